@@ -70,7 +70,7 @@ def _delivered(
     pipeline = load_pipeline(file)
     threads = len(usable_cores())
     steps.begin("tasks")
-    frontend.settle(_NoTrials(target))
+    frontend.decide(_NoTrials(target))
     _, tasks = tasks_of(pipeline, frontend, target)
     steps.begin("guesses")
     space = pipeline.space.create()
@@ -100,7 +100,7 @@ class _NoTrials(Trials):
 
     def __init__(self, target: str) -> None:
         self.target = target
-        self.live = False
+        self.measures_hardware = False
 
     def best_seconds(
         self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import ELEMENTWISE, shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_tvm.operators.layouts import channel_block, with_rank
@@ -162,7 +162,7 @@ class LayoutGraph:
 
 
 def graph_of(
-    module: Any, chains: Sequence[Chain], names: Sequence[str], layouts: Sequence[str]
+    module: Any, chains: Sequence[FusedOperator], names: Sequence[str], layouts: Sequence[str]
 ) -> LayoutGraph:
     """The graph of a network that was prepared in NCHW.
 
@@ -183,7 +183,7 @@ class _Reader:
         self._variables: dict[Any, str] = {}
         self._tuples: dict[Any, Any] = {}
 
-    def read(self, function: Any, chains: Sequence[Chain], names: Sequence[str]) -> None:
+    def read(self, function: Any, chains: Sequence[FusedOperator], names: Sequence[str]) -> None:
         for parameter in function.params:
             if _image(parameter):
                 name = self._added(f"input {parameter.name}", (FIRST,))
@@ -212,7 +212,7 @@ class _Reader:
             if (blocked or not channel_block(layout)) and all(fits(layout, c) for c in channels)
         ]
 
-    def _chain(self, chain: Chain, name: str, inputs: set[str]) -> None:
+    def _chain(self, chain: FusedOperator, name: str, inputs: set[str]) -> None:
         spec = chain.spec
         if not isinstance(spec, ConvolutionSpec):
             return

@@ -46,8 +46,8 @@ class FromFile(Frontend):
         if self._file.name == "uncompilable":
             raise ConfigError("node 'a' cannot be compiled", hint="Write it otherwise.")
 
-    def settle(self, trials):
-        self._layout = "fast" if trials.live else "usual"
+    def decide(self, trials):
+        self._layout = "fast" if trials.measures_hardware else "usual"
 
     def tasks(self, target):
         assert self._layout == "usual"

@@ -43,9 +43,12 @@ def test_a_pipeline_overrules_the_suite_and_a_task_the_pipeline(load):
 
 
 def test_the_runner_says_whether_a_cell_is_live_and_a_rival_always_is(load):
-    live = {one.pipeline: one.live for one in load(GOOD, "runner=synthetic-replay").pairings}
-    assert live == {"small": False, "large": False, "other": True}
-    assert all(one.live for one in load(GOOD).pairings)
+    measures_hardware = {
+        one.pipeline: one.measures_hardware
+        for one in load(GOOD, "runner=synthetic-replay").pairings
+    }
+    assert measures_hardware == {"small": False, "large": False, "other": True}
+    assert all(one.measures_hardware for one in load(GOOD).pairings)
 
 
 def test_seeds_may_be_listed_and_overruled(load):

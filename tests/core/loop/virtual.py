@@ -39,7 +39,7 @@ class FleetOptions:
 class VirtualFleet(SyntheticRunner):
     """Costs of synthetic tasks, from devices that take virtual seconds."""
 
-    live: ClassVar[bool] = False
+    measures_hardware: ClassVar[bool] = False
     made: ClassVar[list[VirtualFleet]] = []
 
     def __init__(self, options: FleetOptions) -> None:

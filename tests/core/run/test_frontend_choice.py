@@ -40,14 +40,14 @@ class Choosy(SyntheticFrontend):
     asked: ClassVar[list[object]] = []
     size: int = 0
 
-    def settle(self, trials):
+    def decide(self, trials):
         seconds = {size: trials.best_seconds(_task([size], trials.target), 3) for size in (4, 9)}
-        self.asked.append((trials.live, seconds))
+        self.asked.append((trials.measures_hardware, seconds))
         self.size = min(seconds, key=seconds.get)
         return {"size": self.size}
 
-    def recall(self, settled):
-        self.size = settled["size"]
+    def restore(self, decisions):
+        self.size = decisions["size"]
 
     def tasks(self, target):
         return [_task([self.size], target)]
@@ -99,7 +99,7 @@ class Silent(SyntheticFrontend):
 class Wrong(SyntheticFrontend):
     """Settles on what is no mapping."""
 
-    def settle(self, trials):
+    def decide(self, trials):
         return ["NHWC"]
 
 
@@ -108,7 +108,7 @@ class Hopeless(SyntheticFrontend):
 
     answers: ClassVar[list[object]] = []
 
-    def settle(self, trials):
+    def decide(self, trials):
         self.answers += [
             trials.best_seconds(_task([4], failing=100), 1),
             trials.best_seconds(_task([4]), 0),
@@ -140,8 +140,8 @@ def test_the_choice_is_measured_and_kept(settling, log_lines):
     Choosy.asked.clear()
     resolved = settling(Choosy, baselines=[])
     result = run_pipeline(resolved)
-    [(live, seconds)] = Choosy.asked
-    assert live
+    [(measures_hardware, seconds)] = Choosy.asked
+    assert measures_hardware
     assert seconds == {size: synthetic_cost(_task([size]), [0]) for size in (4, 9)}
     size = min(seconds, key=seconds.get)
     assert [one.task["name"] for one in result.operators] == [f"trial[{size}]"]
@@ -155,7 +155,7 @@ def test_the_choice_is_measured_and_kept(settling, log_lines):
 class Undecided(Choosy):
     """Takes what it is told, be it nothing."""
 
-    def settle(self, trials):
+    def decide(self, trials):
         self.asked.append(trials.best_seconds(_task([4], trials.target), 3))
         self.size = 4
         return {"size": self.size}

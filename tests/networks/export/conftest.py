@@ -88,7 +88,7 @@ def operator_deliverer(base: Path) -> Callable[..., DeliveredOperator]:
         deliver_operator(winner, space, folder, THREADS)
         operator = operator_of(task)
         inputs = operator.inputs()
-        # Other weights of the same range; numbers of quantisation stay.
+        # Other weights of the same range; numbers of quantization stay.
         weights = inputs[1]
         inputs[1] = np.random.default_rng(7).permutation(weights.reshape(-1)).reshape(weights.shape)
         return DeliveredOperator(winner=winner, folder=folder, operator=operator, inputs=inputs)

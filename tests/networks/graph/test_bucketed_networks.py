@@ -333,20 +333,20 @@ class _NoTrials(Trials):
     """Measures nothing."""
 
     target = "llvm"
-    live = False
+    measures_hardware = False
 
     def best_seconds(self, task: Any, guesses: int, *, seconds_to_beat: float = 0.0) -> None:
         return None
 
 
 def test_what_was_settled_is_recalled_for_each_bucket(networks: Path):
-    settled = _masked(networks, 4, 12, pad=None).settle(_NoTrials())
+    settled = _masked(networks, 4, 12, pad=None).decide(_NoTrials())
     assert settled is not None
     assert settled["summary"] == "each bucket: NHWC, since there is no convolution"
     other = json.loads(json.dumps(settled))
     other["buckets"]["length=12"]["layout"] = "NCHW"
     again = _masked(networks, 4, 12, pad=None)
-    again.recall(other)
+    again.restore(other)
     assert [one.choice.layout for _, one in again.networks] == ["NHWC", "NCHW"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_networks.graph.chains import Chain, chains_of
+from chameleon_networks.graph.fused_operators import FusedOperator, chains_of
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax
@@ -25,7 +25,9 @@ def _normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def network_of(build: Callable[..., Any], *shapes: tuple[int, ...]) -> tuple[Any, list[Chain]]:
+def network_of(
+    build: Callable[..., Any], *shapes: tuple[int, ...]
+) -> tuple[Any, list[FusedOperator]]:
     module = prepared(module_of(build, *((shape, "float32") for shape in shapes)), "NHWC")
     return module, chains_of(module)
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 
 
 @pytest.mark.parametrize(
-    ("manifest", "quantised", "expected"),
+    ("manifest", "quantized", "expected"),
     [
         ({}, False, "float32"),
         ({}, True, "int8"),
@@ -26,10 +26,10 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
     ],
 )
 def test_a_network_is_in_the_types_that_were_chosen_or_that_it_came_with(
-    tmp_path: Path, manifest: dict[str, Any], expected: str, *, quantised: bool
+    tmp_path: Path, manifest: dict[str, Any], expected: str, *, quantized: bool
 ):
     write_manifest(tmp_path, manifest)
-    network: Any = SimpleNamespace(quantised=quantised)
+    network: Any = SimpleNamespace(quantized=quantized)
     assert precision_of(tmp_path, network) == expected
 
 

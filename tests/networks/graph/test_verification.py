@@ -11,7 +11,7 @@ from chameleon_core.stages import Arrays
 from chameleon_networks.running.verify import (
     ILL_CONDITIONED,
     NUDGE,
-    QUANTISED_TOLERANCE,
+    QUANTIZED_TOLERANCE,
     TOLERANCE,
     Conditioning,
     Expected,
@@ -107,11 +107,11 @@ def test_the_sentence_says_how_far_and_what_is_allowed():
     assert "4e-02 is allowed" in said
 
 
-def test_a_quantised_network_may_be_off_by_steps():
+def test_a_quantized_network_may_be_off_by_steps():
     exact = _Exact(4 * 0.03)
     expected = Expected([SAMPLE], [SAMPLE], exact, rounded=True)
     assert expected.verdict(_off(0.025)).problem is None
-    assert (exact.asked, expected.tolerance) == (0, QUANTISED_TOLERANCE)
+    assert (exact.asked, expected.tolerance) == (0, QUANTIZED_TOLERANCE)
     assert expected.verdict(_off(0.05)).problem is None
     assert expected.verdict(_off(0.07)).problem is not None
     assert expected.conditioning is not None

@@ -21,9 +21,11 @@ from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2d
 class Scripted(Trials):
     """Answers with times by layout, for each unit of work."""
 
-    def __init__(self, seconds: Mapping[str, float | None], *, live: bool = True) -> None:
+    def __init__(
+        self, seconds: Mapping[str, float | None], *, measures_hardware: bool = True
+    ) -> None:
         self.target = '{"kind": "llvm"}'
-        self.live = live
+        self.measures_hardware = measures_hardware
         self.asked: list[tuple[str, float]] = []
         self._seconds = seconds
 
@@ -118,11 +120,13 @@ def test_the_stem_reads_images_as_they_come_in_both_layouts():
 
 
 @pytest.mark.parametrize(
-    ("specs", "live", "why"),
+    ("specs", "measures_hardware", "why"),
     [(SPECS[-1:], True, "no convolution"), (SPECS, False, "the runner measures nothing")],
 )
-def test_nothing_is_measured_without_need(specs: list[OperatorSpec], live: bool, why: str):
-    trials = Scripted({"NHWC": 2e-9, "NCHW": 1e-9}, live=live)
+def test_nothing_is_measured_without_need(
+    specs: list[OperatorSpec], measures_hardware: bool, why: str
+):
+    trials = Scripted({"NHWC": 2e-9, "NCHW": 1e-9}, measures_hardware=measures_hardware)
     choice = choose(specs, trials)
     assert (choice.layout, trials.asked) == ("NHWC", [])
     assert why in choice.summary
@@ -132,13 +136,13 @@ def test_a_frontend_takes_the_choice_and_another_process_gets_it(tmp_path: Path)
     pytest.importorskip("torch")
     frontend = BuiltinFrontend(BuiltinOptions(network="resnet_small"))
     assert frontend.choice.layout == "NHWC"
-    settled = frontend.settle(Scripted({"NHWC": 2e-9, "NCHW": 1e-9}))
+    settled = frontend.decide(Scripted({"NHWC": 2e-9, "NCHW": 1e-9}))
     assert settled is not None
     assert frontend.choice.layout == settled["layout"] == "NCHW"
     layouts = {task.arguments.get("layout", "NCHW") for task in frontend.tasks("llvm")}
     assert layouts == {"NCHW"}
     again = BuiltinFrontend(BuiltinOptions(network="resnet_small"))
-    again.recall(settled)
+    again.restore(settled)
     assert again.choice == frontend.choice
     assert requested_frontend(frontend_request(frontend)).choice.layout == "NCHW"
 
@@ -146,7 +150,7 @@ def test_a_frontend_takes_the_choice_and_another_process_gets_it(tmp_path: Path)
 def test_what_the_pipeline_says_is_not_measured():
     frontend = BuiltinFrontend(BuiltinOptions(network="resnet_small", layout="NCHW"))
     trials = Scripted({"NHWC": 1e-9, "NCHW": 2e-9})
-    assert frontend.settle(trials) is None
+    assert frontend.decide(trials) is None
     assert (frontend.choice.layout, trials.asked) == ("NCHW", [])
 
 
@@ -175,7 +179,7 @@ def test_a_network_that_cannot_be_converted_stays_as_it_is(
         encoding="utf-8",
     )
     frontend = TorchFrontend(TorchOptions(source=f"{path}:net"))
-    settled = frontend.settle(Scripted({"NHWC": 1e-9, "NCHW": 2e-9}))
+    settled = frontend.decide(Scripted({"NHWC": 1e-9, "NCHW": 2e-9}))
     assert settled is not None
     assert settled["summary"] == "NCHW, since TVM cannot convert it"
     [task] = frontend.tasks("llvm")

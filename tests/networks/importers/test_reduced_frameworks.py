@@ -118,7 +118,7 @@ def test_openvino_computes_in_int8(
     source: BuiltinFrontend, calibration: list[Arrays], inputs: Arrays
 ):
     pytest.importorskip("openvino")
-    pytest.importorskip("nncf", reason="NNCF quantises for OpenVINO; it is not installed")
+    pytest.importorskip("nncf", reason="NNCF quantizes for OpenVINO; it is not installed")
     made = reduced_named("openvino int8").made(source.forms, calibration, threads=1)
     assert made.precision.startswith(INT8)
     assert 1e-4 < _error(source, made, inputs) < 0.2
@@ -130,7 +130,7 @@ def test_torch_computes_in_int8(
     inputs: Arrays,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    pytest.importorskip("torchao", reason="torchao quantises for torch; it is not installed")
+    pytest.importorskip("torchao", reason="torchao quantizes for torch; it is not installed")
     monkeypatch.setattr(torch_precisions, "compiled_by_torch", lambda network: network)
     made = reduced_named("torch.compile int8").made(source.forms, calibration, threads=1)
     assert made.precision == INT8
@@ -283,7 +283,7 @@ def test_torchao_observes_the_same_inputs(
     made = reduced_named("torch.compile int8").made(source.forms, calibration, threads=1)
     assert config == {"reduce_range": saturate, "quantizer": quantizer}
     assert [one.tolist() for one in observed] == [one.tolist() for [one] in calibration]
-    assert _error(source, made, inputs) < 1e-5, "the stand-in quantises nothing"
+    assert _error(source, made, inputs) < 1e-5, "the stand-in quantizes nothing"
 
 
 @pytest.mark.parametrize(

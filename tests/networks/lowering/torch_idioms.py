@@ -37,7 +37,7 @@ class Settings(nn.Module):
 
 
 def _codes(x: torch.Tensor, book: torch.Tensor) -> Any:
-    """Vector quantisation (van den Oord et al. 2017), with the codes' perplexity."""
+    """Vector quantization (van den Oord et al. 2017), with the codes' perplexity."""
     place = torch.cdist(x, book).argmin(1)
     share = F.one_hot(place, 5).float().mean(0)
     return book[place], place, torch.exp(-(share * torch.log(share + 1e-10)).sum())

@@ -16,9 +16,9 @@ from chameleon_core.stages import Delivery, Trials, Winner
 from chameleon_networks.compile.compile import untuned
 from chameleon_networks.delivery import bucketed
 from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
-from chameleon_networks.delivery.typed import settled as settling
-from chameleon_networks.graph.chains import Chain, chains_of
+from chameleon_networks.graph.fused_operators import FusedOperator, chains_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_tvm.device.targets import TVMTargets
@@ -33,7 +33,7 @@ class NoTrials(Trials):
     """What a frontend settles with where nothing can be measured."""
 
     seconds = 1.0
-    live = False
+    measures_hardware = False
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -77,7 +77,7 @@ def _delivered(
     Args:
         target: the resolved target.
         given: the frontend of the network; where that is for several shapes, one of torch.
-        settled: what ``settle`` returned.
+        settled: what ``decide`` returned.
         folder: the delivery's.
         precision: as a pipeline says.
         alone: that share, of operators as measured alone; or by their type.
@@ -95,7 +95,7 @@ def _delivered(
     several = isinstance(given, BucketedFrontend)
     frontend = bucketed.torch(given.options) if several else type(given)(given.options)
     frontend.compute_in(precision)
-    frontend.recall(settled)
+    frontend.restore(settled)
     winners = []
     for task in frontend.tasks(target):
         config = tuple(map(int, SPACE.design_space(task).first_guesses[0]))
@@ -139,10 +139,10 @@ def delivered_in(target: str) -> Callable[..., tuple[dict[str, Any], Path]]:
 
 
 @pytest.fixture(scope="session")
-def network_of() -> Callable[..., tuple[Any, list[Chain]]]:
+def network_of() -> Callable[..., tuple[Any, list[FusedOperator]]]:
     """A prepared module whose main computes ``build(emit, *inputs)``, and its chains."""
 
-    def made(build: Build, *shapes: tuple[int, ...]) -> tuple[Any, list[Chain]]:
+    def made(build: Build, *shapes: tuple[int, ...]) -> tuple[Any, list[FusedOperator]]:
         inputs = [
             relax.Var(f"x{place}", relax.TensorType(shape, "float32"))
             for place, shape in enumerate(shapes)

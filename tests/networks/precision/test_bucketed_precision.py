@@ -189,7 +189,7 @@ def test_batches_that_errors_alone_are_measured_on_are_read_before_tuning(
     frontend = _masked(folder)
     frontend.compute_in(Precision(type="bfloat16", calibrate=f"{folder}/data.py:long_ones"))
     with pytest.raises(ConfigError, match="is in bucket length=4"):
-        frontend.settle(trials)
+        frontend.decide(trials)
 
 
 # -- types of their own --------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def settled(folder: Path, precision: Precision, trials: Any) -> dict[str, Any]:
     """What is settled on for each bucket, as a run folder keeps it."""
     frontend = _masked(folder)
     frontend.compute_in(precision)
-    found: dict[str, Any] = json.loads(json.dumps(frontend.settle(trials)))
+    found: dict[str, Any] = json.loads(json.dumps(frontend.decide(trials)))
     return found
 
 
@@ -349,7 +349,7 @@ def test_two_bytes_are_searched_in_buckets(
     asked = Precision(search=("bfloat16", "float16"), max_error=0.1)
     frontend = _masked(folder)
     frontend.compute_in(asked)
-    kept = frontend.settle(trials)
+    kept = frontend.decide(trials)
     share = {"bfloat16": 0.25, "float16": 0.75}
     result, made = delivered_in(source, kept, tmp_path / "network", asked, alone=share)
     assert result["failure"] is None

@@ -46,7 +46,7 @@ def test_digits_are_read_as_well_as_in_float32(
     options = TorchOptions(source=f"{folder}/digits.py:make", compare=False)
     frontend = TorchFrontend(options)
     frontend.compute_in(precision)
-    settled = frontend.settle(trials)
+    settled = frontend.decide(trials)
     result, network = delivered_in(frontend, settled, folder / "network", precision)
     assert result["precision"].startswith("int8"), result["precision_summary"]
     assert "a drop of 0.005" in result["precision_summary"]

@@ -15,7 +15,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery.reduced_rivals import precisions_beside
-from chameleon_networks.delivery.typed import settled as settling
+from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
 from chameleon_networks.graph.narrow_weights import specs_for
 from chameleon_networks.graph.relaxed import relax
@@ -143,7 +143,7 @@ def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
     frontend = type(tiny)(tiny.options)
     frontend.compute_in(precision)
     before = [task.key for task in frontend.tasks(AVX2)]
-    kept = frontend.settle(type(trials)(AVX2))
+    kept = frontend.decide(type(trials)(AVX2))
     assert kept is not None
     assert kept["types"]["types"] == [*KINDS]
     tasks = frontend.tasks(AVX2)

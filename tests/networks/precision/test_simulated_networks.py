@@ -246,7 +246,7 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(frontend: Any, t
             error_between(simulation.outputs(one.inputs, every), expected, scales)
             for one, expected in zip(batches.kept, exact, strict=True)
         )
-        simulation.recall(ranges, simulation.means)
+        simulation.restore(ranges, simulation.means)
         assert simulation.error_of(every) == error
         assert simulation.error_of({99: "int8"}) == float("inf")
         huge = [np.full_like(one, 3e38) for one in batches.kept[0].inputs]

@@ -14,8 +14,8 @@ from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_networks.delivery.typed import candidates
+from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
-from chameleon_networks.delivery.typed import settled as settling
 from chameleon_networks.frameworks.precision import ROUNDING
 from chameleon_networks.package.load import load
 from chameleon_networks.quantize import eligibility
@@ -29,7 +29,7 @@ def settled(tiny: Any, trials: Any) -> dict[str, Any]:
     """What a frontend of the network settles on in int8; calibration takes a second."""
     frontend = type(tiny)(tiny.options)
     frontend.compute_in(Precision(type="int8"))
-    found: dict[str, Any] = frontend.settle(trials)
+    found: dict[str, Any] = frontend.decide(trials)
     return found
 
 
@@ -71,7 +71,7 @@ def test_alternatives_are_tasks_that_name_what_they_are_alternatives_of(
     frontend = type(tiny)(tiny.options)
     plain = frontend.tasks(target)
     frontend.compute_in(Precision(type="int8"))
-    frontend.recall(json.loads(json.dumps(settled)))
+    frontend.restore(json.loads(json.dumps(settled)))
     tasks = frontend.tasks(target)
     own = [task for task in tasks if not task.alternative_of]
     others = [task for task in tasks if task.alternative_of]
@@ -97,7 +97,7 @@ def test_tasks_can_be_named_before_anything_is_settled(
     frontend = type(tiny)(tiny.options)
     frontend.compute_in(Precision(type="int8"))
     before = {task.key for task in frontend.tasks(target)}
-    frontend.recall(settled)
+    frontend.restore(settled)
     assert before == {task.key for task in frontend.tasks(target)}
 
 
@@ -136,7 +136,7 @@ def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
     precision = Precision(type=kind, max_error=0.1)
     frontend = type(tiny)(tiny.options)
     frontend.compute_in(precision)
-    kept = frontend.settle(trials)
+    kept = frontend.decide(trials)
     assert kept is not None
     assert kept["types"]["types"] == [kind]
     folder = tmp_path / "network"
@@ -160,7 +160,7 @@ def test_types_are_mixed_in_one_network(
     precision = Precision(search=("bfloat16", "int8"), max_error=0.1)
     frontend = type(tiny)(tiny.options)
     frontend.compute_in(precision)
-    kept = frontend.settle(trials)
+    kept = frontend.decide(trials)
     assert kept is not None
     assert kept["types"]["types"] == ["bfloat16", "int8"]
     result, folder = delivered_in(tiny, kept, tmp_path / "network", precision)
@@ -272,7 +272,7 @@ def test_a_metric_that_raises_is_refused_before_anything_is_tuned(
     source = f"{tmp_path}/eval.py:raising"
     frontend.compute_in(Precision(search=("int8",), metric=source, max_drop=0.1))
     with pytest.raises(ConfigError, match="raising failed"):
-        frontend.settle(trials)
+        frontend.decide(trials)
 
 
 def test_a_type_that_no_operator_can_have_is_refused_or_left_out(
@@ -282,10 +282,10 @@ def test_a_type_that_no_operator_can_have_is_refused_or_left_out(
     frontend = type(tiny)(tiny.options)
     frontend.compute_in(Precision(type="float16"))
     with pytest.raises(ConfigError, match=r"can be computed in float16 .*larger than what float16"):
-        frontend.settle(trials)
+        frontend.decide(trials)
     frontend = type(tiny)(tiny.options)
     frontend.compute_in(Precision(search=("float16", "int8"), max_error=0.1))
-    kept = frontend.settle(trials)
+    kept = frontend.decide(trials)
     assert kept is not None
     assert kept["types"]["types"] == ["int8"]
     assert "float16" in kept["types"]["told"][0]
@@ -298,11 +298,11 @@ def test_targets_and_networks_without_reduced_precision_are_refused(
     frontend.compute_in(Precision(type="int8"))
     cuda = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
     with pytest.raises(TargetError, match="networks are computed in int8 on CPUs alone"):
-        frontend.settle(type(trials)(cuda))
+        frontend.decide(type(trials)(cuda))
 
     def lacking(_: str) -> None:
         raise TargetError("this CPU lacks amx-tile")
 
     monkeypatch.setattr(settling, "check_target", lacking)
     with pytest.raises(TargetError, match=r"found by running the network: this CPU lacks"):
-        frontend.settle(trials)
+        frontend.decide(trials)

@@ -160,7 +160,7 @@ def test_neighbours_are_there_during_a_turn(tmp_path: Path, monkeypatch: pytest.
 class Stub:
     """A frontend whose network takes two numbers."""
 
-    quantised = False
+    quantized = False
 
     def samples(self, rng: Any) -> list[Any]:
         return [np.zeros(2, np.float32)]

@@ -10,7 +10,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.quantized import Quantisation
+from chameleon_tvm.operators.quantized import Quantization
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
     Conv1dSpec,
@@ -111,7 +111,7 @@ def test_bounded_activations_do_not_collapse(activation):
 def by_loops(spec, inputs):
     """The definition, one integer after the other."""
     data, weights, scale, bias, numbers, *residual = inputs
-    known = Quantisation.of(numbers)
+    known = Quantization.of(numbers)
     zero = int(known.data_zero_point)
     out = np.zeros(spec.output_shape)
     per_group = spec.output_channels // spec.group_count
@@ -216,7 +216,7 @@ def test_the_largest_sums_stay_exact(data, zero, weight):
         np.full((2, depth), weight, np.int8),
         np.array([1.0, 0.5], np.float32),
         np.array([0, 64], np.int32),
-        Quantisation(data_zero_point=zero).array,
+        Quantization(data_zero_point=zero).array,
     ]
     total = depth * (data - zero) * weight
     assert abs(total) < 2**31
@@ -236,7 +236,7 @@ def test_outputs_saturate_and_never_wrap_around(scale):
         np.array([[127] * 4, [-128] * 4, [0] * 4], np.int8),
         np.full(3, scale, np.float32),
         np.zeros(3, np.int32),
-        Quantisation(data_zero_point=100.0, out_multiplier=1e3, out_zero_point=7.0).array,
+        Quantization(data_zero_point=100.0, out_multiplier=1e3, out_zero_point=7.0).array,
     ]
     signs = math.copysign(1, scale) * np.array([[1, -1, 0], [-1, 1, 0]])
     # 1e-30 is far less than half of a step.
@@ -256,7 +256,7 @@ def test_halves_are_rounded_to_even_numbers():
         np.array([[1], [2], [3], [5], [7], [-1]], np.int8),
         np.full(6, 0.5, np.float32),
         np.zeros(6, np.int32),
-        Quantisation(data_zero_point=0.0, out_zero_point=10.0).array,
+        Quantization(data_zero_point=0.0, out_zero_point=10.0).array,
     ]
     expected = [[10, 11, 12, 12, 14, 10]]
     np.testing.assert_array_equal(

@@ -15,7 +15,7 @@ AS_IT_COMES = "as-it-comes"
 """What is asked of something that takes the type it likes."""
 
 
-def commonly(kind: str) -> str:
+def display_name(kind: str) -> str:
     """What a type is called where weights of seven and of eight bits are not told apart.
 
     Args:

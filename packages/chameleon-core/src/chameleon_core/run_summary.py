@@ -41,7 +41,7 @@ class TimeSource(StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Standing:
+class RunStatus:
     """How far a run is, and why it is no further.
 
     Attributes:
@@ -58,7 +58,7 @@ class Standing:
         return self.state is not RunState.RUNNING
 
 
-def standing_of(folder: Path, store: RecordStore) -> Standing:
+def standing_of(folder: Path, store: RecordStore) -> RunStatus:
     """How far a run is.
 
     A run has failed where an error ended it, or where it ended and ``chameleon run`` would exit
@@ -69,16 +69,16 @@ def standing_of(folder: Path, store: RecordStore) -> Standing:
         store: its records.
     """
     if _is_locked(folder):
-        return Standing(state=RunState.RUNNING)
+        return RunStatus(state=RunState.RUNNING)
     result = finished_result(folder, store)
     if result is None:
         failure = store.fact(FAILED)
         if failure is None:
-            return Standing(state=RunState.INTERRUPTED)
-        return Standing(state=RunState.FAILED, because=str(failure))
+            return RunStatus(state=RunState.INTERRUPTED)
+        return RunStatus(state=RunState.FAILED, because=str(failure))
     if result.exit_code is not ExitCode.NO_VALID_RESULT:
-        return Standing(state=RunState.FINISHED)
-    return Standing(state=RunState.FAILED, because=_no_valid_result(result))
+        return RunStatus(state=RunState.FINISHED)
+    return RunStatus(state=RunState.FAILED, because=_no_valid_result(result))
 
 
 def finished_result(folder: Path, store: RecordStore) -> RunResult | None:
@@ -222,7 +222,7 @@ __all__ = [
     "NetworkSummary",
     "OperatorTime",
     "RunState",
-    "Standing",
+    "RunStatus",
     "TimeSource",
     "finished_result",
     "network_summary",

@@ -209,7 +209,7 @@ class SyntheticRunner(Runner):
 class SyntheticReplay(SyntheticRunner):
     """The same in the batch's order and knowing the optimum, as a recorded table would."""
 
-    live: ClassVar[bool] = False
+    measures_hardware: ClassVar[bool] = False
 
     def __init__(self, options: RunnerOptions) -> None:
         super().__init__(options)

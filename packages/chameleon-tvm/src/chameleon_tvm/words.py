@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from chameleon_core.dtypes import FLOAT32, commonly
+from chameleon_core.dtypes import FLOAT32, display_name
 from chameleon_core.errors import ChameleonError
 from chameleon_core.words import listing
 
@@ -49,7 +49,7 @@ def types_in_words(kinds: Collection[str]) -> str:
     Args:
         kinds: types of all of its operators.
     """
-    reduced = sorted({commonly(kind) for kind in kinds} - {FLOAT32})
+    reduced = sorted({display_name(kind) for kind in kinds} - {FLOAT32})
     if not reduced:
         return FLOAT32
     rest = f", the rest {FLOAT32}" if FLOAT32 in kinds else ""

@@ -46,13 +46,13 @@ class Execution:
             RunFolderError: a result cannot be written.
         """
         cells = [cell for cell in suite.cells() if self._is_open(cell)]
-        replayed = [cell for cell in cells if not cell.live]
+        replayed = [cell for cell in cells if not cell.measures_hardware]
         if replayed:
             with Workers(self.workers, self.worker_registry) as workers:
                 workers.run(replayed, self.interruption, self.ended)
         registry = self.registry if self.registry is not None else default_registry()
         for cell in cells:
-            if cell.live:
+            if cell.measures_hardware:
                 self.interruption.check()
                 result = run_cell(cell, registry=registry, interruption=self.interruption)
                 self.ended(cell, result.failure)

@@ -124,7 +124,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
     result = attrs.evolve(result, versions=cell.versions)
     try:
         result.write(cell.result)
-        if not cell.live:
+        if not cell.measures_hardware:
             # A table answers again in a second, so thousands of databases need not be kept.
             shutil.rmtree(cell.folder, ignore_errors=True)
     except OSError as error:
@@ -136,7 +136,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
 
 
 def _tune(cell: Cell, pipeline: ResolvedPipeline, interruption: Interruption) -> CellResult:
-    if not cell.live:
+    if not cell.measures_hardware:
         # An interrupted cell is simply repeated: its measurements cost nothing.
         shutil.rmtree(cell.folder, ignore_errors=True)
     begin(cell)

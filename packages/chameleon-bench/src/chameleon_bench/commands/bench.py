@@ -181,7 +181,7 @@ def _dry_run(loaded: Suite, *, as_json: bool) -> None:
         {
             "task": pairing.task,
             "pipeline": pairing.pipeline,
-            "live": pairing.live,
+            "live": pairing.measures_hardware,
             "measurements": pairing.measurements,
             "cells": len(loaded.seeds),
             "ended": sum((pairing.pipeline, pairing.task, s) in ended for s in loaded.seeds),

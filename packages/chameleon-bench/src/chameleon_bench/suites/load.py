@@ -105,10 +105,12 @@ class _Loader:
         document.pop("require", None)
         # What somebody measured before must not decide between pipelines.
         document.pop("records", None)
-        live = pipeline.rival is not None
+        measures_hardware = pipeline.rival is not None
         with Collecting(self._problems):
             # A rival is a process that measures, whatever the suite's runner is.
-            live = live or bool(getattr(load_factory(resolved.runner.factory), "live", True))
+            measures_hardware = measures_hardware or bool(
+                getattr(load_factory(resolved.runner.factory), "measures_hardware", True)
+            )
         # What the pipeline leaves open, and who competes in its place.
         more = {"target": getattr(resolved.target_resolver, "name", None), "rival": pipeline.rival}
         return Pairing(
@@ -116,7 +118,7 @@ class _Loader:
             task=task.name,
             document=document,
             rival=pipeline.rival,
-            live=live,
+            measures_hardware=measures_hardware,
             versions=versions_of([document, more], self._registry),
         )
 

@@ -34,7 +34,7 @@ class Cell:
     seed: int
     document: Mapping[str, Any]
     rival: Mapping[str, Any] | None = None
-    live: bool
+    measures_hardware: bool
     versions: Mapping[str, str] = attrs.field(factory=dict)
     folder: Path
 
@@ -84,7 +84,7 @@ class Pairing:
     task: str
     document: Mapping[str, Any]
     rival: Mapping[str, Any] | None = None
-    live: bool
+    measures_hardware: bool
     versions: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
@@ -138,7 +138,7 @@ class Suite:
                     seed=seed,
                     document=document,
                     rival=pairing.rival,
-                    live=pairing.live,
+                    measures_hardware=pairing.measures_hardware,
                     versions=pairing.versions,
                     folder=folder,
                 )

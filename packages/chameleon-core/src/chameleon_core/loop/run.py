@@ -148,7 +148,7 @@ class _Run:
 
     def _check(self, frontend: Frontend, target: str) -> None:
         """Refuse what cannot be delivered; recorded times say nothing of what can be, here."""
-        if not self._runner.live:
+        if not self._runner.measures_hardware:
             return
         # What it compiles is thrown away, so the first signal ends it.
         with self._interruption.at_once():
@@ -234,7 +234,7 @@ class _Run:
             interruption=self._interruption,
             after_batch=self._totals.keep,
             seconds_before=choice_seconds(self._store),
-            live=runner.live,
+            measures_hardware=runner.measures_hardware,
         )
         self._publish(
             RunStarted(
@@ -276,7 +276,7 @@ class _Run:
         self, frontend: Frontend, target: str, operators: Sequence[OperatorResult]
     ) -> NetworkResult:
         self._interruption.check()
-        if not self._runner.live:
+        if not self._runner.measures_hardware:
             return NetworkResult()  # recorded times say nothing of what would be compiled here
         # Everything measured is stored; compiling and verifying can be done again.
         with self._interruption.at_once():

@@ -53,13 +53,13 @@ class Tuning:
         interruption: Interruption,
         after_batch: Callable[[], None] = lambda: None,
         seconds_before: float = 0.0,
-        live: bool = True,
+        measures_hardware: bool = True,
     ) -> None:
         self._runs = runs
         self._batch_size = batch_size
-        self._live = live
+        self._measures_hardware = measures_hardware
         same = pipeline.budget.same_failure
-        self._convincing = convincing(same, batch_size=batch_size) if live else None
+        self._convincing = convincing(same, batch_size=batch_size) if measures_hardware else None
         self._allowances = Allowances(
             runs, pipeline.budget, seconds_before=seconds_before, spent=self._spent
         )
@@ -278,7 +278,7 @@ class Tuning:
 
         Each has one measurement whatever that takes: without any it is of no use.
         """
-        if not (self._live and run.task.alternative_of and run.tuner.measurements):
+        if not (self._measures_hardware and run.task.alternative_of and run.tuner.measurements):
             return False
         return self._allowances.share_is_up(self._batch_size)
 

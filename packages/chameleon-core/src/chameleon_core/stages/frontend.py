@@ -156,11 +156,11 @@ class Frontend(ABC):
         """
         return None
 
-    def settle(self, trials: Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
+    def decide(self, trials: Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
         """Choose by measurement what the tasks depend on, such as the layout of a network.
 
         Called before ``tasks`` when a run begins. What comes back is kept in the run folder, for
-        ``recall``: a run that is continued must not choose differently, or its records were of
+        ``restore``: a run that is continued must not choose differently, or its records were of
         other tasks.
 
         Returns:
@@ -168,8 +168,8 @@ class Frontend(ABC):
         """
         return None
 
-    def recall(self, settled: Mapping[str, Any]) -> None:  # noqa: B027 - optional hook
-        """Take over what ``settle`` of an earlier object of the same options returned."""
+    def restore(self, decisions: Mapping[str, Any]) -> None:  # noqa: B027 - optional hook
+        """Take over what ``decide`` of an earlier object of the same options returned."""
 
     @abstractmethod
     def tasks(self, target: str) -> list[Task]:

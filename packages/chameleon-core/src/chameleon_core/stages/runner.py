@@ -24,7 +24,7 @@ class Runner(ABC):
             up, which cost nothing to repeat: then a batch is committed as one transaction.
     """
 
-    live: ClassVar[bool] = True
+    measures_hardware: ClassVar[bool] = True
 
     @property
     def batch_size(self) -> int:

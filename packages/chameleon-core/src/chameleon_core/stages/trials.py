@@ -17,7 +17,7 @@ class Trials(ABC):
     """
 
     target: str
-    live: bool
+    measures_hardware: bool
     seconds: float = float("inf")
 
     @abstractmethod

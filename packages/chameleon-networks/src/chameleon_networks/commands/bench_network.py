@@ -87,7 +87,7 @@ def command(
     interleaved. Shown are medians over the turns with 95 % bootstrap intervals. A network in
     buckets of shapes is timed in each.
 
-    With --precision others run it in int8, bfloat16 or float16, too, each quantised by its own
+    With --precision others run it in int8, bfloat16 or float16, too, each quantized by its own
     means and calibrated with the same inputs, or as they come. Every error is the largest
     difference to the framework's answers in float32, over the largest of those, on other inputs.
 

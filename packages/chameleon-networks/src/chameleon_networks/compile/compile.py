@@ -13,7 +13,7 @@ from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import tirx
 
 from chameleon_networks.compile.defaults import OURS, symbol_of, with_default_schedules
-from chameleon_networks.compile.kernels import ChainKernel, Kernels
+from chameleon_networks.compile.kernels import Kernels, OperatorKernel
 from chameleon_networks.compile.loop_tasks import TunedLoops
 from chameleon_networks.compile.network_pipeline import PIPELINE
 from chameleon_networks.compile.placing import with_kernels
@@ -25,7 +25,7 @@ from chameleon_networks.compile.sequence.neighbours import with_useful_marks
 from chameleon_networks.compile.sequence.parallel_loops import extents_by_symbol
 from chameleon_networks.compile.sequence.variants import with_variants
 from chameleon_networks.compile.sequence.views import with_views
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.relaxed import relax, tvm
 
 log = structlog.get_logger()
@@ -49,7 +49,7 @@ class CompiledNetwork:
 
 
 def compiled(
-    module: Any, chains: Sequence[Chain], kernels: Kernels, target: str
+    module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str
 ) -> CompiledNetwork:
     """The network for a target.
 
@@ -90,7 +90,9 @@ def interpreted(module: Any, target: str, loops: TunedLoops) -> Any:
     return relax.build(module, tvm_target(target), tir_pipeline=PIPELINE)
 
 
-def fused_functions(module: Any, chains: Sequence[Chain], target: str) -> list[tuple[Any, int]]:
+def fused_functions(
+    module: Any, chains: Sequence[FusedOperator], target: str
+) -> list[tuple[Any, int]]:
     """What is computed beside the chains' kernels: functions, and how often each is called.
 
     Args:
@@ -116,7 +118,7 @@ def fused_functions(module: Any, chains: Sequence[Chain], target: str) -> list[t
     ]
 
 
-def _placeholder(chain: Chain) -> ChainKernel:
+def _placeholder(chain: FusedOperator) -> OperatorKernel:
     """A kernel that computes nothing, for looking at what is around it."""
     # They get the shapes of what they are put at, some of which is not in the graph yet.
     # What is not in the graph yet has no type; such chains are of float32.
@@ -124,7 +126,7 @@ def _placeholder(chain: Chain) -> ChainKernel:
     kinds = ["float32" if one is None else str(one.dtype) for one in types]
     buffers = [tirx.decl_buffer([1], kind, f"x{place}") for place, kind in enumerate(kinds)]
     function = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
-    return ChainKernel(
+    return OperatorKernel(
         task="placeholder",
         function=function,
         arguments=(None,) * len(chain.inputs),

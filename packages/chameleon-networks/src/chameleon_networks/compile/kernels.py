@@ -18,7 +18,7 @@ from chameleon_tvm.quick_tvm import tirx
 from numpy.typing import NDArray
 
 from chameleon_networks.compile.loop_tasks import TunedLoops
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.narrow_weights import specs_for
 
 log = structlog.get_logger()
@@ -41,7 +41,7 @@ def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class ChainKernel:
+class OperatorKernel:
     """What computes one chain.
 
     Attributes:
@@ -72,14 +72,14 @@ class Kernels:
         self._target = target
         self._builders: dict[str, TVMBuilder | None] = {}
 
-    def task_of(self, chain: Chain) -> Task:
+    def task_of(self, chain: FusedOperator) -> Task:
         """The task that a chain is an occurrence of, named as its winner."""
         tasks = [spec.task("chain", self._target) for spec in specs_for(chain, self._target)]
         known = (self._winners.get(task.key) for task in tasks)
         winner = next((winner for winner in known if winner is not None), None)
         return tasks[-1] if winner is None else winner.task
 
-    def like(self, chain: Chain) -> Winner | None:
+    def like(self, chain: FusedOperator) -> Winner | None:
         """The winner of a chain's task, or of the same operator with another type of its output.
 
         In a network of several types an output may be in another one than where all operators
@@ -96,7 +96,7 @@ class Kernels:
                     return attrs.evolve(other, task=attrs.evolve(task, name=other.task.name))
         return None
 
-    def adapted(self, chains: Iterable[Chain]) -> Kernels:
+    def adapted(self, chains: Iterable[FusedOperator]) -> Kernels:
         """The same kernels, with those of ``like`` for chains that have none of their own."""
         found = dict(self._winners)
         for chain in chains:
@@ -171,7 +171,7 @@ class Kernels:
         """The schedules of functions that are no chains."""
         return TunedLoops.of(self._winners.values())
 
-    def of(self, chain: Chain) -> ChainKernel | None:
+    def of(self, chain: FusedOperator) -> OperatorKernel | None:
         """The kernel of a chain, or None where its task has no winner."""
         task = self.task_of(chain)
         winner = self._winners.get(task.key)
@@ -186,7 +186,7 @@ class Kernels:
         program = self._program(task.key, builder)
         if program is None:
             return None
-        return ChainKernel(
+        return OperatorKernel(
             task=winner.task.name,
             function=program.function,
             arguments=tuple(

@@ -9,10 +9,10 @@ import numpy as np
 from chameleon_tvm.spaces.template.emit import with_shapes
 
 from chameleon_networks.compile.defaults import OURS, symbol_of
-from chameleon_networks.compile.kernels import ChainKernel
+from chameleon_networks.compile.kernels import OperatorKernel
 from chameleon_networks.compile.network_pipeline import PLAIN
-from chameleon_networks.graph.chains import Chain
 from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
 
@@ -22,8 +22,8 @@ _OPAQUE = 8
 
 def with_kernels(
     module: Any,
-    chains: Sequence[Chain],
-    kernel_of: Callable[[Chain], ChainKernel | None],
+    chains: Sequence[FusedOperator],
+    kernel_of: Callable[[FusedOperator], OperatorKernel | None],
     *,
     reshape: bool = False,
 ) -> Any:
@@ -50,7 +50,9 @@ class _Placer(relax.PyExprMutator):
     There, not at the chain's first: the residual may be defined after the convolution.
     """
 
-    def __init__(self, module: Any, found: dict[Any, tuple[Chain, Any]], *, reshape: bool) -> None:
+    def __init__(
+        self, module: Any, found: dict[Any, tuple[FusedOperator, Any]], *, reshape: bool
+    ) -> None:
         super().__init__(module)
         self._found = found
         self._reshape = reshape
@@ -98,7 +100,9 @@ class _Placer(relax.PyExprMutator):
             return relax.const(array_of(argument).reshape(shape))
         return self.builder_.emit(relax.op.reshape(argument, list(shape)))
 
-    def _function(self, kernel: ChainKernel, arguments: Sequence[Any], out: Sequence[int]) -> Any:
+    def _function(
+        self, kernel: OperatorKernel, arguments: Sequence[Any], out: Sequence[int]
+    ) -> Any:
         """The kernel's function in the module; occurrences of one shape and type share it."""
         shapes = (*(shape_of(argument) for argument in arguments), tuple(out))
         # A kernel in eight bits writes its output in those or in another type, by its readers.

@@ -113,7 +113,7 @@ class Baselines:
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
         """The reference's answers in float64; None where nothing can give them.
 
-        Of a quantised network, its answers for nudged samples.
+        Of a quantized network, its answers for nudged samples.
 
         Args:
             samples: inputs.

@@ -112,17 +112,17 @@ class BucketedFrontend(Frontend):
             "summary": "; ".join([*_summaries(found), *padding]),
         }
 
-    def settle(self, trials: Trials) -> dict[str, Any] | None:
+    def decide(self, trials: Trials) -> dict[str, Any] | None:
         shared = _Share(trials, len(self.networks))
         found = {}
         for bucket, network in self.networks:
-            network.settle(shared)
-            found[bucket.name] = network.settled()
+            network.decide(shared)
+            found[bucket.name] = network.decisions()
         return {"buckets": found, "summary": "; ".join(_summaries(found))}
 
-    def recall(self, settled: Mapping[str, Any]) -> None:
+    def restore(self, decisions: Mapping[str, Any]) -> None:
         for bucket, network in self.networks:
-            network.recall(settled["buckets"][bucket.name])
+            network.restore(decisions["buckets"][bucket.name])
 
     def tasks(self, target: str) -> list[Task]:
         return self._together([network.tasks(target) for _, network in self.networks])
@@ -183,7 +183,7 @@ class _Share(Trials):
 
     def __init__(self, trials: Trials, buckets: int) -> None:
         self.target = trials.target
-        self.live = trials.live
+        self.measures_hardware = trials.measures_hardware
         self.seconds = trials.seconds / buckets
         self._trials = trials
 

@@ -97,7 +97,7 @@ def verified(steps: DeliverySteps, frontend: NetworkFrontend) -> tuple[Path | No
         "failure": None,
     }
     if staged is None or verdict.problem is not None:
-        return None, {**result, "failure": steps.accuse(verdict)}
+        return None, {**result, "failure": steps.explain_failure(verdict)}
     verification: dict[str, Any] = {
         "reference": steps.baselines.reference.name,
         "samples": SAMPLES,

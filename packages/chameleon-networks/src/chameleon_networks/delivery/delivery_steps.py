@@ -27,7 +27,7 @@ from chameleon_networks.delivery.in_network import (
 )
 from chameleon_networks.frameworks.precision import ROUNDING
 from chameleon_networks.frameworks.running import TORCH
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
@@ -53,7 +53,7 @@ class Typed(Protocol):
         """A Relax ``IRModule``."""
 
     @property
-    def chains(self) -> Sequence[Chain]:
+    def chains(self) -> Sequence[FusedOperator]:
         """Its chains."""
 
 
@@ -135,7 +135,7 @@ class DeliverySteps:
         """What networks compute with."""
         return self._delivery.threads
 
-    def with_alternatives(self, chains: Sequence[Chain]) -> Kernels:
+    def with_alternatives(self, chains: Sequence[FusedOperator]) -> Kernels:
         """The kernels for chains some of which are in other types than the network has."""
         return self.kernels.joined(self._alternatives).adapted(chains)
 
@@ -148,7 +148,9 @@ class DeliverySteps:
         """What goes into the folder's manifest."""
         return self._manifest(self._module, self._chains, self.kernels)
 
-    def _manifest(self, module: Any, chains: Sequence[Chain], kernels: Kernels) -> dict[str, Any]:
+    def _manifest(
+        self, module: Any, chains: Sequence[FusedOperator], kernels: Kernels
+    ) -> dict[str, Any]:
         delivery = self._delivery
         made = manifest_of(module, chains, kernels, delivery.target, delivery.threads)
         return {
@@ -187,7 +189,9 @@ class DeliverySteps:
         """The network with some kernels in a folder of its own."""
         return self._written(self._module, self._chains, kernels, name)
 
-    def _written(self, module: Any, chains: Sequence[Chain], kernels: Kernels, name: str) -> Path:
+    def _written(
+        self, module: Any, chains: Sequence[FusedOperator], kernels: Kernels, name: str
+    ) -> Path:
         log.info("compiling_network", kernels=len(kernels.keys), chains=len(chains))
         with warnings_once():
             made = compiled(module, chains, kernels, self._delivery.target)
@@ -288,7 +292,7 @@ class DeliverySteps:
             "same network in float32, which a model returned in float32 is compared with alone",
         }
 
-    def accuse(self, verdict: OutputCheck) -> str:
+    def explain_failure(self, verdict: OutputCheck) -> str:
         """A sentence that names the tasks to blame for a network that fails."""
         log.warning("network_fails", problem=verdict.problem)
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from chameleon_networks.delivery.bucket_inputs import BucketInputs
     from chameleon_networks.delivery.delivery_steps import DeliverySteps
     from chameleon_networks.delivery.reduced_rivals import ReducedRequest
-    from chameleon_networks.delivery.typed.settled import SettledPrecision
-    from chameleon_networks.graph.chains import Chain
+    from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
+    from chameleon_networks.graph.fused_operators import FusedOperator
     from chameleon_networks.running.verify import Run
 
 log = structlog.get_logger()
@@ -52,16 +52,16 @@ class NetworkFrontend(Runnable, Frontend):
             layout=options.layout if asked else DEFAULT,
             reason="as the pipeline says" if asked else "where nothing is measured",
         )
-        self._prepared: dict[str, tuple[Any, list[Chain]]] = {}
+        self._prepared: dict[str, tuple[Any, list[FusedOperator]]] = {}
         self._checked: dict[str, Any] | None = None
         self._loops: list[dict[str, Any]] = []
         self._tried: Callable[[Sequence[str]], dict[str, Any]] | None = None
-        self._precision: SettledPrecision | None = None
+        self._precision: PrecisionDecisions | None = None
 
     def compute_in(self, precision: Precision) -> None:
-        from chameleon_networks.delivery.typed.settled import SettledPrecision  # noqa: PLC0415 - needs TVM
+        from chameleon_networks.delivery.typed.decisions import PrecisionDecisions  # noqa: PLC0415 - needs TVM
 
-        self._precision = SettledPrecision(self, precision)
+        self._precision = PrecisionDecisions(self, precision)
 
     @abstractmethod
     def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
@@ -93,16 +93,16 @@ class NetworkFrontend(Runnable, Frontend):
         return None
 
     @cached_property
-    def quantised(self) -> bool:
-        """Whether it comes quantised."""
-        from chameleon_networks.graph.quantised_steps import is_quantised  # noqa: PLC0415 - needs TVM
+    def quantized(self) -> bool:
+        """Whether it comes quantized."""
+        from chameleon_networks.graph.quantized_steps import is_quantized  # noqa: PLC0415 - needs TVM
 
-        return is_quantised(self.imported)
+        return is_quantized(self.imported)
 
     @cached_property
     def rounded(self) -> bool:
-        """Whether it rounds what it computes to quantised numbers: its answers are some of few."""
-        from chameleon_networks.graph.quantised_steps import is_rounded  # noqa: PLC0415 - needs TVM
+        """Whether it rounds what it computes to quantized numbers: its answers are some of few."""
+        from chameleon_networks.graph.quantized_steps import is_rounded  # noqa: PLC0415 - needs TVM
 
         return is_rounded(self.imported)
 
@@ -161,7 +161,7 @@ class NetworkFrontend(Runnable, Frontend):
         return self._read[1]
 
     @property
-    def prepared(self) -> tuple[Any, list[Chain]]:
+    def prepared(self) -> tuple[Any, list[FusedOperator]]:
         """The network as it is tuned and compiled, and the chains in it; made once a layout.
 
         Raises:
@@ -169,9 +169,9 @@ class NetworkFrontend(Runnable, Frontend):
         """
         return self.prepared_in(self.choice.layout)
 
-    def prepared_in(self, layout: str) -> tuple[Any, list[Chain]]:
+    def prepared_in(self, layout: str) -> tuple[Any, list[FusedOperator]]:
         """As ``prepared``, in a layout that may not be the chosen one."""
-        from chameleon_networks.graph.chains import chains_of  # noqa: PLC0415 - needs TVM
+        from chameleon_networks.graph.fused_operators import chains_of  # noqa: PLC0415 - needs TVM
         from chameleon_networks.graph.prepare import prepared  # noqa: PLC0415
         from chameleon_networks.graph.warnings_once import warnings_once  # noqa: PLC0415
 
@@ -200,7 +200,7 @@ class NetworkFrontend(Runnable, Frontend):
             log.warning("layout_refused", layout=layout, problem=problem)
         return self._checked
 
-    def settle(self, trials: Trials) -> dict[str, Any] | None:
+    def decide(self, trials: Trials) -> dict[str, Any] | None:
         auto = self.options.layout == AUTO
         if not auto and self._precision is None:
             return None
@@ -209,11 +209,11 @@ class NetworkFrontend(Runnable, Frontend):
             log.info("layout_chosen", layout=choice.layout, why=choice.summary)
             self.choice = choice
         if self._precision is not None:
-            self._precision.settle(trials.target)
-        return self.settled()
+            self._precision.decide(trials.target)
+        return self.decisions()
 
-    def settled(self) -> dict[str, Any]:
-        """What ``recall`` of another object of the same options needs."""
+    def decisions(self) -> dict[str, Any]:
+        """What ``restore`` of another object of the same options needs."""
         found = {**self.choice.to_json(), "loops": self._loops}
         return found if self._precision is None else {**found, "types": self._precision.to_json()}
 
@@ -239,11 +239,11 @@ class NetworkFrontend(Runnable, Frontend):
                 )
         return choice
 
-    def recall(self, settled: Mapping[str, Any]) -> None:
-        self.choice = LayoutChoice.from_json(settled)
-        self._loops = settled.get("loops", [])
-        if self._precision is not None and "types" in settled:
-            self._precision.recall(settled["types"])
+    def restore(self, decisions: Mapping[str, Any]) -> None:
+        self.choice = LayoutChoice.from_json(decisions)
+        self._loops = decisions.get("loops", [])
+        if self._precision is not None and "types" in decisions:
+            self._precision.restore(decisions["types"])
 
     def tasks(self, target: str) -> list[Task]:
         from chameleon_networks.graph.moves import shape_of  # noqa: PLC0415 - needs TVM

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.dtypes import commonly
+from chameleon_core.dtypes import display_name
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 from chameleon_tvm.words import one_line
@@ -52,14 +52,14 @@ def precisions_beside(types: Sequence[str]) -> tuple[str, ...]:
     Args:
         types: names, float32 perhaps among them; that alone is compared with nothing here.
     """
-    reduced = tuple(one for one in dict.fromkeys(map(commonly, types)) if one != FLOAT32)
+    reduced = tuple(one for one in dict.fromkeys(map(display_name, types)) if one != FLOAT32)
     return (*reduced, AS_IT_COMES) if reduced else ()
 
 
 class ReducedRivals:
     """What else runs a network in reduced precision, each in a process of its own.
 
-    They are opened one after the other: to quantise a network takes several times its memory.
+    They are opened one after the other: to quantize a network takes several times its memory.
 
     Args:
         frontend: the network.

@@ -123,7 +123,7 @@ def precision_of(folder: Path, frontend: NetworkFrontend) -> str:
     said = read_manifest(folder).get("precision")
     if said is not None:
         return str(said["precision"])
-    return INT8 if frontend.quantised else FLOAT32
+    return INT8 if frontend.quantized else FLOAT32
 
 
 def _opened(

@@ -11,14 +11,14 @@ from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 
 from chameleon_networks.compile.defaults import OURS
-from chameleon_networks.compile.kernels import ChainKernel
+from chameleon_networks.compile.kernels import OperatorKernel
 from chameleon_networks.compile.placing import with_kernels
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.narrow_weights import specs_for
 
 
 def with_workloads(
-    module: Any, chains: Sequence[Chain], builders: Mapping[str, TVMBuilder], target: str
+    module: Any, chains: Sequence[FusedOperator], builders: Mapping[str, TVMBuilder], target: str
 ) -> Any:
     """The network with calls of unscheduled functions in the places of its chains.
 
@@ -32,7 +32,7 @@ def with_workloads(
         target: the resolved target.
     """
 
-    def workload(chain: Chain) -> ChainKernel | None:
+    def workload(chain: FusedOperator) -> OperatorKernel | None:
         keys = [spec.task("chain", target).key for spec in specs_for(chain, target)]
         builder = next((builders[key] for key in keys if key in builders), None)
         if builder is None:
@@ -41,7 +41,7 @@ def with_workloads(
         inputs = operator.inputs()
         for place, constant in zip(sorted(operator.constants), chain.constants, strict=True):
             inputs[place] = np.ascontiguousarray(constant)
-        return ChainKernel(
+        return OperatorKernel(
             task=builder.task.name,
             function=layout_free(operator.prim_func(), operator.constants),
             arguments=tuple(

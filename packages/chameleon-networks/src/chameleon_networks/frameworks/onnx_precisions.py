@@ -41,7 +41,7 @@ def quantized(
     precision: str,  # noqa: ARG001 - there is one
     threads: int,
 ) -> ReducedNetwork:
-    """The network in int8 by ONNX Runtime's static quantisation: QDQ, weights per channel.
+    """The network in int8 by ONNX Runtime's static quantization: QDQ, weights per channel.
 
     Formats are those that its documentation names for the CPU: activations of uint8 with weights
     of int8, of 7 bits where sums saturate; on ARM both in int8 (ONNX Runtime, Quantize ONNX
@@ -49,7 +49,7 @@ def quantized(
     as is advised there.
 
     Raises:
-        Exception: ONNX Runtime cannot quantise or run it.
+        Exception: ONNX Runtime cannot quantize or run it.
     """
     with tempfile.TemporaryDirectory(prefix="chameleon-onnx-int8-") as folder:
         file = quantized_file(forms, calibration, Path(folder))
@@ -65,7 +65,7 @@ def quantized_file(forms: NetworkForms, calibration: Sequence[Arrays], folder: P
         folder: for the file, and for those on the way to it.
 
     Raises:
-        Exception: ONNX Runtime cannot quantise it.
+        Exception: ONNX Runtime cannot quantize it.
     """
     quantization: Any = importlib.import_module("onnxruntime.quantization")
     preprocess: Any = importlib.import_module("onnxruntime.quantization.shape_inference")

@@ -70,7 +70,7 @@ def quantized(
     precision: str,  # noqa: ARG001 - there is one
     threads: int,
 ) -> ReducedNetwork:
-    """The network in int8 by NNCF's static quantisation after training; nothing else is asked.
+    """The network in int8 by NNCF's static quantization after training; nothing else is asked.
 
     What stays in floats is computed in the precision that OpenVINO takes by itself. NNCF's
     defaults are what its users get, but for what its documentation advises of a network's kind
@@ -78,7 +78,7 @@ def quantized(
     weights in 7 bits where sums saturate, or else none (NNCF, ``OverflowFix``).
 
     Raises:
-        Exception: NNCF cannot quantise it.
+        Exception: NNCF cannot quantize it.
     """
     made = _opened(quantized_model(forms, calibration), threads=threads)
     rest = made.precision
@@ -90,7 +90,7 @@ def quantized_model(forms: NetworkForms, calibration: Sequence[Arrays]) -> Any:
     """The network in int8 as OpenVINO's model; see ``quantized``.
 
     Raises:
-        Exception: NNCF cannot quantise it.
+        Exception: NNCF cannot quantize it.
     """
     nncf = importlib.import_module("nncf")
     model = model_of(forms)

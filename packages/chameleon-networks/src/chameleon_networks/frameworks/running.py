@@ -25,7 +25,7 @@ TORCH_FLOAT64 = "torch float64"
 """Torch, with a network of float32 in float64."""
 
 ONNXRUNTIME_FLOAT32 = "onnxruntime float32"
-"""Onnxruntime, with what a quantised network computes between quantised tensors in float32."""
+"""Onnxruntime, with what a quantized network computes between quantized tensors in float32."""
 
 _NEEDS = {
     ONNXRUNTIME: ("onnxruntime", "onnxscript"),

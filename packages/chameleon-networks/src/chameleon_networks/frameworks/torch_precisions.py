@@ -41,14 +41,14 @@ def quantized(
     precision: str,  # noqa: ARG001 - there is one
     threads: int,
 ) -> ReducedNetwork:
-    """The network in int8 by pt2e's static quantisation for inductor on x86.
+    """The network in int8 by pt2e's static quantization for inductor on x86.
 
     As in PyTorch's tutorial (PyTorch 2 Export Quantization with X86 Backend through Inductor):
     activations of uint8, weights of int8 per channel, compiled with frozen weights. Activations
     have 7 bits where sums saturate, as torchao advises before VNNI.
 
     Raises:
-        Exception: torch cannot quantise or compile it.
+        Exception: torch cannot quantize or compile it.
     """
     pt2e: Any = importlib.import_module(f"{_PT2E}.quantize_pt2e")
     x86: Any = importlib.import_module(f"{_PT2E}.quantizer.x86_inductor_quantizer")

@@ -1,4 +1,4 @@
-"""Products of tensors that are quantised with parameters the network computes (dynamically).
+"""Products of tensors that are quantized with parameters the network computes (dynamically).
 
 A kernel knows its data's zero point when it is compiled. Of another one it can be told afterwards:
 ``sum((x - z) * w) = sum((x - c) * w) - (z - c) * sum(w)``, where the last sum is a constant.
@@ -12,7 +12,7 @@ import numpy as np
 
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.quantised_steps import DEQUANTIZE, Step, is_call, step_of
+from chameleon_networks.graph.quantized_steps import DEQUANTIZE, Step, is_call, step_of
 from chameleon_networks.graph.relaxed import relax, tvm
 
 _CENTRE = 128
@@ -24,7 +24,7 @@ def with_known_zero_points(module: Any) -> Any:
     """The module with matrix products of integers whose zero points are constants.
 
     Args:
-        module: an ``IRModule`` whose ``main`` is a quantised network.
+        module: an ``IRModule`` whose ``main`` is a quantized network.
     """
     rewriter = _Rewriter(module)
     variable = module.get_global_var("main")
@@ -68,7 +68,7 @@ class _Rewriter(relax.PyExprMutator):
 
 
 def _is_computed(call: Any) -> bool:
-    """Whether 8-bit numbers are dequantised with one zero point that is no constant."""
+    """Whether 8-bit numbers are dequantized with one zero point that is no constant."""
     numbers, scale, zero = call.args
     return (
         str(numbers.ty.dtype) in {"int8", "uint8"}

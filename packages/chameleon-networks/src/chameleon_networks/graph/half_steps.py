@@ -12,7 +12,7 @@ from typing import Any
 from chameleon_tvm.instructions.halves import Half, half_in
 from chameleon_tvm.quick_tvm import te
 
-from chameleon_networks.graph.quantised_steps import is_call
+from chameleon_networks.graph.quantized_steps import is_call
 
 ROUND, WIDEN = "round", "widen"
 _STEP = "chameleon.half"

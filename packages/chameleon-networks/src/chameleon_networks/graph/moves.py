@@ -235,7 +235,7 @@ class _Mover(relax.PyExprMutator):
             found = known[1]
             arguments.append(known[0])
         if found is None or (constants and hasattr(call.attrs, "axis")):
-            return None  # parameters of quantisation that belong to one axis stay with it
+            return None  # parameters of quantization that belong to one axis stay with it
         # Where the permutation stays, it may be read as it is by others: it would be there twice.
         if constants and not self._undone(variable, found):
             return None

@@ -17,7 +17,7 @@ from chameleon_tvm.instructions.choosing import narrow_weights_pay
 from chameleon_tvm.operators.specs import DenseSpec, FusedSpec, GroupedSpec, OperatorSpec
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 
 
 def shares_data(spec: OperatorSpec) -> bool:
@@ -29,7 +29,7 @@ def shares_data(spec: OperatorSpec) -> bool:
     return isinstance(spec, GroupedSpec | DenseSpec)
 
 
-def specs_for(chain: Chain, target: str) -> Iterator[OperatorSpec]:
+def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
     """The operators that compute a chain, the fastest first.
 
     Args:
@@ -49,7 +49,7 @@ def specs_for(chain: Chain, target: str) -> Iterator[OperatorSpec]:
     yield spec
 
 
-def fastest(chains: Sequence[Chain], target: str) -> list[Chain]:
+def fastest(chains: Sequence[FusedOperator], target: str) -> list[FusedOperator]:
     """Chains as the operators that they are tuned as.
 
     Args:

@@ -10,11 +10,11 @@ import attrs
 from chameleon_tvm.operators.specs import OperatorSpec
 from chameleon_tvm.words import identifier
 
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.relaxed import relax, tvm
 
 
-def specs_of(chains: Sequence[Chain], owners: Sequence[str] = ()) -> list[OperatorSpec]:
+def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> list[OperatorSpec]:
     """The distinct operators of a network's chains.
 
     Args:
@@ -41,7 +41,7 @@ def specs_of(chains: Sequence[Chain], owners: Sequence[str] = ()) -> list[Operat
     return found
 
 
-def left_over(module: Any, chains: Sequence[Chain]) -> dict[str, int]:
+def left_over(module: Any, chains: Sequence[FusedOperator]) -> dict[str, int]:
     """How often each operator occurs that is in no chain, and that is still read then."""
     function = module["main"]
     bindings = [binding for block in function.body.blocks for binding in block.bindings]

@@ -19,7 +19,7 @@ from chameleon_tvm.operators.specs import (
     DenseSpec,
 )
 
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.matching_convolutions import CONVOLUTION_RANKS
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
@@ -29,7 +29,7 @@ _CONVOLUTION, _PRODUCT = "convolution", "product"
 
 
 def owners(
-    chains: Sequence[Chain], imported: Any, locations: Mapping[str, SourceLocation]
+    chains: Sequence[FusedOperator], imported: Any, locations: Mapping[str, SourceLocation]
 ) -> list[str]:
     """The module or node that each chain is from.
 

@@ -15,10 +15,10 @@ from chameleon_networks.graph.lowering import lowered
 from chameleon_networks.graph.matching_convolutions import channels_last_layouts
 from chameleon_networks.graph.moves import without_moves
 from chameleon_networks.graph.pads import with_folded_pads
-from chameleon_networks.graph.quantised_constants import with_real_constants
-from chameleon_networks.graph.quantised_layouts import with_steps_passed
-from chameleon_networks.graph.quantised_moves import with_small_moves
-from chameleon_networks.graph.quantised_steps import is_quantised
+from chameleon_networks.graph.quantized_constants import with_real_constants
+from chameleon_networks.graph.quantized_layouts import with_steps_passed
+from chameleon_networks.graph.quantized_moves import with_small_moves
+from chameleon_networks.graph.quantized_steps import is_quantized
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.graph.squeezing import with_positive_axes
 from chameleon_networks.graph.transposed import without_transposed
@@ -54,7 +54,7 @@ def prepared(module: Any, layout: str) -> Any:
     for parameter in module["main"].params:
         _check_shape(parameter)
     passes = relax.transform
-    small = [with_small_moves, passes.CanonicalizeBindings()] if is_quantised(module) else []
+    small = [with_small_moves, passes.CanonicalizeBindings()] if is_quantized(module) else []
     try:
         folded = _sequence(
             module,
@@ -102,7 +102,7 @@ def prepared(module: Any, layout: str) -> Any:
 
 
 def _integers(passes: Any) -> list[Any]:
-    """Passes that leave quantised constants to products of integers alone."""
+    """Passes that leave quantized constants to products of integers alone."""
     simplified = passes.CanonicalizeBindings(), fold_constants
     return [
         *simplified,

@@ -35,7 +35,7 @@ from chameleon_networks.frameworks.running import (
 from chameleon_networks.importers.onnx.models import (
     check_onnx_source,
     onnx_inputs,
-    onnx_is_quantised,
+    onnx_is_quantized,
     onnx_meaning,
     onnx_module,
 )
@@ -106,8 +106,8 @@ class ProgramFrontend(NetworkFrontend):
 
     @property
     def exact(self) -> str | None:
-        # Steps of quantisation are of float32.
-        return None if self.quantised else TORCH_FLOAT64
+        # Steps of quantization are of float32.
+        return None if self.quantized else TORCH_FLOAT64
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -205,7 +205,7 @@ class OnnxFrontend(NetworkFrontend):
         kinds = (np.dtype(str(one.ty.dtype)) for one in self.imported["main"].params)
         return [
             _any_of(kind, shape, rng)
-            if self.quantised and kind.name in {"uint8", "int8"}
+            if self.quantized and kind.name in {"uint8", "int8"}
             else _like(np.zeros(shape, kind), rng)
             for shape, kind in zip(shapes, kinds, strict=True)
         ]
@@ -214,7 +214,7 @@ class OnnxFrontend(NetworkFrontend):
     def frameworks(self) -> tuple[str, ...]:
         found = (ONNXRUNTIME, *installed(OPENVINO))
         # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
-        return (ONNXRUNTIME_FLOAT32, *found) if onnx_is_quantised(self.options.source) else found
+        return (ONNXRUNTIME_FLOAT32, *found) if onnx_is_quantized(self.options.source) else found
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -225,8 +225,8 @@ class OnnxFrontend(NetworkFrontend):
         return NetworkForms(program=None, onnx=lambda: self.options.source, shapes=self.shapes)
 
     def precision_of(self, name: str) -> str:
-        quantised = ONNXRUNTIME_FLOAT32 in self.frameworks
-        return INT8 if quantised and name != ONNXRUNTIME_FLOAT32 else FLOAT32
+        quantized = ONNXRUNTIME_FLOAT32 in self.frameworks
+        return INT8 if quantized and name != ONNXRUNTIME_FLOAT32 else FLOAT32
 
     def framework(self, name: str, threads: int) -> Network:
         if name == OPENVINO:
@@ -247,7 +247,7 @@ def _check_calibration(network: NetworkFrontend) -> None:
 
 
 def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:
-    """Random numbers of a whole type, as quantised ones are."""
+    """Random numbers of a whole type, as quantized ones are."""
     limits = np.iinfo(kind)
     return rng.integers(limits.min, limits.max, shape, kind, endpoint=True)
 

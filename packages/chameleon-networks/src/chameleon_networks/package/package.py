@@ -20,7 +20,7 @@ from chameleon_tvm.spaces.loops.template import KIND as LOOPS
 
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.sequence.weights import WEIGHTS
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.package.load import checked_manifest, digest_of
 from chameleon_networks.runtime.linking import OBJECTS, link_library, needs_tvm
@@ -157,7 +157,7 @@ def digest_of_file(file: Path) -> str:
 
 
 def manifest_of(
-    module: Any, chains: Sequence[Chain], kernels: Kernels, target: str, threads: int
+    module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str, threads: int
 ) -> dict[str, Any]:
     """What is in the folder and where it comes from, as JSON values.
 

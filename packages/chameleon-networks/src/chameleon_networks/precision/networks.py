@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_networks.graph.chains import Chain, chains_of
+from chameleon_networks.graph.fused_operators import FusedOperator, chains_of
 from chameleon_networks.graph.owners import signatures_of
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.quantize.correction import Means
@@ -33,10 +33,10 @@ class TypedNetwork:
     """
 
     module: Any
-    chains: Sequence[Chain]
+    chains: Sequence[FusedOperator]
     places: tuple[int | None, ...]
 
-    def chain(self, place: int) -> Chain | None:
+    def chain(self, place: int) -> FusedOperator | None:
         """What computes a chain of the float32 network here; None where no chain does."""
         here = self.places[place]
         return None if here is None else self.chains[here]
@@ -56,7 +56,7 @@ class TypedNetworks:
     def __init__(
         self,
         module: Any,
-        chains: Sequence[Chain],
+        chains: Sequence[FusedOperator],
         ranges: Mapping[str, Affine] | None,
         means: Means = MappingProxyType({}),
     ) -> None:
@@ -110,13 +110,15 @@ class TypedNetworks:
         )
 
 
-def is_reduced(here: Chain, before: Chain) -> bool:
+def is_reduced(here: FusedOperator, before: FusedOperator) -> bool:
     """Whether what computes a chain does so in another type than the chain."""
     kinds = (getattr(one.spec, "dtype", FLOAT32) for one in (here, before))
     return len(set(kinds)) > 1
 
 
-def _places(before: Sequence[Chain], now: Sequence[Chain]) -> tuple[int | None, ...]:
+def _places(
+    before: Sequence[FusedOperator], now: Sequence[FusedOperator]
+) -> tuple[int | None, ...]:
     """Which chain has taken the place of which: types change no order, and seldom how many."""
     if len(before) == len(now):
         return tuple(range(len(now)))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from chameleon_core.dtypes import commonly
+from chameleon_core.dtypes import display_name
 from chameleon_core.words import listing
 
 from chameleon_networks.precision.fronts import Floats
@@ -28,7 +28,7 @@ def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) 
     """
     able = {place for kind in kinds for place in networks.able(kind)}
     reasons = eligible(networks.chains, kinds[0]).reasons
-    named = listing(list(dict.fromkeys(map(commonly, kinds))))
+    named = listing(list(dict.fromkeys(map(display_name, kinds))))
     found: Counter[str] = Counter()
     for place, chain in enumerate(networks.chains):
         if getattr(chain.spec, "dtype", FLOAT32) != FLOAT32:

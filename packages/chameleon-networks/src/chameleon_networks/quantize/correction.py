@@ -15,7 +15,7 @@ from chameleon_tvm.operators.layouts import is_channels_last
 from chameleon_tvm.operators.specs import ConvolutionSpec
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.quantize.eligibility import FLOAT32
 from chameleon_networks.quantize.rounding import rounded
 from chameleon_networks.quantize.weights import quantized_weights
@@ -24,7 +24,7 @@ Means = Mapping[str, NDArray[Any]]
 """Of each channel of tensors, by the tensors' names."""
 
 
-def channel_means(chain: Chain, data: NDArray[Any]) -> NDArray[np.float64]:
+def channel_means(chain: FusedOperator, data: NDArray[Any]) -> NDArray[np.float64]:
     """The mean of each channel of what a chain with weights reads, shape (channels,)."""
     spec = chain.spec
     first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.layout)
@@ -34,7 +34,7 @@ def channel_means(chain: Chain, data: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def constants_in(
-    chain: Chain, kind: str, mean: NDArray[Any] | None = None
+    chain: FusedOperator, kind: str, mean: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], ...]:
     """A chain's constants in a type: rounded weights, and the bias where there is one.
 
@@ -44,7 +44,7 @@ def constants_in(
         mean: of each channel of its data; None where the bias is to stay.
 
     Returns:
-        In float32, in the order of ``Chain.constants``.
+        In float32, in the order of ``FusedOperator.constants``.
     """
     if kind == FLOAT32 or not chain.constants:
         return chain.constants
@@ -59,7 +59,7 @@ def _rounded(weights: NDArray[Any], kind: str) -> NDArray[np.float32]:
     return quantized_weights(weights, kind).real if kind in INTEGERS else rounded(weights, kind)
 
 
-def _shift(chain: Chain, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:
+def _shift(chain: FusedOperator, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:
     """How far the mean of each output channel is off, shape (output channels,).
 
     Args:

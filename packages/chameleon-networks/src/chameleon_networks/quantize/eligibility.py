@@ -15,7 +15,7 @@ from chameleon_tvm.operators.element_types import (
 )
 from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
 
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.narrow_weights import shares_data
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.quantize.rounding import overflows
@@ -46,7 +46,7 @@ class Eligible:
     reasons: Mapping[int, str]
 
 
-def eligible(chains: Sequence[Chain], kind: str) -> Eligible:
+def eligible(chains: Sequence[FusedOperator], kind: str) -> Eligible:
     """The chains that can be computed in a type.
 
     Args:
@@ -67,7 +67,7 @@ def eligible(chains: Sequence[Chain], kind: str) -> Eligible:
     )
 
 
-def _reason(chain: Chain, kind: str) -> str | None:
+def _reason(chain: FusedOperator, kind: str) -> str | None:
     spec = chain.spec
     if not isinstance(spec, TypedSpec):
         return f"{spec.kind} is computed in {FLOAT32} alone"
@@ -80,7 +80,7 @@ def _reason(chain: Chain, kind: str) -> str | None:
     return _no_integers(spec, kind) if kind in INTEGERS else _too_large(chain, kind)
 
 
-def _too_large(chain: Chain, kind: str) -> str | None:
+def _too_large(chain: FusedOperator, kind: str) -> str | None:
     """Why a chain's weights cannot be stored in two bytes."""
     if chain.constants and overflows(chain.constants[0], kind):
         return f"its weights are larger than what {kind} holds"

@@ -22,14 +22,14 @@ from chameleon_networks.compile.defaults import OURS
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.loop_tasks import TunedLoops
 from chameleon_networks.compile.placing import with_kernels
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
 
 _ALGORITHMS: Any = ("direct",)
 
 
-def guessed_kernels(chains: Sequence[Chain], target: str) -> Kernels:
+def guessed_kernels(chains: Sequence[FusedOperator], target: str) -> Kernels:
     """Kernels that nobody tuned: the space's first guesses, which compute products directly.
 
     Args:
@@ -61,7 +61,7 @@ class OpenedNetwork:
 
 
 def opened(
-    module: Any, chains: Sequence[Chain], kernels: Kernels, target: str, function: str
+    module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str, function: str
 ) -> OpenedNetwork:
     """Compile a network so that it is open at its chains.
 
@@ -76,7 +76,7 @@ def opened(
     places = {chain.last: place for place, chain in enumerate(chains)}
     packed: dict[int, tuple[bool, ...]] = {}
 
-    def kernel_of(chain: Chain) -> Any:
+    def kernel_of(chain: FusedOperator) -> Any:
         kernel = kernels.of(chain)
         if kernel is not None:
             packed[places[chain.last]] = tuple(one is not None for one in kernel.arguments)

@@ -18,7 +18,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_tvm.operators.element_types import INTEGERS
 from chameleon_tvm.operators.specs import FusedSpec
 
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.quantize.eligibility import INT8
 from chameleon_networks.quantize.ranges import Affine
@@ -58,7 +58,7 @@ class Network:
         bindings: of ``main``, in order.
     """
 
-    def __init__(self, module: Any, chains: Sequence[Chain]) -> None:
+    def __init__(self, module: Any, chains: Sequence[FusedOperator]) -> None:
         function = module["main"]
         self.bindings = [one for block in function.body.blocks for one in block.bindings]
         self.names = _names([*function.params, *(one.var for one in self.bindings)])

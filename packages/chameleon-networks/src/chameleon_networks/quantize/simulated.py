@@ -13,7 +13,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.quantize.correction import Means, constants_in
 from chameleon_networks.quantize.eligibility import FLOAT32
@@ -50,7 +50,7 @@ class SimulatedNetwork:
             what is behind it (a ReLU6, say) may hide it.
     """
 
-    def __init__(self, module: Any, chains: Sequence[Chain], target: str) -> None:
+    def __init__(self, module: Any, chains: Sequence[FusedOperator], target: str) -> None:
         self.network = Network(module, chains)
         self._chains = chains
         self._kernels = guessed_kernels(chains, target)

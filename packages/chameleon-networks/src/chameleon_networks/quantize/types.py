@@ -15,12 +15,12 @@ from chameleon_tvm.operators.layouts import is_channels_last
 from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec, FusedSpec
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.chains import Chain
 from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.half_moves import with_bits_moved
 from chameleon_networks.graph.half_steps import round_to, widen
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.quantised_moves import with_small_moves
+from chameleon_networks.graph.quantized_moves import with_small_moves
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.quantize.correction import Means, constants_in
 from chameleon_networks.quantize.eligibility import FLOAT32, eligible
@@ -32,7 +32,7 @@ from chameleon_networks.quantize.weights import quantized_weights, sketched_weig
 
 def with_types(
     module: Any,
-    chains: Sequence[Chain],
+    chains: Sequence[FusedOperator],
     types: Mapping[int, str],
     ranges: Mapping[str, Affine],
     means: Means = MappingProxyType({}),
@@ -93,7 +93,7 @@ class _Constant:
         bias: one number per output channel; None where weights are replaced.
     """
 
-    chain: Chain
+    chain: FusedOperator
     kind: str = FLOAT32
     bias: NDArray[Any] | None = None
 

@@ -24,7 +24,7 @@ _START_SECONDS = 300.0
 """A process may import and compile for so long: torch.compile takes minutes on a large network."""
 
 _REDUCE_SECONDS = 900.0
-"""One that quantises the network before it compiles it, with inputs to calibrate with, may take so
+"""One that quantizes the network before it compiles it, with inputs to calibrate with, may take so
 long."""
 
 _RUN_SECONDS = 300.0

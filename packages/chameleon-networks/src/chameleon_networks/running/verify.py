@@ -26,12 +26,12 @@ ROUNDINGS = 16
 """A framework's own answers in half precision may be off by so many roundings of one number:
 several times what networks of fifty layers were seen to lose there."""
 
-QUANTISED_TOLERANCE = ROUNDINGS * 0.5 / 255
-"""The same of quantised networks, of uint8: what is nearly half-way between two numbers is rounded
+QUANTIZED_TOLERANCE = ROUNDINGS * 0.5 / 255
+"""The same of quantized networks, of uint8: what is nearly half-way between two numbers is rounded
 to one or the other with the order that sums of float32 are added up in, and differs by a step."""
 
 NUDGE = 2.0**-17
-"""What inputs of quantised networks are changed by, relative to each: as much as sums of a thousand
+"""What inputs of quantized networks are changed by, relative to each: as much as sums of a thousand
 products in float32 are off by, and enough to move some of an image's numbers to the next step."""
 
 SAMPLES = 3
@@ -98,7 +98,7 @@ class Conditioning:
     Numerical Algorithms, section 1.6: the error of a backward stable method is the problem's
     condition number times the rounding.)
 
-    Of a quantised network, a rounding may move a number to the next step, and what was rounded is
+    Of a quantized network, a rounding may move a number to the next step, and what was rounded is
     the same network with its inputs changed by as little.
 
     Attributes:
@@ -162,7 +162,7 @@ class Expected:
         answers: the framework's in float32, for each sample.
         exact: the same in float64, or for nudged samples, asked for where it matters; None where
             nothing can.
-        rounded: whether the network rounds to quantised numbers, so that samples are nudged.
+        rounded: whether the network rounds to quantized numbers, so that samples are nudged.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Expected:
     @property
     def tolerance(self) -> float:
         """What is accepted, as far as it is known by now."""
-        least = QUANTISED_TOLERANCE if self._rounded else TOLERANCE
+        least = QUANTIZED_TOLERANCE if self._rounded else TOLERANCE
         return least if self.conditioning is None else max(least, self.conditioning.tolerance)
 
     def verdict(self, run: Run) -> OutputCheck:

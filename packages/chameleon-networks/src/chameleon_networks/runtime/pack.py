@@ -65,7 +65,7 @@ def replayed(told: dict[str, Any], given: list[Any], kept: list[Any]) -> list[An
     for array, place in zip(given, told["fixed"], strict=True):
         if place is not None and array.tobytes() != kept[place].tobytes():
             raise ValueError(
-                "the kernel was compiled for other numbers of quantisation; deliver it for these"
+                "the kernel was compiled for other numbers of quantization; deliver it for these"
             )
     arrays = [array.copy() for array in given]
     for name, args, options in told["steps"]:

@@ -1,7 +1,7 @@
 """Files of a network that OpenVINO and onnxruntime read.
 
 ``python -m chameleon_networks.serving.model_files REQUEST`` writes them: libraries that convert
-and quantise networks keep threads and memory, which nobody needs once the files are there.
+and quantize networks keep threads and memory, which nobody needs once the files are there.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def model_files(
     """
     chosen = asked_for(frontend.forms, precisions)
     left_out = left_out_reduced(frontend.forms, chosen)
-    # A file that comes quantised is not quantised again.
+    # A file that comes quantized is not quantized again.
     wanted = {name: (name, FLOAT32) for name in names}
     for one in chosen:
         if one.framework not in FRAMEWORKS:

@@ -214,7 +214,7 @@ class SimulatedFleetRunner(FleetRunner):
         reach: what devices reply when they are connected or tested.
     """
 
-    live: ClassVar[bool] = False
+    measures_hardware: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class ReplayRunner(Runner):
         options: how measurements are made of the recorded repeats.
     """
 
-    live: ClassVar[bool] = False
+    measures_hardware: ClassVar[bool] = False
 
     def __init__(self, options: ReplayOptions) -> None:
         self._options = options

@@ -128,7 +128,7 @@ class Dot(Instruction):
             raise ChameleonError(
                 f"{self.name} is exact with weights between -{most} and {most}, and there are some "
                 f"between {least} and {largest}",
-                hint="Compute the operator in int8, or quantise its weights to seven bits.",
+                hint="Compute the operator in int8, or quantize its weights to seven bits.",
             )
 
     @abstractmethod

@@ -80,7 +80,7 @@ class BatchMatmul(Operator):
     def _numbers(self) -> te.Tensor:
         from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
 
-        return te.placeholder((PARAMETERS,), "float32", name="quantisation")
+        return te.placeholder((PARAMETERS,), "float32", name="quantization")
 
     def _operand(self, side: int, element: Any) -> Any:
         """An element of a side as it is multiplied, in an expression."""

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 LARGEST = 255
 """The largest uint8."""
 PARAMETERS = 5
-"""Numbers of ``Quantisation``."""
+"""Numbers of ``Quantization``."""
 
 
 @attrs.frozen(kw_only=True)
-class Quantisation:
+class Quantization:
     """What is the same for all channels; an array of float32 in this order.
 
     Attributes:
@@ -54,7 +54,7 @@ class Quantisation:
         return np.array(attrs.astuple(self), np.float32)
 
     @classmethod
-    def of(cls, array: NDArray[Any]) -> Quantisation:
+    def of(cls, array: NDArray[Any]) -> Quantization:
         """The numbers of an array of shape (5,)."""
         return cls(
             **{
@@ -71,7 +71,7 @@ _BOUNDED = frozenset({"sigmoid", "tanh", "hardsigmoid"})
 class QuantizedEpilogue(Epilogue):
     """Operands and epilogue of an int8 operator.
 
-    Inputs are data, weights, scale (O,), bias (O,) of int32, quantisation (5,), [residual]; the
+    Inputs are data, weights, scale (O,), bias (O,) of int32, quantization (5,), [residual]; the
     residual is of the output's type. With ``sums`` of ``(data - data_zero_point) * weights``, exact
     in int32, and what is in the padding being real zero,
 
@@ -121,7 +121,7 @@ class QuantizedEpilogue(Epilogue):
         made: Arrays = [
             (seeded_array(channels, "float32", 2) * 0.25 + 0.75) / np.float32(typical),
             np.rint(seeded_array(channels, "float32", 3) * typical).astype(np.int32),
-            Quantisation(
+            Quantization(
                 data_zero_point=113.0,
                 residual_scale=1.0 / 64.0,
                 residual_zero_point=97.0,
@@ -136,7 +136,7 @@ class QuantizedEpilogue(Epilogue):
         return made
 
     def centred(self, data: NDArray[Any], more: Arrays) -> Exact:
-        zero = Quantisation.of(more[2]).data_zero_point
+        zero = Quantization.of(more[2]).data_zero_point
         return data.astype(np.float64) - zero
 
     def reference(self, sums: Exact, more: Arrays) -> Exact:
@@ -144,10 +144,10 @@ class QuantizedEpilogue(Epilogue):
 
         Args:
             sums: exact; channels are axis 1.
-            more: scale, bias, quantisation, [residual].
+            more: scale, bias, quantization, [residual].
         """
         scale, bias, numbers, *residual = more
-        known = Quantisation.of(numbers)
+        known = Quantization.of(numbers)
         channel = (-1, *(1,) * (sums.ndim - 2))
         total = (sums + bias.astype(np.float64).reshape(channel)).astype(np.float32)
         real = (total * scale.reshape(channel)).astype(np.float64)
@@ -165,7 +165,7 @@ class QuantizedEpilogue(Epilogue):
     def _numbers(self) -> te.Tensor:
         from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
 
-        return te.placeholder((PARAMETERS,), "float32", name="quantisation")
+        return te.placeholder((PARAMETERS,), "float32", name="quantization")
 
     def centred_element(self, element: Any) -> Any:
         return element.astype("int32") - self._numbers[0].astype("int32")

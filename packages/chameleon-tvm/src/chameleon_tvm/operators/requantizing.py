@@ -26,7 +26,7 @@ def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequen
         real: in float32, a scalar or a vector.
         residual: of the output's type, with as many lanes; None where there is none.
         spec: the operator, an int8 one.
-        numbers: those of ``Quantisation``, scalars of float32.
+        numbers: those of ``Quantization``, scalars of float32.
     """
     _, scale, zero, multiplier, out_zero = numbers
     lanes = lanes_of(real)

@@ -38,7 +38,7 @@ SHARE = 0.25
 
 
 @attrs.frozen(kw_only=True)
-class Place:
+class TimeSlot:
     """Where one comparison stands among those of a run, and what it may take.
 
     Attributes:
@@ -52,7 +52,7 @@ class Place:
     seconds: float = math.inf
 
     @classmethod
-    def among(cls, number: int, of: int, *, before: float, now: float) -> Place:
+    def among(cls, number: int, of: int, *, before: float, now: float) -> TimeSlot:
         """The place of a comparison that is about to begin.
 
         What the earlier ones left, and those that are known already do not need, the others share.
@@ -165,7 +165,7 @@ def compared(
     interruption: Interruption,
     publish: Callable[[Event], None],
     delivers: bool,
-    place: Place,
+    place: TimeSlot,
 ) -> StoredComparison:
     """Time a task's fastest configurations against its baselines, or recall that it was done.
 
@@ -231,7 +231,7 @@ def _compared(
     interruption: Interruption,
     publish: Callable[[Event], None],
     delivers: bool,
-    place: Place,
+    place: TimeSlot,
 ) -> StoredComparison:
     row, shared = run.records.stored.id, shares_records(store)
     ours = finalists(measurements, run.space_ref)

@@ -86,7 +86,7 @@ def list_winners(
         interruption: the request to stop, which ends this and not the run.
     """
     operators = worth_listing(result.operators, result.network)
-    if not (runner.live and operators and provider_of(pipeline).has_listings):
+    if not (runner.measures_hardware and operators and provider_of(pipeline).has_listings):
         return
     folder = result.folder / LISTINGS
     work = {

@@ -10,7 +10,7 @@ from chameleon_core.events.records import Event
 from chameleon_core.loop.end.choice import best_of
 from chameleon_core.loop.end.comparison import (
     Baselines,
-    Place,
+    TimeSlot,
     alternatives,
     compared,
     variants,
@@ -85,7 +85,7 @@ def compared_results(
             interruption=interruption,
             publish=publish,
             delivers=delivers,
-            place=Place.among(number, len(runs), before=before, now=seconds()),
+            place=TimeSlot.among(number, len(runs), before=before, now=seconds()),
         )
         found.append(final_result(run, comparison, others, shared=shared))
     return found

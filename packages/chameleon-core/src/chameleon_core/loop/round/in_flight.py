@@ -278,13 +278,13 @@ def batches_in_flight(runner: CheckedRunner, at_once: int, store: RecordStore) -
     """
     several = at_once > 1
     # Recorded and simulated devices have clocks of their own, which no thread may run beside.
-    beside = several and runner.live and runner.lanes > 0
+    beside = several and runner.measures_hardware and runner.lanes > 0
     return BatchesInFlight(
         runner.stream(side_by_side=several),
         SearchThread() if beside else SameThread(),
         now=runner.now,
         # One commit for a batch only where losing it would cost nothing.
-        together=contextlib.nullcontext if runner.live else store.transaction,
+        together=contextlib.nullcontext if runner.measures_hardware else store.transaction,
     )
 
 

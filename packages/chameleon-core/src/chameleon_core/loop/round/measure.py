@@ -28,7 +28,7 @@ class CheckedRunner:
         interruption: the request to stop.
 
     Attributes:
-        live: ``Runner.live``.
+        live: ``Runner.measures_hardware``.
         now: ``Runner.now``.
         disturbance: ``Runner.disturbance``.
     """
@@ -36,7 +36,7 @@ class CheckedRunner:
     def __init__(
         self, runner: Runner, contract: PluginContract, interruption: Interruption
     ) -> None:
-        self.live = runner.live
+        self.measures_hardware = runner.measures_hardware
         self.now = runner.now
         self.disturbance = runner.disturbance
         self._runner = runner
@@ -84,7 +84,7 @@ class CheckedRunner:
         Raises:
             PluginError: the runner raises, or says something else than JSON values.
         """
-        if not self.live:
+        if not self.measures_hardware:
             return None
         with self._contract.call("say what its times depend on"):
             found = self._runner.conditions()

@@ -122,7 +122,7 @@ def choice_of(
     contract = contract_of(pipeline.model)
     trials = _MeasuredTrials(pipeline, target, runner, records)
     with contract.call("settle what its tasks depend on"):
-        found = frontend.settle(trials)
+        found = frontend.decide(trials)
     store.set_fact(_SECONDS, trials.spent)
     if found is None:
         return None
@@ -151,7 +151,7 @@ def recalled(pipeline: Subject, frontend: Frontend, store: RecordStore) -> dict[
     kept: dict[str, Any] | None = store.fact(_CHOICE)
     if kept is not None:
         with contract_of(pipeline.model).call("recall what was settled"):
-            frontend.recall(kept)
+            frontend.restore(kept)
     return kept
 
 
@@ -171,7 +171,7 @@ class _MeasuredTrials(Trials):
     ) -> None:
         self._records = records
         self.target = target
-        self.live = runner.live
+        self.measures_hardware = runner.measures_hardware
         budget = pipeline.budget
         self._measures = budget.measurements != 0
         shared = budget.wall_time is not None and budget.scope is Scope.NETWORK

@@ -117,18 +117,18 @@ def _tried_tasks(pipeline: ResolvedPipeline, target: str) -> list[Task]:
         ChameleonError: the run would refuse it.
     """
     frontend, contract = frontend_of(pipeline), contract_of(pipeline.model)
-    if getattr(load_factory(pipeline.runner.factory), "live", True):
+    if getattr(load_factory(pipeline.runner.factory), "measures_hardware", True):
         with contract.call("check what it is to deliver"):
             frontend.check(target, len(usable_cores()), None)
     with contract.call("settle what its tasks depend on"):
-        frontend.settle(_NoTrials(target))
+        frontend.decide(_NoTrials(target))
     return named_tasks(pipeline, frontend, target)
 
 
 class _NoTrials(Trials):
     """Measures nothing, so that a frontend settles on what it takes without measurements."""
 
-    live = False
+    measures_hardware = False
 
     def __init__(self, target: str) -> None:
         self.target = target

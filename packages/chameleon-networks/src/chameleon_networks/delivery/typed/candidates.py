@@ -22,7 +22,7 @@ from chameleon_networks.running.verify import agreement, magnitudes
 
 if TYPE_CHECKING:
     from chameleon_networks.delivery.delivery_steps import DeliverySteps
-    from chameleon_networks.delivery.typed.settled import SettledPrecision
+    from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 
 ANY = 1e30
 """What outputs may be off by where the pipeline names no bound: they have to be numbers."""
@@ -67,7 +67,7 @@ class Candidates:
         samples: that networks are checked on.
     """
 
-    def __init__(self, steps: DeliverySteps, settled: SettledPrecision, staged: Path) -> None:
+    def __init__(self, steps: DeliverySteps, settled: PrecisionDecisions, staged: Path) -> None:
         self._steps = steps
         self._settled = settled
         self._bound = ANY if settled.precision.max_error is None else settled.precision.max_error

@@ -20,9 +20,9 @@ from chameleon_tvm.words import first_line
 
 from chameleon_networks.delivery.in_network import OpenNetwork, seconds_in_network
 from chameleon_networks.delivery.typed.candidates import ANY, Candidate, Candidates
+from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks.delivery.typed.errors import Simulation, TimedErrors
 from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
-from chameleon_networks.delivery.typed.settled import SettledPrecision
 from chameleon_networks.package.package import read_manifest, write_manifest
 from chameleon_networks.precision.edges import bytes_per_second
 from chameleon_networks.precision.networks import Types
@@ -48,7 +48,7 @@ the next of what they take among those of the first."""
 
 
 def in_types(
-    steps: DeliverySteps, settled: SettledPrecision, staged: Path, result: Mapping[str, Any]
+    steps: DeliverySteps, settled: PrecisionDecisions, staged: Path, result: Mapping[str, Any]
 ) -> tuple[Path, dict[str, Any]]:
     """Choose types for a network that is verified in float32.
 
@@ -75,7 +75,7 @@ class _TypedDelivery:
     def __init__(
         self,
         steps: DeliverySteps,
-        settled: SettledPrecision,
+        settled: PrecisionDecisions,
         staged: Path,
         stack: contextlib.ExitStack,
     ) -> None:

@@ -22,7 +22,7 @@ from chameleon_networks.running.serve import read_arrays
 
 if TYPE_CHECKING:
     from chameleon_networks.delivery.networks import NetworkFrontend
-    from chameleon_networks.graph.chains import Chain
+    from chameleon_networks.graph.fused_operators import FusedOperator
 
 log = structlog.get_logger()
 
@@ -59,7 +59,7 @@ class Simulation(AskedProcess):
         self,
         frontend: NetworkFrontend,
         module: Any,
-        chains: Sequence[Chain],
+        chains: Sequence[FusedOperator],
         target: str,
         threads: int,
     ) -> None:
@@ -97,7 +97,7 @@ class Simulation(AskedProcess):
         log.info("calibrated", tensors=len(self.ranges), method=self.method, errors=told["errors"])
         return self.ranges
 
-    def recall(self, ranges: Mapping[str, Affine], means: Means = MappingProxyType({})) -> None:
+    def restore(self, ranges: Mapping[str, Affine], means: Means = MappingProxyType({})) -> None:
         """Take ranges and means that were found before instead of calibrating."""
         self._known.clear()
         self.ranges, self.means = dict(ranges), dict(means)

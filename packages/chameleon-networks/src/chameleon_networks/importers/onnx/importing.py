@@ -15,7 +15,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_conver
 from chameleon_networks.graph.constants import array_of, evaluate
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.importers.onnx.lowering import CONVERTERS
-from chameleon_networks.importers.onnx.quantised import ONNXRUNTIME_DOMAIN
+from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
 from chameleon_networks.source_location import SourceLocation
 
 
@@ -116,7 +116,7 @@ class _Importer(ONNXGraphImporter):
 
 _IN_THE_STANDARD = (
     "It is none of the standard's, but onnxruntime's own: save the network before onnxruntime "
-    "fuses it, and quantise it in the QDQ format (quant_format=QuantFormat.QDQ)."
+    "fuses it, and quantize it in the QDQ format (quant_format=QuantFormat.QDQ)."
 )
 
 

@@ -11,7 +11,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.words import did_you_mean
 from chameleon_tvm.words import first_line
 
-from chameleon_networks.importers.onnx.quantised import in_real_numbers, is_quantised_model
+from chameleon_networks.importers.onnx.quantized import in_real_numbers, is_quantized_model
 from chameleon_networks.source_location import SourceLocation
 
 
@@ -75,13 +75,13 @@ def onnx_inputs(file: str) -> list[str]:
     return list(_inputs(_onnx().load(file, load_external_data=False)))
 
 
-def onnx_is_quantised(file: str) -> bool:
-    """Whether an ONNX file that can be read computes with quantised tensors."""
-    return is_quantised_model(_onnx().load(file, load_external_data=False))
+def onnx_is_quantized(file: str) -> bool:
+    """Whether an ONNX file that can be read computes with quantized tensors."""
+    return is_quantized_model(_onnx().load(file, load_external_data=False))
 
 
 def onnx_meaning(file: str) -> bytes:
-    """The content of an ONNX file whose quantised tensors are computed on in real numbers."""
+    """The content of an ONNX file whose quantized tensors are computed on in real numbers."""
     made: bytes = in_real_numbers(_onnx().load(file)).SerializeToString()
     return made
 

@@ -216,7 +216,7 @@ def loaded(file: str, shapes: Shapes = MappingProxyType({})) -> Any:
 
 def _loaded(file: str) -> Any:
     torch = _torch()
-    # Torch knows the steps of a quantised program once this is imported.
+    # Torch knows the steps of a quantized program once this is imported.
     with contextlib.suppress(ImportError):
         importlib.import_module("torch.ao.quantization.fx._decomposed")
     try:

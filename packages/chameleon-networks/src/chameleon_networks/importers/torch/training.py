@@ -31,7 +31,7 @@ def evaluated(network: Any) -> Any:
     try:
         return network.eval()
     except NotImplementedError:
-        return network  # one that was exported before it was quantised stays what it is
+        return network  # one that was exported before it was quantized stays what it is
 
 
 def _trains_otherwise(module: Any) -> bool:

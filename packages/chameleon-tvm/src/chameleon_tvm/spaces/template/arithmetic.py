@@ -20,7 +20,7 @@ from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
 from chameleon_tvm.instructions.multiply_add import MultiplyAdd
 from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.operators.halves import real
-from chameleon_tvm.operators.quantized import Quantisation
+from chameleon_tvm.operators.quantized import Quantization
 from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
@@ -147,11 +147,11 @@ class Arithmetic:
         Args:
             bias: of int32, shape (O,).
             weights: of int8, shape (O, ...).
-            numbers: those of ``Quantisation``.
+            numbers: those of ``Quantization``.
         """
         if self._centred:
             return bias.astype(self.dot.sums)
-        zero = int(Quantisation.of(numbers).data_zero_point) - SHIFTS[self.read]
+        zero = int(Quantization.of(numbers).data_zero_point) - SHIFTS[self.read]
         sums = weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)
         # Sums wrap around and come back: what is added up in the end fits into 32 bits.
         return (bias - zero * sums).astype(np.int32)
@@ -187,7 +187,7 @@ def finishing_constants(
 
     Args:
         weights: (O, ...), before they are packed.
-        rest: a bias if there is one; of an int8 operator its scale, bias and quantisation.
+        rest: a bias if there is one; of an int8 operator its scale, bias and quantization.
         groups: groups.
         channels: of a group, padded.
         arithmetic: what it is computed with.

@@ -45,7 +45,7 @@ class PackingBatchMatmul(DirectConvolution):
         self.right = emit.buffer("right", spec.b, dtype=arithmetic.data)
 
     def function(self) -> tirx.PrimFunc:
-        """The whole function: (left, right, [quantisation], out)."""
+        """The whole function: (left, right, [quantization], out)."""
         statements = [self._pack(), self._compute()]
         if self.tile.copy:
             statements.insert(0, self.input.copy())

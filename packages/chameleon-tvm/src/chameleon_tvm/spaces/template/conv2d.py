@@ -150,7 +150,7 @@ def pack_constants(
 
     Args:
         constants: (O, I, spatial axes) weights, and a bias if there is one; of an int8 operator
-            its scale, bias and quantisation.
+            its scale, bias and quantization.
         geometry: the convolution.
         tile: the point of the design space.
         arithmetic: what it is computed with.

@@ -32,7 +32,7 @@ class QuantizedVectorEpilogue(VectorEpilogue):
         self.out_type = spec.output_dtype
         self.scale = emit.buffer("scale", (channels,))
         self.offsets = emit.buffer("bias", (channels,), dtype=sums)
-        self.numbers = emit.buffer("quantisation", (PARAMETERS,))
+        self.numbers = emit.buffer("quantization", (PARAMETERS,))
         if spec.residual:
             self.residual = emit.buffer("residual", shape, dtype=self.out_type)
 
@@ -68,7 +68,7 @@ class QuantizedProductEpilogue(VectorEpilogue):
     def __init__(self, spec: BatchMatmulSpec, channels: int, shape: Sequence[int]) -> None:
         super().__init__(None, channels, shape)
         self.out_type = spec.output_dtype
-        self.numbers = emit.buffer("quantisation", (OF_PRODUCTS,))
+        self.numbers = emit.buffer("quantization", (OF_PRODUCTS,))
 
     @property
     def parameters(self) -> list[Buffer]:

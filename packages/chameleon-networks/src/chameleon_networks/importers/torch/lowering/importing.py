@@ -15,7 +15,7 @@ from chameleon_networks.importers.torch.lowering import (
     embedding_bags,
     images,
     indexing,
-    quantised,
+    quantized,
 )
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed
 from chameleon_networks.importers.torch.lowering.origins import location_of
@@ -26,7 +26,7 @@ CONVERTERS = {
     **embedding_bags.CONVERTERS,
     **images.CONVERTERS,
     **indexing.CONVERTERS,
-    **quantised.CONVERTERS,
+    **quantized.CONVERTERS,
 }
 
 

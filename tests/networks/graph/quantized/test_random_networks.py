@@ -1,4 +1,4 @@
-"""Random quantised networks: every tensor that is quantised is what NumPy says, bit by bit."""
+"""Random quantized networks: every tensor that is quantized is what NumPy says, bit by bit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.fused_operators import chains_of
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax
@@ -49,7 +49,7 @@ def activated(emit: Any, x: Any, name: str) -> Any:
 
 
 def network(emit: Any, x: Any, steps: Any, start: Affine) -> Any:
-    """A network of some steps, each of which is quantised; it returns all their results."""
+    """A network of some steps, each of which is quantized; it returns all their results."""
     rng = np.random.default_rng(len(steps))
     found = [(start.pair(emit, x), start)]
     for kind, parameters, activation in steps:

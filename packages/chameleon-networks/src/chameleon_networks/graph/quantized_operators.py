@@ -1,8 +1,8 @@
-"""Chains whose products are of 8-bit integers: what is dequantised, multiplied and quantised again.
+"""Chains whose products are of 8-bit integers: what is dequantized, multiplied and quantized again.
 
 A convolution or matrix product of ``dequantize(data)`` and ``dequantize(weights)`` is exact in
 integers (Jacob et al., arXiv 1712.05877, section 2.2). What follows is in real numbers until it is
-quantised, in the same kernel where nothing else reads it: that is what ONNX's ``QLinearConv``
+quantized, in the same kernel where nothing else reads it: that is what ONNX's ``QLinearConv``
 computes.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.operators.quantized import Quantisation
+from chameleon_tvm.operators.quantized import Quantization
 from chameleon_tvm.operators.spec import slope_of
 from chameleon_tvm.operators.specs import DenseSpec, FusedSpec
 from numpy.typing import NDArray
@@ -29,11 +29,11 @@ from chameleon_networks.graph.matching_convolutions import (
     made_of,
 )
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.quantised_steps import DEQUANTIZE, QUANTIZE, Step, is_call, step_of
+from chameleon_networks.graph.quantized_steps import DEQUANTIZE, QUANTIZE, Step, is_call, step_of
 from chameleon_networks.graph.relaxed import relax, tvm
 
 if TYPE_CHECKING:
-    from chameleon_networks.graph.chains import Chain
+    from chameleon_networks.graph.fused_operators import FusedOperator
 
 DATA, WEIGHTS = "uint8", "int8"
 """Types of what int8 kernels multiply."""
@@ -116,7 +116,7 @@ def is_data(step: Step) -> bool:
     """Whether a tensor is in uint8 with one scale.
 
     Args:
-        step: what dequantises it.
+        step: what dequantizes it.
     """
     return step.whole and step.dtype == DATA and isinstance(step.source, relax.Var)
 
@@ -161,7 +161,7 @@ def _operands(
 
 
 def _symmetric(weights: Step) -> NDArray[np.int8] | None:
-    """Quantised weights with zero at 0; None where they are no int8 then."""
+    """Quantized weights with zero at 0; None where they are no int8 then."""
     if weights.dtype not in {"int8", "uint8"}:
         return None
     numbers = array_of(weights.source)
@@ -175,16 +175,16 @@ def _symmetric(weights: Step) -> NDArray[np.int8] | None:
 
 
 def in_integers(
-    chain: Chain,
-    alone: Chain,
+    chain: FusedOperator,
+    alone: FusedOperator,
     operands: Operands,
     values: Mapping[Any, Any],
     users: Mapping[Any, Sequence[Any]],
-) -> Chain:
+) -> FusedOperator:
     """A chain of float32 as one of int8.
 
     Args:
-        chain: with all that follows the product but what quantises it.
+        chain: with all that follows the product but what quantizes it.
         alone: the product alone, which is taken where sums with the bias may pass 32 bits.
         operands: what it multiplies.
         values: of all variables.
@@ -196,28 +196,28 @@ def in_integers(
     bias = operands.bias(real)
     if bias is None:
         return in_integers(alone, alone, operands, values, users)
-    output, passed = quantised_after(chain.last, users)
+    output, passed = quantized_after(chain.last, users)
     residual = None
     if spec.residual and output is not None:
         residual = step_of(values.get(chain.inputs[1]), DEQUANTIZE)
         if residual is None or not is_data(residual):
             # A residual has the type of the output.
             residual, output, passed = None, None, ()
-    scale, quantisation = _parameters(operands, residual, output, spec.activation)
+    scale, quantization = _parameters(operands, residual, output, spec.activation)
     return attrs.evolve(
         chain,
         spec=attrs.evolve(
             spec, dtype=WEIGHTS, bias=False, output_dtype=DATA if output else "float32"
         ),
         inputs=(chain.inputs[0], residual.source) if residual else chain.inputs,
-        constants=(operands.weights, scale, bias, quantisation.array),
+        constants=(operands.weights, scale, bias, quantization.array),
         members=(*chain.members, *passed),
     )
 
 
 def _parameters(
     operands: Operands, residual: Step | None, output: Step | None, activation: str
-) -> tuple[NDArray[np.float32], Quantisation]:
+) -> tuple[NDArray[np.float32], Quantization]:
     """What sums of each channel are multiplied by, and what is the same for all channels."""
     scale = operands.units
     residual_scale = np.float32(1) if residual is None else residual.scale[0]
@@ -229,7 +229,7 @@ def _parameters(
             residual_scale = residual_scale / output.scale[0] if residual else residual_scale
         else:
             multiplier = multiplier / output.scale[0]
-    return scale.astype(np.float32), Quantisation(
+    return scale.astype(np.float32), Quantization(
         data_zero_point=float(operands.data.zero_point[0]),
         residual_scale=float(residual_scale),
         residual_zero_point=float(residual.zero_point[0]) if residual else 0.0,
@@ -238,7 +238,7 @@ def _parameters(
     )
 
 
-def quantised_after(
+def quantized_after(
     variable: Any, users: Mapping[Any, Sequence[Any]]
 ) -> tuple[Step | None, tuple[Any, ...]]:
     """The step that is the only one to read a variable, and the variables up to its result.

@@ -1,4 +1,4 @@
-"""Layouts of networks that are quantised: TVM's change of layouts passes through their steps.
+"""Layouts of networks that are quantized: TVM's change of layouts passes through their steps.
 
 ``ConvertLayout`` knows neither ``quantize`` nor ``dequantize`` and puts images back into their
 framework's layout around each. While it runs, those of whole tensors are written with operators
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from chameleon_networks.graph.layout_error import NEXT_STEP, LayoutError
-from chameleon_networks.graph.quantised_steps import DEQUANTIZE, QUANTIZE, Step, is_call, step_of
+from chameleon_networks.graph.quantized_steps import DEQUANTIZE, QUANTIZE, Step, is_call, step_of
 from chameleon_networks.graph.relaxed import relax, tvm
 
 _ADD, _ASTYPE = "relax.add", "relax.astype"
@@ -39,7 +39,7 @@ def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
     if shower.shown != {*hider.steps}:
         lost = len(hider.steps) - len(shower.shown)
         raise LayoutError(
-            f"TVM lost {lost} of {len(hider.steps)} steps of quantisation when it changed layouts",
+            f"TVM lost {lost} of {len(hider.steps)} steps of quantization when it changed layouts",
             hint=NEXT_STEP,
         )
     return relax.transform.DeadCodeElimination()(shower.builder_.get())

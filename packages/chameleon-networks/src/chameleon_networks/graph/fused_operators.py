@@ -20,9 +20,9 @@ from chameleon_tvm.operators.specs import (
 )
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.attention_chains import attentions_of
+from chameleon_networks.graph.attention_operators import attentions_of
 from chameleon_networks.graph.constants import array_of, per_channel, single_matrix
-from chameleon_networks.graph.half_chains import in_halves
+from chameleon_networks.graph.half_operators import to_half_precision
 from chameleon_networks.graph.half_steps import HalfSteps
 from chameleon_networks.graph.matching_activations import activation_after
 from chameleon_networks.graph.matching_convolutions import (
@@ -31,15 +31,15 @@ from chameleon_networks.graph.matching_convolutions import (
     made_of,
 )
 from chameleon_networks.graph.moves import axes_of, shape_of
-from chameleon_networks.graph.quantised_chains import in_integers, operands_of
-from chameleon_networks.graph.quantised_products import product_in_integers
+from chameleon_networks.graph.quantized_operators import in_integers, operands_of
+from chameleon_networks.graph.quantized_products import product_in_integers
 from chameleon_networks.graph.relaxed import relax, tvm
 
 _MATRIX = 2
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Chain:
+class FusedOperator:
     """One tuned kernel's place in a network.
 
     Attributes:
@@ -47,7 +47,7 @@ class Chain:
         inputs: expressions of the graph it reads: data, then for a batch of products the right
             side, otherwise the residual where there is one; for attention, the operator's own.
         constants: logical constants in the operator's order: weights, then the bias; of an int8
-            operator weights, scale, bias and quantisation, or the last alone of a batch of
+            operator weights, scale, bias and quantization, or the last alone of a batch of
             products.
         members: the variables that the kernel replaces; the last one is what it computes.
         readers: for each operand the variables of the bindings that read it for the chain, where
@@ -76,13 +76,13 @@ class Chain:
         return self.members[-1]
 
 
-def chains_of(module: Any) -> list[Chain]:
+def chains_of(module: Any) -> list[FusedOperator]:
     """The chains of a prepared network, in its order.
 
     A chain is a convolution or matrix product in float32, with the bias, the residual and the
     activation that follow it and are used nowhere else, or an attention from the product of
-    queries and keys to that of weights and values. Where data and weights are dequantised 8-bit
-    integers, it is computed with these, and quantised in the same kernel where all that reads its
+    queries and keys to that of weights and values. Where data and weights are dequantized 8-bit
+    integers, it is computed with these, and quantized in the same kernel where all that reads its
     result is one ``quantize``. Where what is multiplied is widened from bfloat16 or float16, and
     weights are numbers of it, the chain is one of that type, and so is its result where all that
     reads it rounds it.
@@ -108,7 +108,7 @@ class _Finder:
         self._users[function.body.body].append(None)
         self._taken: set[Any] = set()
 
-    def chains(self) -> Iterator[Chain]:
+    def chains(self) -> Iterator[FusedOperator]:
         attentions = {}
         for found in attentions_of(self._bindings, self._values, self._users):
             attentions[found.members[0]] = found
@@ -117,13 +117,13 @@ class _Finder:
             value = binding.value
             if binding.var in attentions:
                 found = attentions[binding.var]
-                attention = Chain(
+                attention = FusedOperator(
                     spec=found.spec,
                     inputs=found.inputs,
                     members=found.members,
                     readers=found.readers,
                 )
-                attention = in_halves(attention, self._steps, self._values, self._users)
+                attention = to_half_precision(attention, self._steps, self._values, self._users)
                 self._taken.update(attention.members)
                 yield attention
             if binding.var in self._taken:
@@ -133,19 +133,21 @@ class _Finder:
             if made is None:
                 continue
             spec, inputs, constants = made
-            chain = Chain(spec=spec, inputs=inputs, constants=constants, members=(binding.var,))
+            chain = FusedOperator(
+                spec=spec, inputs=inputs, constants=constants, members=(binding.var,)
+            )
             if operands is None:
                 chain = self._with_move(chain)
             longer = self._extended(chain) if isinstance(spec, FusedSpec) else chain
             if operands is not None:
                 longer = in_integers(longer, chain, operands, self._values, self._users)
             else:
-                longer = in_halves(longer, self._steps, self._values, self._users)
+                longer = to_half_precision(longer, self._steps, self._values, self._users)
                 longer = product_in_integers(longer, self._values, self._users)
             self._taken.update(longer.members)
             yield longer
 
-    def _with_move(self, chain: Chain) -> Chain:
+    def _with_move(self, chain: FusedOperator) -> FusedOperator:
         """The chain reading images as they come, moved to channels last for it alone."""
         spec, data = chain.spec, chain.inputs[0]
         move = self._values.get(data)
@@ -166,7 +168,7 @@ class _Finder:
             members=(data, *chain.members),
         )
 
-    def _extended(self, chain: Chain) -> Chain:
+    def _extended(self, chain: FusedOperator) -> FusedOperator:
         """The chain with all that follows and can be computed in registers."""
         passed: list[Any] = []
         variable = chain.last
@@ -201,7 +203,7 @@ class _Finder:
         return users[0] if whole and sum(a.same_as(variable) for a in call.args) == 1 else None
 
 
-def _with(chain: Chain, call: Any, passed: list[Any]) -> Chain | None:
+def _with(chain: FusedOperator, call: Any, passed: list[Any]) -> FusedOperator | None:
     """The chain with one more operator at its end, or None where it does not fit."""
     spec = chain.spec
     assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
@@ -213,7 +215,7 @@ def _with(chain: Chain, call: Any, passed: list[Any]) -> Chain | None:
     return _with_sum(longer, spec, call) if same_size else None
 
 
-def _with_sum(chain: Chain, spec: FusedSpec, call: Any) -> Chain | None:
+def _with_sum(chain: FusedOperator, spec: FusedSpec, call: Any) -> FusedOperator | None:
     """The chain with a bias or a residual added."""
     other = next(a for a in call.args if not any(a.same_as(member) for member in chain.members))
     if isinstance(other, tvm.ir.GenericConst):

@@ -1,8 +1,8 @@
-"""Quantised operators of ONNX, written with those of real numbers between quantised tensors.
+"""Quantized operators of ONNX, written with those of real numbers between quantized tensors.
 
 ``QLinearConv`` is by its definition what ``DequantizeLinear``, ``Conv`` and ``QuantizeLinear`` are
 together, and ``ConvInteger`` a ``Conv`` of numbers whose scale is one. So there is one form in
-which quantised networks are read, compiled and checked.
+which quantized networks are read, compiled and checked.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _PER_CHANNEL_SINCE = 13
 ONNXRUNTIME_DOMAIN = "com.microsoft"
 """The domain of operators that are onnxruntime's own."""
 _DOMAINS = frozenset({"", "ai.onnx", ONNXRUNTIME_DOMAIN})
-"""Of operators that are rewritten: the standard's, and what onnxruntime's quantiser writes."""
+"""Of operators that are rewritten: the standard's, and what onnxruntime's quantizer writes."""
 
 
-def is_quantised_model(model: Any) -> bool:
-    """Whether a model computes with quantised tensors.
+def is_quantized_model(model: Any) -> bool:
+    """Whether a model computes with quantized tensors.
 
     Args:
         model: an ``onnx.ModelProto``.
@@ -34,7 +34,7 @@ def is_quantised_model(model: Any) -> bool:
 
 
 def in_real_numbers(model: Any) -> Any:
-    """The model with operators on quantised tensors written with those on real ones.
+    """The model with operators on quantized tensors written with those on real ones.
 
     Args:
         model: an ``onnx.ModelProto``; it stays as it is.
@@ -71,9 +71,9 @@ def _converted(model: Any) -> Any:
         return onnx.version_converter.convert_version(model, _PER_CHANNEL_SINCE)
     except Exception as error:
         raise ConfigError(
-            f"the quantised operators of ONNX's operator set {version} cannot be read: "
+            f"the quantized operators of ONNX's operator set {version} cannot be read: "
             f"{first_line(error)}",
-            hint=f"Export and quantise the network with operator set {_PER_CHANNEL_SINCE} or "
+            hint=f"Export and quantize the network with operator set {_PER_CHANNEL_SINCE} or "
             "later.",
         ) from error
 
@@ -178,7 +178,7 @@ class _Rewriting:
         return self.dequantized(*map(self.given, range(place, place + 3)), axis=axis)
 
     def dequantized(self, numbers: str, scale: str, zero: str, *, axis: int | None = None) -> str:
-        """What quantised numbers stand for."""
+        """What quantized numbers stand for."""
         # An operator may read one tensor twice.
         name = f"{self.name}/dequantize_{len(self.writer.nodes)}"
         inputs = [numbers, scale, zero]
@@ -262,7 +262,7 @@ def _of_one(kind: str, *dropped: str) -> Callable[[_Rewriting], None]:
         if any(of.attributes().get(name) for name in dropped):
             raise ConfigError(
                 f"node {of.name!r} ({of.node.op_type}) has {', '.join(dropped)} set",
-                hint="Quantise the network with channels first, as ONNX has them.",
+                hint="Quantize the network with channels first, as ONNX has them.",
             )
         of.quantized(of.computed(kind, [of.real(0)], **attributes), of.given(3), of.given(4))
 

@@ -1,4 +1,4 @@
-"""Steps of quantisation, as torch's export (pt2e) writes them: ``quantized_decomposed``.
+"""Steps of quantization, as torch's export (pt2e) writes them: ``quantized_decomposed``.
 
 ``torch.ao.quantization.fx._decomposed`` of torch 2.x defines them; torchao writes the same ones.
 """

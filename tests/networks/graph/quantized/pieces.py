@@ -1,4 +1,4 @@
-"""Pieces of quantised networks, NCHW, and what they mean, computed by NumPy.
+"""Pieces of quantized networks, NCHW, and what they mean, computed by NumPy.
 
 The scales are powers of two and the numbers small, so that sums of float32 are exact, and all that
 compute the network by its meaning agree in every bit.
@@ -29,14 +29,14 @@ class Affine:
     dtype: str = "uint8"
 
     def pair(self, emit: Any, x: Any) -> Any:
-        """A tensor quantised, and dequantised."""
+        """A tensor quantized, and dequantized."""
         scale, zero = relax.const(self.scale, "float32"), relax.const(self.zero_point, self.dtype)
         axis = min(1, len(shape_of(x)) - 1)
         made = emit(op.quantize(x, scale, zero, axis=axis, out_dtype=self.dtype))
         return emit(op.dequantize(made, scale, zero, axis=axis))
 
 
-def dequantised(emit: Any, numbers: Array, scale: Array, zero: Array, axis: int) -> Any:
+def dequantized(emit: Any, numbers: Array, scale: Array, zero: Array, axis: int) -> Any:
     """A constant as a network of a framework has it."""
     constants = (relax.const(one) for one in (numbers, scale, zero))
     return emit(op.dequantize(*constants, axis=axis))
@@ -56,13 +56,13 @@ def weights_of(
     least = -128 if largest == 127 else -largest
     numbers = rng.integers(least, largest, shape, endpoint=True).astype(np.int8)
     zero = np.zeros(shape[axis], np.int8)
-    return dequantised(emit, numbers, scale, zero, axis), scale
+    return dequantized(emit, numbers, scale, zero, axis), scale
 
 
 def bias_of(emit: Any, rng: np.random.Generator, scale: Array, data: float, rank: int) -> Any:
     """A bias in units of the sums, in the shape that is added to an NCHW tensor."""
     numbers = rng.integers(-3000, 3000, scale.shape).astype(np.int32)
-    made = dequantised(emit, numbers, scale * np.float32(data), np.zeros(len(scale), np.int32), 0)
+    made = dequantized(emit, numbers, scale * np.float32(data), np.zeros(len(scale), np.int32), 0)
     return emit(op.reshape(made, [1, len(scale), *[1] * (rank - 2)]))
 
 
@@ -79,7 +79,7 @@ def convolution(
     largest: int = 127,
     **more: Any,
 ) -> Any:
-    """A convolution of any rank with quantised weights."""
+    """A convolution of any rank with quantized weights."""
     channels, rank = shape_of(x)[1], len(shape_of(x))
     shape = (filters, channels // groups, *[size] * (rank - 2))
     weights, scale = weights_of(emit, rng, shape, 0, largest=largest)
@@ -91,16 +91,16 @@ def convolution(
 def dense(
     emit: Any, x: Any, units: int, data: float, *, rng: np.random.Generator, largest: int = 127
 ) -> Any:
-    """A matrix product with quantised weights, and a bias."""
+    """A matrix product with quantized weights, and a bias."""
     weights, scale = weights_of(emit, rng, (shape_of(x)[-1], units), 1, largest=largest)
     made = emit(op.matmul(x, weights))
     numbers = rng.integers(-3000, 3000, (units,)).astype(np.int32)
     units_of_sums, zeros = scale * np.float32(data), np.zeros(units, np.int32)
-    return emit(op.add(made, dequantised(emit, numbers, units_of_sums, zeros, 0)))
+    return emit(op.add(made, dequantized(emit, numbers, units_of_sums, zeros, 0)))
 
 
 def evaluated(module: Any, *inputs: Array) -> Any:
-    """What a module's ``main`` means, in float64 but for what is quantised: an array or several."""
+    """What a module's ``main`` means, in float64 but for what is quantized: an array or several."""
     function = module["main"]
     known: dict[Any, Any] = dict(zip(function.params, inputs, strict=True))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_networks.graph.chains import Chain, chains_of
+from chameleon_networks.graph.fused_operators import FusedOperator, chains_of
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax
@@ -16,7 +16,7 @@ from .pieces import (
     Affine,
     convolution,
     dense,
-    dequantised,
+    dequantized,
     evaluated,
     weights_of,
 )
@@ -26,7 +26,7 @@ DATA = Affine(scale=2.0**-4, zero_point=100)
 OUT = Affine(scale=2.0**-2, zero_point=9)
 
 
-def chain_of(build: Any, *shape: int) -> Chain:
+def chain_of(build: Any, *shape: int) -> FusedOperator:
     """The only chain of a network."""
     [chain] = chains_of(prepared(module_of(build, (shape, "float32")), "NCHW"))
     return chain
@@ -43,11 +43,11 @@ def test_constants_of_a_chain():
         return OUT.pair(emit, emit(op.nn.relu(x)))
 
     chain = chain_of(build, 1, 4, 6, 6)
-    weights, scale, bias, quantisation = chain.constants
+    weights, scale, bias, quantization = chain.constants
     assert (weights.dtype, scale.dtype, bias.dtype) == (np.int8, np.float32, np.int32)
     assert weights.shape == (5, 4, 3, 3)
     # The output's scale is in the sums': a positive factor passes through a ReLU.
-    np.testing.assert_array_equal(quantisation, [100, 1, 0, 1, 9])
+    np.testing.assert_array_equal(quantization, [100, 1, 0, 1, 9])
     state = rng()
     own = (2.0 ** state.integers(-7, -5, 5)).astype(np.float32)
     np.testing.assert_array_equal(scale, own * DATA.scale / OUT.scale)
@@ -120,7 +120,7 @@ def test_sums_that_may_pass_32_bits_are_computed_in_float32():
 def test_weights_of_uint8(zero: int, kind: str):
     def build(emit: Any, x: Any) -> Any:
         numbers = np.arange(256, dtype=np.uint8).reshape(16, 16)
-        weights = dequantised(emit, numbers, np.float32(0.5), np.uint8(zero), 1)
+        weights = dequantized(emit, numbers, np.float32(0.5), np.uint8(zero), 1)
         return emit(op.matmul(DATA.pair(emit, x), weights))
 
     assert chain_of(build, 3, 16).spec.dtype == kind
@@ -161,7 +161,7 @@ def test_padding_between_steps_is_the_convolutions(layout: str, kind: str):
     assert set(left_over(module, [chain])) <= {"quantize", "permute_dims"}
 
 
-def test_a_tensor_is_quantised_once():
+def test_a_tensor_is_quantized_once():
     def build(emit: Any, x: Any) -> Any:
         left = convolution(emit, DATA.pair(emit, x), 5, 1, DATA.scale, rng=rng())
         right = convolution(emit, DATA.pair(emit, x), 5, 1, DATA.scale, rng=rng())

@@ -1,4 +1,4 @@
-"""Which constants of a quantised network stay quantised: the weights of what integers compute."""
+"""Which constants of a quantized network stay quantized: the weights of what integers compute."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from chameleon_networks.graph.quantised_chains import operands_of
-from chameleon_networks.graph.quantised_moves import dequantised_constant
+from chameleon_networks.graph.quantized_moves import dequantized_constant
+from chameleon_networks.graph.quantized_operators import operands_of
 from chameleon_networks.graph.relaxed import relax
 
 
 def with_real_constants(module: Any) -> Any:
-    """The module with every dequantised constant as real numbers but for weights of int8 kernels.
+    """The module with every dequantized constant as real numbers but for weights of int8 kernels.
 
     What multiplies or is added to real numbers is folded, and computed in float32, as any constant.
 
@@ -39,7 +39,7 @@ class _Folder(relax.PyExprMutator):
         self._constants: dict[Any, Any] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
-        found = dequantised_constant(binding.value)
+        found = dequantized_constant(binding.value)
         if found is not None and isinstance(binding.var, relax.DataflowVar):
             self._constants[binding.var] = relax.const(np.ascontiguousarray(found), "float32")
         super().visit_var_binding_(binding)

@@ -16,19 +16,19 @@ from chameleon_tvm.instructions.halves import half_in
 from chameleon_tvm.operators.specs import FusedSpec, TypedSpec
 
 from chameleon_networks.graph.half_steps import ROUND, WIDEN, HalfSteps
-from chameleon_networks.graph.quantised_steps import is_call
+from chameleon_networks.graph.quantized_steps import is_call
 from chameleon_networks.graph.relaxed import relax
 
 if TYPE_CHECKING:
-    from chameleon_networks.graph.chains import Chain
+    from chameleon_networks.graph.fused_operators import FusedOperator
 
 
-def in_halves(
-    chain: Chain,
+def to_half_precision(
+    chain: FusedOperator,
     steps: HalfSteps,
     values: Mapping[Any, Any],
     users: Mapping[Any, Sequence[Any]],
-) -> Chain:
+) -> FusedOperator:
     """A chain of float32 as one of a type of two bytes where it is one, else as it is.
 
     Args:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-class SettledPrecision:
+class PrecisionDecisions:
     """The types that a network's chains may have, and what follows from them.
 
     Args:
@@ -81,14 +81,14 @@ class SettledPrecision:
             self._networks[layout] = TypedNetworks(module, chains, self._ranges, self._means)
         return self._networks[layout]
 
-    def settle(self, target: str) -> dict[str, Any]:
+    def decide(self, target: str) -> dict[str, Any]:
         """Find the types that the target has, and the ranges of what chains read in eight bits.
 
         Args:
             target: the resolved target.
 
         Returns:
-            JSON values for ``recall``.
+            JSON values for ``restore``.
 
         Raises:
             ConfigError: no operator can have the only type there is, or calibration fails.
@@ -146,7 +146,7 @@ class SettledPrecision:
         module, chains = self._frontend.prepared
         made = Simulation(self._frontend, module, chains, target, threads)
         if self._ranges is not None:
-            made.recall(self._ranges, self._means)
+            made.restore(self._ranges, self._means)
         return made
 
     def kept_batches(self) -> list[Sample]:
@@ -198,17 +198,17 @@ class SettledPrecision:
             "seconds": dict(self._seconds),
         }
 
-    def recall(self, settled: Mapping[str, Any]) -> None:
-        """Take over what ``settle`` of another object returned."""
-        self._types = tuple(settled["types"])
-        self.told = tuple(settled["told"])
-        if settled["ranges"] is not None:
+    def restore(self, decisions: Mapping[str, Any]) -> None:
+        """Take over what ``decide`` of another object returned."""
+        self._types = tuple(decisions["types"])
+        self.told = tuple(decisions["told"])
+        if decisions["ranges"] is not None:
             self._ranges = {
                 name: Affine(scale=scale, zero_point=zero)
-                for name, (scale, zero) in settled["ranges"].items()
+                for name, (scale, zero) in decisions["ranges"].items()
             }
             self._means = {
-                name: np.array(one, np.float64) for name, one in settled["means"].items()
+                name: np.array(one, np.float64) for name, one in decisions["means"].items()
             }
         self._networks.clear()
 
@@ -241,4 +241,4 @@ class SettledPrecision:
         return list(found.values())
 
 
-__all__ = ["SettledPrecision"]
+__all__ = ["PrecisionDecisions"]

@@ -1,7 +1,7 @@
-"""What moves or selects numbers, computed on quantised ones; and one type of them, uint8.
+"""What moves or selects numbers, computed on quantized ones; and one type of them, uint8.
 
-``dequantize`` commutes with whatever only moves or selects: where a network dequantises, pools by
-the maximum and quantises again with equal parameters, the numbers are those that were there before.
+``dequantize`` commutes with whatever only moves or selects: where a network dequantizes, pools by
+the maximum and quantizes again with equal parameters, the numbers are those that were there before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from chameleon_networks.graph.constants import array_of, evaluate
 from chameleon_networks.graph.moves import axes_of, shape_of
-from chameleon_networks.graph.quantised_steps import DEQUANTIZE, QUANTIZE, Step, is_call, step_of
+from chameleon_networks.graph.quantized_steps import DEQUANTIZE, QUANTIZE, Step, is_call, step_of
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.graph.strides import axis_in
 
@@ -32,10 +32,10 @@ _BOUNDS = frozenset({"relax.maximum", "relax.minimum"})
 
 
 def with_small_moves(module: Any) -> Any:
-    """The module with moves and selections of dequantised numbers made before ``dequantize``.
+    """The module with moves and selections of dequantized numbers made before ``dequantize``.
 
-    A ``quantize`` behind a ``dequantize`` of equal parameters vanishes, moves of dequantised
-    constants are computed, and quantised int8 becomes uint8, which is what kernels read.
+    A ``quantize`` behind a ``dequantize`` of equal parameters vanishes, moves of dequantized
+    constants are computed, and quantized int8 becomes uint8, which is what kernels read.
 
     Args:
         module: an ``IRModule`` of Relax functions in normal form.
@@ -48,22 +48,22 @@ def with_small_moves(module: Any) -> Any:
 
 @relax.expr_functor.mutator
 class _Mover(relax.PyExprMutator):
-    """Keeps for every variable that is dequantised what it is made of."""
+    """Keeps for every variable that is dequantized what it is made of."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
         self._made: dict[Any, Step] = {}
-        """For dequantised variables their steps."""
+        """For dequantized variables their steps."""
         self._unsigned: dict[Any, Any] = {}
         """For variables of int8 the same numbers in uint8, with 128 added."""
-        self._quantised: dict[Any, list[tuple[Step, Any]]] = {}
-        """For variables what they were quantised to."""
+        self._quantized_steps: dict[Any, list[tuple[Step, Any]]] = {}
+        """For variables what they were quantized to."""
         self._clipped: dict[Any, tuple[Step, Any, Any]] = {}
         """For what was clipped the step before, and the bounds."""
         self._padded: dict[Any, Step] = {}
         """For what was padded with zeros the step before: it is among what that step gives, too."""
         self._real: dict[Any, Any] = {}
-        """For what was quantised of those the variable before."""
+        """For what was quantized of those the variable before."""
         self._rewrites: dict[str, Callable[[Any], Any | None]] = {
             **dict.fromkeys(_MOVES, self._moved),
             **dict.fromkeys(_BOUNDS, self._limited),
@@ -77,7 +77,7 @@ class _Mover(relax.PyExprMutator):
         # A block's variables cannot be read in another one.
         self._made.clear()
         self._unsigned.clear()
-        self._quantised.clear()
+        self._quantized_steps.clear()
         self._clipped.clear()
         self._padded.clear()
         self._real.clear()
@@ -125,16 +125,16 @@ class _Mover(relax.PyExprMutator):
         return made
 
     def _quantized(self, step: Step) -> Any:
-        for earlier, made in self._quantised.get(step.source, ()):
+        for earlier, made in self._quantized_steps.get(step.source, ()):
             if earlier.same(step):
                 return made
         made = self._quantized_anew(step)
-        self._quantised.setdefault(step.source, []).append((step, made))
+        self._quantized_steps.setdefault(step.source, []).append((step, made))
         return made
 
     def _quantized_anew(self, step: Step) -> Any:
         if isinstance(step.source, tvm.ir.GenericConst):
-            return self.builder_.emit(relax.const(step.quantised(array_of(step.source))))
+            return self.builder_.emit(relax.const(step.quantized(array_of(step.source))))
         if step.dtype == "int8" and step.whole:
             shifted = attrs.evolve(step, zero_point=step.zero_point + _SHIFT, dtype="uint8")
             unsigned = self._quantized(shifted)
@@ -145,7 +145,7 @@ class _Mover(relax.PyExprMutator):
             before, low, high = self._clipped[step.source]
             if before.same(step):
                 # Rounding never changes an order, so that the bounds may be rounded instead.
-                bounds = step.quantised(np.array([low, high], np.float32))
+                bounds = step.quantized(np.array([low, high], np.float32))
                 return self._between(before.source, *bounds)
         known = self._made.get(step.source)
         if known is not None and known.same(step) and isinstance(known.source, relax.Var):
@@ -205,7 +205,7 @@ class _Mover(relax.PyExprMutator):
         return self._dequantized(attrs.evolve(first, source=made))
 
     def _limited(self, call: Any) -> Any | None:
-        """A bound of quantised numbers, as torch has of fewer than their type has."""
+        """A bound of quantized numbers, as torch has of fewer than their type has."""
         unsigned, bound = self._unsigned.get(call.args[0]), call.args[1]
         if unsigned is None or not isinstance(bound, tvm.ir.GenericConst):
             return None
@@ -213,7 +213,7 @@ class _Mover(relax.PyExprMutator):
         return self._signed(relax.Call(call.op, [unsigned, shifted], call.attrs, call.ty_args))
 
     def _positive(self, call: Any) -> Any | None:
-        """A ReLU of quantised numbers."""
+        """A ReLU of quantized numbers."""
         step = self._made.get(call.args[0])
         if step is None or not _is_computed(step):
             return None
@@ -241,7 +241,7 @@ class _Mover(relax.PyExprMutator):
         return made
 
     def _between(self, numbers: Any, low: Any, high: Any) -> Any:
-        """Quantised numbers between bounds, as far as these are not those of their type."""
+        """Quantized numbers between bounds, as far as these are not those of their type."""
         dtype = str(numbers.ty.dtype)
         limits = np.iinfo(dtype)
         if int(low) > limits.min:
@@ -286,8 +286,8 @@ def _axis_after(call: Any, step: Step) -> int | None:
     return None
 
 
-def dequantised_constant(value: Any) -> np.ndarray[Any, Any] | None:
-    """What a dequantised constant stands for; None for another expression."""
+def dequantized_constant(value: Any) -> np.ndarray[Any, Any] | None:
+    """What a dequantized constant stands for; None for another expression."""
     step = step_of(value, DEQUANTIZE)
     if step is None or not isinstance(step.source, tvm.ir.GenericConst):
         return None

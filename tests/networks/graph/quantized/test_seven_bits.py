@@ -1,4 +1,4 @@
-"""Networks that come quantised and whose weights happen to have seven bits."""
+"""Networks that come quantized and whose weights happen to have seven bits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.graph.chains import Chain, chains_of
+from chameleon_networks.graph.fused_operators import FusedOperator, chains_of
 from chameleon_networks.graph.narrow_weights import fastest
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax
@@ -43,11 +43,11 @@ def module(largest: int) -> Any:
     return module_of(build, ((1, 3, 10, 10), "float32"))
 
 
-def chains(largest: int) -> list[Chain]:
+def chains(largest: int) -> list[FusedOperator]:
     return chains_of(prepared(module(largest), "NHWC"))
 
 
-def dtypes(found: list[Chain], target: str) -> list[str]:
+def dtypes(found: list[FusedOperator], target: str) -> list[str]:
     return [chain.spec.dtype for chain in fastest(found, target)]
 
 

@@ -1,24 +1,24 @@
-"""Steps of quantisation pass through a change of layouts, or it is refused."""
+"""Steps of quantization pass through a change of layouts, or it is refused."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.fused_operators import chains_of
 from chameleon_networks.graph.layout_error import LayoutError
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import operators_in, prepared
-from chameleon_networks.graph.quantised_layouts import with_steps_passed
+from chameleon_networks.graph.quantized_layouts import with_steps_passed
 from chameleon_networks.graph.relaxed import relax
 
 from ..sequence.conftest import module_of  # noqa: TID252 - its helpers
-from .test_quantised_networks import small_resnet
+from .test_quantized_networks import small_resnet
 
 op = relax.op
 
 
-def test_no_layout_is_changed_between_quantised_convolutions():
+def test_no_layout_is_changed_between_quantized_convolutions():
     module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
     made = prepared(module, "NHWC")
     # The image alone comes in another layout.

@@ -1,4 +1,4 @@
-"""Batches of products of two quantised tensors as chains of int8, quantised again in the kernel."""
+"""Batches of products of two quantized tensors as chains of int8, quantized again in the kernel."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from chameleon_core.errors import ConfigError
 from chameleon_tvm.operators.quantized_products import QuantizedProduct
 from chameleon_tvm.operators.specs import BatchMatmulSpec
 
-from chameleon_networks.graph.quantised_chains import DATA, WEIGHTS, is_data, quantised_after
-from chameleon_networks.graph.quantised_steps import DEQUANTIZE, step_of
+from chameleon_networks.graph.quantized_operators import DATA, WEIGHTS, is_data, quantized_after
+from chameleon_networks.graph.quantized_steps import DEQUANTIZE, step_of
 
 if TYPE_CHECKING:
-    from chameleon_networks.graph.chains import Chain
+    from chameleon_networks.graph.fused_operators import FusedOperator
 
 
 def product_in_integers(
-    chain: Chain, values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
-) -> Chain:
-    """A batch of products of float32 as one of int8 where both sides are dequantised, else itself.
+    chain: FusedOperator, values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
+) -> FusedOperator:
+    """A batch of products of float32 as one of int8 where both sides are dequantized, else itself.
 
     That is what ONNX's ``QLinearMatMul`` computes of two tensors.
 
@@ -36,7 +36,7 @@ def product_in_integers(
     left, right = (step_of(values.get(one), DEQUANTIZE) for one in chain.inputs)
     if left is None or right is None or not is_data(left) or not is_data(right):
         return chain
-    output, passed = quantised_after(chain.last, users)
+    output, passed = quantized_after(chain.last, users)
     scale = np.float32(left.scale[0]) * np.float32(right.scale[0])
     if output is not None:
         scale = scale / np.float32(output.scale[0])

@@ -22,11 +22,11 @@ class Step:
     A number ``q`` stands for ``(q - zero_point) * scale``.
 
     Attributes:
-        source: what is quantised or dequantised.
+        source: what is quantized or dequantized.
         scale: float32 of shape (1,), or one for each index of the axis.
         zero_point: int64 of the same shape.
         axis: of parameters that are not those of the whole tensor, counted from the front.
-        dtype: of the quantised numbers.
+        dtype: of the quantized numbers.
     """
 
     source: Any
@@ -50,7 +50,7 @@ class Step:
             and bool(self.zero_point[0] == other.zero_point[0])
         )
 
-    def quantised(self, values: NDArray[Any]) -> NDArray[Any]:
+    def quantized(self, values: NDArray[Any]) -> NDArray[Any]:
         """What numbers become; halves are rounded to the even neighbour."""
         limits = np.iinfo(self.dtype)
         scale, zero_point = self._along(values)
@@ -59,7 +59,7 @@ class Step:
         return found
 
     def real(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
-        """What quantised numbers stand for."""
+        """What quantized numbers stand for."""
         scale, zero_point = self._along(numbers)
         return (numbers.astype(np.int64) - zero_point).astype(np.float32) * scale
 
@@ -71,11 +71,11 @@ class Step:
         return self.scale.reshape(shape), self.zero_point.reshape(shape)
 
     def dequantize(self, numbers: Any) -> Any:
-        """The call that gives real numbers for quantised ones of these parameters."""
+        """The call that gives real numbers for quantized ones of these parameters."""
         return relax.op.dequantize(numbers, *self._constants(), axis=self._axis)
 
     def quantize(self, numbers: Any) -> Any:
-        """The call that gives quantised numbers of these parameters."""
+        """The call that gives quantized numbers of these parameters."""
         return relax.op.quantize(numbers, *self._constants(), axis=self._axis, out_dtype=self.dtype)
 
     @property
@@ -128,8 +128,8 @@ def is_call(value: Any, name: str) -> bool:
     )
 
 
-def is_quantised(module: Any) -> bool:
-    """Whether a network comes with steps of quantisation in it."""
+def is_quantized(module: Any) -> bool:
+    """Whether a network comes with steps of quantization in it."""
     return any(is_call(value, name) for value in _values(module) for name in (QUANTIZE, DEQUANTIZE))
 
 

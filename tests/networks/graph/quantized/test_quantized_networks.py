@@ -1,4 +1,4 @@
-"""Quantised networks are computed in integers, and mean what they say bit by bit."""
+"""Quantized networks are computed in integers, and mean what they say bit by bit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.fused_operators import chains_of
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax

@@ -1,4 +1,4 @@
-"""Quantised ONNX networks are read and computed in integers, as the standard defines them."""
+"""Quantized ONNX networks are read and computed in integers, as the standard defines them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def guessed(frontend: OnnxFrontend, folder: Path) -> Delivery:
 
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 @pytest.mark.parametrize("activations", ["QUInt8", "QInt8"])
-def test_networks_that_onnxruntime_quantised(
+def test_networks_that_onnxruntime_quantized(
     real: Path, tmp_path: Path, form: str, activations: str
 ):
     file = tmp_path / "network.onnx"
@@ -259,13 +259,13 @@ def test_weights_with_a_zero_point_are_computed_in_float32(real: Path, tmp_path:
     assert "float32" in {chain.spec.dtype for chain in frontend.prepared[1]}
 
 
-def test_with_weights_alone_quantised_nothing_is_rounded(tmp_path: Path):
+def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path: Path):
     graph = Graph()
     numbers = graph.constant(graph.rng.integers(-128, 128, (48, 10)).astype(np.int8))
     weights = graph.node("DequantizeLinear", numbers, graph.constant(np.float32(0.01)))
     out = graph.node("MatMul", "image", weights)
     frontend = graph.frontend(tmp_path / "weights.onnx", (FLOAT, [3, 48]), (out, FLOAT, [3, 10]))
-    assert (frontend.quantised, frontend.rounded) == (True, False)
+    assert (frontend.quantized, frontend.rounded) == (True, False)
     assert [chain.spec.dtype for chain in frontend.prepared[1]] == ["float32"]
 
 

@@ -1,6 +1,6 @@
-"""Programs that pt2e has quantised are read and computed in integers.
+"""Programs that pt2e has quantized are read and computed in integers.
 
-Their steps are those of ``quantized_decomposed``, which torch defines; what quantises a network by
+Their steps are those of ``quantized_decomposed``, which torch defines; what quantizes a network by
 them is torchao, which is not needed to read one.
 """
 
@@ -117,7 +117,7 @@ def exported():
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    file = tmp_path / "quantised.py"
+    file = tmp_path / "quantized.py"
     file.write_text(SOURCE)
     return file
 
@@ -126,11 +126,11 @@ def source(tmp_path: Path) -> Path:
 def test_programs_of_pt2e(source: Path, tmp_path: Path, function: str):
     frontend = TorchFrontend(TorchOptions(source=f"{source}:{function}", compare=False))
     module, chains = frontend.prepared
-    assert frontend.quantised
+    assert frontend.quantized
     assert [chain.spec.dtype for chain in chains] == ["int8"] * 3
     assert [chain.spec.output_dtype for chain in chains] == ["uint8"] * 3
     left = left_over(module, chains)
-    # What is pooled is not dequantised before, and a range of 7 bits is one more bound.
+    # What is pooled is not dequantized before, and a range of 7 bits is one more bound.
     assert left["nn.max_pool2d"] == left["minimum"] == left["maximum"] == 1
     assert left["dequantize"] == 2
     # A step of the output is 0.03; torch multiplies with 1 / scale, where ours is rounded once.
