@@ -14,10 +14,10 @@ from chameleon_core.task import Task
 from chameleon_testing import fakes
 
 
-def _grid(*cardinalities, first_guesses=None, holds=None):
+def _grid(*cardinalities, first_guesses=None, holds=None, resolve=None):
     knobs = [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)]
     constraints = [] if holds is None else [Constraint(reason="scripted", holds=holds)]
-    return DesignSpace(knobs, constraints=constraints, first_guesses=first_guesses)
+    return DesignSpace(knobs, constraints=constraints, first_guesses=first_guesses, resolve=resolve)
 
 
 def _task(space):

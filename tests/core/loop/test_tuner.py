@@ -247,3 +247,29 @@ def test_what_was_suggested_is_guessed_before_what_the_space_recommends(grid, ma
     assert not len(tuner.guesses)
     assert not len(tuner.guess())
     assert len(tuner.ask()), "there is a batch all the same"
+
+
+def _halved(config):
+    """A compiler that has no odd second choice, and no program of a first choice of 4."""
+    return None if config[0] == 4 else (config[0], config[1] - config[1] % 2)
+
+
+def test_every_program_once_as_what_it_becomes(grid, make_tuner, measure):
+    space = grid(5, 6, resolve=_halved)
+    tuner = make_tuner(space)
+    seen = []
+    while len(batch := tuner.ask()):
+        seen += [tuple(row) for row in batch.tolist()]
+        tuner.tell(measure(space, batch))
+    assert sorted(seen) == [(first, second) for first in range(4) for second in (0, 2, 4)]
+    assert [m.config for m in tuner.measurements] == seen
+
+
+def test_first_guesses_and_suggestions_are_what_they_become(grid, make_tuner):
+    guesses = np.array([[4, 0], [3, 5], [3, 4]])
+    space = grid(9, 9, first_guesses=guesses, resolve=_halved)
+    assert space.first_guesses.tolist() == [[3, 4]]
+    tuner = make_tuner(space)
+    tuner.enqueue((2, 3))
+    assert tuner.ask()[0].tolist() == [2, 2]
+    assert tuner.origins[2, 2] is Origin.SUGGESTION

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.operators.primfunc_spec import PrimFuncSpec
 from chameleon_tvm.operators.specs import Conv2dSpec
 
 
@@ -17,3 +20,14 @@ def task(target):
         input=(1, 16, 6, 6), filters=32, kernel=3, padding=1, layout="NHWC", name="small"
     )
     return spec.task("small", target)
+
+
+@pytest.fixture(scope="session")
+def foreign_task(target):
+    """Makes the task of one of the operators that benchmarks take for other people's."""
+    source = Path(__file__).parents[3] / "benchmarks" / "foreign_operators.py"
+
+    def make(name):
+        return PrimFuncSpec(name=name, source=f"{source}:{name}").task(name, target)
+
+    return make

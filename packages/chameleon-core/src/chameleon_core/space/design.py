@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_core.space.identity import ConfigSet, MixedRadix
+from chameleon_core.space.identity import ConfigSet, MixedRadix, Resolve, resolved
 from chameleon_core.space.knobs import Knob, Values
 from chameleon_core.space.predicates import ChosenValues, Configs, Constraint, FeatureBlock
 
@@ -40,6 +40,7 @@ class DesignSpace:
             those that are not legal, and repeats, are left out.
         only: the only configurations that can be legal, shape (m, knobs), where they are known
             one by one (those of a recorded table); None where constraints alone decide.
+        resolve: what configurations become when their programs are made, if others than they are.
         variant: what else makes a configuration another program than knobs and constraints tell,
             such as an option of the space; part of the fingerprint.
 
@@ -59,12 +60,14 @@ class DesignSpace:
         guessed_cost: Callable[[Values], NDArray[np.floating[Any]]] | None = None,
         first_guesses: Configs | None = None,
         only: Configs | None = None,
+        resolve: Resolve | None = None,
         variant: Sequence[str] = (),
     ) -> None:
         self.knobs = tuple(knobs)
         self.constraints = tuple(constraints)
         self.features_block = features
         self.guessed_cost = guessed_cost
+        self.resolve = resolve
         self.variant = tuple(variant)
         if not self.knobs:
             raise ValueError("a design space needs at least one knob")
@@ -82,6 +85,7 @@ class DesignSpace:
         self._listed = None if only is None else ConfigSet(self._radix, self.size, only)
         none: Configs = np.empty((0, len(self.knobs)), np.int32)
         guesses = self.canonical(none if first_guesses is None else first_guesses)
+        guesses = resolved(resolve, guesses[self.legal(guesses)])
         self.first_guesses = self.distinct(guesses[self.legal(guesses)])
 
     def _condition(self, column: int) -> tuple[int, int, NDArray[np.bool_]]:

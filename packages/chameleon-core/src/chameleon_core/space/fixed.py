@@ -41,6 +41,7 @@ class FixedSpace(DesignSpace):
             guessed_cost=whole.guessed_cost,
             first_guesses=guesses,
             only=self._listing(),
+            resolve=whole.resolve,
             variant=whole.variant,
         )
         free = self.cardinalities > 1

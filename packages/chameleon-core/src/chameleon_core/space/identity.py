@@ -1,9 +1,9 @@
-"""Mixed-radix identity: one integer per configuration, exact for spaces of any size."""
+"""Identity of configurations: a mixed-radix integer each, and which program each becomes."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,3 +117,27 @@ class ConfigSet:
             place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
             found = np.asarray(self.keys[place] == keys, np.bool_)
         return found
+
+
+Resolve = Callable[[tuple[int, ...]], Sequence[int] | None]
+"""What a legal configuration becomes when its program is made: itself, another one that the
+compiler takes in its place, or None if there is no such program. It may take milliseconds, so only
+configurations that are about to be measured are asked about."""
+
+
+def resolved(resolve: Resolve | None, configs: NDArray[np.int32]) -> NDArray[np.int32]:
+    """What legal configurations become when their programs are made, shape (n, knobs).
+
+    Args:
+        resolve: tells it of one; None if every configuration stays as it is.
+        configs: legal ones.
+
+    Returns:
+        Rows of configurations without a program are -1, which is not legal.
+    """
+    if resolve is None:
+        return configs
+    made = [resolve(tuple(row)) for row in configs.tolist()]
+    none = (-1,) * configs.shape[1]
+    rows = [none if config is None else config for config in made]
+    return np.array(rows, np.int32).reshape(configs.shape)

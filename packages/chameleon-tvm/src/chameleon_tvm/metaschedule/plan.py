@@ -98,6 +98,7 @@ class TracePlan(SketchPlan):
                 f"the space generator made no design space for {work.name!r}",
                 hint="Leave the task out, or pass another `space=` to MetaSchedule.",
             )
+        self._name = work.name
         self._options = options
         self._target = work.target
         self.generated = GeneratedSketches(

@@ -7,10 +7,13 @@ from enum import StrEnum
 from types import MappingProxyType
 
 import attrs
+import numpy as np
 import structlog
 
 from chameleon_core.measurement import Measurement
-from chameleon_core.space import Configs
+from chameleon_core.space import Configs, DesignSpace
+from chameleon_core.space.identity import resolved
+from chameleon_core.stages import Visited
 
 Config = tuple[int, ...]
 
@@ -172,6 +175,53 @@ class Batch:
         self.seconds = now - self._began
 
 
+class Programs:
+    """Tells which configurations are programs that nobody has proposed yet.
+
+    Args:
+        space: the task's design space.
+        visited: what is not to be proposed; what turns out to be another program, or none, is
+            added, so that explorers leave it alone.
+        at_once: how many programs are made before it is seen whether that is enough.
+
+    Attributes:
+        asked: for configurations that others turned out to be, the first of those.
+    """
+
+    def __init__(self, space: DesignSpace, visited: Visited, *, at_once: int) -> None:
+        self.asked: dict[Config, Config] = {}
+        self._space = space
+        self._visited = visited
+        self._at_once = at_once
+
+    def joined(self, batch: Configs, more: Configs, most: int | None = None) -> Configs:
+        """A batch, and of other configurations what is legal and new.
+
+        Args:
+            batch: distinct programs.
+            more: any configurations.
+            most: how many rows to return at most, and to make programs of.
+        """
+        more = self._new(more)
+        if self._space.resolve is None:
+            return self._space.distinct(np.concatenate([batch, more]).astype(np.int32))[:most]
+        for start in range(0, len(more), self._at_once):
+            if most is not None and len(batch) >= most:
+                break
+            asked = more[start : start + self._at_once]
+            made = resolved(self._space.resolve, asked)
+            others = (made != asked).any(axis=1)
+            self._visited.add(asked[others])
+            for before, after in zip(tuples(asked[others]), tuples(made[others]), strict=True):
+                self.asked.setdefault(after, before)
+            batch = self._space.distinct(np.concatenate([batch, self._new(made)]).astype(np.int32))
+        return batch[:most]
+
+    def _new(self, configs: Configs) -> Configs:
+        configs = configs[self._space.legal(configs)]
+        return configs[self._visited.fresh(configs)]
+
+
 @attrs.define(kw_only=True)
 class FallbackWatch:
     """Says once of every stage of a run whose work is done by the fallback instead.
@@ -212,4 +262,14 @@ class FallbackWatch:
         )
 
 
-__all__ = ["Batch", "Config", "FallbackWatch", "Origin", "Origins", "Search", "searched", "tuples"]
+__all__ = [
+    "Batch",
+    "Config",
+    "FallbackWatch",
+    "Origin",
+    "Origins",
+    "Programs",
+    "Search",
+    "searched",
+    "tuples",
+]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from chameleon_core.loop.round.batch import Config, Origin, Search, searched, tuples
+from chameleon_core.loop.round.batch import Config, Origin, Programs, Search, searched, tuples
 from chameleon_core.loop.round.stages import SearchStages
 from chameleon_core.measurement import Measurement
 from chameleon_core.space import Configs, DesignSpace
@@ -16,6 +16,9 @@ from chameleon_core.stages import Observations, Visited
 
 PLAN_FACTOR = 8
 """Candidates asked of the explorer per configuration to be measured: room for the sampler."""
+
+_DRAWS = 8
+"""How often random configurations are drawn while they turn out to be programs already known."""
 
 
 class TaskTuner:
@@ -33,7 +36,7 @@ class TaskTuner:
 
     Attributes:
         measurements: everything learnt, in proposal order.
-        visited: the same as identities.
+        visited: the same as identities, and what turned out to be another program or none.
         best: the fastest of them, the earliest proposed of equals; None where none succeeded.
         best_cost: its cost in seconds; infinity where there is none.
         rounds: batches told, guesses among them.
@@ -55,6 +58,8 @@ class TaskTuner:
         self.space = space
         self.stages = stages
         self.visited = Visited(space)
+        self._programs = Programs(space, self.visited, at_once=batch_size)
+        self._joined = self._programs.joined
         self.measurements: list[Measurement] = []
         self.rounds = 0
         self.origins: dict[Config, Origin] = {}
@@ -125,7 +130,8 @@ class TaskTuner:
         if self.predicted and not self.measurements:
             candidates = self.stages.explore(self.visited, self._batch_size)
             candidates = self.stages.selected_batch_first(candidates, 1)
-            found = np.concatenate([candidates.configs, found]).astype(np.int32)
+            chosen = self._joined(found[:0], candidates.configs, self._batch_size)
+            found = np.concatenate([chosen, found]).astype(np.int32)
         return self.space.distinct(found)
 
     def _expect_nothing(self) -> None:
@@ -191,7 +197,16 @@ class TaskTuner:
         self.origins = searched(
             tuples(batch), candidates=tuples(candidates.configs), selected=tuples(selected)
         )
-        if not few and (len(batch) < len(selected) or not len(selected)):
+        proposed = len(batch)
+        # Those that are the same program as another, or none, give way to further candidates.
+        batch = self._joined(batch[:0], batch, proposed)
+        batch = self._joined(batch, candidates.configs, proposed)
+        for config in tuples(batch):
+            asked = self._programs.asked.get(config, config)
+            self.origins.setdefault(config, self.origins.get(asked, Origin.EXPLORER))
+            if asked in self.scores:
+                self.scores.setdefault(config, self.scores[asked])
+        if not few and (proposed < len(selected) or not len(selected)):
             self.search = attrs.evolve(self.search, short=str(self.stages.contracts["samplers"]))
         return batch, self._batch_size if few or not len(selected) else len(selected)
 
@@ -281,24 +296,24 @@ class TaskTuner:
         """The batch, filled with first guesses and random configurations up to ``wanted`` rows."""
         if len(batch) >= wanted:
             return batch
-        # One batch more than needed, so that rows already visited seldom leave it short; where
-        # the space is small this asks for all of it.
-        draw = min(self.space.size, 2 * wanted + len(self.visited))
-        random = self.space.sample(draw, self._rng)
         # What the space itself recommends and did not fit into the first batch comes before.
-        batch = self._joined(self._joined(batch, self.space.first_guesses), random)
+        batch = self._joined(batch, self.space.first_guesses, wanted)
+        for _ in range(_DRAWS):
+            before = len(self.visited)
+            # One batch more than needed, so that rows already visited seldom leave it short; where
+            # the space is small this asks for all of it.
+            draw = min(self.space.size, 2 * wanted + before)
+            batch = self._joined(batch, self.space.sample(draw, self._rng), wanted)
+            # Again if some of them turned out to be other programs, which are visited now.
+            if len(batch) == wanted or len(self.visited) == before:
+                break
         if len(batch) < wanted and self.measurements:
             # Legal configurations may be too rare to be met at random; those near known ones
             # are met more often.
             known = np.array([m.config for m in self.measurements], np.int32)
             near = self.space.mutate(np.repeat(known, 8, axis=0)[: 64 * wanted], self._rng)
-            batch = self._joined(batch, near)
+            batch = self._joined(batch, near, wanted)
         return batch[:wanted]
-
-    def _joined(self, batch: Configs, more: Configs) -> Configs:
-        more = more[self.space.legal(more)]
-        more = more[self.visited.fresh(more)]
-        return self.space.distinct(np.concatenate([batch, more]).astype(np.int32))
 
 
 __all__ = ["PLAN_FACTOR", "TaskTuner"]

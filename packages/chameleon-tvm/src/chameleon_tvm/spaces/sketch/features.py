@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.space import Configs, DesignSpace, FeatureBlock, Values
+from chameleon_core.space.identity import resolved
 from numpy.typing import NDArray
 
 from chameleon_tvm.spaces.sketch.constraints import Rows
@@ -16,6 +17,8 @@ from chameleon_tvm.spaces.sketch.plan import SKETCH
 CYCLES = "cycles"
 _DRAWN = 1 << 15
 _APART = 3
+_ASKED = 8
+"""Programs that are made per guess at most, since many may turn out to be the same."""
 
 
 def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
@@ -83,13 +86,16 @@ def first_guesses(
     if not len(drawn) or not count:
         return drawn[:0]
     ranked = drawn[np.argsort(estimated_cycles(space, models, drawn), kind="stable")]
-    chosen = ranked[:1]
+    chosen, asked = drawn[:0], 0
     for apart in range(_APART, 0, -1):
         for config in ranked:
-            if len(chosen) == count:
+            if len(chosen) == count or asked == _ASKED * count:
                 return chosen
-            if ((chosen != config).sum(axis=1) >= apart).all():
-                chosen = np.concatenate([chosen, config[None]])
+            if ((chosen != config).sum(axis=1) < apart).any():
+                continue
+            made, asked = resolved(space.resolve, config[None]), asked + 1
+            if space.legal(made)[0] and ((chosen != made).sum(axis=1) >= apart).all():
+                chosen = np.concatenate([chosen, made])
     return chosen
 
 

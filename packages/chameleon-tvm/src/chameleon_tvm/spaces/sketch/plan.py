@@ -54,6 +54,11 @@ class Decision:
     sample: SamplingInstruction
     knob: str | None
 
+    @property
+    def name(self) -> str:
+        """The knob's name, or what the instruction decides about if no knob does."""
+        return self.knob or self.sample.subject
+
     def of(self, config: Mapping[str, Any]) -> Any:
         """The decision, as TVM wants it, in a decoded configuration."""
         if self.knob is None:

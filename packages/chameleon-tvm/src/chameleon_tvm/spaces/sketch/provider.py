@@ -10,6 +10,7 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
 from chameleon_core.space import Constraint, DesignSpace, FeatureBlock
+from chameleon_core.space.fixed import fixed_columns
 from chameleon_core.stages import Arrays, Builder, SpaceProvider
 from chameleon_core.task import Task
 
@@ -32,7 +33,12 @@ from chameleon_tvm.spaces.sketch.packing import pack
 from chameleon_tvm.spaces.sketch.plan import merge
 from chameleon_tvm.spaces.sketch.replay import replay
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
-from chameleon_tvm.spaces.sketch.schedule import Scheduled, schedule
+from chameleon_tvm.spaces.sketch.schedule import Scheduled, replaced_choices, schedule
+
+Config = tuple[int, ...]
+
+_TRIED = 32
+"""Configurations of which TVM makes a program of at least one, or a warning says so."""
 
 log = structlog.get_logger()
 
@@ -63,6 +69,7 @@ class SketchPlan:
 
     def __init__(self, task: Task, operator: Operator, options: SketchOptions) -> None:
         self._options = options
+        self._name = task.name
         self._target = tvm_target(task.target)
         function = operator.prim_func()
         self.parameters = tuple(str(parameter.name) for parameter in function.params)
@@ -110,9 +117,26 @@ class SketchPlan:
                 constraints=space.constraints,
                 features=features,
                 first_guesses=guesses,
+                resolve=self.resolved,
                 variant=self._variant,
             )
+        self._warn_of_no_program(space)
         return space
+
+    def _warn_of_no_program(self, space: DesignSpace) -> None:
+        """Say so if TVM makes a program of none of some random configurations."""
+        drawn = space.sample(_TRIED, np.random.default_rng(self._options.seed)).tolist()
+        if not drawn or any(self.resolved(tuple(config)) is not None for config in drawn):
+            return
+        try:
+            self.scheduled(drawn[0])
+        except InvalidConfigurationError as error:
+            log.warning(
+                "TVM makes no program of this operator's sketches, so there is nothing to tune; "
+                "compile it as it is, or write a template of your own",
+                task=self._name,
+                reason=str(error),
+            )
 
     def scheduled(self, config: Sequence[int]) -> Scheduled:
         """The scheduled function of a configuration.
@@ -121,6 +145,32 @@ class SketchPlan:
             InvalidConfigurationError: the configuration names no program.
         """
         return schedule(self.generated, self.decisions, self.plain.decode(config))
+
+    def resolved(self, config: tuple[int, ...]) -> Config | None:
+        """The configuration that TVM makes of another one; None if it makes no program.
+
+        Which loops there are to compute a block at depends on the other choices, tiles and the
+        locations of its readers among them. TVM takes the next loop further out.
+        """
+        if config not in self._resolved:
+            self._resolved[config] = made = self._made(config)
+            if made is not None:
+                self._resolved[made] = made
+        return self._resolved[config]
+
+    @cached_property
+    def _resolved(self) -> dict[Config, Config | None]:
+        """What was asked before."""
+        return {}
+
+    def _made(self, config: Config) -> Config | None:
+        values = self.plain.decode(config)
+        try:
+            replaced = replaced_choices(self.generated, self.decisions, values)
+            columns = fixed_columns(self.plain, replaced)
+        except (InvalidConfigurationError, ConfigError):
+            return None
+        return tuple(columns.get(column, index) for column, index in enumerate(config))
 
     @cached_property
     def plain(self) -> DesignSpace:
@@ -131,7 +181,11 @@ class SketchPlan:
         self, constraints: list[Constraint], features: FeatureBlock | None
     ) -> DesignSpace:
         return DesignSpace(
-            self._knobs, constraints=constraints, features=features, variant=self._variant
+            self._knobs,
+            constraints=constraints,
+            features=features,
+            resolve=self.resolved,
+            variant=self._variant,
         )
 
     @property

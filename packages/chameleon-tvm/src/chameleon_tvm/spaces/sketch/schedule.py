@@ -40,6 +40,37 @@ def schedule(
     Raises:
         InvalidConfigurationError: TVM could not take a decision, or a post-processor failed.
     """
+    made, replaced = _applied(generated, decisions, config)
+    for decision, got in replaced:
+        wanted = _plain(decision.of(config))
+        raise InvalidConfigurationError(
+            f"{decision.name} = {wanted} is impossible beside the other choices, and TVM "
+            f"takes {got} instead: choose that, or other tiles and locations"
+        )
+    return finished(made)
+
+
+def replaced_choices(
+    generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
+) -> dict[str, Any]:
+    """The choices that TVM takes in the place of a configuration's, by the name of the knob.
+
+    Args:
+        generated: the sketches.
+        decisions: for every sketch, its decisions in trace order.
+        config: knob values by name.
+
+    Raises:
+        InvalidConfigurationError: TVM makes no program of the configuration.
+    """
+    _, replaced = _applied(generated, decisions, config)
+    return {decision.name: got for decision, got in replaced}
+
+
+def _applied(
+    generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
+) -> tuple[Schedule, list[tuple[Decision, Any]]]:
+    """The schedule after its post-processors, and the decisions TVM replaced, with its own."""
     number = int(config[SKETCH])
     chosen = [(decision, decision.of(config)) for decision in decisions[number]]
     made = generated.base.copy()
@@ -53,21 +84,16 @@ def schedule(
         raise InvalidConfigurationError(
             f"sketch {number} cannot be scheduled so: {first_line(error)}"
         ) from error
-    _compare(chosen, made)
+    # TVM replaces an impossible decision by another one in silence: read them back.
+    taken = made.trace.decisions.values()
+    replaced = [
+        (decision, _plain(got))
+        for (decision, wanted), got in zip(chosen, taken, strict=True)
+        if _plain(got) != _plain(wanted)
+    ]
     for postprocessor in generated.postprocessors:
         _post_process(postprocessor, made)
-    return finished(made)
-
-
-def _compare(chosen: Sequence[tuple[Decision, Any]], made: Schedule) -> None:
-    """TVM replaces an impossible decision by another one in silence: read them back."""
-    taken = made.trace.decisions.values()
-    for (decision, wanted), got in zip(chosen, taken, strict=True):
-        if _plain(got) != _plain(wanted):
-            raise InvalidConfigurationError(
-                f"{decision.sample.subject} = {_plain(wanted)} is impossible here: "
-                f"TVM takes {_plain(got)} instead"
-            )
+    return made, replaced
 
 
 def _plain(decision: Any) -> Any:
