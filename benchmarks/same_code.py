@@ -20,10 +20,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+
 # What was measured before must not make a kernel another one.
 os.environ["CHAMELEON_RECORDS"] = "none"
 
 LAYERS = Path(__file__).parents[1] / "examples" / "resnet18_layers.yaml"
+LISTED = 8
+"""Operators of a run that get listings: those that take longest."""
 NETWORKS = (
     *("alexnet_small", "vgg_small", "resnet_small", "resnet_bottleneck_small"),
     *("mobilenet_small", "bert_small", "resnet18", "resnet50", "mobilenet_v2", "bert_base"),
@@ -38,37 +42,47 @@ def digest(files: list[Path]) -> str:
     return contents.hexdigest()[:16]
 
 
-def run(command: str, pipeline: Path, *changes: str) -> None:
-    """Run a pipeline file.
+def run(command: str, pipeline: dict[str, Any], file: Path) -> None:
+    """Write a pipeline file and run it.
 
     Raises:
         subprocess.CalledProcessError: the run failed.
     """
-    settings = [word for change in changes for word in ("--set", change)]
-    words = [command, "run", str(pipeline), "--json", *settings]
-    subprocess.run(words, check=True, capture_output=True)
+    file.write_text(json.dumps(pipeline), encoding="utf-8")  # JSON is YAML
+    subprocess.run([command, "run", str(file), "--json"], check=True, capture_output=True)
+
+
+def _batches(operators: list[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(operators), LISTED):
+        yield operators[start : start + LISTED]
 
 
 def layer_lines(command: str, folder: Path) -> Iterator[str]:
     """A line for each layer."""
-    output = folder / "layers"
-    run(command, LAYERS, "budget.measurements=1", f"output={output}")
-    for listing in sorted(output.glob("listings/*")):
-        yield f"{listing.name} {digest(sorted(listing.iterdir()))}"
+    operators = YAML(typ="safe").load(LAYERS)["model"]["operators"]
+    for number, group in enumerate(_batches(operators)):
+        output = folder / f"layers{number}"
+        pipeline = {
+            "model": {"operators": group},
+            "target": "native",
+            "budget": {"measurements": 1},
+            "output": str(output),
+        }
+        run(command, pipeline, output.with_suffix(".yaml"))
+        for listing in sorted(output.glob("listings/*")):
+            yield f"{listing.name} {digest(sorted(listing.iterdir()))}"
 
 
 def network_line(command: str, name: str, folder: Path) -> str:
     """The line of a network with its spaces' first guesses."""
     output = folder / name
-    pipeline: dict[str, Any] = {
+    pipeline = {
         "model": {"builtin": {"network": name, "compare": False, "layout": "NHWC"}},
         "target": "native",
         "budget": {"measurements": 0},
         "output": str(output),
     }
-    file = folder / f"{name}.yaml"
-    file.write_text(json.dumps(pipeline), encoding="utf-8")  # JSON is YAML
-    run(command, file)
+    run(command, pipeline, folder / f"{name}.yaml")
     parts = (digest([output / "network" / part]) for part in ("network.so", "weights.bin"))
     return " ".join([name, *parts])
 
