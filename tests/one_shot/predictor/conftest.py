@@ -9,7 +9,7 @@ import pytest
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock
 from chameleon_core.task import Task
 from chameleon_one_shot.dataset.records import DatasetTask
-from chameleon_one_shot.predictor.examples import Example, log_quality, schema_of
+from chameleon_one_shot.predictor.examples import Example, log_quality
 from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
 from chameleon_one_shot.predictor.pretraining import Divided, trained_model
 from chameleon_one_shot.tokens import task_tokens
@@ -112,7 +112,6 @@ def example(rows, columns, **given):
         configs=configs,
         quality=log_quality(source.seconds),
         failed=~np.isfinite(source.seconds),
-        schema=schema_of(space),
     )
 
 

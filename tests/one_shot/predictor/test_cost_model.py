@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import structlog
 from chameleon_core.measurement import FailureKind
+from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Observations, StageContext
+from chameleon_core.stages.archive import Archive
 from chameleon_one_shot.cost_model import OneShotModel
 from chameleon_one_shot.models import NoModelError, model_file
 from chameleon_one_shot.options import OneShotOptions
@@ -170,3 +172,30 @@ def test_the_box_is_searched_by_features(model, made, tmp_path):
         model_file("auto", {"kind": "llvm", "features": ["neon"]}, tmp_path)
     with pytest.raises(NoModelError, match="cuda"):
         model_file("auto", {"kind": "cuda"}, tmp_path)
+
+
+def test_a_knob_that_the_training_lacks_is_ignored_and_told_once(file, context):
+    known = context()
+    stages = Choice(name="stages", options=(1, 2))
+    space = DesignSpace([stages, *known.space.knobs], features=known.space.features_block)
+    new = attrs.evolve(known, space=space, archive=Archive())
+    with structlog.testing.capture_logs() as lines:
+        models = [OneShotModel(OneShotOptions(model=file), new) for _ in range(2)]
+    told = [line["unknown"] for line in lines if "does not know" in line["event"]]
+    assert len(told) == 1
+    assert "'stages'" in told[0]
+    assert all(model.trained for model in models)
+    rows = known.space.sample(30, np.random.default_rng(1))
+    wanted = OneShotModel(OneShotOptions(model=file), known).predict(rows)
+    for stage in (0, 1):
+        configs = np.concatenate([np.full((30, 1), stage, np.int32), rows], axis=1)
+        assert models[0].predict(configs) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_a_space_with_no_known_knob_is_left_to_the_fallback(file, context):
+    known = context()
+    space = DesignSpace([Choice(name="stages", options=(1, 2))])
+    with structlog.testing.capture_logs() as lines:
+        model = OneShotModel(OneShotOptions(model=file), attrs.evolve(known, space=space))
+    assert not model.trained
+    assert any("none of its knobs ('stages')" in line.get("because", "") for line in lines)

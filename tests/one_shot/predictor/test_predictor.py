@@ -12,7 +12,6 @@ import pytest
 import torch
 from chameleon_core.space import DesignSpace
 from chameleon_one_shot.predictor.encoding import EncodedTask
-from chameleon_one_shot.predictor.examples import schema_of
 from chameleon_one_shot.predictor.familiarity import _upper_bound
 from chameleon_one_shot.predictor.header import ModelFileError, read_header
 from chameleon_one_shot.predictor.metrics import Quality
@@ -211,4 +210,3 @@ def test_what_a_space_guesses_is_a_token_of_its_own(made):
     expected = np.log(cost(space.values(example.configs)))
     assert structure[:, tokens.groups[-1].places[0]] == pytest.approx(expected, rel=1e-6)
     assert np.array_equal(structure[:, :-1], example.tokens.structure(example.configs))
-    assert schema_of(space) != schema_of(bare)

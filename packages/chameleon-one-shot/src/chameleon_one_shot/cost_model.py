@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from chameleon_one_shot.last_layer import LastLayer
 from chameleon_one_shot.models import NoModelError, model_file, same_vectors
 from chameleon_one_shot.options import AUTO, OneShotOptions
+from chameleon_one_shot.predictor.familiarity import in_quotes
 from chameleon_one_shot.predictor.header import ModelFileError
 from chameleon_one_shot.predictor.model import Model, load
 from chameleon_one_shot.tokens import FixedToken, TaskTokens, task_tokens
@@ -65,6 +67,11 @@ class OneShotModel(CostModel):
         if device is None:
             return False
         tokens = attrs.evolve(tokens, fixed=(tokens.fixed[0], device))
+        unknown = model.predictor.vocabulary.unknown(tokens)
+        if unknown:
+            told = f"one-shot/unknown to {file}: {unknown}"
+            context.archive.shared(told, lambda: _tell_unknown(unknown, file.name))
+            tokens = tokens.without(unknown)
         self._predictor = model.predictor.of(tokens)
         return not self._strange_task(model, tokens, context, file.name)
 
@@ -149,6 +156,18 @@ def _told_file(wanted: str, context: StageContext) -> Path | None:
             hint=error.hint,
         )
         return None
+
+
+def _tell_unknown(unknown: Sequence[str], name: str) -> bool:
+    """Say once for a run what of a design space the predictor ignores."""
+    log.warning(
+        "the predictor does not know all of a design space; it ignores the rest",
+        unknown=in_quotes(unknown),
+        model=name,
+        hint="Configurations that differ in nothing else are the same for it. `chameleon pretrain` "
+        "trains a predictor on new data (docs/one-shot.md).",
+    )
+    return True
 
 
 def _told_device(

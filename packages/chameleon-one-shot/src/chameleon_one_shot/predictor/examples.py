@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -37,7 +35,6 @@ class Example:
         quality: logarithms of relative throughput, 0 for the best and those of the slowest that
             was timed for failures, shape (n,).
         failed: which of them failed, shape (n,).
-        schema: digest of the names and kinds of its knobs and features; empty without a space.
     """
 
     source: DatasetTask
@@ -45,7 +42,6 @@ class Example:
     configs: Configs
     quality: NDArray[np.float64]
     failed: NDArray[np.bool_]
-    schema: str = ""
 
     def __len__(self) -> int:
         return len(self.quality)
@@ -66,28 +62,6 @@ def identity(task: DatasetTask) -> str:
     """What tells the task and its device from others, as text."""
     device = hashlib.sha256(canonical(dict(task.device)).encode()).hexdigest()[:8]
     return f"{task.task.key}@{device}x{task.threads}"
-
-
-def schema_of(space: DesignSpace) -> str:
-    """A digest of what a predictor's names mean: knobs, what they depend on, and features.
-
-    Unlike a fingerprint it does not depend on the sizes of a task: all tasks of one version of a
-    template that have the same knobs share it.
-    """
-    described = [
-        [type(knob).__name__, knob.name, knob.when and knob.when[0], _kinds(knob.feature_names)]
-        for knob in space.knobs
-    ]
-    block = space.features_block
-    groups: Any = () if block is None else block.groups
-    return hashlib.sha256(
-        json.dumps([described, groups, space.guessed_cost is not None]).encode()
-    ).hexdigest()[:16]
-
-
-def _kinds(names: Sequence[str]) -> list[str]:
-    """Names of a knob's features without those of single words, which depend on a task's sizes."""
-    return sorted({name.partition("=")[0] for name in names if not name.endswith(".alignment")})
 
 
 def examples_of(dataset: Dataset) -> list[Example]:
@@ -152,7 +126,6 @@ def _example(task: DatasetTask, space: DesignSpace | None) -> Example:
         configs=configs,
         quality=log_quality(task.seconds),
         failed=~np.isfinite(task.seconds),
-        schema="" if space is None else schema_of(space),
     )
 
 
@@ -183,4 +156,4 @@ def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
     return made
 
 
-__all__ = ["Example", "examples_of", "identity", "log_quality", "provider", "schema_of"]
+__all__ = ["Example", "examples_of", "identity", "log_quality", "provider"]

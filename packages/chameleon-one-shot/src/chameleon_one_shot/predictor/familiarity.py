@@ -106,11 +106,9 @@ class Familiarity:
         operator = next(name for name in task.columns if name.startswith("operator="))
         if operator not in self.task_columns:
             return f"no task of the training data has {operator.replace('=', ' ')}"
-        shared = {name for part in tokens.fixed for name in part.columns}
-        names = (tokens.names | tokens.columns) - shared
-        unknown = sorted(names & set(vocabulary.unknown(tokens)))
-        if unknown:
-            return f"its design space has {_some(unknown)}, which the training data lacks"
+        knobs = {knob.name for knob in tokens.knobs}
+        if knobs and knobs <= set(vocabulary.unknown(tokens)):
+            return f"none of its knobs ({in_quotes(sorted(knobs))}) is in the training data"
         distance = self._distance(tokens, vocabulary)
         if distance > self.limits.distance:
             return (
@@ -157,7 +155,7 @@ class Familiarity:
         if not new and gap <= self.limits.device:
             return None
         what = new or [self.device_columns[int(nearest.argmax())]]
-        return f"the device differs from every one in the training data: {_some(what)}"
+        return f"the device differs from every one in the training data: {in_quotes(what)}"
 
     def nearest_device(self, tokens: TaskTokens) -> FixedToken:
         """The device of the training that is most like that of a task.
@@ -240,9 +238,10 @@ def _table(rows: Sequence[Mapping[str, float]]) -> tuple[NDArray[np.float64], tu
     return np.array([[row.get(name, 0.0) for name in names] for row in rows]), names
 
 
-def _some(names: Sequence[str], most: int = 4) -> str:
+def in_quotes(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(repr(name) for name in names[:most]) + more
 
 
-__all__ = ["Familiarity", "Limits"]
+__all__ = ["Familiarity", "Limits", "in_quotes"]

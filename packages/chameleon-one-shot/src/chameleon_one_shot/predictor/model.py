@@ -32,8 +32,6 @@ class Provenance:
         command: that made it.
         versions: of the distributions that took part, by name.
         targets: kinds of targets and their features in the training data.
-        schemas: by operator the digests of the design spaces (``examples.schema_of``).
-        samples: one task for each of them: ``task``, ``space``, ``space_options``, ``schema``.
         training: identities of the tasks that networks were trained on.
         stopping: of those that ended the training.
         held_out: of those that took no part in it.
@@ -44,8 +42,6 @@ class Provenance:
     command: str
     versions: Mapping[str, str]
     targets: tuple[Mapping[str, Any], ...]
-    schemas: Mapping[str, tuple[str, ...]]
-    samples: tuple[Mapping[str, Any], ...]
     training: tuple[str, ...]
     stopping: tuple[str, ...]
     held_out: tuple[str, ...]
@@ -143,11 +139,10 @@ def load(file: Path) -> Model:
 
 
 def _provenance(value: Mapping[str, Any]) -> Provenance:
-    made: dict[str, Any] = {
-        name: tuple(one) if isinstance(one, list) else one for name, one in value.items()
-    }
-    made["schemas"] = {operator: tuple(one) for operator, one in value["schemas"].items()}
-    return Provenance(**made)
+    # Earlier versions kept digests of design spaces as well.
+    fields: dict[str, Any] = {name: value[name] for name in attrs.fields_dict(Provenance)}
+    lists = {name: tuple(part) for name, part in fields.items() if isinstance(part, list)}
+    return Provenance(**{**fields, **lists})
 
 
 def _network(

@@ -178,27 +178,11 @@ def _judged(predictor: Predictor, examples: Sequence[Example]) -> dict[str, Any]
 
 
 def _provenance(parts: Divided, command: str, results: dict[str, Any]) -> Provenance:
-    schemas: dict[str, dict[str, None]] = {}
-    samples: dict[str, dict[str, Any]] = {}
-    for one in parts.training:
-        if one.schema:
-            schemas.setdefault(one.source.task.operator, {})[one.schema] = None
-            samples.setdefault(
-                one.schema,
-                {
-                    "task": one.source.task.to_json(),
-                    "space": one.source.space,
-                    "space_options": dict(one.source.space_options),
-                    "schema": one.schema,
-                },
-            )
     devices = {_target(one): None for one in parts.training}
     return Provenance(
         command=command,
         versions=installed(sorted({*FIRST_PARTY, "apache-tvm", "torch"})),
         targets=tuple({"kind": kind, "features": list(words)} for kind, words in devices),
-        schemas={operator: tuple(found) for operator, found in schemas.items()},
-        samples=tuple(samples.values()),
         training=_identities(parts.training),
         stopping=_identities(parts.stopping),
         held_out=_identities(parts.held_out),

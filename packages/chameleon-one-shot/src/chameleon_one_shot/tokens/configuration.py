@@ -8,7 +8,7 @@ program's loops and buffers (``FeatureBlock``) is computed for each configuratio
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -79,12 +79,14 @@ class TaskTokens:
         knobs: in the order of the knobs.
         groups: loops and buffers; none where only the choices of configurations are known.
         space: the design space, or None where only choices are known.
+        ignored: names of knobs that count as if they applied to no configuration.
     """
 
     fixed: tuple[FixedToken, ...]
     knobs: tuple[KnobToken, ...]
     groups: tuple[GroupToken, ...] = ()
     space: DesignSpace | None = None
+    ignored: frozenset[str] = frozenset()
 
     @property
     def parts(self) -> tuple[FixedToken | KnobToken | GroupToken, ...]:
@@ -101,6 +103,11 @@ class TaskTokens:
         """Names of all tokens."""
         return frozenset(part.name for part in self.parts)
 
+    def without(self, names: Collection[str]) -> TaskTokens:
+        """The same tokens, but for knobs, loops and buffers of these names."""
+        groups = tuple(group for group in self.groups if group.name not in names)
+        return attrs.evolve(self, groups=groups, ignored=frozenset(names))
+
     def choices(self, configs: Configs) -> NDArray[np.int64]:
         """The choice of each knob, and the number of its choices where it does not apply.
 
@@ -113,7 +120,8 @@ class TaskTokens:
         configs = np.asarray(configs, np.int64)
         counts = np.array([len(knob.table) for knob in self.knobs], np.int64)
         applies = configs >= 0 if self.space is None else self.space.active(configs)
-        return np.where(applies, configs, counts)
+        known = np.array([knob.name not in self.ignored for knob in self.knobs], np.bool_)
+        return np.where(applies & known, configs, counts)
 
     def structure(self, configs: Configs) -> Numbers:
         """Analytical features and the logarithm of the guessed cost, as far as a space has them.

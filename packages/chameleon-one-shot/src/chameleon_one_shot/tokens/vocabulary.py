@@ -93,9 +93,10 @@ class Vocabulary:
         return scaled.astype(np.float32)
 
     def unknown(self, task: TaskTokens) -> tuple[str, ...]:
-        """Names of tokens and numbers of a task that were not met, sorted."""
-        strange = (task.names - self._tokens.keys()) | (task.columns - self._columns.keys())
-        return tuple(sorted(strange))
+        """Names of a task's knobs, loops and buffers, and of their numbers, that were not met."""
+        parts = task.parts[len(task.fixed) :]
+        columns = {name for part in parts for name in part.columns} - self._columns.keys()
+        return tuple(sorted(({part.name for part in parts} - self._tokens.keys()) | columns))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; ``of_json`` is the inverse."""
