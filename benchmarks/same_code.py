@@ -77,7 +77,9 @@ def network_line(command: str, name: str, folder: Path) -> str:
     """The line of a network with its spaces' first guesses."""
     output = folder / name
     pipeline = {
-        "model": {"builtin": {"network": name, "compare": False, "layout": "NHWC"}},
+        "model": {
+            "builtin": {"network": name, "compare": False, "layout": "NHWC", "in_place": False}
+        },
         "target": "native",
         "budget": {"measurements": 0},
         "output": str(output),
