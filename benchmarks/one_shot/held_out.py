@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.loop import Interruption, RunResult, run_pipeline
-from chameleon_core.loop.end.result import OperatorResult
+from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.start.tasks import target_of
 from chameleon_core.pipeline import ResolvedPipeline, from_dict
 from chameleon_core.run_folder import read_store

@@ -9,7 +9,7 @@ import pytest
 from chameleon_bench.pages.run_page import page_of
 from chameleon_bench.pages.run_record import run_record
 from chameleon_core.loop import run_pipeline
-from chameleon_core.loop.end.result import NetworkResult
+from chameleon_core.loop.end.network_result import NetworkResult
 
 NETWORK = NetworkResult(
     latency_seconds=0.004,

@@ -12,7 +12,8 @@ import click
 from chameleon_cli.network_words import network_json, network_sentence
 
 if TYPE_CHECKING:
-    from chameleon_core.loop.end.result import OperatorResult, RunResult
+    from chameleon_core.loop.end.operator_result import OperatorResult
+    from chameleon_core.loop.end.result import RunResult
     from chameleon_core.store import RecordStore
 
 _SO_FAR = (

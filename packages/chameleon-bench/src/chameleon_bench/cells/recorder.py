@@ -9,7 +9,7 @@ from typing import Any, Self
 import attrs
 import numpy as np
 from chameleon_core.events import BatchMeasured, BatchProposed, Measured
-from chameleon_core.loop.end.result import OperatorResult
+from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.measurement import Measurement
 from chameleon_core.plugins.hookspecs import hookimpl
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 if TYPE_CHECKING:  # the store needs numpy, which naming the hooks must not
-    from chameleon_core.store.spending import Spending
+    from chameleon_core.spending import Spending
 
 
 @attrs.frozen(kw_only=True)

@@ -1,6 +1,7 @@
 """The tuning loop: ``run`` is its sequence, in which ``tuning`` gives rounds to tasks."""
 
-from chameleon_core.loop.end.result import OperatorResult, RunResult
+from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.end.variants import VariantResult
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.round.stages import SearchStages

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -17,13 +18,140 @@ from chameleon_core.loop.end.comparison import (
     winner,
 )
 from chameleon_core.loop.end.kept_records import shares_records
-from chameleon_core.loop.end.result import OperatorResult
+from chameleon_core.loop.end.variants import TUNED, VariantResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.batch import Config, tuples
 from chameleon_core.loop.round.measure import CheckedRunner
 from chameleon_core.loop.round.records import TaskRecords
 from chameleon_core.loop.round.task_run import TaskRun
+from chameleon_core.spending import Spending
 from chameleon_core.store import RecordStore, StoredComparison, StoredTask
+
+
+@attrs.frozen(kw_only=True)
+class OperatorResult:
+    """The outcome of one task. Times are in seconds, None where there is none.
+
+    Attributes:
+        name: the task's name.
+        task: the task as JSON values.
+        space: name of the space provider.
+        fingerprint: the design space's.
+        config: knob indices of the winner, or None where nothing succeeded.
+        alternatives: other configurations nearly as fast; what else a network may be tried with.
+        best: the winner decoded, or None.
+        search_seconds: the winner's cost when it was found; ``tuned_seconds`` is the later,
+            interleaved measurement.
+        max_relative_error: of the winner's outputs (``Measurement.max_relative_error``).
+        guesses: what else there is where the winner was not checked here, the best ones first.
+        recorded: whether the winner was built, checked and timed in another run alone.
+        predicted: whether nothing was measured and the first of ``guesses`` is what the cost model,
+            trained beforehand, predicts to be best.
+        measurements: configurations measured, failures included.
+        origins: how many came from where (``loop.round.batch.Origin``), as far as recorded.
+        failed: failures by kind.
+        failure: the first failure of the most frequent kind in words, or None.
+        ended: why it got no further batch, as half a sentence; None where an earlier version did
+            not say.
+        spending: where the wall-clock went.
+        variants: the final comparison.
+    """
+
+    name: str
+    task: Mapping[str, Any]
+    space: str
+    fingerprint: str
+    config: tuple[int, ...] | None = None
+    alternatives: tuple[tuple[int, ...], ...] = ()
+    best: Mapping[str, Any] | None = None
+    search_seconds: float | None = None
+    max_relative_error: float | None = None
+    guesses: tuple[tuple[int, ...], ...] = ()
+    recorded: bool = False
+    predicted: bool = False
+    measurements: int = 0
+    origins: Mapping[str, int] = attrs.field(factory=dict)
+    failed: Mapping[str, int] = attrs.field(factory=dict)
+    failure: str | None = None
+    ended: str | None = None
+    spending: Spending = attrs.field(factory=Spending)
+    variants: tuple[VariantResult, ...] = ()
+
+    def seconds_of(self, name: str) -> float | None:
+        """The best time of a baseline, over its variants."""
+        return _fastest(v.seconds for v in self.variants if v.name == name)
+
+    @property
+    def tuned_seconds(self) -> float | None:
+        """The winner's time in the final comparison."""
+        return self.seconds_of(TUNED)
+
+    @property
+    def untuned_seconds(self) -> float | None:
+        """The fastest baseline that is no vendor's."""
+        return _fastest(v.seconds for v in self.variants if v.name != TUNED and not v.vendor)
+
+    @property
+    def vendor_seconds(self) -> float | None:
+        """The fastest of the vendors' baselines."""
+        return _fastest(v.seconds for v in self.variants if v.vendor)
+
+    @property
+    def ratio(self) -> float | None:
+        """Vendor's time over the tuned one: above 1 the tuned kernel is faster."""
+        tuned, vendor = self.tuned_seconds, self.vendor_seconds
+        return vendor / tuned if tuned and vendor else None
+
+    @property
+    def gflops(self) -> float | None:
+        """Speed of the tuned kernel in GFLOP/s."""
+        tuned = self.tuned_seconds
+        return float(self.task["flop"]) / tuned / 1e9 if tuned else None
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``run --json`` prints of an operator, and what ``from_json`` needs."""
+        return {
+            "name": self.name,
+            "untuned_seconds": self.untuned_seconds,
+            "tuned_seconds": self.tuned_seconds,
+            "vendor_seconds": self.vendor_seconds,
+            "ratio": self.ratio,
+            "gflops": self.gflops,
+            "measurements": self.measurements,
+            "origins": dict(self.origins),
+            "failed": dict(self.failed),
+            "failure": self.failure,
+            "ended": self.ended,
+            "wall_seconds": self.spending.total,
+            "spent_seconds": attrs.asdict(self.spending),
+            "search_seconds": self.search_seconds,
+            "max_relative_error": self.max_relative_error,
+            "config": None if self.config is None else list(self.config),
+            "alternatives": [list(config) for config in self.alternatives],
+            "guesses": [list(config) for config in self.guesses],
+            **({"recorded": True} if self.recorded else {}),
+            **({"predicted": True} if self.predicted else {}),
+            "best": None if self.best is None else dict(self.best),
+            "space": self.space,
+            "fingerprint": self.fingerprint,
+            "task": dict(self.task),
+            "variants": [attrs.asdict(variant) for variant in self.variants],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> OperatorResult:
+        """The inverse of ``to_json``."""
+        config, spent = value["config"], value["spent_seconds"]
+        # Folders of earlier versions do not have all of them.
+        same = {name: value[name] for name in attrs.fields_dict(cls) if name in value}
+        made = {
+            "config": None if config is None else tuple(config),
+            "alternatives": tuple(tuple(one) for one in value.get("alternatives", ())),
+            "guesses": tuple(tuple(one) for one in value.get("guesses", ())),
+            "variants": tuple(VariantResult(**variant) for variant in value["variants"]),
+        }
+        return cls(**{**same, **made, "spending": Spending(**spent)})
+
 
 FURTHER = 3
 """Records that may take the place of one that turns out wrong; after them what is recommended where
@@ -147,4 +275,8 @@ def _counted(records: TaskRecords) -> OperatorResult:
     )
 
 
-__all__ = ["compared_results", "final_result", "interim_result"]
+def _fastest(seconds: Any) -> float | None:
+    return min((value for value in seconds if value is not None), default=None)
+
+
+__all__ = ["OperatorResult", "compared_results", "final_result", "interim_result"]

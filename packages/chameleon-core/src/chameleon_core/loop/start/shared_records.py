@@ -27,9 +27,10 @@ from chameleon_core.loop.start.nearest import encoded, nearest, same_types
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.space import DesignSpace
+from chameleon_core.spending import Spending
 from chameleon_core.stages import Record, RecordDatabase, RecordKey
 from chameleon_core.stages.record_database import rank
-from chameleon_core.store import RecordStore, Spending
+from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 
 log = structlog.get_logger()
