@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TextIO
 
 import click
+from chameleon_core.dtypes import FLOAT32
 from chameleon_core.loop.end.network_result import (
-    FLOAT32,
     NetworkResult,
     RivalRow,
     fastest_like,

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from chameleon_core.api.callbacks import STOP
     from chameleon_core.api.design_space import design_space
     from chameleon_core.api.measurements import Measurements, Trial
-    from chameleon_core.api.minimize import Minimum, minimize
     from chameleon_core.api.run import Operator, Run, load_run
-    from chameleon_core.api.tune import tune
+    from chameleon_core.api.tune import Minimum, minimize, tune
     from chameleon_core.api.tuner import Tuner
 else:
 
@@ -32,9 +31,8 @@ _MODULES = {
     "callbacks": ("STOP",),
     "design_space": ("design_space",),
     "measurements": ("Measurements", "Trial"),
-    "minimize": ("Minimum", "minimize"),
     "run": ("Operator", "Run", "load_run"),
-    "tune": ("tune",),
+    "tune": ("Minimum", "minimize", "tune"),
     "tuner": ("Tuner",),
 }
 

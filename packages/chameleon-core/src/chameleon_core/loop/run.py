@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from chameleon_core.event_bus import EventBus
-from chameleon_core.event_log import EventLog
+from chameleon_core.event_bus import EventBus, EventLog
 from chameleon_core.events import RunFinished, RunStarted
 from chameleon_core.loop.end.comparison import Baselines
 from chameleon_core.loop.end.delivery import deliver
