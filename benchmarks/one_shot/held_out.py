@@ -30,7 +30,7 @@ from chameleon_core.pipeline import ResolvedPipeline, from_dict
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Contender, StageRef
 from chameleon_core.task import Task
-from chameleon_one_shot.dataset.networks import NetworkTasks
+from chameleon_one_shot.dataset.collecting import NetworkTasks
 from chameleon_one_shot.dataset.task_file import write_tasks
 
 # What was measured before must not make a search seem quick.

@@ -20,7 +20,7 @@ from chameleon_cost_models.options import (
     TransferOptions,
     XGBoostOptions,
 )
-from chameleon_cost_models.transfer import Prior
+from chameleon_cost_models.tree_model import Prior
 from chameleon_cost_models.xgboost_model import XGBoostModel
 from chameleon_testing.conformance import check_cost_model
 from chameleon_testing.conformance_cases import context_of, observe, quality, tiled_space

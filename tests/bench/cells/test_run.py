@@ -7,8 +7,7 @@ import attrs
 import pytest
 from chameleon_bench.cells import running
 from chameleon_bench.cells.execute import Execution, move_aside, results
-from chameleon_bench.cells.recorder import Recorder
-from chameleon_bench.cells.running import NOTES, CellResult, begin, run_cell
+from chameleon_bench.cells.running import NOTES, CellResult, Recorder, begin, run_cell
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.pipeline import from_dict

@@ -6,8 +6,8 @@ import os
 import signal
 
 import pytest
+from chameleon_bench.cells.execute import Workers
 from chameleon_bench.cells.running import CellResult
-from chameleon_bench.cells.workers import Workers
 from chameleon_core.errors import ExitCode, RunFolderError
 from chameleon_core.loop import Interruption, RunInterrupted
 
