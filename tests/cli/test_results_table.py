@@ -22,8 +22,7 @@ from chameleon_cli.results_table import (
     rival_table,
 )
 from chameleon_core.loop.end.network_result import NetworkResult
-from chameleon_core.loop.end.operator_result import OperatorResult
-from chameleon_core.loop.end.variants import VariantResult
+from chameleon_core.loop.end.operator_result import OperatorResult, VariantResult
 
 
 class Terminal(io.StringIO):

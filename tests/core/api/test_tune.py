@@ -17,7 +17,7 @@ import pytest
 from chameleon_core.api import tune
 from chameleon_core.errors import ChameleonError, ConfigError, RunFolderError
 from chameleon_core.events import BatchMeasured, BestImproved, RunFinished, RunStarted
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 

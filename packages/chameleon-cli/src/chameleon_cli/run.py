@@ -13,7 +13,7 @@ from chameleon_cli.options import given_again, output_option, set_option
 from chameleon_cli.streams import results_alone
 
 if TYPE_CHECKING:
-    from chameleon_core.loop import RunResult
+    from chameleon_core.loop.end.result import RunResult
     from chameleon_core.pipeline.schema import ResolvedPipeline
 
 
@@ -63,7 +63,8 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 
 def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
-    from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline  # noqa: PLC0415
+    from chameleon_core.loop.interruption import Interruption, RunInterrupted  # noqa: PLC0415
+    from chameleon_core.loop.run import run_pipeline  # noqa: PLC0415
 
     from chameleon_cli.progress import progress_for  # noqa: PLC0415
 

@@ -70,7 +70,7 @@ def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
     An operator's ``best_seconds`` is the search's; ``seconds`` is from the comparison where there
     was one, and ``seconds_from`` says which.
     """
-    from chameleon_core.loop.end.operator_result import interim_result  # noqa: PLC0415
+    from chameleon_core.loop.end.comparison import interim_result  # noqa: PLC0415
     from chameleon_core.run_summary import finished_result, standing_of, time_of  # noqa: PLC0415
 
     result = finished_result(folder, store)

@@ -13,7 +13,9 @@ import attrs
 import structlog
 import torch
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop import Interruption, RunResult, run_pipeline
+from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.interruption import Interruption
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline import ResolvedPipeline, StageSpec, from_dict
 from chameleon_core.pipeline.transform import Transformation
 from chameleon_networks.importers.options import NetworkOptions

@@ -16,7 +16,7 @@ from typing import Self
 
 import attrs
 from chameleon_core.errors import RunFolderError
-from chameleon_core.loop import Interruption
+from chameleon_core.loop.interruption import Interruption
 from chameleon_core.plugins.registry import Registry, default_registry
 from chameleon_system.cores import usable_cores
 from chameleon_system.files import unused

@@ -13,8 +13,9 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, RunFolderError
 from chameleon_core.events import BatchMeasured, BatchProposed, Measured
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import tasks_of
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.load import from_dict

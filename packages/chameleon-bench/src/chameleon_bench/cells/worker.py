@@ -51,7 +51,7 @@ def _run(cell: Message, registry: Registry) -> Message:
         ``unwritten``.
     """
     from chameleon_core.errors import ChameleonError  # noqa: PLC0415 - with the core chosen
-    from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
+    from chameleon_core.loop.interruption import Interruption, RunInterrupted  # noqa: PLC0415
 
     from chameleon_bench.cells.running import run_cell  # noqa: PLC0415
     from chameleon_bench.suites.suite import Cell  # noqa: PLC0415

@@ -98,7 +98,7 @@ def _tell_versions(loaded: Suite, *, run: bool) -> None:
 
 
 def _run(loaded: Suite, *, jobs: int | None, retry: bool, again: str) -> None:
-    from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
+    from chameleon_core.loop.interruption import Interruption, RunInterrupted  # noqa: PLC0415
 
     from chameleon_bench.cells.execute import Execution, results  # noqa: PLC0415
 

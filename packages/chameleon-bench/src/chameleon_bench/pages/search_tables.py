@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 import numpy as np
-from chameleon_core.loop.end.variants import TUNED
+from chameleon_core.loop.end.operator_result import TUNED
 from chameleon_core.words import in_seconds
 
 from chameleon_bench.pages.figures import bar

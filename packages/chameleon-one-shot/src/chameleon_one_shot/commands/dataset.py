@@ -67,7 +67,7 @@ def collect(
 
 def _collect(plan: Plan, again: str, *, trust_source: bool) -> Collected:
     from chameleon_cli.progress import progress_for  # noqa: PLC0415
-    from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
+    from chameleon_core.loop.interruption import Interruption, RunInterrupted  # noqa: PLC0415
     from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
 
     from chameleon_one_shot.dataset.collecting import Collector  # noqa: PLC0415

@@ -18,7 +18,8 @@ import attrs
 import pyarrow.parquet as pq
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import (
     device_of,
     frontend_of,

@@ -42,8 +42,8 @@ def command(  # noqa: PLR0917 - click passes them by name
     from chameleon_cli.options import given_again  # noqa: PLC0415 - --help is quick
     from chameleon_cli.progress import progress_for  # noqa: PLC0415
     from chameleon_cli.streams import results_alone  # noqa: PLC0415
-    from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
     from chameleon_core.loop.end.network_result import NetworkResult  # noqa: PLC0415
+    from chameleon_core.loop.interruption import Interruption, RunInterrupted  # noqa: PLC0415
 
     repeat, overrides = given_again("transform", pipeline, overrides, output)
     interruption = Interruption()

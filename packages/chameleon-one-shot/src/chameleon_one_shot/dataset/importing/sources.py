@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.errors import TargetError
-from chameleon_core.loop import Interruption
+from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.measure import started
 from chameleon_core.loop.start.tasks import spaces_of, tasks_of
 from chameleon_core.pipeline.load import from_dict
