@@ -16,6 +16,8 @@ from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.records import PresetRecord
 from chameleon_core.plugins.registry import Registry, default_registry
 
+from chameleon_cli.init_plugin import write_plugin
+
 _HEAD = """\
 # A Chameleon pipeline. `chameleon validate FILE` checks it and prints every default,
 # `chameleon plugins --options` lists what can stand here, `chameleon run FILE` tunes.
@@ -159,8 +161,6 @@ def command(file: Path | None, folder: Path | None, force: bool, kind: str | Non
 
 
 def _write_plugin(kind: str, name: Path | None, folder: Path | None, *, force: bool) -> None:
-    from chameleon_cli.init_plugin import write_plugin  # noqa: PLC0415 - only where it is asked for
-
     if name is None:
         raise ConfigError(
             "the plugin has no name", hint=f"write `chameleon init --plugin {kind} my-{kind}`"

@@ -22,6 +22,7 @@ from chameleon_core.plugins.registry import Registry, default_registry
 from chameleon_core.words import did_you_mean
 
 from chameleon_cli.kinds import kind_named, kind_of
+from chameleon_cli.main import debugging
 
 _LIST = "list"
 
@@ -157,7 +158,7 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
         found.append(outcome)
         if not as_json:
             _print_outcome(outcome)
-        if outcome.error is not None and _debugging():
+        if outcome.error is not None and debugging():
             traceback.print_exception(outcome.error)
     broken = [one for one in registry.errors if one.plugin == entry.plugin]
     for error in broken:
@@ -171,7 +172,7 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
         more = f", {skipped} skipped" if skipped else ""
         click.echo(f"{about}: {len(found) - failed - skipped} checks passed, {failed} failed{more}")
     if failed:
-        if not _debugging() and any(one.error is not None for one in found):
+        if not debugging() and any(one.error is not None for one in found):
             click.echo("hint: `chameleon --debug plugins check` shows tracebacks", err=True)
         sys.exit(ExitCode.PLUGIN)
 
@@ -269,9 +270,3 @@ def _checked_json(entry: Registration, outcomes: list[Any]) -> dict[str, Any]:
             for one in outcomes
         ],
     }
-
-
-def _debugging() -> bool:
-    from chameleon_cli.main import debugging  # noqa: PLC0415 - it names this module
-
-    return debugging()

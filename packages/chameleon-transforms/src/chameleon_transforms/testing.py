@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from chameleon_core.plugins import NoOptions
 from chameleon_testing.generators import global_generators_kept
 from chameleon_testing.sentences import require
 from chameleon_testing.suites.base import StageSuite
@@ -154,8 +155,6 @@ def _space() -> tuple[NetworkSpace, torch.Tensor]:
 
 
 def _depthwise() -> Depthwise:
-    from chameleon_core.plugins import NoOptions  # noqa: PLC0415 - it takes none
-
     return Depthwise(NoOptions())
 
 

@@ -173,8 +173,6 @@ class Workers:
 
 
 def _write_failure(cell: Cell, words: str) -> None:
-    from chameleon_bench.cells.running import CellResult  # noqa: PLC0415 - the workers' business
-
     result = CellResult(identity=cell.identity, versions=cell.versions, failure=words)
     result.write(cell.result)
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from chameleon_bench.pages import marks
 from chameleon_bench.pages.axes import Axis, axis_of
 from chameleon_bench.pages.measured import Categories
-from chameleon_bench.pages.plots import Plot
+from chameleon_bench.pages.plots import Plot, packed, plotly_js
 
 Cell = str | Markup
 """Plain text, or HTML such as a bar."""
@@ -284,3 +284,25 @@ def _scale(marker: marks.Trace) -> Markup:
     steps = Markup("").join(step.format(8 * at, css) for at, css in enumerate(marks.shades(marker)))
     key = Markup("<span><svg width=64 height=12>{}</svg> 1 to {:.3g} times the best</span>")
     return key.format(steps, marker["cmax"])
+
+
+def plain_page(
+    title: str, sentences: Sequence[str], plots: Sequence[Plot], tables: Mapping[str, Table]
+) -> str:
+    """The page, in the style of all others.
+
+    Args:
+        title: of the page; files that are saved of its plots begin with it.
+        sentences: a paragraph each, above everything.
+        plots: in their order.
+        tables: by caption.
+    """
+    return rendered(
+        "plain.html",
+        title=title,
+        sentences=sentences,
+        plots=plots,
+        tables=tables,
+        packed=packed(plots, title),
+        plotly=plotly_js(),
+    )
