@@ -14,12 +14,12 @@ from chameleon_core.loop.round.batch import Origin
 from chameleon_core.words import in_seconds
 
 from chameleon_bench.pages import search_tables
-from chameleon_bench.pages.listings import Listing, listings_of
 from chameleon_bench.pages.network_part import network_part
 from chameleon_bench.pages.plots import packed, plotly_js
 from chameleon_bench.pages.rendering import Table, rendered
 from chameleon_bench.pages.run_plots import plots_of
 from chameleon_bench.pages.run_record import RunRecord, TaskRecord
+from chameleon_bench.pages.search_tables import Listing, listings_of
 
 
 @attrs.frozen(kw_only=True)
