@@ -8,8 +8,8 @@ from pathlib import Path
 
 import attrs
 from chameleon_core.loop.end.network_result import NetworkResult
-from chameleon_core.loop.end.operator_result import OperatorResult
-from chameleon_core.loop.end.result import RunResult, VariantResult
+from chameleon_core.loop.end.operator_result import OperatorResult, VariantResult
+from chameleon_core.loop.end.result import RunResult
 from chameleon_core.spending import Spending
 
 from chameleon_reference.markdown import cell, section, table
