@@ -33,8 +33,8 @@ from chameleon_bench.suites.load import load_suite
 from chameleon_bench.suites.suite import Cell, Suite
 from chameleon_cli.logs import configure
 from chameleon_core.errors import ChameleonError
-from chameleon_core.loop import Interruption, RunInterrupted
 from chameleon_core.loop.end.comparison import finalists
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.start.tasks import tasks_of
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.run_folder import read_store

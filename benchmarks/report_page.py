@@ -27,7 +27,8 @@ from chameleon_bench.pages.run_report import write_report
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.run_folder import EVENTS, RECORDS
-from chameleon_core.store import RecordStore, Spending
+from chameleon_core.spending import Spending
+from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 
 KNOBS = ("tile_rows", "tile_columns", "tile_vectors", "channel_block", "unroll", "outermost")

@@ -42,7 +42,7 @@ from chameleon_explorers.annealing import AnnealingExplorer
 from chameleon_explorers.options import AnnealingOptions
 from chameleon_explorers.ppo.explorer import PPOExplorer
 from chameleon_explorers.ppo.options import PPOOptions
-from chameleon_explorers.presets_paper import PPO_PAPER, PPO_RELEASE
+from chameleon_explorers.presets import PPO_PAPER, PPO_RELEASE
 
 # What was measured before must not make a run seem quick.
 os.environ["CHAMELEON_RECORDS"] = "none"

@@ -24,8 +24,8 @@ from typing import Any
 
 import attrs
 from chameleon_core.events import BestImproved, RunStarted
-from chameleon_core.loop import run_pipeline
 from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline import load_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline

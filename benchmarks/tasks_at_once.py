@@ -19,7 +19,7 @@ from typing import Any
 
 import attrs
 from chameleon_cli import logs
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import PluginRecord, Registry, hookimpl
 from chameleon_core.stages import Frontend

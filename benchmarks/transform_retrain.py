@@ -16,8 +16,7 @@ import torch
 from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins import default_registry
 from chameleon_transforms.delivery import retrain
-from chameleon_transforms.delivery.code import write_network
-from chameleon_transforms.delivery.point import write_candidate
+from chameleon_transforms.delivery.point import write_candidate, write_network
 from chameleon_transforms.delivery.weights import Carrier
 from chameleon_transforms.network.changed import changed_network
 from chameleon_transforms.network.space import Candidate, NetworkSpace

@@ -19,8 +19,8 @@ from chameleon_core.plugins import default_registry
 from chameleon_transforms.delivery import retrain
 from chameleon_transforms.network.changed import changed_network, replacements
 from chameleon_transforms.network.space import Candidate, NetworkSpace
-from chameleon_transforms.scores.bound import Bound
 from chameleon_transforms.scores.judge import Judge
+from chameleon_transforms.search.search import Bound
 from numpy.typing import NDArray
 from scipy.stats import kendalltau, rankdata, spearmanr
 from transform_digits import digits, drawn, space_of, training, untrained

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.loop import RunResult, run_pipeline
+from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline import from_dict
 from chameleon_networks.package.package import read_manifest
 from chameleon_transforms.session import Session

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from chameleon_core.pipeline import from_dict
-from chameleon_transforms.scores.bound import Bound
+from chameleon_transforms.search.search import Bound
 from chameleon_transforms.session import Session
 from transform_digits import NETWORKS as DIGIT_NETWORKS
 from transform_retrain import retrained

@@ -23,14 +23,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.loop import Interruption, RunResult, run_pipeline
-from chameleon_core.loop.end.result import OperatorResult
+from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.interruption import Interruption
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import target_of
 from chameleon_core.pipeline import ResolvedPipeline, from_dict
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Contender, StageRef
 from chameleon_core.task import Task
-from chameleon_one_shot.dataset.networks import NetworkTasks
+from chameleon_one_shot.dataset.collecting import NetworkTasks
 from chameleon_one_shot.dataset.task_file import write_tasks
 
 # What was measured before must not make a search seem quick.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from chameleon_cli.main import run
 from chameleon_cli.options import given_again
-from chameleon_cli.plugins_check import find
+from chameleon_cli.plugins import find
 from chameleon_core.errors import ExitCode
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 from chameleon_core.plugins.given import ENVIRONMENT

@@ -1,13 +1,13 @@
 """The time left that progress shows."""
 
-from chameleon_cli.rate import Rate
+from chameleon_cli.progress import Rate
 from chameleon_core.loop.budget import Allowance, Spent
 from chameleon_core.pipeline.schema import Budget, Scope
 
 
 def ticked(monkeypatch, **options):
     clock = iter(range(100))
-    monkeypatch.setattr("chameleon_cli.rate.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("chameleon_cli.progress.time.monotonic", lambda: float(next(clock)))
     rate = Rate(**options)
     for _ in range(10):
         rate.tick()

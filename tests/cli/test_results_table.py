@@ -21,8 +21,8 @@ from chameleon_cli.results_table import (
     print_table,
     rival_table,
 )
-from chameleon_core.loop.end.result import NetworkResult, OperatorResult
-from chameleon_core.loop.end.variants import VariantResult
+from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.loop.end.operator_result import OperatorResult, VariantResult
 
 
 class Terminal(io.StringIO):

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_cost_models.acquisition import ACQUISITIONS
-from chameleon_cost_models.ensemble import Ensemble
+from chameleon_cost_models.ensemble import ACQUISITIONS, Ensemble
 from chameleon_cost_models.options import EnsembleOptions
 from chameleon_testing.conformance_cases import context_of, observe, quality, spaces
 from scipy.stats import norm

@@ -8,8 +8,7 @@ from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Observations
 from chameleon_cost_models import gaussian_process
 from chameleon_cost_models.gaussian_options import GaussianProcessOptions
-from chameleon_cost_models.gaussian_process import GaussianProcess
-from chameleon_cost_models.matern import Posterior, fitted_parameters
+from chameleon_cost_models.gaussian_process import GaussianProcess, Posterior, fitted_parameters
 from chameleon_testing.conformance import check_cost_model
 from chameleon_testing.conformance_cases import context_of
 from hypothesis import given, settings

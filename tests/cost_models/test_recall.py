@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from chameleon_cost_models.options import XGBoostOptions
-from chameleon_cost_models.recall import average_recall
-from chameleon_cost_models.xgboost_model import XGBoostModel
+from chameleon_cost_models.xgboost_model import XGBoostModel, average_recall
 from chameleon_testing.conformance_cases import context_of, observe, spaces
 from hypothesis import given
 from hypothesis import strategies as st

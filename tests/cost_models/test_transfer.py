@@ -8,9 +8,9 @@ from chameleon_core.errors import RunFolderError
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.run_folder import RECORDS
 from chameleon_core.space import Choice, DesignSpace
+from chameleon_core.spending import Spending
 from chameleon_core.stages import TaskHistory
 from chameleon_core.store import RecordStore
-from chameleon_core.store.spending import Spending
 from chameleon_core.task import Task
 from chameleon_cost_models.ensemble import Ensemble
 from chameleon_cost_models.lightgbm_model import LightGBMModel
@@ -20,7 +20,7 @@ from chameleon_cost_models.options import (
     TransferOptions,
     XGBoostOptions,
 )
-from chameleon_cost_models.transfer import Prior
+from chameleon_cost_models.tree_model import Prior
 from chameleon_cost_models.xgboost_model import XGBoostModel
 from chameleon_testing.conformance import check_cost_model
 from chameleon_testing.conformance_cases import context_of, observe, quality, tiled_space

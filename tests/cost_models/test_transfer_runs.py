@@ -3,7 +3,7 @@
 import chameleon_cost_models.hooks
 import chameleon_explorers.hooks
 import pytest
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.run_folder import read_store
 from chameleon_testing.synthetic import synthetic_document, synthetic_registry

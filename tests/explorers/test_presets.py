@@ -8,8 +8,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_cost_models import hooks as cost_models
 from chameleon_explorers import hooks as explorers
 from chameleon_explorers.no_model import NoCostModel
-from chameleon_explorers.presets import AUTOTVM, DEFAULT, PRESETS
-from chameleon_explorers.presets_model_free import MODEL_FREE
+from chameleon_explorers.presets import AUTOTVM, DEFAULT, MODEL_FREE, PRESETS
 from chameleon_samplers import hooks as samplers
 from chameleon_testing.conformance_cases import context_of, observe, tiled_space
 

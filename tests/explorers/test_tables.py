@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_core.loop import SearchStages, TaskTuner
+from chameleon_core.loop.round.stages import SearchStages
+from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import StageContext
 from chameleon_core.task import Task

@@ -12,26 +12,6 @@ from imports import circles_in, folders_of, graph_of, modules_of
 
 # These are left to be untangled: the list may only become shorter.
 KNOWN = {
-    "chameleon_core": [
-        {
-            "loop.plugin_contract",
-            "loop.round.stages",
-            "loop.round.task_run",
-            "loop.round.tuner",
-        },
-        {
-            "loop.end.result",
-            "loop.end.rivals",
-            "loop.end.shortfalls",
-        },
-        {
-            "events",
-            "pipeline",
-            "plugins",
-            "stages",
-            "store",
-        },
-    ],
     "chameleon_networks": [
         {
             "delivery.baselines",
@@ -71,12 +51,6 @@ KNOWN = {
             "precision",
             "quantize",
             "running",
-        },
-    ],
-    "chameleon_tvm": [
-        {
-            "operators.element_types",
-            "operators.spec",
         },
     ],
 }

@@ -11,7 +11,7 @@ import sys
 import pytest
 from chameleon_cli.main import BUILT_IN, run
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline import from_dict, load_pipeline
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_testing.suites.checking import outcomes

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from chameleon_cli.main import chameleon
 from chameleon_cli.plugins import command as plugins
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import spaces_of, tasks_of
 from chameleon_core.pipeline import from_dict, load_pipeline
 from chameleon_testing.synthetic import synthetic_document, synthetic_registry

@@ -7,7 +7,7 @@ import re
 
 import click
 import pytest
-from chameleon_core.json_schema import pipeline_schema
+from chameleon_cli.json_schema.document import pipeline_schema
 from chameleon_core.pipeline.resolve import KEYS
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.kinds import KINDS

@@ -7,9 +7,9 @@ import json
 import re
 
 import pytest
+from chameleon_cli.json_schema.document import pipeline_schema
 from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode
-from chameleon_core.json_schema import pipeline_schema
 from chameleon_core.pipeline import from_dict, load_pipeline
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import chameleon_records.hooks
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.stages import Record, RecordKey

@@ -14,8 +14,7 @@ from chameleon_core.pipeline.yaml import dump_yaml
 from chameleon_core.plugins import hookimpl
 from chameleon_records import hooks
 from chameleon_records.commands.group import command
-from chameleon_records.locations import own_location
-from chameleon_records.opening import default_place, opened
+from chameleon_records.opening import default_place, opened, own_location
 from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from click.testing import CliRunner
 

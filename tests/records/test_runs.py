@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import attrs
 import pytest
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import hookimpl

@@ -13,8 +13,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.run_folder import read_store
 from chameleon_records.commands.group import command
 from chameleon_records.opening import opened
-from chameleon_records.tables.export import write_rows
-from chameleon_records.tables.files import as_parquet, dataframe
+from chameleon_records.tables.export import as_parquet, dataframe, write_rows
 from chameleon_records.tables.rows import rows_of
 from chameleon_runners.replay.reading import tables_at
 from click.testing import CliRunner

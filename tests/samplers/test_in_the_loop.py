@@ -1,7 +1,8 @@
 """Sampler and synthesizer together in a tuner: a free slot is filled by the one who should."""
 
 import numpy as np
-from chameleon_core.loop import SearchStages, TaskTuner
+from chameleon_core.loop.round.stages import SearchStages
+from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, DesignSpace

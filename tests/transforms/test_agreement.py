@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from chameleon_transforms.agreement import disagreement
 from chameleon_transforms.hooks import TRANSFORMS
 from chameleon_transforms.nest.program import whole
+from chameleon_transforms.testing import disagreement
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 

@@ -13,8 +13,12 @@ import pytest
 import torch
 from chameleon_core.errors import ConfigError
 from chameleon_transforms.delivery import retrain
-from chameleon_transforms.delivery.code import constructor, write_network
-from chameleon_transforms.delivery.point import write_candidate, write_data
+from chameleon_transforms.delivery.point import (
+    constructor,
+    write_candidate,
+    write_data,
+    write_network,
+)
 from chameleon_transforms.delivery.weights import Carrier, carried, dense
 from chameleon_transforms.nest.modules import module_of
 from chameleon_transforms.nest.program import whole

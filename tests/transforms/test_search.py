@@ -9,11 +9,9 @@ import torch
 from chameleon_core.pipeline.transform import Transformation
 from chameleon_transforms.nest.tasks import specs_of
 from chameleon_transforms.scores.judge import Judge
-from chameleon_transforms.search.evolution import Evolution
 from chameleon_transforms.search.figure import page, table
 from chameleon_transforms.search.front import Point, front, not_dominated
-from chameleon_transforms.search.predictor import OperatorPredictor, prior
-from chameleon_transforms.search.search import TransformSearch
+from chameleon_transforms.search.search import Evolution, OperatorPredictor, TransformSearch, prior
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,8 +6,7 @@ import inspect
 import json
 from typing import Any
 
-from chameleon_core.json_schema import pipeline_schema
-from chameleon_core.json_schema.stages import StageSchemas
+from chameleon_cli.json_schema.document import StageSchemas, pipeline_schema
 from chameleon_core.pipeline.resolve import KEYS, STAGES
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.hookspecs import RegistrationHooks

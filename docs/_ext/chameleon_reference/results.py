@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 import attrs
-from chameleon_core.loop.end.result import NetworkResult, OperatorResult, RunResult, VariantResult
-from chameleon_core.store import Spending
+from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.loop.end.operator_result import OperatorResult, VariantResult
+from chameleon_core.loop.end.result import RunResult
+from chameleon_core.spending import Spending
 
 from chameleon_reference.markdown import cell, section, table
 

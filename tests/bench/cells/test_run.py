@@ -7,10 +7,10 @@ import attrs
 import pytest
 from chameleon_bench.cells import running
 from chameleon_bench.cells.execute import Execution, move_aside, results
-from chameleon_bench.cells.recorder import Recorder
-from chameleon_bench.cells.running import NOTES, CellResult, begin, run_cell
+from chameleon_bench.cells.running import NOTES, CellResult, Recorder, begin, run_cell
 from chameleon_core.errors import ChameleonError
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline import from_dict
 from chameleon_core.plugins import hookimpl
 from chameleon_testing.synthetic import synthetic_registry

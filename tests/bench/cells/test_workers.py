@@ -6,10 +6,10 @@ import os
 import signal
 
 import pytest
+from chameleon_bench.cells.execute import Workers
 from chameleon_bench.cells.running import CellResult
-from chameleon_bench.cells.workers import Workers
 from chameleon_core.errors import ExitCode, RunFolderError
-from chameleon_core.loop import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
 
 from ..conftest import WORKERS  # noqa: TID252 - tests are no package
 from .test_run import REPLAY

@@ -5,7 +5,7 @@ import os
 
 import pytest
 from chameleon_bench import hooks
-from chameleon_bench.suites import versions
+from chameleon_bench.suites import load
 from chameleon_cli.main import run as chameleon
 from chameleon_core.errors import ExitCode
 from chameleon_core.plugins import Registry
@@ -109,9 +109,9 @@ def test_failed_cells_are_no_success_and_their_pipeline_is_shown(file, tmp_path,
 
 def test_cells_of_other_versions_run_again_and_say_so(file, tmp_path, capsys, monkeypatch):
     arguments = ["bench", str(file), "-o", str(tmp_path / "out")]
-    monkeypatch.setattr(versions, "version_of", lambda *_: "1.0")
+    monkeypatch.setattr(load, "version_of", lambda *_: "1.0")
     assert chameleon(arguments) == ExitCode.OK
-    monkeypatch.setattr(versions, "version_of", lambda *_: "1.1")
+    monkeypatch.setattr(load, "version_of", lambda *_: "1.1")
     capsys.readouterr()
     assert chameleon([*arguments, "--report-only"]) == ExitCode.NO_VALID_RESULT
     told = "chameleon-tuner-core was 1.0 and is 1.1"

@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 from chameleon_bench.pages.axes import axis_of
-from chameleon_bench.pages.drawing import MOST, drawing
 from chameleon_bench.pages.marks import paint
 from chameleon_bench.pages.measured import Categories
 from chameleon_bench.pages.plots import Plot, at, of, stacked_seconds
+from chameleon_bench.pages.rendering import MOST, drawing
 
 RECT = re.compile(r'<rect x="([\d.]+)%" y="[\d.]+%" width="([\d.]+)%"')
 

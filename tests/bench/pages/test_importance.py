@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from chameleon_bench.pages.importance import LEAST, knob_shares
 from chameleon_bench.pages.measured import Categories, Measured
-from chameleon_bench.pages.projection import projected
+from chameleon_bench.pages.search_plots import LEAST, knob_shares
+from chameleon_bench.pages.search_points import projected
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays

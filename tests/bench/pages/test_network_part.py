@@ -8,8 +8,8 @@ import attrs
 import pytest
 from chameleon_bench.pages.run_page import page_of
 from chameleon_bench.pages.run_record import run_record
-from chameleon_core.loop import run_pipeline
-from chameleon_core.loop.end.result import NetworkResult
+from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.loop.run import run_pipeline
 
 NETWORK = NetworkResult(
     latency_seconds=0.004,

@@ -10,11 +10,15 @@ import sqlite3
 import attrs
 import numpy as np
 import pytest
-from chameleon_bench.runs.comparison import comparison_of, names_of
-from chameleon_bench.runs.contrasts import pairs_json, shared, sum_json, time_json
-from chameleon_bench.runs.differences import (
+from chameleon_bench.runs.comparison import (
+    comparison_of,
     machines_differ,
+    names_of,
+    pairs_json,
     pipeline_differences,
+    shared,
+    sum_json,
+    time_json,
     version_differences,
 )
 from chameleon_bench.runs.reading import ComparedOperator, ComparedRun, computed, read_run

@@ -21,7 +21,7 @@ from chameleon_bench.runs.live_page import LiveRun
 from chameleon_bench.runs.server import PageServer
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode, TargetError
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import RunFolder
 

@@ -8,7 +8,7 @@ import attrs
 import pytest
 from chameleon_bench.cells.running import run_cell
 from chameleon_bench.suites.load import load_suite
-from chameleon_core.loop import Interruption
+from chameleon_core.loop.interruption import Interruption
 from chameleon_core.pipeline import PipelineError, StageSpec
 from chameleon_core.plugins import PluginRecord, hookimpl
 from chameleon_testing.fakes import SyntheticRival

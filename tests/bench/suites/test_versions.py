@@ -6,7 +6,7 @@ import json
 
 import attrs
 import pytest
-from chameleon_bench.suites.versions import ALWAYS, version_of, versions_of
+from chameleon_bench.suites.load import ALWAYS, version_of, versions_of
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 
 

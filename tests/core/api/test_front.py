@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from chameleon_core.api.front import non_dominated
+from chameleon_core.api.measurements import non_dominated
 from hypothesis import given
 from hypothesis import strategies as st
 

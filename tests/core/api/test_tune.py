@@ -14,10 +14,10 @@ from pathlib import Path
 import chameleon_core as cc
 import numpy as np
 import pytest
-from chameleon_core.api import progress
+from chameleon_core.api import tune
 from chameleon_core.errors import ChameleonError, ConfigError, RunFolderError
 from chameleon_core.events import BatchMeasured, BestImproved, RunFinished, RunStarted
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 
@@ -196,7 +196,7 @@ def test_an_installed_display_is_used_and_closed(document, registry, monkeypatch
         def __init__(self, stream):
             self.stream = stream
 
-        @progress.hookimpl
+        @tune.hookimpl
         def chameleon_run_finished(self, event):
             seen.append(event)
 
@@ -207,14 +207,14 @@ def test_an_installed_display_is_used_and_closed(document, registry, monkeypatch
         assert group == "chameleon.progress"
         return [Point(lambda _: 1 / 0), Point(Shown)]
 
-    monkeypatch.setattr(progress.metadata, "entry_points", points)
+    monkeypatch.setattr(tune.metadata, "entry_points", points)
     cc.tune(document, registry=registry)
     assert isinstance(seen[0], RunFinished)
     assert seen[1:] == ["closed"]
 
 
 def test_without_one_there_are_plain_lines(document, registry, monkeypatch):
-    monkeypatch.setattr(progress.metadata, "entry_points", lambda group: [])
+    monkeypatch.setattr(tune.metadata, "entry_points", lambda group: [])
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     found = cc.tune(document, registry=registry)
@@ -231,7 +231,7 @@ def test_the_command_line_brings_a_display():
     """The distribution announces it; here it is read from the source, as nothing is installed."""
     root = Path(__file__).parents[3]
     project = tomllib.loads((root / "packages/chameleon-cli/pyproject.toml").read_text())["project"]
-    (target,) = project["entry-points"][progress.DISPLAYS].values()
+    (target,) = project["entry-points"][tune.DISPLAYS].values()
     module, _, name = target.partition(":")
     shown = getattr(importlib.import_module(module), name)(io.StringIO())
     shown.close()

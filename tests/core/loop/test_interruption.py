@@ -9,7 +9,7 @@ import threading
 
 import pytest
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop import Interruption
+from chameleon_core.loop.interruption import Interruption
 
 # The main thread is in a C function that no signal ends, as in a compiler.
 DEAF = """

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from chameleon_core.loop.end.result import NetworkResult
-from chameleon_core.loop.end.rivals import alike, rival_rows
+from chameleon_core.loop.end.network_result import NetworkResult, alike, rival_rows
 from chameleon_core.loop.end.shortfalls import slower
 
 

@@ -1,7 +1,7 @@
 """A table of scores answers as the model would, and asks it once."""
 
 import numpy as np
-from chameleon_core.loop.round.explore import tabulated
+from chameleon_core.loop.round.stages import tabulated
 from chameleon_core.space import Choice, DesignSpace
 from hypothesis import given
 from hypothesis import strategies as st

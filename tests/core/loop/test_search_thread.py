@@ -9,7 +9,8 @@ from typing import ClassVar
 import pytest
 from chameleon_core import hooks
 from chameleon_core.errors import PluginError
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 from chameleon_core.run_folder import read_store

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 
 import pytest
-from chameleon_core.loop import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.round.in_flight import WallClockShares, tasks_at_once
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store

@@ -1,7 +1,7 @@
 """When a walk stops finding better candidates."""
 
 import numpy as np
-from chameleon_core.loop.round.explore import WatchedScores
+from chameleon_core.loop.round.stages import WatchedScores
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Visited
 

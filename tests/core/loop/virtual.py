@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import attrs
 from chameleon_core import hooks
 from chameleon_core.loop import run as run_module
-from chameleon_core.loop import run_pipeline
 from chameleon_core.loop.round.in_flight import BatchesInFlight, SearchExecutor
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 from chameleon_core.schedulers import Scheduler

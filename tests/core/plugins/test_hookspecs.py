@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 import structlog
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import (
     KINDS,

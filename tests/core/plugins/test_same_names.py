@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline import ResolvedPipeline, from_dict
 from chameleon_core.plugins import (
     AmbiguousNameError,

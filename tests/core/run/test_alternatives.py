@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import attrs
 import pytest
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_testing.fakes import (
     ModelOptions,
     RunnerOptions,

@@ -14,7 +14,7 @@ from chameleon_core.errors import (
     PluginError,
     RunFolderError,
 )
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import frontend_of
 from chameleon_core.pipeline import Precision
 from chameleon_core.plugins.options import NOT_BINDING

@@ -11,8 +11,10 @@ from typing import ClassVar
 import pytest
 from chameleon_cli.results_table import print_network
 from chameleon_core.errors import ExitCode, TargetError
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
-from chameleon_core.loop.end.result import NetworkResult, RunResult
+from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import hookimpl
 from chameleon_core.stages import Delivery, SpaceProvider
 from chameleon_testing.fakes import ModelOptions, SyntheticFrontend

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.totals import disturbance_of
 from chameleon_core.plugins import PluginRecord, hookimpl
 from chameleon_core.run_folder import read_store

@@ -13,7 +13,7 @@ from chameleon_cli.progress import LiveProgress, PlainProgress, progress_for
 from chameleon_core.errors import RunFolderError
 from chameleon_core.event_bus import EventBus, hook_of
 from chameleon_core.events.records import Event, RunFinished
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import Registry, hookimpl
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.registry import default_registry

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import NoOptions, hookimpl
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Frontend

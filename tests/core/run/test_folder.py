@@ -12,7 +12,7 @@ import sys
 import attrs
 import pytest
 from chameleon_core.errors import RunFolderError
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.run_folder import RunFolder, read_store
 from chameleon_core.stages import TargetResolver

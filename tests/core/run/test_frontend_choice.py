@@ -9,7 +9,8 @@ from typing import ClassVar
 import pytest
 from chameleon_cli.progress import LiveProgress, PlainProgress
 from chameleon_core.errors import ExitCode, PluginError
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.frontend import recalled
 from chameleon_core.run_folder import read_store
 from chameleon_core.task import Task

@@ -6,9 +6,9 @@ import os
 
 import attrs
 import pytest
-from chameleon_core.loop import run_pipeline
 from chameleon_core.loop.end.listings import MOST, listing_folder, worth_listing
-from chameleon_core.loop.end.result import NetworkResult
+from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
 from chameleon_core.run_folder import LISTINGS
 from chameleon_core.task import Task

@@ -8,9 +8,10 @@ import attrs
 import pytest
 from chameleon_cli.results_table import print_network
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop import run_pipeline
-from chameleon_core.loop.end.result import NetworkResult, RunResult
+from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.end.shortfalls import missed, slower
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-from chameleon_core.loop import TaskTuner, run_pipeline
+from chameleon_core.loop.round.tuner import TaskTuner
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.store import RecordStore
 
 

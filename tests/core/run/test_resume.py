@@ -6,7 +6,8 @@ import contextlib
 from collections import Counter
 
 import pytest
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import pytest
 from chameleon_core.errors import ConfigError, ExitCode, PluginError
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store

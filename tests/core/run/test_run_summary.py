@@ -7,7 +7,8 @@ import json
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode, PluginError, RunFolderError
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import RunFolder, read_store
 from chameleon_core.run_summary import (

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 from chameleon_cli.run import _print
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_testing.fakes import RunnerOptions, SyntheticReplay, SyntheticRunner
 from structlog.testing import capture_logs

@@ -8,7 +8,7 @@ from typing import ClassVar
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline import from_dict
 from chameleon_core.plugins import PluginRecord, hookimpl

@@ -10,7 +10,8 @@ import attrs
 import pytest
 from chameleon_core.errors import RunFolderError
 from chameleon_core.measurement import Measurement
-from chameleon_core.store import RecordStore, Spending
+from chameleon_core.spending import Spending
+from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 
 TASK = Task(name="op", operator="conv2d", arguments={"shape": [1, 2]}, target="llvm", flop=2.0)

@@ -10,8 +10,9 @@ import attrs
 import pytest
 from chameleon_core.errors import RunFolderError
 from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.spending import Spending
 from chameleon_core.stages import Contender, StageRef
-from chameleon_core.store import RecordStore, Spending, StoredComparison
+from chameleon_core.store import RecordStore, StoredComparison
 from chameleon_core.task import Task
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -148,7 +149,8 @@ import resource, sys
 from pathlib import Path
 from chameleon_core.errors import RunFolderError
 from chameleon_core.measurement import Measurement
-from chameleon_core.store import RecordStore, Spending
+from chameleon_core.spending import Spending
+from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 
 store = RecordStore(Path(sys.argv[1]))

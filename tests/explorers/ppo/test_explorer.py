@@ -10,7 +10,7 @@ from chameleon_core.space import Choice, DesignSpace  # noqa: E402
 from chameleon_core.stages import Archive, Visited  # noqa: E402
 from chameleon_explorers.ppo.explorer import PPOExplorer  # noqa: E402
 from chameleon_explorers.ppo.options import PPOOptions  # noqa: E402
-from chameleon_explorers.presets_paper import PPO_PAPER, PPO_RELEASE  # noqa: E402
+from chameleon_explorers.presets import PPO_PAPER, PPO_RELEASE  # noqa: E402
 from chameleon_testing.conformance import check_explorer  # noqa: E402
 from chameleon_testing.conformance_cases import (  # noqa: E402
     context_of,

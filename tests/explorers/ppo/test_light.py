@@ -7,7 +7,7 @@ import pytest
 from chameleon_cost_models.hooks import chameleon_cost_models
 from chameleon_explorers.hooks import chameleon_explorers, chameleon_presets
 from chameleon_explorers.ppo.options import PPOOptions
-from chameleon_explorers.presets_paper import PAPER, PPO_PAPER, PPO_RELEASE, PUBLISHED, RELEASE
+from chameleon_explorers.presets import PAPER, PPO_PAPER, PPO_RELEASE, PUBLISHED, RELEASE
 from chameleon_samplers.hooks import chameleon_samplers, chameleon_synthesizers
 
 RECORDS = {
@@ -37,10 +37,7 @@ def test_the_presets_are_registered_and_differ():
 
 
 def test_hooks_options_and_presets_import_no_numerical_library():
-    code = (
-        "import sys, chameleon_explorers.hooks, chameleon_explorers.presets_paper\n"
-        "print(*{'numpy', 'torch'} & set(sys.modules))"
-    )
+    code = "import sys, chameleon_explorers.hooks\nprint(*{'numpy', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == []
 

@@ -13,7 +13,7 @@ import chameleon_networks
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.end.result import NetworkResult
+from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.stages import Delivery, Trials
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery import bucketed, deliver_buckets

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.loop.end.result import NetworkResult
+from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.stages import Arrays
 from chameleon_networks.delivery import baselines
 from chameleon_networks.delivery.reduced_rivals import (

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.end.result import NetworkResult
+from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.pipeline import Precision
 from chameleon_core.run_folder import read_store
 from chameleon_core.task import Task

@@ -6,7 +6,7 @@ import shutil
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.plugins import hookimpl
 from chameleon_one_shot.dataset.collecting import Collector
 from chameleon_one_shot.dataset.format import PARTS, create, read_dataset, write_part

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
 from chameleon_one_shot.dataset import format as on_disk

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store

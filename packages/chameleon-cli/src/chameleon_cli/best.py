@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from chameleon_core.errors import ExitCode
+from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.task import Task
 
 from chameleon_cli.network_words import network_json, network_sentence
+from chameleon_cli.results_table import duration
 
 if TYPE_CHECKING:
-    from chameleon_core.loop.end.result import OperatorResult, RunResult
+    from chameleon_core.loop.end.result import RunResult
     from chameleon_core.store import RecordStore
 
 _SO_FAR = (
@@ -39,7 +43,6 @@ def command(folder: Path, as_json: bool) -> None:
     measured so far. Each time is told with what it was taken by: the comparison at the end, or the
     search. Of a network its own time comes first.
     """
-    from chameleon_core.errors import ExitCode  # noqa: PLC0415
     from chameleon_core.run_folder import read_store  # noqa: PLC0415
     from chameleon_core.run_summary import (  # noqa: PLC0415
         finished_result,
@@ -68,7 +71,6 @@ def _operators(
 ) -> list[dict[str, Any]]:
     """Per operator the decoded configuration with its costs."""
     from chameleon_core.run_summary import time_of  # noqa: PLC0415
-    from chameleon_core.task import Task  # noqa: PLC0415
 
     rows = {(one.task.key, one.space, one.fingerprint): one for one in store.tasks()}
     unmeasured = () if result is None else result.network.unmeasured
@@ -88,8 +90,6 @@ def _operators(
 
 
 def _print(operators: list[dict[str, Any]]) -> None:
-    from chameleon_cli.results_table import duration  # noqa: PLC0415
-
     for operator in operators:
         if operator["best"] is None:
             measured = operator["measurements"]

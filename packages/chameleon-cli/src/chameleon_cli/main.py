@@ -13,6 +13,8 @@ import click
 from chameleon_core.errors import ChameleonError, ExitCode
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.given import give, replaced
+from chameleon_core.plugins.registry import default_registry
 
 from chameleon_cli import colours, json_lines
 from chameleon_cli.group import BuiltIn, LazyGroup
@@ -77,8 +79,6 @@ def _give_plugins(context: click.Context, option: click.Parameter, paths: tuple[
     del option
     if not paths or context.resilient_parsing:
         return
-    from chameleon_core.plugins.given import give, replaced  # noqa: PLC0415 - where asked for
-    from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
 
     plugins = give(paths)
     default_registry.cache_clear()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from chameleon_cli.results_table import duration
+
 if TYPE_CHECKING:
     from chameleon_core.run_summary import NetworkSummary
 
@@ -34,8 +36,6 @@ def network_sentence(summary: NetworkSummary) -> str:
     """
     from chameleon_core.run_summary import TimeSource  # noqa: PLC0415 - --help is quick
 
-    from chameleon_cli.results_table import duration  # noqa: PLC0415
-
     result = summary.result
     if result.failure is not None:
         return f"network: not delivered; {result.failure}"
@@ -57,8 +57,6 @@ def network_sentence(summary: NetworkSummary) -> str:
 
 def _beside(summary: NetworkSummary) -> str:
     """What it was compared with, in parentheses."""
-    from chameleon_cli.results_table import duration  # noqa: PLC0415
-
     result = summary.result
     others = {**result.like_rivals, "untuned": result.untuned_seconds}
     told = [f"{name} {duration(seconds)}" for name, seconds in others.items() if seconds]

@@ -1,21 +1,28 @@
-"""``chameleon plugins``: what is installed, its options, and what failed to load."""
+"""``chameleon plugins``: what is installed, its options, what failed to load, and checks of it."""
 
 from __future__ import annotations
 
 import json
+import sys
+import traceback
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import attrs
 import click
+from chameleon_core.errors import ConfigError, ExitCode, PluginError
 from chameleon_core.pipeline.jsonable import default_of
+from chameleon_core.plugins import UnknownNameError
+from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.records import OperatorRecord
 from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_core.words import did_you_mean
 
-from chameleon_cli.kinds import kind_of
-from chameleon_cli.plugins_check import command as check
+from chameleon_cli.kinds import kind_named, kind_of
+from chameleon_cli.main import debugging
 
 _LIST = "list"
 
@@ -34,9 +41,6 @@ def command() -> None:
 
     `chameleon plugins check NAME` checks that one of them does what it must.
     """
-
-
-command.add_command(check)
 
 
 @command.command(_LIST)
@@ -115,3 +119,154 @@ def _print(registry: Registry, kinds: list[str], *, with_options: bool) -> None:
 
 def _shown(entry: Registration, count: int) -> str:
     return entry.name if count == 1 else f"{entry.distribution}:{entry.name}"
+
+
+_OUTCOMES = "chameleon_testing.suites.checking:outcomes"
+_KIT = "chameleon-tuner-testing"
+
+
+@command.command("check")
+@click.argument("name")
+@click.option(
+    "--pipeline",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A pipeline that uses it: what it is tried on, and its options.",
+)
+@click.option("--no-draws", is_flag=True, help="It is the same for every seed, on purpose.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> None:
+    """Check that the plugin NAME does what its kind must do.
+
+    NAME is what a pipeline calls it, or KIND:NAME where plugins of several kinds have the name, as
+    in explorers:random. Exit code 3 where a check fails.
+    """
+    registry = default_registry()
+    entry = find(registry, name)
+    suite = _suite(entry)
+    suite = type(suite.__name__, (suite,), {"record": entry.record})
+    outcomes = load_factory(_OUTCOMES)
+    attributes = _subjects(suite, pipeline)
+    if no_draws:
+        if not hasattr(suite, "draws"):
+            raise ConfigError(
+                f"the checks of {entry.kind} do not ask whether one draws random numbers",
+                hint="leave --no-draws out",
+            )
+        attributes["draws"] = False
+    found = []
+    for outcome in outcomes(suite, attributes):
+        found.append(outcome)
+        if not as_json:
+            _print_outcome(outcome)
+        if outcome.error is not None and debugging():
+            traceback.print_exception(outcome.error)
+    broken = [one for one in registry.errors if one.plugin == entry.plugin]
+    for error in broken:
+        click.echo(f"warning: {error}", err=True)
+    failed = sum(one.failure is not None for one in found)
+    if as_json:
+        click.echo(json.dumps(_checked_json(entry, found), indent=2))
+    else:
+        about = f"{KINDS[entry.kind].noun} '{entry.name}' of '{entry.distribution}'"
+        skipped = sum(one.skipped is not None for one in found)
+        more = f", {skipped} skipped" if skipped else ""
+        click.echo(f"{about}: {len(found) - failed - skipped} checks passed, {failed} failed{more}")
+    if failed:
+        if not debugging() and any(one.error is not None for one in found):
+            click.echo("hint: `chameleon --debug plugins check` shows tracebacks", err=True)
+        sys.exit(ExitCode.PLUGIN)
+
+
+def find(registry: Registry, name: str) -> Registration:
+    """What a name means, of whatever kind.
+
+    Args:
+        registry: what is installed.
+        name: ``name``, ``kind:name``, ``distribution:name`` or ``kind:distribution:name``; the
+            kind as ``kind_named`` takes it.
+
+    Raises:
+        UnknownNameError: there is no such plugin.
+        ConfigError: plugins of several kinds have the name.
+        AmbiguousNameError: two distributions have one.
+    """
+    first, _, rest = name.partition(":")
+    kind = kind_named(first) if rest else None
+    if kind is not None:
+        return registry.find(kind.name, rest)
+    distribution, _, short = name.rpartition(":")
+    kinds = [
+        one
+        for one in KINDS
+        if any(
+            entry.name == short and distribution in {"", entry.distribution}
+            for entry in registry.entries(one)
+        )
+    ]
+    if not kinds:
+        known = {entry.name for one in KINDS for entry in registry.entries(one)}
+        errors = "; ".join(map(str, registry.errors))
+        raise UnknownNameError(
+            f"there is no plugin '{name}'{did_you_mean(short, sorted(known - {short}))}",
+            hint="`chameleon plugins` lists what there is; `chameleon --plugin FOLDER plugins "
+            f"check {name}` finds one that is not installed" + (f"; {errors}" if errors else ""),
+        )
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"'{name}' is a plugin of {len(kinds)} kinds",
+            hint=f"write {' or '.join(f'{one}:{name}' for one in kinds)}",
+        )
+    return registry.find(kinds[0], name)
+
+
+def _suite(entry: Registration) -> Any:
+    """The conformance suite of a plugin's kind.
+
+    Raises:
+        PluginError: the distribution with the checks is not installed.
+    """
+    try:
+        return load_factory(KINDS[entry.kind].conformance)
+    except PluginError as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and cause.name == "chameleon_testing":
+            raise PluginError(
+                "the checks of plugins are not installed", hint=f"`pip install {_KIT}`"
+            ) from error
+        raise
+
+
+def _subjects(suite: Any, pipeline: Path | None) -> dict[str, Any]:
+    """What the checks try the plugin on, as attributes of the suite."""
+    if pipeline is None:
+        return {}
+    from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415 - only where it is given
+
+    found: dict[str, Any] = suite.subjects(load_pipeline(pipeline))
+    return found
+
+
+def _print_outcome(outcome: Any) -> None:
+    if outcome.failure is not None:
+        click.echo(f"FAILED  {outcome.sentence}\n        {outcome.failure}")
+    elif outcome.skipped is not None:
+        click.echo(f"skipped {outcome.sentence}\n        {outcome.skipped}")
+    else:
+        click.echo(f"ok      {outcome.sentence}")
+
+
+def _checked_json(entry: Registration, outcomes: list[Any]) -> dict[str, Any]:
+    return {
+        "kind": entry.kind,
+        "name": entry.name,
+        "distribution": entry.distribution,
+        "checks": [
+            {
+                "name": one.name,
+                "sentence": one.sentence,
+                "failure": one.failure,
+                "skipped": one.skipped,
+            }
+            for one in outcomes
+        ],
+    }

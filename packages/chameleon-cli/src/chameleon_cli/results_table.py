@@ -7,8 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TextIO
 
 import click
-from chameleon_core.loop.end.result import NetworkResult, OperatorResult
-from chameleon_core.loop.end.rivals import FLOAT32, RivalRow, fastest_like, rival_rows
+from chameleon_core.dtypes import FLOAT32
+from chameleon_core.loop.end.network_result import (
+    NetworkResult,
+    RivalRow,
+    fastest_like,
+    rival_rows,
+)
+from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.end.shortfalls import footprint_lines, left_out_lines, unmeasured_lines
 from chameleon_core.words import in_seconds
 

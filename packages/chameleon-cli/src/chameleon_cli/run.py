@@ -8,13 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.pipeline.load import load_pipeline
+from chameleon_core.pipeline.schema import ResolvedPipeline
 
 from chameleon_cli.options import given_again, output_option, set_option
+from chameleon_cli.progress import progress_for
+from chameleon_cli.results_table import (
+    OPERATOR_HEADER,
+    failures,
+    operator_legend,
+    operator_rows,
+    print_network,
+    print_table,
+)
 from chameleon_cli.streams import results_alone
 
 if TYPE_CHECKING:
-    from chameleon_core.loop import RunResult
-    from chameleon_core.pipeline.schema import ResolvedPipeline
+    from chameleon_core.loop.end.result import RunResult
 
 
 @click.command("run")
@@ -37,9 +48,6 @@ def command(  # noqa: PLR0917 - click passes them by name
     Every measurement is on disk the moment it arrives. Ctrl-C stops in order, a second one at
     once.
     """
-    # Imported here so that --help needs neither numpy nor a plugin.
-    from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415
-
     again, overrides = given_again("run", pipeline, overrides, output)
     with results_alone():
         resolved = load_pipeline(pipeline, overrides, sharing=True)
@@ -63,9 +71,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 
 def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
-    from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline  # noqa: PLC0415
-
-    from chameleon_cli.progress import progress_for  # noqa: PLC0415
+    from chameleon_core.loop.run import run_pipeline  # noqa: PLC0415
 
     interruption = Interruption()
     progress = progress_for(sys.stderr)
@@ -84,15 +90,6 @@ def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
 
 
 def _print(result: RunResult) -> None:
-    from chameleon_cli.results_table import (  # noqa: PLC0415
-        OPERATOR_HEADER,
-        failures,
-        operator_legend,
-        operator_rows,
-        print_network,
-        print_table,
-    )
-
     # Before all else: whoever reads one line only should read this one.
     if result.slower is not None:
         click.echo(f"{result.slower}\n")
@@ -126,8 +123,6 @@ def _print(result: RunResult) -> None:
 
 def _dry_run(resolved: ResolvedPipeline, *, as_json: bool) -> None:
     from chameleon_core.loop.start.tasks import spaces_of, tasks_of  # noqa: PLC0415
-
-    from chameleon_cli.results_table import print_table  # noqa: PLC0415
 
     with results_alone():
         target, tasks = tasks_of(resolved)

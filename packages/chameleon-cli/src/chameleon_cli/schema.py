@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 from chameleon_core.errors import ConfigError
-from chameleon_core.json_schema import pipeline_schema
+
+from chameleon_cli.json_schema.document import pipeline_schema
 
 
 @click.command("schema")

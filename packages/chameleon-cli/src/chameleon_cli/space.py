@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 from chameleon_core.errors import ConfigError
+from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.words import counted, did_you_mean
 
 from chameleon_cli.options import set_option
@@ -55,7 +56,6 @@ def command(  # noqa: PLR0917 - click passes them by name
     """
     # Imported here so that --help needs neither numpy nor a plugin.
     from chameleon_core.loop.start.tasks import spaces_of, tasks_of  # noqa: PLC0415
-    from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415
     from chameleon_core.space.description import describe_space  # noqa: PLC0415
 
     with results_alone():

@@ -11,6 +11,7 @@ import attrs
 import click
 
 from chameleon_cli.network_words import network_json, network_sentence
+from chameleon_cli.results_table import duration, failures, print_table
 
 if TYPE_CHECKING:
     from chameleon_core.run_summary import NetworkSummary
@@ -30,7 +31,6 @@ def command(folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({**value, "network": network_json(network)}))
         return
-    from chameleon_cli.results_table import duration, failures, print_table  # noqa: PLC0415
 
     # What a program tunes by asking and telling has no target.
     target = "" if value["target"] is None else f", {value['target']}"
@@ -70,7 +70,7 @@ def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
     An operator's ``best_seconds`` is the search's; ``seconds`` is from the comparison where there
     was one, and ``seconds_from`` says which.
     """
-    from chameleon_core.loop.end.operator_result import interim_result  # noqa: PLC0415
+    from chameleon_core.loop.end.comparison import interim_result  # noqa: PLC0415
     from chameleon_core.run_summary import finished_result, standing_of, time_of  # noqa: PLC0415
 
     result = finished_result(folder, store)

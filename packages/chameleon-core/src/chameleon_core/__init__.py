@@ -5,38 +5,32 @@ What programs use is exported here and imported when it is asked for (docs/pytho
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from chameleon_core.lazy import lazily
 
 if TYPE_CHECKING:
     from chameleon_core.api.asked import Asked
     from chameleon_core.api.callbacks import STOP
     from chameleon_core.api.design_space import design_space
     from chameleon_core.api.measurements import Measurements, Trial
-    from chameleon_core.api.minimize import Minimum, minimize
     from chameleon_core.api.run import Operator, Run, load_run
-    from chameleon_core.api.tune import tune
+    from chameleon_core.api.tune import Minimum, minimize, tune
     from chameleon_core.api.tuner import Tuner
-else:
 
-    def __getattr__(name: str) -> Any:
-        """Import a name when it is asked for: worker processes import this package, too."""
-        for module, names in _MODULES.items():
-            if name in names:
-                return getattr(importlib.import_module(f"{__name__}.api.{module}"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-_MODULES = {
-    "asked": ("Asked",),
-    "callbacks": ("STOP",),
-    "design_space": ("design_space",),
-    "measurements": ("Measurements", "Trial"),
-    "minimize": ("Minimum", "minimize"),
-    "run": ("Operator", "Run", "load_run"),
-    "tune": ("tune",),
-    "tuner": ("Tuner",),
-}
+# Worker processes import this package, too.
+__getattr__ = lazily(
+    __name__,
+    {
+        "api.asked": ("Asked",),
+        "api.callbacks": ("STOP",),
+        "api.design_space": ("design_space",),
+        "api.measurements": ("Measurements", "Trial"),
+        "api.run": ("Operator", "Run", "load_run"),
+        "api.tune": ("Minimum", "minimize", "tune"),
+        "api.tuner": ("Tuner",),
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -1,16 +1,21 @@
-"""Tells every listener what happened; one that fails is switched off, never fatal."""
+"""Tells every listener what happened, the event log among them; one that fails is switched off."""
 
 from __future__ import annotations
 
 import errno
+import json
 import re
+import time
 from collections.abc import Iterable
+from pathlib import Path
 
+import attrs
 import pluggy
 import structlog
 
 from chameleon_core.events.records import Event
 from chameleon_core.plugins.event_hooks import EventHooks
+from chameleon_core.plugins.hookspecs import hookimpl
 from chameleon_core.plugins.implementations import order_of, refused_event_hook
 from chameleon_core.plugins.registration import PROJECT
 
@@ -66,3 +71,33 @@ class EventBus:
                     listener = implementation.plugin_name
                     log.exception("a listener failed and is switched off", listener=listener)
                 self._manager.unregister(implementation.plugin)
+
+
+class EventLog:
+    """Appends every event to a file but single measurements and steps of comparisons.
+
+    The store has the former; the latter are for those who wait.
+
+    Args:
+        path: the file; an earlier process's lines stay.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @hookimpl
+    def chameleon_check_started(self, event: Event) -> None:
+        """See ``EventHooks``: whatever happened, it is a line."""
+        name = type(event).__name__
+        line = json.dumps({"at": time.time(), "event": name, **attrs.asdict(event)}, default=str)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    chameleon_check_finished = chameleon_check_started
+    chameleon_run_started = chameleon_check_started
+    chameleon_batch_proposed = chameleon_check_started
+    chameleon_batch_measured = chameleon_check_started
+    chameleon_best_improved = chameleon_check_started
+    chameleon_task_finished = chameleon_check_started
+    chameleon_comparison_started = chameleon_check_started
+    chameleon_run_finished = chameleon_check_started

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Scores, StageContext
+from numpy.typing import NDArray
 
 from chameleon_cost_models.inputs import THREADS, Features
 from chameleon_cost_models.options import XGBoostOptions
-from chameleon_cost_models.recall import average_recall
 from chameleon_cost_models.tree_model import TreeModel
 
 _OBJECTIVES: dict[str, dict[str, Any]] = {
@@ -91,3 +91,20 @@ class XGBoostModel(TreeModel):
             base_margin=self._margin(guess),
         )
         return np.asarray(predicted, np.float64)
+
+
+def average_recall(predicted: NDArray[np.floating], truth: NDArray[np.floating], top: int) -> float:
+    """Mean over k = 1 .. top of the share of the k truly best that are predicted among the k best.
+
+    Args:
+        predicted: shape (n,), higher is better.
+        truth: shape (n,), higher is better; of equals the first counts as better.
+        top: the longest list looked at, at least 1; at most n are.
+    """
+    count = len(truth)
+    ranks = np.empty((2, count), np.intp)
+    for row, values in enumerate((predicted, truth)):
+        ranks[row, np.argsort(-values, kind="stable")] = np.arange(count)
+    # A configuration is in both lists of length k from the larger of its ranks on.
+    found = np.cumsum(np.bincount(ranks.max(axis=0), minlength=count))[:top]
+    return float(np.mean(found / np.arange(1, len(found) + 1)))

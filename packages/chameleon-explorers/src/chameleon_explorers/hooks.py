@@ -12,9 +12,7 @@ from chameleon_explorers.options import (
     PortfolioOptions,
 )
 from chameleon_explorers.ppo.options import PPOOptions
-from chameleon_explorers.presets import PRESETS
-from chameleon_explorers.presets_model_free import MODEL_FREE
-from chameleon_explorers.presets_paper import PUBLISHED
+from chameleon_explorers.presets import MODEL_FREE, PRESETS, PUBLISHED
 
 
 @hookimpl

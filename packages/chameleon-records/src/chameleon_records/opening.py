@@ -16,7 +16,6 @@ from chameleon_records.databases.parts import SUFFIX, ReadRecords
 from chameleon_records.databases.sqlite import SQLiteRecords
 from chameleon_records.errors import RecordsError
 from chameleon_records.format import load
-from chameleon_records.locations import own_location
 from chameleon_records.merging import Table
 from chameleon_records.options import FilesOptions
 
@@ -100,4 +99,18 @@ def _exported(path: Path) -> ReadRecords:
     return ReadRecords(str(path), Table([load(content, str(path))]))
 
 
-__all__ = ["default_place", "opened", "opened_at", "opened_files", "required"]
+NAME = "records.sqlite"
+
+
+def own_location() -> Path:
+    """The user's database: ``$XDG_DATA_HOME/chameleon/records.sqlite``.
+
+    Without the variable it is below ``~/.local/share``, as the XDG Base Directory Specification
+    has it, which wants relative paths ignored.
+    """
+    given = os.environ.get("XDG_DATA_HOME", "")
+    base = Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "share"
+    return base / "chameleon" / NAME
+
+
+__all__ = ["default_place", "opened", "opened_at", "opened_files", "own_location", "required"]

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core import hooks
-from chameleon_core.loop import RunResult, run_pipeline
+from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from chameleon_transforms.nest.program import Program
+
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from chameleon_transforms.nest.program import Program
 
 
 class Transform(ABC):

@@ -1,19 +1,181 @@
-"""Runs the cells of a suite that have not ended yet: replayed ones in parallel, live ones alone."""
+"""Runs the cells of a suite that have not ended yet: replayed ones in parallel, live ones alone.
+
+Replayed ones run in worker processes: one per core, each single-threaded, used again and again.
+"""
 
 from __future__ import annotations
 
+import os
+import selectors
 import shutil
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
 import attrs
-from chameleon_core.loop import Interruption
+from chameleon_core.errors import RunFolderError
+from chameleon_core.loop.interruption import Interruption
 from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_system.cores import usable_cores
 from chameleon_system.files import unused
+from chameleon_system.processes.child import ChildProcess
+from chameleon_system.processes.conversation import ChildEndedError, Conversation
 
 from chameleon_bench.cells.running import CellResult, run_cell
-from chameleon_bench.cells.workers import INSTALLED, Workers
 from chameleon_bench.suites.suite import CELLS, Cell, Suite
+
+INSTALLED = "chameleon_core.plugins.registry:default_registry"
+"""The function that a worker gets its plugins from."""
+
+_MODULE = "chameleon_bench.cells.worker"
+_ONE_THREAD = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "TVM_NUM_THREADS",
+)
+_POLL_SECONDS = 0.2
+_END_SECONDS = 2.0
+
+
+class _Worker:
+    """One process, and the cell that it runs.
+
+    Args:
+        registry: ``"module:function"`` that makes its registry.
+        number: unique among the workers.
+    """
+
+    def __init__(self, registry: str, number: int) -> None:
+        self.cell: Cell | None = None
+        self.child = ChildProcess(
+            _MODULE,
+            environment={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self.conversation = Conversation(self.child)
+        self._first = {"sys_path": sys.path, "registry": registry, "number": number}
+        self._told = False
+
+    def begin(self, cell: Cell) -> None:
+        """Have it run a cell.
+
+        Raises:
+            ChildEndedError: it ended while it was idle.
+        """
+        if not self._told:
+            self._told = True
+            self.conversation.tell(self._first)
+        self.conversation.tell(cell.to_json())
+        self.cell = cell
+
+
+class Workers:
+    """Runs cells in parallel processes; a context manager.
+
+    Args:
+        count: processes; as many as there are cores where None.
+        registry: ``"module:function"`` that makes the registry in a worker.
+    """
+
+    def __init__(self, count: int | None = None, registry: str = INSTALLED) -> None:
+        self._count = count or len(usable_cores())
+        self._registry = registry
+        self._workers: list[_Worker] = []
+        self._numbers = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.conversation.close()  # what it waits for ends, and so does it
+        for worker in self._workers:
+            worker.child.reap(_END_SECONDS)
+
+    def run(
+        self,
+        cells: Sequence[Cell],
+        interruption: Interruption,
+        ended: Callable[[Cell, str | None], None],
+    ) -> None:
+        """Run all cells; each writes its own result.
+
+        Args:
+            cells: what to run, in this order.
+            interruption: asks to stop; the cells in flight are given up.
+            ended: told of every cell and why it failed, or None.
+
+        Raises:
+            RunInterrupted: the suite was asked to stop.
+            RunFolderError: a result cannot be written.
+        """
+        waiting = list(reversed(cells))
+        for _ in range(min(self._count, len(cells)) - len(self._workers)):
+            self._workers.append(self._started())
+        while waiting or any(worker.cell is not None for worker in self._workers):
+            if interruption.requested:
+                for worker in self._workers:
+                    worker.child.kill()
+                interruption.check()
+            for place, worker in enumerate(self._workers):
+                if worker.cell is None and waiting:
+                    self._begin(place, waiting.pop())
+            for worker in self._ready():
+                self._receive(worker, ended)
+
+    def _started(self) -> _Worker:
+        self._numbers += 1
+        return _Worker(self._registry, self._numbers - 1)
+
+    def _begin(self, place: int, cell: Cell) -> None:
+        """Give the worker at a place a cell, or another one if it ended while it was idle."""
+        try:
+            self._workers[place].begin(cell)
+        except ChildEndedError:
+            self._workers[place].child.kill()
+            self._workers[place] = self._started()
+            self._workers[place].begin(cell)
+
+    def _ready(self) -> list[_Worker]:
+        """Workers that answered or ended; none after a moment in which none did."""
+        with selectors.DefaultSelector() as selector:
+            for worker in self._workers:
+                if worker.cell is not None:
+                    selector.register(worker.conversation, selectors.EVENT_READ, worker)
+            return [key.data for key, _ in selector.select(_POLL_SECONDS)]
+
+    def _receive(self, worker: _Worker, ended: Callable[[Cell, str | None], None]) -> None:
+        cell = worker.cell
+        if cell is None:
+            return
+        try:
+            answer = worker.conversation.answer(0.0)
+        except TimeoutError:
+            return  # it is not complete yet
+        except ChildEndedError:
+            status = worker.child.reap(_END_SECONDS)
+            answer = {"failure": f"its process died with exit code {status}"}
+            _write_failure(cell, answer["failure"])
+            self._workers[self._workers.index(worker)] = self._started()
+        worker.cell = None
+        if answer.get("failure") and worker.child.log:
+            sys.stderr.write(worker.child.log + "\n")
+        worker.child.clear_log()
+        if "unwritten" in answer:
+            hint = "free space or restore access, and run it again"
+            raise RunFolderError(answer["unwritten"], hint=hint)
+        ended(cell, answer["failure"])
+
+
+def _write_failure(cell: Cell, words: str) -> None:
+    result = CellResult(identity=cell.identity, versions=cell.versions, failure=words)
+    result.write(cell.result)
+
 
 Told = Callable[[Cell, str | None], None]
 

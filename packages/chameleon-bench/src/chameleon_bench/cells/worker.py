@@ -1,21 +1,28 @@
 """A process that runs cells on request: ``python -m chameleon_bench.cells.worker``.
 
-Its first request says how; each one after that is a cell, which writes its own result.
+Its first request says how; each one after that is a cell, which writes its own result. Every worker
+process has a core, of this suite or of another that runs beside it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chameleon_system.cores import usable_cores
 from chameleon_system.processes.answering import Answers, Message, requests
 
-from chameleon_bench.cells.core_claims import claim_core
-
 if TYPE_CHECKING:
     from chameleon_core.plugins.registry import Registry
+
+_held: list[int] = []
+"""Descriptors of this process's claims: closing one would give its core back."""
 
 
 def main() -> None:
@@ -44,7 +51,7 @@ def _run(cell: Message, registry: Registry) -> Message:
         ``unwritten``.
     """
     from chameleon_core.errors import ChameleonError  # noqa: PLC0415 - with the core chosen
-    from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
+    from chameleon_core.loop.interruption import Interruption, RunInterrupted  # noqa: PLC0415
 
     from chameleon_bench.cells.running import run_cell  # noqa: PLC0415
     from chameleon_bench.suites.suite import Cell  # noqa: PLC0415
@@ -56,6 +63,33 @@ def _run(cell: Message, registry: Registry) -> Message:
     except ChameleonError as error:
         return {"unwritten": str(error)}
     return {"failure": result.failure}
+
+
+def claim_core(cores: Sequence[int], folder: Path | None = None) -> int | None:
+    """Claim a core until this process ends, however it ends.
+
+    Args:
+        cores: ids of the cores to choose from.
+        folder: where claims are kept; one of the user's own where None.
+
+    Returns:
+        The first core that no living process has claimed, or None where all are claimed or
+        claims cannot be kept.
+    """
+    if folder is None:
+        folder = Path(tempfile.gettempdir(), f"chameleon-cores-{os.getuid()}")
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for core in cores:
+            claim = os.open(folder / str(core), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(claim)
+                continue
+            _held.append(claim)
+            return core
+    return None
 
 
 if __name__ == "__main__":

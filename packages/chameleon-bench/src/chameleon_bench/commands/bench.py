@@ -6,13 +6,17 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from chameleon_cli.options import given_again, output_option, set_option
+from chameleon_cli.results_table import duration, print_table
+from chameleon_cli.streams import results_alone
+from chameleon_core.errors import ExitCode
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
 
-if TYPE_CHECKING:
-    from chameleon_bench.suites.suite import Cell, Suite
+from chameleon_bench.suites.load import load_suite
+from chameleon_bench.suites.suite import Cell, Suite
 
 
 @click.command("bench")
@@ -42,12 +46,8 @@ def command(  # noqa: PLR0917 - click passes them by name
     command again continues. The folder gets report.html, report.json, cells.csv and summary.csv.
     """
     # Imported here so that --help needs none of this.
-    from chameleon_cli.streams import results_alone  # noqa: PLC0415
-    from chameleon_core.errors import ExitCode  # noqa: PLC0415
-
     from chameleon_bench.cells.execute import move_aside, results  # noqa: PLC0415
     from chameleon_bench.pages.suite_report import printed, report_of, write_report  # noqa: PLC0415
-    from chameleon_bench.suites.load import load_suite  # noqa: PLC0415
 
     again, overrides = given_again("bench", suite, overrides, output)
     with results_alone():
@@ -98,8 +98,6 @@ def _tell_versions(loaded: Suite, *, run: bool) -> None:
 
 
 def _run(loaded: Suite, *, jobs: int | None, retry: bool, again: str) -> None:
-    from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
-
     from chameleon_bench.cells.execute import Execution, results  # noqa: PLC0415
 
     interruption = Interruption()
@@ -137,8 +135,6 @@ class _Progress:
 
 
 def _print(report: dict[str, Any]) -> None:
-    from chameleon_cli.results_table import duration, print_table  # noqa: PLC0415
-
     def told(value: dict[str, Any] | None) -> str:
         if value is None or value["median"] is None:
             return "-"
@@ -172,8 +168,6 @@ def _seeds(row: dict[str, Any]) -> str:
 
 
 def _dry_run(loaded: Suite, *, as_json: bool) -> None:
-    from chameleon_cli.results_table import print_table  # noqa: PLC0415
-
     from chameleon_bench.cells.execute import results  # noqa: PLC0415
 
     ended = {(cell.pipeline, cell.task, cell.seed) for cell in results(loaded)}

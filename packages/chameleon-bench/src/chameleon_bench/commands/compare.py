@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from chameleon_cli.results_table import duration, print_table
 
 _SIGNIFICANT = 0.05
 _LONGEST = 60
@@ -47,8 +48,6 @@ def command(folders: tuple[Path, ...], as_json: bool) -> None:
 
 
 def _print_runs(found: Mapping[str, Any]) -> None:
-    from chameleon_cli.results_table import duration, print_table  # noqa: PLC0415
-
     rows = []
     for one in found["runs"]:
         network = one["network"] or {}
@@ -67,8 +66,6 @@ def _print_runs(found: Mapping[str, Any]) -> None:
 
 
 def _print_times(found: Mapping[str, Any]) -> None:
-    from chameleon_cli.results_table import duration, print_table  # noqa: PLC0415
-
     names = [one["name"] for one in found["runs"]]
     rows = [
         (operator["name"], *(_time(operator["times"].get(name)) for name in names))
@@ -97,8 +94,6 @@ def _print_times(found: Mapping[str, Any]) -> None:
 
 
 def _print_pair(pair: Mapping[str, Any]) -> None:
-    from chameleon_cli.results_table import print_table  # noqa: PLC0415
-
     first, second = pair["first"], pair["second"]
     click.echo(f"\n{first} / {second} (above 1: {second} is faster)")
     rows = [
@@ -143,8 +138,6 @@ def _test(pair: Mapping[str, Any]) -> str:
 
 
 def _print_differences(what: str, found: Mapping[str, Any]) -> None:
-    from chameleon_cli.results_table import print_table  # noqa: PLC0415
-
     titles = {
         "pipeline": "pipelines, with every default written out",
         "versions": "versions",
@@ -161,8 +154,6 @@ def _print_differences(what: str, found: Mapping[str, Any]) -> None:
 
 
 def _time(value: Mapping[str, Any] | None) -> str:
-    from chameleon_cli.results_table import duration  # noqa: PLC0415
-
     if value is None or value["seconds"] is None:
         return "-"
     mark = "*" if value["seconds_from"] == "search" else ""

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import click
+from chameleon_core.errors import RunFolderError
 
 
 @click.command("report")
@@ -30,8 +31,6 @@ def command(folder: Path, output: Path | None, sheets: Path | None, as_json: boo
     The page needs nothing else, and shows what is known so far of a run that has not ended.
     Every run writes it when it ends.
     """
-    from chameleon_core.errors import RunFolderError  # noqa: PLC0415 - --help is quick
-
     from chameleon_bench.pages.run_report import write_plots, write_report  # noqa: PLC0415
 
     try:

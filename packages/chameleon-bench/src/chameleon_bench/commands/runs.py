@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 import click
+from chameleon_cli.results_table import duration, print_table
+from chameleon_core.errors import RunFolderError
 
 
 @click.command("runs")
@@ -18,8 +20,6 @@ def command(folder: Path, as_json: bool) -> None:
     The time is that of one inference of a network, of the one operator, or the sum over several
     operators. A folder that cannot be read is listed with the reason.
     """
-    from chameleon_core.errors import RunFolderError  # noqa: PLC0415 - --help is quick
-
     from chameleon_bench.runs.listing import listed_runs  # noqa: PLC0415
 
     if not folder.is_dir():
@@ -35,7 +35,6 @@ def command(folder: Path, as_json: bool) -> None:
     if not found:
         click.echo(f"there are no runs below {folder}", err=True)
         return
-    from chameleon_cli.results_table import duration, print_table  # noqa: PLC0415
 
     rows = [
         (

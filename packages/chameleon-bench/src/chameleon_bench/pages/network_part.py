@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chameleon_core.loop.end.result import NetworkResult
-from chameleon_core.loop.end.rivals import RivalRow, fastest_like, rival_rows
+from chameleon_core.loop.end.network_result import NetworkResult, RivalRow, fastest_like, rival_rows
 from chameleon_core.loop.end.shortfalls import footprint_lines, left_out_lines, unmeasured_lines
 from chameleon_core.words import in_seconds
 

@@ -1,17 +1,22 @@
-"""Runs compared with each other: what is printed, as JSON values."""
+"""Runs compared with each other, as JSON values: their times, and what else differs."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from chameleon_core.errors import ChameleonError, ConfigError, ExitCode
+from chameleon_core.pipeline.binding import flat
 
-from chameleon_bench.runs import contrasts, differences
-from chameleon_bench.runs.reading import ComparedRun, read_run
+from chameleon_bench.runs.reading import ComparedOperator, ComparedRun, read_run
+from chameleon_bench.statistics.estimates import estimate, finite, interval, resampled_medians
+from chameleon_bench.statistics.paired_tests import geometric_ratio, holm, paired_p
 
 _NAMED = 4
 """Operators of each run that are named where two runs have none in common."""
@@ -45,7 +50,7 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
         _has_times(run)
     for one, other in itertools.combinations(runs, 2):
         _have_something_in_common(one, other)
-    everywhere = contrasts.shared(runs)
+    everywhere = shared(runs)
     # One network's counts for all: layouts apart, it is the same network.
     weights = {key: runs[0].operators[key].weight for key in everywhere}
     return {
@@ -53,13 +58,13 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
         "operators": _operators(runs),
         "sum": {
             "operators": len(everywhere),
-            "times": {one.name: contrasts.sum_json(one, weights) for one in runs},
+            "times": {one.name: sum_json(one, weights) for one in runs},
         },
-        "pairs": contrasts.pairs_json(runs),
-        "pipeline": _by_run(runs, differences.pipeline_differences(runs)),
-        "versions": _by_run(runs, differences.version_differences(runs)),
-        "environment": _by_run(runs, differences.environment_differences(runs)),
-        "machines_differ": differences.machines_differ(runs),
+        "pairs": pairs_json(runs),
+        "pipeline": _by_run(runs, pipeline_differences(runs)),
+        "versions": _by_run(runs, version_differences(runs)),
+        "environment": _by_run(runs, environment_differences(runs)),
+        "machines_differ": machines_differ(runs),
     }
 
 
@@ -100,7 +105,7 @@ def _has_times(run: ComparedRun) -> None:
 
 
 def _have_something_in_common(one: ComparedRun, other: ComparedRun) -> None:
-    if contrasts.shared([one, other]) or _same_network(one, other):
+    if shared([one, other]) or _same_network(one, other):
         return
     told = [
         f"{run.name} tunes {_some([operator.name for operator in run.operators.values()])}"
@@ -162,7 +167,7 @@ def _operators(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
     for key in keys:
         tuning = [run for run in runs if key in run.operators]
         if len(tuning) > 1:
-            times = {run.name: contrasts.time_json(run.operators[key]) for run in tuning}
+            times = {run.name: time_json(run.operators[key]) for run in tuning}
             found.append({"name": tuning[0].operators[key].name, "times": times})
     return found
 
@@ -170,3 +175,206 @@ def _operators(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
 def _by_run(runs: Sequence[ComparedRun], found: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
     names = [one.name for one in runs]
     return {key: dict(zip(names, values, strict=True)) for key, values in found.items()}
+
+
+def shared(runs: Sequence[ComparedRun]) -> list[str]:
+    """What all runs tune, in the order of the first."""
+    first, *others = runs
+    return [key for key in first.operators if all(key in one.operators for one in others)]
+
+
+def time_json(operator: ComparedOperator) -> dict[str, Any]:
+    """The time of one operator in one run, and what it took to find it."""
+    repeats = operator.repeats
+    found = estimate(repeats) if repeats else None
+    return {
+        "name": operator.name,
+        "seconds": finite(operator.median),
+        "low": None if found is None else finite(found.low),
+        "high": None if found is None else finite(found.high),
+        "repeats": len(repeats),
+        "seconds_from": None if operator.time is None else str(operator.time.source),
+        "measurements": len(operator.costs),
+        "wall_seconds": operator.seconds,
+    }
+
+
+def pairs_json(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
+    """Every two runs over what both tune; p values are adjusted for the number of pairs by Holm.
+
+    The test is Wilcoxon's signed-rank test over operators, of the logarithms of their times: one
+    operator counts as much as another, however long it takes.
+
+    Args:
+        runs: the runs.
+    """
+    rows = [_pair(one, other) for one, other in itertools.combinations(runs, 2)]
+    for row, adjusted in zip(rows, holm([row["p"] for row in rows]), strict=True):
+        row["p_holm"] = adjusted
+    return rows
+
+
+def sum_json(run: ComparedRun, weights: Mapping[str, int]) -> dict[str, Any]:
+    """The sum of a run's times over some operators with its interval.
+
+    Args:
+        run: the run.
+        weights: how often each operator counts, by what it computes.
+    """
+    operators = [run.operators[key] for key in weights]
+    counts = list(weights.values())
+    total = sum(count * one.median for count, one in zip(counts, operators, strict=True))
+    low, high = math.nan, math.nan
+    if operators and all(len(one.repeats) > 1 for one in operators):
+        rng = np.random.default_rng(0)
+        drawn = sum(
+            count * resampled_medians(np.asarray(one.repeats), rng)
+            for count, one in zip(counts, operators, strict=True)
+        )
+        low, high = interval(np.asarray(drawn))
+    return {"seconds": finite(total), "low": finite(low), "high": finite(high)}
+
+
+def _pair(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
+    keys = shared([first, second])
+    both = [(first.operators[key], second.operators[key]) for key in keys]
+    names = {key: one.name for key, (one, _) in zip(keys, both, strict=True)}
+    row: dict[str, Any] = {
+        "first": first.name,
+        "second": second.name,
+        "operators": [
+            {"name": one.name, **_ratio({one.name: (one, other)}), **_needed(one, other)}
+            for one, other in both
+        ],
+        **_ratio({names[key]: pair for key, pair in zip(keys, both, strict=True)}),
+    }
+    row["network"] = _network_ratio(first, second)
+    row["same_model"] = first.document.get("model") == second.document.get("model")
+    # The logarithm of infinity, which says that there is no time, is infinity.
+    sides = [[math.log(side.median) for side in pair] for pair in both]
+    row["p"] = paired_p([one for one, _ in sides], [other for _, other in sides])
+    row["least_p"] = 2.0 ** (1 - len(both)) if row["p"] is not None else None
+    row["mixed_sources"] = [one.name for one, other in both if _mixed(one, other)]
+    return row
+
+
+def _network_ratio(first: ComparedRun, second: ComparedRun) -> float | None:
+    """First latency over second; None where one of them was not timed."""
+    one, other = first.latency, second.latency
+    return one / other if one and other else None
+
+
+def _mixed(one: ComparedOperator, other: ComparedOperator) -> bool:
+    """Whether one time is of a search and the other of a comparison."""
+    return (
+        one.time is not None and other.time is not None and one.time.source is not other.time.source
+    )
+
+
+def _ratio(pairs: dict[str, tuple[ComparedOperator, ComparedOperator]]) -> dict[str, Any]:
+    """First over second, so that more than 1 says that the second run is faster."""
+    repeats = {name: (one.repeats, other.repeats) for name, (one, other) in pairs.items()}
+    return geometric_ratio(repeats, paired=False).to_json()
+
+
+def _needed(first: ComparedOperator, second: ComparedOperator) -> dict[str, Any]:
+    """Measurements until each was as fast as the slower of the two searches ended."""
+    ends = [float(one.costs.min(initial=math.inf)) for one in (first, second)]
+    goal = max(ends)
+    return {
+        "goal_seconds": finite(goal),
+        "first_measurements_to_goal": first.measurements_to(goal),
+        "second_measurements_to_goal": second.measurements_to(goal),
+    }
+
+
+NOT_SET = None
+"""Value of a key that a run's pipeline does not have."""
+
+_OWN = ("output",)
+"""Keys of a pipeline that say where a run is, which is no difference between two."""
+
+_HARDWARE = ("device", "devices", "cores", "threads")
+"""What runners say of the hardware that kernels are timed on."""
+
+_PASSING = ("state", "pace", "reason")
+"""What runners of several devices say of one that holds for the moment."""
+
+
+def pipeline_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
+    """The keys of pipelines whose values differ, each with one value a run.
+
+    Pipelines are compared as they are kept, with every default written out.
+
+    Args:
+        runs: the runs.
+
+    Returns:
+        By key, as in ``explorer.chains``, JSON text of each run's value, or ``NOT_SET``.
+    """
+    return _differing(
+        [{key: value for key, value in one.document.items() if key not in _OWN} for one in runs]
+    )
+
+
+def version_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
+    """The distributions whose versions differ among the runs that they took part in.
+
+    Args:
+        runs: the runs.
+    """
+    names = sorted({name for one in runs for name in one.versions})
+    found = {}
+    for name in names:
+        versions = [one.versions.get(name, NOT_SET) for one in runs]
+        if len({version for version in versions if version is not None}) > 1:
+            found[name] = versions
+    return found
+
+
+def environment_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
+    """What runners say of themselves that differs, the resolved target among it.
+
+    Args:
+        runs: the runs.
+    """
+    return _differing([{"target": one.target, **one.environment} for one in runs])
+
+
+def machines_differ(runs: Sequence[ComparedRun]) -> bool:
+    """Whether times were taken on different hardware, or with different threads.
+
+    Two machines that say the same of themselves cannot be told apart.
+
+    Args:
+        runs: the runs.
+    """
+    said = [
+        (one.target, *(_lasting(one.environment.get(key)) for key in _HARDWARE)) for one in runs
+    ]
+    return any(one != said[0] for one in said)
+
+
+def _lasting(value: Any) -> Any:
+    """What is said of a device, or of several in whatever order, without what passes."""
+    if isinstance(value, list):
+        return sorted(json.dumps(_lasting(one), sort_keys=True, default=str) for one in value)
+    if isinstance(value, Mapping):
+        return {key: inner for key, inner in value.items() if key not in _PASSING}
+    return value
+
+
+def _differing(values: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    known = [dict(flat(_opened(value))) for value in values]
+    names = sorted({name for one in known for name in one})
+    rows = {name: [one.get(name, NOT_SET) for one in known] for name in names}
+    return {name: row for name, row in rows.items() if any(one != row[0] for one in row)}
+
+
+def _opened(value: Any) -> Any:
+    """JSON values with the place as the key of each mapping in a list, such as an operator."""
+    if isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
+        value = {str(place): one for place, one in enumerate(value)}
+    if isinstance(value, Mapping):
+        return {key: _opened(inner) for key, inner in value.items()}
+    return value

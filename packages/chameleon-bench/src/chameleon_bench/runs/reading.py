@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.loop.end.result import OperatorResult
+from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.run_folder import read_store
 from chameleon_core.run_summary import (
     NetworkSummary,

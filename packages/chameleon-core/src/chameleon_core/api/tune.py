@@ -1,24 +1,32 @@
-"""A whole run from a program: what ``chameleon run`` does, with the same checks and errors."""
+"""Whole searches in one call: what ``chameleon run`` does, and any function made small."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import attrs
+import structlog
 
 from chameleon_core.api.callbacks import Callback, listeners
-from chameleon_core.api.progress import display
+from chameleon_core.api.checks import a_space, takes_knobs, whole_number
+from chameleon_core.api.measurements import Measurements, Trial
 from chameleon_core.api.run import Run, load_run
+from chameleon_core.api.tuner import Tuner
+from chameleon_core.events import BestImproved, RunFinished, RunStarted, TaskFinished
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.plugins.hookspecs import hookimpl
 from chameleon_core.plugins.registry import Registry
+from chameleon_core.space import DesignSpace
+from chameleon_core.words import in_seconds
 
 
 def tune(
@@ -90,4 +98,121 @@ def _resolved(
     return attrs.evolve(resolved, output=folder, document=named)
 
 
-__all__ = ["tune"]
+DISPLAYS = "chameleon.progress"
+"""Entry points of functions that make a display for a stream: a listener of events with ``close``.
+``chameleon-tuner-cli`` brings one."""
+
+log = structlog.get_logger()
+
+
+@contextlib.contextmanager
+def display(stream: TextIO) -> Iterator[object]:
+    """A listener of events that shows them while the context lasts.
+
+    Args:
+        stream: where it shows them.
+    """
+    shown = _installed(stream)
+    try:
+        yield shown
+    finally:
+        close: Callable[[], object] = getattr(shown, "close", lambda: None)
+        close()
+
+
+def _installed(stream: TextIO) -> object:
+    for point in metadata.entry_points(group=DISPLAYS):
+        try:
+            return point.load()(stream)
+        except Exception:  # anyone's code; watching a run must not end it
+            log.exception("a display cannot be made and is left out", display=point.value)
+    return TextProgress(stream)
+
+
+class TextProgress:
+    """One line where a run begins, where something gets better, and where a task ends.
+
+    Args:
+        stream: where the lines go.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def _say(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+    @hookimpl
+    def chameleon_run_started(self, event: RunStarted) -> None:
+        """See ``EventHooks``."""
+        self._say(f"tuning {', '.join(task.name for task in event.tasks)}: {event.folder}")
+
+    @hookimpl
+    def chameleon_best_improved(self, event: BestImproved) -> None:
+        """See ``EventHooks``."""
+        best = in_seconds(event.seconds, "#.3g")
+        self._say(f"{event.task}: {best} after {event.measured} measurements")
+
+    @hookimpl
+    def chameleon_task_finished(self, event: TaskFinished) -> None:
+        """See ``EventHooks``."""
+        best = in_seconds(event.task.best_seconds, "#.3g")
+        self._say(f"{event.task.name}: {best}, {event.task.measured} measured, {event.reason}")
+
+    @hookimpl
+    def chameleon_run_finished(self, event: RunFinished) -> None:
+        """See ``EventHooks``."""
+        self._say(f"finished after {event.seconds:.1f} s: {event.folder}")
+
+
+@attrs.frozen(kw_only=True)
+class Minimum:
+    """What ``minimize`` found.
+
+    Attributes:
+        best: the best configuration, or None where none succeeded.
+        measurements: everything that was evaluated.
+    """
+
+    best: Trial | None
+    measurements: Measurements
+
+
+def minimize(
+    function: Callable[..., Any], space: DesignSpace, *, budget: int, **tuner: Any
+) -> Minimum:
+    """Find the configuration for which a function's value is the smallest.
+
+    The function is called in this process, one configuration after another; what hangs or crashes
+    the process is not caught. It ends before the budget is spent where the space has no more, or
+    where a callback returns ``STOP``.
+
+    Args:
+        function: takes knob values by their names and returns a number above 0, such as seconds, or
+            whatever else ``Tuner.tell`` takes; an exception is a failed configuration.
+        space: from ``design_space``, or any ``DesignSpace``.
+        budget: evaluations at most; those that a ``store`` has count.
+        tuner: what ``Tuner`` takes, such as ``explorer``, ``seed``, ``store`` or ``callbacks``.
+
+    Returns:
+        The best configuration, and everything that was evaluated.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        PluginError: a stage breaks its contract.
+        RunFolderError: the store is in use, cannot be written, or belongs to another search.
+    """
+    whole_number(budget, "budget", hint="it is how often the function is called at most")
+    takes_knobs(function, a_space(space))
+    with Tuner(space, **tuner) as search:
+        while search.measured < budget and not search.stopped:
+            batch = search.ask(min(search.batch_size, budget - search.measured))
+            if not len(batch):
+                break
+            search.evaluate(batch, function)
+        rows = search.rows()
+        return Minimum(best=search.best, measurements=Measurements(lambda: rows))
+
+
+__all__ = ["Minimum", "minimize", "tune"]

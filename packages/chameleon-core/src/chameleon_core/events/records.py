@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-if TYPE_CHECKING:  # the store needs numpy, which naming the hooks must not
-    from chameleon_core.store.spending import Spending
+from chameleon_core.spending import Spending
 
 
 @attrs.frozen(kw_only=True)

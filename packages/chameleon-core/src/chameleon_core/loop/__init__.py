@@ -1,11 +1,30 @@
 """The tuning loop: ``run`` is its sequence, in which ``tuning`` gives rounds to tasks."""
 
-from chameleon_core.loop.end.result import OperatorResult, RunResult
-from chameleon_core.loop.end.variants import VariantResult
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.round.stages import SearchStages
-from chameleon_core.loop.round.tuner import TaskTuner
-from chameleon_core.loop.run import run_pipeline
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chameleon_core.lazy import lazily
+
+if TYPE_CHECKING:
+    from chameleon_core.loop.end.operator_result import OperatorResult, VariantResult
+    from chameleon_core.loop.end.result import RunResult
+    from chameleon_core.loop.interruption import Interruption, RunInterrupted
+    from chameleon_core.loop.round.stages import SearchStages
+    from chameleon_core.loop.round.tuner import TaskTuner
+    from chameleon_core.loop.run import run_pipeline
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "end.operator_result": ("OperatorResult", "VariantResult"),
+        "end.result": ("RunResult",),
+        "interruption": ("Interruption", "RunInterrupted"),
+        "round.stages": ("SearchStages",),
+        "round.tuner": ("TaskTuner",),
+        "run": ("run_pipeline",),
+    },
+)
 
 __all__ = [
     "Interruption",

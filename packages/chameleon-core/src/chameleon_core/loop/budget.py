@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 
+from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.measurement import Measurement, convincing, same_failure
 from chameleon_core.pipeline.schema import Budget, Scope
-
-if TYPE_CHECKING:
-    from chameleon_core.loop.round.task_run import TaskRun
 
 ALTERNATIVES = 0.6
 """What tasks that compute others in other types may spend, beside what those spend."""

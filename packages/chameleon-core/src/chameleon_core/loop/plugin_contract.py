@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import attrs
 import numpy as np
@@ -12,15 +12,11 @@ import structlog
 from numpy.typing import NDArray
 
 from chameleon_core.errors import ChameleonError, PluginError
+from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins.factory import hint_after
 from chameleon_core.plugins.kinds import KINDS
-from chameleon_core.schedulers import Scheduler, SchedulerContext
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import Candidates, Scores, Visited
-
-if TYPE_CHECKING:
-    from chameleon_core.loop.round.task_run import TaskRun
-    from chameleon_core.pipeline.schema import StageSpec
 
 log = structlog.get_logger()
 
@@ -154,49 +150,4 @@ def contract_of(spec: StageSpec) -> PluginContract:
     return PluginContract(noun=KINDS[spec.kind].noun, name=spec.name)
 
 
-class CheckedScheduler:
-    """Tasks of a run with the scheduler that chooses among them, which may break its contract.
-
-    Args:
-        spec: names the scheduler.
-        runs: the tasks.
-        rng: the scheduler's own generator.
-        batch_size: configurations per batch.
-
-    Attributes:
-        runs: the tasks.
-
-    Raises:
-        PluginError: the scheduler does not start.
-    """
-
-    def __init__(
-        self, spec: StageSpec, runs: Sequence[TaskRun], *, rng: np.random.Generator, batch_size: int
-    ) -> None:
-        self.runs = runs
-        self._contract = contract_of(spec)
-        tasks = [run.task for run in runs]
-        with self._contract.call("start"):
-            self._scheduler: Scheduler = spec.create(
-                SchedulerContext(tasks=tasks, rng=rng, batch_size=batch_size)
-            )
-
-    def next(self) -> TaskRun | None:
-        """The task that gets the next batch; None where none is to have one now.
-
-        Raises:
-            PluginError: the scheduler breaks its contract.
-        """
-        states = [run.state for run in self.runs]
-        if not any(state.waiting for state in states):
-            return None
-        with self._contract.call("choose the next task"):
-            index = self._scheduler.next_task(states)
-        if index is None:
-            return None
-        if index not in range(len(self.runs)) or self.runs[index].ended is not None:
-            raise self._contract.broken(f"chose task {index!r}, which does not exist or is done")
-        return None if states[index].in_flight else self.runs[index]
-
-
-__all__ = ["CheckedScheduler", "PluginContract", "contract_of"]
+__all__ = ["PluginContract", "contract_of"]

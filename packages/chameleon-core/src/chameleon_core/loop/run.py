@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from chameleon_core.event_bus import EventBus
-from chameleon_core.event_log import EventLog
+from chameleon_core.event_bus import EventBus, EventLog
 from chameleon_core.events import RunFinished, RunStarted
-from chameleon_core.loop.end.comparison import Baselines
+from chameleon_core.loop.end.comparison import Baselines, compared_results
 from chameleon_core.loop.end.delivery import deliver
 from chameleon_core.loop.end.listings import list_winners
-from chameleon_core.loop.end.operator_result import compared_results
-from chameleon_core.loop.end.result import NetworkResult, OperatorResult, RunResult
+from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.batch import FallbackWatch
 from chameleon_core.loop.round.in_flight import (

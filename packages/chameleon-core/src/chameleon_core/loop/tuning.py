@@ -7,17 +7,19 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
+import numpy as np
 import structlog
 
 from chameleon_core.loop.budget import Allowances, Spent, by_work
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.plugin_contract import CheckedScheduler
+from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.batch import Batch
 from chameleon_core.loop.round.in_flight import BatchesInFlight
 from chameleon_core.loop.round.stages import generator
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.measurement import Measurement, convincing, same_failure
-from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
+from chameleon_core.schedulers import Scheduler, SchedulerContext
 
 log = structlog.get_logger()
 
@@ -314,6 +316,51 @@ def _alike(one: TaskRun, other: TaskRun) -> bool:
     if bool(one.task.alternative_of) != bool(other.task.alternative_of):
         return False
     return one.task.operator == other.task.operator and one.space.knobs == other.space.knobs
+
+
+class CheckedScheduler:
+    """Tasks of a run with the scheduler that chooses among them, which may break its contract.
+
+    Args:
+        spec: names the scheduler.
+        runs: the tasks.
+        rng: the scheduler's own generator.
+        batch_size: configurations per batch.
+
+    Attributes:
+        runs: the tasks.
+
+    Raises:
+        PluginError: the scheduler does not start.
+    """
+
+    def __init__(
+        self, spec: StageSpec, runs: Sequence[TaskRun], *, rng: np.random.Generator, batch_size: int
+    ) -> None:
+        self.runs = runs
+        self._contract = contract_of(spec)
+        tasks = [run.task for run in runs]
+        with self._contract.call("start"):
+            self._scheduler: Scheduler = spec.create(
+                SchedulerContext(tasks=tasks, rng=rng, batch_size=batch_size)
+            )
+
+    def next(self) -> TaskRun | None:
+        """The task that gets the next batch; None where none is to have one now.
+
+        Raises:
+            PluginError: the scheduler breaks its contract.
+        """
+        states = [run.state for run in self.runs]
+        if not any(state.waiting for state in states):
+            return None
+        with self._contract.call("choose the next task"):
+            index = self._scheduler.next_task(states)
+        if index is None:
+            return None
+        if index not in range(len(self.runs)) or self.runs[index].ended is not None:
+            raise self._contract.broken(f"chose task {index!r}, which does not exist or is done")
+        return None if states[index].in_flight else self.runs[index]
 
 
 __all__ = ["Tuning"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from chameleon_core.lazy import lazily
 
 if TYPE_CHECKING:
     from chameleon_core.pipeline.load import from_dict, load_pipeline, subject_from_dict
@@ -19,22 +20,17 @@ if TYPE_CHECKING:
         Subject,
     )
 
-_MODULES = {
-    "load": ("from_dict", "load_pipeline", "subject_from_dict"),
-    "nodes": ("PipelineError", "Problem"),
-    "precision": ("Precision",),
-    "resolve": ("dump_pipeline",),
-    "schema": ("Budget", "Requirement", "ResolvedPipeline", "Scope", "StageSpec", "Subject"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is asked for: worker processes read options here, but no YAML."""
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+# Worker processes read options here, but no YAML.
+__getattr__ = lazily(
+    __name__,
+    {
+        "load": ("from_dict", "load_pipeline", "subject_from_dict"),
+        "nodes": ("PipelineError", "Problem"),
+        "precision": ("Precision",),
+        "resolve": ("dump_pipeline",),
+        "schema": ("Budget", "Requirement", "ResolvedPipeline", "Scope", "StageSpec", "Subject"),
+    },
+)
 
 __all__ = [
     "Budget",

@@ -9,7 +9,9 @@ from typing import Any
 import attrs
 
 from chameleon_core.pipeline.nodes import Collecting, Node, PipelineError, Problem, node_of
+from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.pipeline.structure import Structurer
+from chameleon_core.plugins.registry import default_registry
 
 
 def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
@@ -56,7 +58,4 @@ def options_for(factory: Callable[..., Any], values: Mapping[str, Any]) -> Any:
 
 
 def _stage(kind: str, node: Node, problems: list[Problem]) -> Any:
-    from chameleon_core.pipeline.stage_reader import StageReader  # noqa: PLC0415 - see above
-    from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
-
     return StageReader(default_registry(), problems).listed(kind, node)

@@ -10,9 +10,11 @@ class of the first, and of unknown keys the mapping that they are in. The places
 
 from __future__ import annotations
 
+import math
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -25,10 +27,116 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.durations import parse_duration
 from chameleon_core.pipeline.former_names import in_current_names
 from chameleon_core.pipeline.jsonable import Tags, registered_classes, tags_of
-from chameleon_core.pipeline.nodes import Collecting, Node, PipelineError, Problem, first_field
+from chameleon_core.pipeline.nodes import (
+    Collecting,
+    Mark,
+    Node,
+    PipelineError,
+    Problem,
+    first_field,
+)
 from chameleon_core.pipeline.paths import absolute, missing_sources
-from chameleon_core.pipeline.scalars import NAMES, Scalars
 from chameleon_core.words import did_you_mean, listing, with_hint
+
+
+class KeyPath:
+    """Follows the keys on the way to a value, for messages about it."""
+
+    def __init__(self) -> None:
+        self._owner = ""
+        self._path: list[str] = []
+
+    def _all(self, parts: Iterator[tuple[str, Callable[[], Any]]]) -> list[Any]:
+        """Run every part and collect the problems of all of them."""
+        made: list[Any] = []
+        problems: list[Problem] = []
+        for key, part in parts:
+            with self._inside(key), Collecting(problems):
+                made.append(part())
+        if problems:
+            raise PipelineError(problems)
+        return made
+
+    @contextmanager
+    def _inside(self, key: str) -> Iterator[None]:
+        self._path.append(key)
+        try:
+            yield
+        finally:
+            self._path.pop()
+
+    def _dotted(self) -> str:
+        return ".".join(self._path).replace(".[", "[")
+
+    def _place(self) -> str:
+        return f"'{self._dotted()}' of {self._owner}" if self._path else self._owner
+
+    def _about(self) -> str:
+        return f"option '{self._dotted()}' for {self._owner}" if self._path else self._owner
+
+    def _wrong(self, node: Node, wanted: str, more: str = "") -> PipelineError:
+        message = f"{self._about()} must be {wanted}, not {node.in_words()}{more}"
+        return PipelineError([Problem(mark=node.mark, message=message)])
+
+    def _failed(self, mark: Mark, words: str) -> PipelineError:
+        # attrs' validators begin with the attribute's name, which is part of `about` already.
+        named = f"'{self._path[-1]}' " if self._path else "\0"
+        rest = f" {words.removeprefix(named)}" if words.startswith(named) else f": {words}"
+        return PipelineError([Problem(mark=mark, message=f"{self._about()}{rest}")])
+
+
+NAMES = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
+"""What a scalar type is called in an error."""
+
+
+class Scalars(KeyPath):
+    """Structure hooks of scalar types, in the form that cattrs calls them."""
+
+    def integer(self, node: Node, _: Any) -> int:
+        """An integer; ``true`` and ``3.0`` are none."""
+        if isinstance(node.value, int) and not isinstance(node.value, bool):
+            return node.value
+        raise self._wrong(node, NAMES[int])
+
+    def number(self, node: Node, _: Any) -> float:
+        """A number; not-a-number and what overflows are none."""
+        value = node.value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            try:
+                number = float(value)
+            except OverflowError:
+                number = math.nan
+            if not math.isnan(number):
+                return number
+        raise self._wrong(node, NAMES[float])
+
+    def text(self, node: Node, _: Any) -> str:
+        """A text; numbers and dates have to be quoted."""
+        if isinstance(node.value, str):
+            return node.value
+        scalar = not node.is_mapping and not node.is_sequence and node.value is not None
+        raise self._wrong(node, NAMES[str], "; put it in quotes" if scalar else "")
+
+    def flag(self, node: Node, _: Any) -> bool:
+        """``true`` or ``false``."""
+        if isinstance(node.value, bool):
+            return node.value
+        raise self._wrong(node, NAMES[bool])
+
+    def literal(self, node: Node, kind: Any) -> Any:
+        """One of a ``Literal``'s values."""
+        return self._choice(node, {choice: choice for choice in get_args(kind)})
+
+    def enum(self, node: Node, kind: Any) -> Any:
+        """The member of an enumeration that has the value."""
+        return self._choice(node, {member.value: member for member in kind})
+
+    def _choice(self, node: Node, choices: Mapping[Any, Any]) -> Any:
+        for choice, chosen in choices.items():
+            if type(choice) is type(node.value) and choice == node.value:
+                return chosen
+        guess = did_you_mean(node.value, [one for one in choices if isinstance(one, str)])
+        raise self._wrong(node, listing([str(choice) for choice in choices]), guess)
 
 
 class Structurer(Scalars):

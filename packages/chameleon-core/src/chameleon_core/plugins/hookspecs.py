@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.program_hooks import ProgramHooks
+from chameleon_core.plugins.program_hooks import ProgramHooks, TransformHooks
 from chameleon_core.plugins.records import CommandRecord, PluginRecord, PresetRecord
 from chameleon_core.plugins.registration import PROJECT, hookimpl, hookspec, registers
-from chameleon_core.plugins.transform_hooks import TransformHooks
 
 _STAGES = "chameleon_core.stages"
 _WHOLE = "chameleon-tuner"

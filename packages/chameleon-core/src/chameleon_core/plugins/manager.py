@@ -16,6 +16,7 @@ import attrs
 import pluggy
 
 from chameleon_core.plugins.check import complaint
+from chameleon_core.plugins.given import given, replaces
 from chameleon_core.plugins.hookspecs import PROJECT, EventHooks, RegistrationHooks
 from chameleon_core.plugins.implementations import (
     is_wrapper,
@@ -90,8 +91,6 @@ def installed() -> Iterator[DiscoveredPlugin]:
     """
     # Takes as long to import as all the rest here; workers, which look nothing up, do without.
     from importlib import metadata  # noqa: PLC0415
-
-    from chameleon_core.plugins.given import given, replaces  # noqa: PLC0415
 
     instead = given()
     for point in sorted(metadata.entry_points(group=PROJECT), key=lambda point: point.name):

@@ -1,4 +1,4 @@
-"""The hooks that name what becomes a program: networks, operators, and how they are written down.
+"""The hooks that name what becomes a program: networks, operators, transforms and their scores.
 
 As all that register; see :mod:`.hookspecs`.
 """
@@ -157,5 +157,57 @@ class ProgramHooks:
                 )
 
         Documentation: docs/plugins.md#an-instruction
+        """
+        return ()
+
+
+_TRANSFORMS = "chameleon-tuner-transforms"
+_TRANSFORM_SUITES = "chameleon_transforms.testing"
+
+
+class TransformHooks:
+    """The kinds of ``chameleon transform``."""
+
+    @registers(
+        contract="chameleon_transforms.contract:Transform",
+        distribution=_TRANSFORMS,
+        conformance=f"{_TRANSFORM_SUITES}:TransformSuite",
+    )
+    def chameleon_transforms(self) -> Iterable[PluginRecord]:
+        """Transforms change the loop nests of a convolution: ``Class(options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_transforms():
+                yield PluginRecord(
+                    name="thin",
+                    summary="Smaller filters, of odd sizes",
+                    options=Options,
+                    factory="my_package.thin:Thin",
+                )
+
+        Documentation: docs/transforms.md#a-transform-of-your-own
+        """
+        return ()
+
+    @registers(
+        contract="chameleon_transforms.contract:NetworkScore",
+        distribution=_TRANSFORMS,
+        conformance=f"{_TRANSFORM_SUITES}:NetworkScoreSuite",
+    )
+    def chameleon_network_scores(self) -> Iterable[PluginRecord]:
+        """Scores tell, without training, how well a network may learn: ``Class(options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_network_scores():
+                yield PluginRecord(
+                    name="gradient-norm",
+                    summary="The norm of the gradients of all weights",
+                    options=Options,
+                    factory="my_package.norm:GradientNorm",
+                )
+
+        Documentation: docs/transforms.md#scores
         """
         return ()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from chameleon_core.task import Task
+
 if TYPE_CHECKING:  # the options of schedulers are imported with every command
     import numpy as np
-
-    from chameleon_core.task import Task
 
 
 @attrs.frozen(kw_only=True)

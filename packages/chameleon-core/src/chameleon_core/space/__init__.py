@@ -1,9 +1,16 @@
 """Design spaces: knobs, legality, features and moves, all as arrays."""
 
 from chameleon_core.space.design import DesignSpace, Keys
-from chameleon_core.space.knobs import Choice, Factorization, Knob, Values, flag
+from chameleon_core.space.knobs import (
+    Choice,
+    Factorization,
+    Knob,
+    Values,
+    flag,
+    recorded_features,
+    recorded_names,
+)
 from chameleon_core.space.predicates import Configs, Constraint, FeatureBlock
-from chameleon_core.space.recorded import recorded_features, recorded_names
 
 __all__ = [
     "Choice",

@@ -1,9 +1,9 @@
-"""Knobs: the named, finite choices a design space is made of. A choice is an index."""
+"""Knobs: the named, finite choices a design space is made of, and features of what was chosen."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -227,3 +227,56 @@ def _factorizations(extent: int, parts: int) -> NDArray[np.int64]:
 
 Values = Mapping[str, NDArray[Any]]
 """Knob name to its chosen values for n configurations: shape (n,) or (n, parts)."""
+
+
+def recorded_features(
+    choices: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> NDArray[np.float32]:
+    """Knob features as ``DesignSpace.features`` gives them, without the design space.
+
+    Analytical features cannot be had from choices alone; neither can those of knobs that a
+    configuration does not have. They are NaN.
+
+    Args:
+        choices: n configurations as ``DesignSpace.decode`` gives them, perhaps by way of JSON.
+        names: the features wanted, in the terms of ``DesignSpace.feature_names``.
+
+    Returns:
+        Shape (n, len(names)).
+    """
+    out = np.full((len(choices), len(names)), np.nan, np.float32)
+    for row, decoded in enumerate(choices):
+        known = {name: value for knob in decoded.items() for name, value in _features(*knob)}
+        symbols = tuple(f"{knob}=" for knob, value in decoded.items() if isinstance(value, str))
+        for column, name in enumerate(names):
+            if name in known:
+                out[row, column] = known[name]
+            elif name.startswith(symbols):
+                out[row, column] = 0.0
+    return out
+
+
+def recorded_names(choices: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Names of all features that ``recorded_features`` can tell of configurations.
+
+    Args:
+        choices: as there.
+
+    Returns:
+        Distinct names, in the order in which they are met.
+    """
+    met = (name for decoded in choices for knob in decoded.items() for name, _ in _features(*knob))
+    return tuple(dict.fromkeys(met))
+
+
+def _features(knob: str, value: Any) -> Iterator[tuple[str, float]]:
+    """Names and values of the features of one choice; a symbol's others are 0 and left out."""
+    if isinstance(value, str):
+        yield f"{knob}={value}", 1.0
+    elif isinstance(value, list | tuple):
+        for part, factor in enumerate(value):
+            yield f"{knob}.{part}", float(np.log2(np.float64(factor)))
+    else:
+        yield knob, float(magnitude(np.asarray(value)))
+        if isinstance(value, int):
+            yield aligned(knob), float(alignment(np.asarray(value)))

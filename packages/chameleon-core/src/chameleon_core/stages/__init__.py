@@ -7,14 +7,12 @@ the build, the run or the device of one candidate raises is a failed measurement
 
 from chameleon_core.stages.archive import Archive, TaskHistory
 from chameleon_core.stages.code import Arrays, Baseline, Builder, Kernel, SpaceProvider
-from chameleon_core.stages.device import Device
 from chameleon_core.stages.disturbance import Disturbance
 from chameleon_core.stages.frontend import Delivery, Frontend, TargetResolver, Winner
 from chameleon_core.stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
 from chameleon_core.stages.observations import Observations
 from chameleon_core.stages.record_database import Record, RecordDatabase, RecordKey
-from chameleon_core.stages.rival import Rival, RivalTrace
-from chameleon_core.stages.runner import Runner
+from chameleon_core.stages.runner import Device, Rival, RivalTrace, Runner
 from chameleon_core.stages.search import (
     Candidates,
     CostModel,

@@ -5,18 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from chameleon_core.errors import ConfigError
+from chameleon_core.pipeline.precision import Precision
 from chameleon_core.stages.code import SpaceProvider
 from chameleon_core.stages.jobs import ComparisonPlan
 from chameleon_core.stages.trials import Trials
 from chameleon_core.task import Task
-
-if TYPE_CHECKING:
-    from chameleon_core.pipeline.precision import Precision
 
 
 class TargetResolver(ABC):

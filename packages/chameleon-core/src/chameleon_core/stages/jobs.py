@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import attrs
 
+from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.task import Task
-
-if TYPE_CHECKING:
-    from chameleon_core.pipeline.schema import StageSpec
 
 
 @attrs.frozen(kw_only=True)

@@ -1,14 +1,23 @@
-"""The contract of what measures: runners, and what they are given."""
+"""The contracts of what measures: runners, devices that kernels are sent to, and rival tuners.
+
+With devices building and running are apart. A builder exports a configuration as a folder (an
+artifact); any process that has a device loads it there. So builders never wait for devices, a
+device never shares its time with a build, and a candidate whose device is lost runs on another.
+"""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+import attrs
+
 from chameleon_core.measurement import Measurement
+from chameleon_core.stages.code import Kernel
 from chameleon_core.stages.disturbance import Disturbance
 from chameleon_core.stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
 from chameleon_core.stages.streams import JobAfterJob, MeasureStream
@@ -134,3 +143,96 @@ class Runner(ABC):
 
     def close(self) -> None:  # noqa: B027 - optional hook
         """Stop the workers and remove every temporary file; safe to call twice."""
+
+
+class Device(ABC):
+    """One device, as the worker process that has it to itself sees it.
+
+    Made from a ``StageRef`` in that process, so nothing it does can take the search with it: a
+    call that hangs is ended with its process.
+    """
+
+    @abstractmethod
+    def connect(self, target: str) -> dict[str, Any]:
+        """Reach the device, or reach it again after it was lost.
+
+        Args:
+            target: the canonical target that artifacts are built for.
+
+        Returns:
+            What it is, for the record (JSON values): ``name`` at least.
+
+        Raises:
+            DeviceLostError: it cannot be reached now; it is asked again later.
+            TargetError: it can never run such artifacts (another architecture, another version
+                of the compiler's runtime); said before the first measurement.
+        """
+
+    @abstractmethod
+    def load(self, artifact: Path) -> Kernel:
+        """A kernel on the device, made of what ``Builder.export`` wrote.
+
+        Args:
+            artifact: the folder; it may be removed when this returns.
+
+        Raises:
+            DeviceLostError: the device went away.
+            Exception: anything else is a failure of the candidate.
+        """
+
+    @property
+    def identity(self) -> str:
+        """Which device it is now, where reaching it again may lead to another one; else empty."""
+        return ""
+
+    def probe(self) -> None:  # noqa: B027 - optional hook
+        """Test quickly whether it computes and answers rightly.
+
+        Raises:
+            DeviceLostError: it does not.
+        """
+
+    def close(self) -> None:  # noqa: B027 - optional hook
+        """Let go of the device; safe to call twice, and when it is lost."""
+
+
+@attrs.frozen(kw_only=True)
+class RivalTrace:
+    """What another tuner did with one task, point by point.
+
+    Attributes:
+        at_seconds: wall-clock in seconds since the rival's start, rising, one per point.
+        measurements: configurations it had measured by then.
+        best_seconds: its lowest kernel time by then in seconds, infinity while there was none,
+            on the clock of ``final_seconds``.
+        failed: how many of its measurements failed.
+        final_seconds: its best kernel timed as the pipelines' kernels are, or None.
+        details: more for the record (JSON values).
+    """
+
+    at_seconds: tuple[float, ...]
+    measurements: tuple[int, ...]
+    best_seconds: tuple[float, ...]
+    failed: int = 0
+    final_seconds: float | None = None
+    details: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+class Rival(ABC):
+    """Another tuner, run in processes of its own."""
+
+    @abstractmethod
+    def tune(
+        self, task: Task, *, measurements: int | None, wall_seconds: float | None, seed: int
+    ) -> RivalTrace:
+        """Tune a task until a limit is reached.
+
+        Args:
+            task: the task.
+            measurements: configurations it may measure, or None for any number.
+            wall_seconds: wall-clock in seconds after which it stops, its start included, or None.
+            seed: of its search.
+
+        Raises:
+            ChameleonError: it cannot tune such a task, or ended with an error.
+        """

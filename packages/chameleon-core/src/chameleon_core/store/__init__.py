@@ -2,7 +2,6 @@
 
 from chameleon_core.store.database import Database
 from chameleon_core.store.records import RecordStore
-from chameleon_core.store.spending import Spending
 from chameleon_core.store.stored import StoredComparison, StoredTask
 
-__all__ = ["Database", "RecordStore", "Spending", "StoredComparison", "StoredTask"]
+__all__ = ["Database", "RecordStore", "StoredComparison", "StoredTask"]

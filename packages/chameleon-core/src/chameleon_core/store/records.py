@@ -12,6 +12,7 @@ from typing import Any, Self
 import attrs
 
 from chameleon_core.measurement import Measurement
+from chameleon_core.spending import Spending
 from chameleon_core.store.database import (
     ORIGIN,
     SCORE,
@@ -22,7 +23,6 @@ from chameleon_core.store.database import (
     json_of,
     measurement_of,
 )
-from chameleon_core.store.spending import Spending
 from chameleon_core.store.stored import StoredComparison, StoredTask
 from chameleon_core.task import Task
 

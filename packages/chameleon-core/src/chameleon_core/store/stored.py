@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 
 from chameleon_core.measurement import Measurement
+from chameleon_core.spending import Spending
 from chameleon_core.stages import Contender
-from chameleon_core.store.spending import Spending
 from chameleon_core.task import Task
 
 

@@ -6,7 +6,5 @@
 * ``states``: configurations as what a network sees.
 * ``episodes``: all episodes as one batch: moves, legality, rewards. No torch.
 * ``networks``: the actor-critics.
-* ``returns``: generalised advantage estimation.
-* ``learning``: the clipped objective and the agent that descends it.
-* ``isolation``: leaves torch's process-wide settings as they were found.
+* ``learning``: advantages, the clipped objective, and the agent that descends it.
 """

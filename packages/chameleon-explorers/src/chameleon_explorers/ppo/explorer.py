@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from chameleon_core.space import Configs
@@ -17,7 +20,6 @@ from torch import Tensor
 
 from chameleon_explorers.best_set import BestSet
 from chameleon_explorers.ppo.episodes import STAY, EpisodeBatch
-from chameleon_explorers.ppo.isolation import single_thread
 from chameleon_explorers.ppo.learning import Agent, Rollout, masked
 from chameleon_explorers.ppo.networks import (
     ActorCritic,
@@ -186,3 +188,14 @@ class PPOExplorer(Explorer):
             kind = SharedActorCritic if options.network == "shared" else SeparateActorCritic
             network = kind(len(self._space.knobs), self._actions, options.width, generator)
         return Agent(network, options, generator)
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Compute on one thread: handing matrices this small to another takes longer than they do."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -232,7 +232,7 @@ def _known(seconds: float) -> float | None:
 
 def _like(ratios: Mapping[str, float], found: SideBySide) -> float | None:
     """The ratio to those in the network's own precision; None where none of them is."""
-    from chameleon_core.loop.end.rivals import alike  # noqa: PLC0415
+    from chameleon_core.loop.end.network_result import alike  # noqa: PLC0415
 
     if not found.about:
         return next(iter(ratios.values()), None)
@@ -247,7 +247,7 @@ def _ratios(
 
     Its own precision comes first, then those as they come.
     """
-    from chameleon_core.loop.end.rivals import alike  # noqa: PLC0415
+    from chameleon_core.loop.end.network_result import alike  # noqa: PLC0415
 
     ours = medians.get(OURS)
     if ours is None:

@@ -10,7 +10,7 @@ import click
 from chameleon_cli.options import trust_option
 
 if TYPE_CHECKING:
-    from chameleon_core.loop.end.result import NetworkResult
+    from chameleon_core.loop.end.network_result import NetworkResult
     from chameleon_core.pipeline.schema import Subject
     from chameleon_core.store import RecordStore
 
@@ -71,7 +71,7 @@ def command(
 
 
 def _compiled(store: RecordStore, pipeline: Subject, folder: Path, output: Path) -> NetworkResult:
-    from chameleon_core.loop.end.result import NetworkResult  # noqa: PLC0415
+    from chameleon_core.loop.end.network_result import NetworkResult  # noqa: PLC0415
     from chameleon_core.stages import Delivery  # noqa: PLC0415
 
     from chameleon_networks.commands.runs import (  # noqa: PLC0415

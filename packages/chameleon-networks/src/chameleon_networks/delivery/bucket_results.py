@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from chameleon_core.loop.end.rivals import FLOAT32, fastest_like
+from chameleon_core.dtypes import FLOAT32
+from chameleon_core.loop.end.network_result import fastest_like
 from chameleon_tvm.words import types_in_words
 
 from chameleon_networks.delivery.reduced_rivals import reduced_of_all

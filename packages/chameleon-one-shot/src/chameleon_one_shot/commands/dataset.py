@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 from chameleon_cli.options import given_again, output_option, set_option, trust_option
+from chameleon_cli.progress import progress_for
 from chameleon_cli.streams import results_alone
+from chameleon_core.errors import ExitCode
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.plugins.registry import default_registry
+
+from chameleon_one_shot.dataset.plan import Plan, read_plan
 
 if TYPE_CHECKING:
     from chameleon_one_shot.dataset.collecting import Collected
-    from chameleon_one_shot.dataset.plan import Plan
 
 
 @click.group("dataset")
@@ -43,10 +48,6 @@ def collect(
     stops in order, a second one at once. --trust-source is needed if a network of the plan has
     TensorIR functions of yours.
     """
-    from chameleon_core.errors import ExitCode  # noqa: PLC0415 - --help is quick
-
-    from chameleon_one_shot.dataset.plan import read_plan  # noqa: PLC0415
-
     again, overrides = given_again("dataset collect", plan, overrides, output)
     with results_alone():
         found = _collect(read_plan(plan, overrides), again, trust_source=trust_source)
@@ -66,10 +67,6 @@ def collect(
 
 
 def _collect(plan: Plan, again: str, *, trust_source: bool) -> Collected:
-    from chameleon_cli.progress import progress_for  # noqa: PLC0415
-    from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
-    from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
-
     from chameleon_one_shot.dataset.collecting import Collector  # noqa: PLC0415
 
     interruption = Interruption()
@@ -130,8 +127,6 @@ def merge(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
 
 
 def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
-    from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
-
     from chameleon_one_shot.dataset.importing.sources import add  # noqa: PLC0415
 
     with results_alone():
@@ -171,8 +166,6 @@ def check(folder: Path, as_json: bool) -> None:
 
     Exits with 1 where a predictor cannot be trained with it.
     """
-    from chameleon_core.errors import ExitCode  # noqa: PLC0415
-
     from chameleon_one_shot.dataset import summary  # noqa: PLC0415
 
     found = summary.check(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from chameleon_cli.streams import results_alone
 
 
 @click.command("evaluate-predictor")
@@ -38,7 +39,6 @@ def command(  # noqa: PLR0917 - click passes them by name
     import json  # noqa: PLC0415 - --help is quick
 
     import torch  # noqa: PLC0415
-    from chameleon_cli.streams import results_alone  # noqa: PLC0415
 
     from chameleon_one_shot.dataset.format import read_dataset  # noqa: PLC0415
     from chameleon_one_shot.predictor.evaluation import evaluate, table  # noqa: PLC0415

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 import click
+from chameleon_cli.streams import results_alone
 
 from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
 
@@ -58,7 +59,6 @@ def command(  # noqa: PLR0917 - click passes them by name
     import json  # noqa: PLC0415 - --help is quick
 
     import torch  # noqa: PLC0415
-    from chameleon_cli.streams import results_alone  # noqa: PLC0415
 
     from chameleon_one_shot.dataset.format import read_dataset  # noqa: PLC0415
     from chameleon_one_shot.predictor.model import save  # noqa: PLC0415

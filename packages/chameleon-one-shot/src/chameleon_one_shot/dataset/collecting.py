@@ -8,7 +8,8 @@ once; a run's measurements become one part of the data set when it ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,26 @@ import attrs
 import pyarrow.parquet as pq
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
-from chameleon_core.loop.start.tasks import device_of, spaces_of, target_of
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
+from chameleon_core.loop.start.tasks import (
+    device_of,
+    frontend_of,
+    named_tasks,
+    spaces_of,
+    target_of,
+)
 from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.schema import Subject
 from chameleon_core.plugins import Registry
 from chameleon_core.run_folder import RECORDS, read_store
 from chameleon_core.task import Task
 
 from chameleon_one_shot.dataset.format import MANIFEST, PARTS, create, read_manifest, write_part
 from chameleon_one_shot.dataset.from_run import tasks_of_run
-from chameleon_one_shot.dataset.networks import NetworkTasks, observed
 from chameleon_one_shot.dataset.plan import Plan, differences
-from chameleon_one_shot.dataset.records import DatasetError
+from chameleon_one_shot.dataset.records import DatasetError, canonical
+from chameleon_one_shot.dataset.sampling.distribution import Observed
 from chameleon_one_shot.dataset.sampling.drawing import TaskSampler
 from chameleon_one_shot.dataset.sampling.hold_out import HeldOut
 from chameleon_one_shot.dataset.task_file import read_tasks, write_tasks
@@ -207,4 +216,77 @@ class Collector:
         return measured
 
 
-__all__ = ["Collected", "Collector"]
+class NetworkTasks:
+    """Reads networks, each once.
+
+    Args:
+        folder: where their tasks are kept; made where it is missing.
+        target: canonical, that the tasks are for.
+        interruption: the request to stop.
+        say: tells what is done, in a line.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        target: str,
+        *,
+        interruption: Interruption,
+        say: Callable[[str], None],
+    ) -> None:
+        self._folder = folder
+        self._target = target
+        self._interruption = interruption
+        self._say = say
+
+    def of(self, networks: Sequence[Subject]) -> list[list[Task]]:
+        """The tasks of each network.
+
+        Raises:
+            ConfigError: some cannot be read; says which, after all others have been read.
+        """
+        found, problems = [], []
+        for number, network in enumerate(networks, 1):
+            try:
+                found.append(self._one(network, f"{number} of {len(networks)}"))
+            except ChameleonError as error:
+                self._interruption.check()
+                problems.append(f"{_words(network)}: {error}")
+        if problems:
+            raise ConfigError(
+                "\n".join(problems),
+                hint="Take these networks out of the plan, or install what they need; those that "
+                "could be read are kept.",
+            )
+        return found
+
+    def _one(self, network: Subject, place: str) -> list[Task]:
+        text = canonical([network.model.to_json(), self._target])
+        file = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+        if file.exists():
+            return read_tasks(file)
+        self._say(f"network {place}: {_words(network)}")
+        with self._interruption.at_once():
+            tasks = named_tasks(network, frontend_of(network), self._target)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_tasks(file, tasks)
+        return tasks
+
+
+def observed(networks: Sequence[Sequence[Task]]) -> list[Observed]:
+    """Tasks with how often they occur, where each network counts the same."""
+    return [
+        Observed(task=task, mass=task.weight / sum(other.weight for other in tasks))
+        for tasks in networks
+        for task in tasks
+    ]
+
+
+def _words(network: Subject) -> str:
+    model = network.model
+    fields = attrs.fields(model.record.options)
+    required = [field.alias for field in fields if field.default is attrs.NOTHING]
+    return " ".join([model.name, *(str(model.options_json[name]) for name in required)])
+
+
+__all__ = ["Collected", "Collector", "NetworkTasks"]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import Self
 
+import attrs
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,8 +18,9 @@ from torch import nn
 
 from chameleon_one_shot.predictor.batches import inverse_density
 from chameleon_one_shot.predictor.examples import Example
-from chameleon_one_shot.predictor.flat import FlatFeatures
 from chameleon_one_shot.predictor.metrics import tau
+from chameleon_one_shot.tokens import TaskTokens
+from chameleon_one_shot.tokens.configuration import Numbers
 
 Scores = NDArray[np.float64]
 
@@ -209,6 +212,57 @@ def _weights(examples: Sequence[Example]) -> Scores:
     """Weights of candidates by which a task counts as the root of its size, as it is drawn."""
     weights = np.concatenate([np.full(len(one), len(one) ** -0.5) for one in examples])
     return np.asarray(weights / weights.mean(), np.float64)
+
+
+@attrs.frozen(kw_only=True)
+class FlatFeatures:
+    """All numbers of all tokens side by side.
+
+    Attributes:
+        names: of the columns, those of the training data.
+    """
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, examples: Sequence[Example]) -> Self:
+        """The columns of training data."""
+        return cls(names=tuple(sorted({name for one in examples for name in one.tokens.columns})))
+
+    def rows(self, example: Example) -> Numbers:
+        """The numbers of an example's candidates, NaN for what they do not have.
+
+        Returns:
+            Shape (n, len(names)).
+        """
+        place = {name: at for at, name in enumerate(self.names)}
+        out = np.full((len(example), len(self.names)), np.nan, np.float32)
+        for name, values in _columns(example.tokens, example):
+            if name in place:
+                out[:, place[name]] = values
+        return out
+
+    def table(self, examples: Sequence[Example]) -> Numbers:
+        """The rows of several examples, one below the other."""
+        return np.concatenate([self.rows(one) for one in examples])
+
+
+def _columns(tokens: TaskTokens, example: Example) -> list[tuple[str, Numbers]]:
+    found: list[tuple[str, Numbers]] = []
+    for fixed in tokens.fixed:
+        found += [(name, fixed.values[at]) for at, name in enumerate(fixed.columns)]
+    choices = tokens.choices(example.configs)
+    for knob, chosen in zip(tokens.knobs, choices.T, strict=True):
+        missing = np.full((1, len(knob.columns)), np.nan, np.float32)
+        rows = np.concatenate([knob.table, missing])[chosen]
+        found += [(name, rows[:, at]) for at, name in enumerate(knob.columns)]
+    structure = tokens.structure(example.configs)
+    for group in tokens.groups:
+        found += [
+            (name, structure[:, place])
+            for name, place in zip(group.columns, group.places, strict=True)
+        ]
+    return found
 
 
 __all__ = ["RIVALS", "FirstGuesses", "FlatNetwork", "LightGBM", "Rival", "XGBoost"]

@@ -12,8 +12,8 @@ import structlog
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
-from chameleon_one_shot.predictor import losses
 from chameleon_one_shot.predictor.batches import Batch, TrainingTask, batch_of, inverse_density
 from chameleon_one_shot.predictor.encoding import EncodedTask
 from chameleon_one_shot.predictor.examples import Example
@@ -164,10 +164,10 @@ def _loss(network: TokenNetwork, batch: Batch, options: TrainingOptions) -> Tens
     task = torch.arange(len(batch.wanted), device=mean.device).repeat_interleave(shape[1])
     # Only configurations of one task are ever compared, and how far the best of a search is above
     # the others depends on the search: what all of a task share is left out.
-    mean, wanted = (losses.centred(one.view(shape)).flatten() for one in (mean, batch.wanted))
-    loss = losses.regression(mean, wanted) + 0.2 * losses.uncertainty(mean, log_variance, wanted)
+    mean, wanted = (centred(one.view(shape)).flatten() for one in (mean, batch.wanted))
+    loss = regression(mean, wanted) + 0.2 * uncertainty(mean, log_variance, wanted)
     if options.ranking:
-        loss = loss + options.ranking * losses.ranking(mean, wanted, task)
+        loss = loss + options.ranking * ranking(mean, wanted, task)
     return loss
 
 
@@ -245,6 +245,47 @@ def _moved(batch: Batch, device: torch.device) -> Batch:
         fixed=tuple(one.to(device) for one in batch.fixed),
         wanted=batch.wanted.to(device),
     )
+
+
+_SHARPNESS = 3.0
+"""How much of a pair's difference, in standard deviations, counts as told apart (as ``1 / 3``)."""
+
+
+def centred(values: Tensor) -> Tensor:
+    """Values less the mean of their row, shape (tasks, n)."""
+    return values - values.mean(dim=1, keepdim=True)
+
+
+def regression(mean: Tensor, wanted: Tensor) -> Tensor:
+    """Huber's loss, for the slowest configurations are slow without bound."""
+    return functional.smooth_l1_loss(mean, wanted)
+
+
+def uncertainty(mean: Tensor, log_variance: Tensor, wanted: Tensor) -> Tensor:
+    """The negative logarithm of the normal density, for the variance alone.
+
+    The mean learns nothing from it: it would neglect what is hard to predict (Seitzer et al.
+    2022, section 3).
+    """
+    error = (wanted - mean.detach()) ** 2
+    return 0.5 * (log_variance + error * torch.exp(-log_variance)).mean()
+
+
+def ranking(mean: Tensor, wanted: Tensor, task: Tensor) -> Tensor:
+    """The pairwise logistic loss (Burges et al. 2005) within tasks.
+
+    Pairs weigh as much as they differ, at most one standard deviation.
+
+    Args:
+        mean: predictions, shape (n,).
+        wanted: targets, shape (n,).
+        task: which task each is of, shape (n,).
+    """
+    apart = wanted[:, None] - wanted[None, :]
+    counts = (task[:, None] == task[None, :]) & (apart > 0.0)
+    weight = torch.where(counts, apart.clamp(max=1.0), torch.zeros_like(apart))
+    loss = functional.softplus(-_SHARPNESS * (mean[:, None] - mean[None, :]))
+    return (weight * loss).sum() / weight.sum().clamp(min=1e-6)
 
 
 __all__ = ["Scale", "Trained", "forward", "means", "new_network", "train", "training_task"]

@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from chameleon_cli.results_table import duration, print_table
+from chameleon_core.pipeline.durations import parse_duration
+from chameleon_core.words import counted
+from chameleon_system.files import write_whole
+
+from chameleon_records.errors import RecordsError
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _PLACE = click.argument("place", required=False)
@@ -63,9 +69,6 @@ def merge(into: str, sources: tuple[str, ...], *, as_json: bool) -> None:
 @_JSON
 def listed(place: str | None, operator: str | None, *, as_json: bool) -> None:
     """Show the tasks in a database, with how many records they have and the best time."""
-    from chameleon_cli.results_table import duration, print_table  # noqa: PLC0415
-    from chameleon_core.words import counted  # noqa: PLC0415
-
     from chameleon_records.opening import opened_at, required  # noqa: PLC0415
 
     required(place)
@@ -127,10 +130,7 @@ def export(file: Path, place: str | None, form: str, *, as_json: bool) -> None:
 
 def _dumped(file: Path, place: str | None) -> int:
     """Write the records at a place in the format that databases read; how many there are."""
-    from chameleon_system.files import write_whole  # noqa: PLC0415
-
     from chameleon_records.databases.parts import SUFFIX  # noqa: PLC0415
-    from chameleon_records.errors import RecordsError  # noqa: PLC0415
     from chameleon_records.format import dump  # noqa: PLC0415
     from chameleon_records.opening import opened_at, required  # noqa: PLC0415
     from chameleon_records.run_folders import records_of_run  # noqa: PLC0415
@@ -177,8 +177,6 @@ def prune(
     as_json: bool,
 ) -> None:
     """Remove records: those that any of the options names."""
-    from chameleon_core.pipeline.durations import parse_duration  # noqa: PLC0415
-
     from chameleon_records.opening import opened_at, required  # noqa: PLC0415
     from chameleon_records.pruning import Rules  # noqa: PLC0415
 

@@ -1,18 +1,160 @@
-"""Writes a table of measurements in one of the forms that other tools read."""
+"""Writes a table of measurements in one of the forms that other tools read.
+
+There are CSV and Parquet files, and data frames of pandas.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from chameleon_system.files import write_whole
 
 from chameleon_records.errors import RecordsError
-from chameleon_records.tables.files import as_csv, as_parquet
 from chameleon_records.tables.kernel_tuner import as_cache, as_t4
-from chameleon_records.tables.rows import Row, by_task
+from chameleon_records.tables.rows import Row, by_task, rows_of
+
+_LISTS = {"configuration": "int64", "repeats": "float64"}
+_NUMBERS = ("seconds", "max_relative_error", "build_seconds", "run_seconds", "measured_at")
+
+
+def as_csv(rows: Sequence[Row]) -> bytes:
+    """Rows as a CSV file in UTF-8 (RFC 4180): lists are JSON, what is missing is empty."""
+    columns = columns_of(rows)
+    for name in _LISTS:
+        columns[name] = [json.dumps(one) for one in columns[name]]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def as_parquet(rows: Sequence[Row]) -> bytes:
+    """Rows as a Parquet file.
+
+    Raises:
+        RecordsError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - optional
+        from pyarrow import parquet  # noqa: PLC0415
+    except ImportError as error:
+        raise _missing("pyarrow", "write Parquet") from error
+    columns = columns_of(rows)
+    arrays = {name: pa.array(values, _arrow_type(pa, name)) for name, values in columns.items()}
+    sink = pa.BufferOutputStream()
+    parquet.write_table(pa.table(arrays), sink, compression="zstd")
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def dataframe(place: str | None = None) -> Any:
+    """The measurements of a run folder or a record database, one row each.
+
+    Args:
+        place: a run folder, or the place of a record database; the user's own where None.
+
+    Returns:
+        A ``pandas.DataFrame`` with the columns of :func:`.columns_of`, ``measured_at`` as dates in
+        UTC.
+
+    Raises:
+        RecordsError: pandas is not installed, or there is nothing at the place.
+        RunFolderError: the run folder cannot be read.
+    """
+    try:
+        import pandas as pd  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise _missing("pandas", "make a data frame") from error
+    columns: Columns = columns_of(rows_of(place))
+    frame = pd.DataFrame(columns)
+    for name in _NUMBERS:
+        frame[name] = frame[name].astype("float64")
+    frame["measured_at"] = pd.to_datetime(frame["measured_at"], unit="s", utc=True)
+    return frame
+
+
+def _arrow_type(pa: Any, name: str) -> Any:
+    """The type of a column; None where its values tell it."""
+    if name in _LISTS:
+        return pa.list_(pa.type_for_alias(_LISTS[name]))
+    if name in _NUMBERS:
+        return pa.float64()
+    return None if name.startswith((ARGUMENT, KNOB)) else pa.string()
+
+
+def _missing(library: str, purpose: str) -> RecordsError:
+    """The error where an optional library is not installed."""
+    return RecordsError(
+        f"{library} is needed to {purpose}, and it is not installed",
+        hint=f"Install it (`pip install {library}`), or take `--to csv`.",
+    )
+
+
+ARGUMENT, KNOB = "argument.", "knob."
+"""What names of columns of arguments and knobs begin with."""
+
+Columns = dict[str, list[Any]]
+
+
+def columns_of(rows: Sequence[Row]) -> Columns:
+    """Columns of equal length, by name; None where a row has no such argument or knob.
+
+    ``seconds`` is the median of ``repeats``, which are kernel times in seconds; both are missing
+    where a measurement failed. ``measured_at`` is in seconds since 1970. Arguments and knobs are
+    numbers and texts of one type in each column, and JSON where they are more than that.
+    """
+    found: Columns = {
+        "task": [row.task for row in rows],
+        "operator": [row.operator for row in rows],
+        "target": [row.target for row in rows],
+        "space": [row.space for row in rows],
+        "fingerprint": [row.fingerprint for row in rows],
+        "conditions": [None if row.conditions is None else _text(row.conditions) for row in rows],
+        "configuration": [list(row.measurement.config) for row in rows],
+        "seconds": [row.measurement.cost if row.measurement.ok else None for row in rows],
+        "repeats": [list(row.measurement.seconds) for row in rows],
+        "failure": [
+            None if row.measurement.failure is None else str(row.measurement.failure)
+            for row in rows
+        ],
+        "message": [row.measurement.message or None for row in rows],
+        "max_relative_error": [row.measurement.max_relative_error for row in rows],
+        "build_seconds": [row.measurement.build_seconds for row in rows],
+        "run_seconds": [row.measurement.run_seconds for row in rows],
+        "origin": [row.origin for row in rows],
+        "measured_at": [row.measured_at for row in rows],
+    }
+    found.update(_flat(ARGUMENT, [row.arguments for row in rows]))
+    found.update(_flat(KNOB, [row.knobs for row in rows]))
+    return found
+
+
+def _flat(prefix: str, values: Sequence[Mapping[str, Any]]) -> Columns:
+    names = dict.fromkeys(name for one in values for name in one)
+    return {f"{prefix}{name}": _alike([one.get(name) for one in values]) for name in names}
+
+
+def _alike(values: list[Any]) -> list[Any]:
+    """Values of one simple type as they are, others as JSON."""
+    types = {type(one) for one in values if one is not None}
+    if types <= {int, float} and len(types) > 1:
+        return [None if one is None else float(one) for one in values]
+    if len(types) <= 1 and types <= {bool, int, float, str}:
+        return values
+    return [None if one is None else _text(one) for one in values]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
 
 WHOLE: Mapping[str, Callable[[Sequence[Row]], bytes]] = {"csv": as_csv, "parquet": as_parquet}
 """Forms in which all tasks are in one file."""
@@ -67,4 +209,4 @@ def _names(tasks: Sequence[str]) -> list[str]:
     return made
 
 
-__all__ = ["EACH", "WHOLE", "write_rows"]
+__all__ = ["EACH", "WHOLE", "as_parquet", "dataframe", "write_rows"]

@@ -17,11 +17,11 @@ from chameleon_testing.suites.base import ConformanceSuite, StageSuite, TaskSuit
 from chameleon_testing.suites.databases import RecordDatabaseSuite
 from chameleon_testing.suites.hardware import BaselineSuite, RivalSuite, RunnerSuite, SpaceSuite
 from chameleon_testing.suites.models import FrontendSuite, TargetSuite
-from chameleon_testing.suites.schedulers import SchedulerSuite
 from chameleon_testing.suites.search import (
     CostModelSuite,
     ExplorerSuite,
     SamplerSuite,
+    SchedulerSuite,
     SynthesizerSuite,
 )
 from chameleon_testing.suites.words import CommandSuite, PresetSuite

@@ -11,12 +11,14 @@ from typing import Any, ClassVar
 
 import attrs
 from chameleon_core.errors import ChameleonError
+from chameleon_core.loop.start.tasks import tasks_of
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.read_options import read_options
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins import KINDS, Kind, NoOptions, PluginRecord, make_stage
 from chameleon_core.plugins.check import complaint
 from chameleon_core.task import Task
+from chameleon_core.versions import stages_of
 
 from chameleon_testing.sentences import ConformanceError, require
 
@@ -190,8 +192,6 @@ class TaskSuite(StageSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        from chameleon_core.loop.start.tasks import tasks_of  # noqa: PLC0415 - imports a frontend
-
         _, tasks = tasks_of(pipeline)
         return {**super().subjects(pipeline), **({"task": tasks[0]} if tasks else {})}
 
@@ -210,8 +210,6 @@ class TaskSuite(StageSuite):
 
 
 def _stages(pipeline: ResolvedPipeline) -> list[Any]:
-    from chameleon_core.versions import stages_of  # noqa: PLC0415 - reads installed distributions
-
     return list(stages_of(pipeline))
 
 

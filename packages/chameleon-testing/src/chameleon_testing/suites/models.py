@@ -6,6 +6,7 @@ import json
 from typing import Any, ClassVar
 
 from chameleon_core.errors import TargetError
+from chameleon_core.loop.start.tasks import target_of
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
@@ -27,8 +28,6 @@ class FrontendSuite(StageSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        from chameleon_core.loop.start.tasks import target_of  # noqa: PLC0415 - imports a stage
-
         return {**super().subjects(pipeline), "target": target_of(pipeline)}
 
     def test_tasks(self) -> None:

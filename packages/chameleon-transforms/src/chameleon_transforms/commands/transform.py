@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from chameleon_cli.options import output_option, set_option
+from chameleon_cli.options import given_again, output_option, set_option
+from chameleon_cli.progress import progress_for
+from chameleon_cli.results_table import print_table
+from chameleon_cli.streams import results_alone
+from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.loop.end.shortfalls import unmeasured_lines
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.pipeline.load import load_pipeline
+from chameleon_core.pipeline.schema import ResolvedPipeline
 
 if TYPE_CHECKING:
-    from chameleon_core.pipeline.schema import ResolvedPipeline
-
     from chameleon_transforms.session import Session
 
 
@@ -39,12 +45,6 @@ def command(  # noqa: PLR0917 - click passes them by name
     With --point N it also writes that network's code, weights and a script that trains it again,
     and tunes and compiles it. What was measured is kept, and never measured again.
     """
-    from chameleon_cli.options import given_again  # noqa: PLC0415 - --help is quick
-    from chameleon_cli.progress import progress_for  # noqa: PLC0415
-    from chameleon_cli.streams import results_alone  # noqa: PLC0415
-    from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
-    from chameleon_core.loop.end.result import NetworkResult  # noqa: PLC0415
-
     repeat, overrides = given_again("transform", pipeline, overrides, output)
     interruption = Interruption()
     progress = progress_for(sys.stderr)
@@ -70,8 +70,6 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 
 def _resolved(pipeline: Path, overrides: tuple[str, ...]) -> ResolvedPipeline:
-    from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415
-
     resolved = load_pipeline(pipeline, overrides)
     if resolved.transform is not None:
         return resolved
@@ -93,9 +91,6 @@ def _delivered(
 
 
 def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | None) -> None:
-    from chameleon_cli.results_table import print_table  # noqa: PLC0415
-    from chameleon_core.loop.end.shortfalls import unmeasured_lines  # noqa: PLC0415
-
     original, score = result["original"], result["score"]
     how = "measured" if result["measured"] else "predicted"
     header = ("point", f"ms, {how}", "faster", score, "weights", "transforms", "fewer channels")

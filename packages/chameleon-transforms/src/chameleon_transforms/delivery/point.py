@@ -1,19 +1,25 @@
-"""The folder of a chosen network: code, weights, data, a script that trains it again."""
+"""The folder of a chosen network: code, weights, data, a script that trains it again.
+
+The code is plain torch, which is read and changed without this package.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import structlog
 import torch
-from torch import Tensor
+from chameleon_core.errors import ConfigError
+from torch import Tensor, fx, nn
 
-from chameleon_transforms.delivery.code import write_network
 from chameleon_transforms.delivery.weights import Carrier
+from chameleon_transforms.nest.modules import TransformedConvolution
 from chameleon_transforms.network.changed import changed_network
 from chameleon_transforms.network.space import Candidate, NetworkSpace
 from chameleon_transforms.search.front import Point
@@ -89,3 +95,156 @@ def write_data(data: Iterable[tuple[Tensor, Tensor]], folder: Path) -> None:
     held_out = torch.arange(len(labels)) % _HELD_OUT == _HELD_OUT - 1
     for name, chosen in (("train", ~held_out), ("test", held_out)):
         torch.save((pictures[chosen], labels[chosen]), folder / f"{name}.pt")
+
+
+WEIGHTS = "weights.pt"
+
+_HEAD = '''"""A network that `chameleon transform` wrote; it needs torch alone.
+
+`make()` returns the module with its weights, and example inputs; `Network()` the module alone.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+device = torch.device
+inf = math.inf
+
+
+'''
+
+_TAIL = '''
+
+def make():
+    """The network with its weights, ready for inference, and example inputs."""
+    network = Network()
+    network.load_state_dict(torch.load(Path(__file__).with_name({weights!r}), weights_only=True))
+    return network.eval(), (torch.zeros({shape}),)
+'''
+
+
+def write_network(network: fx.GraphModule, images: Tensor, folder: Path, name: str) -> None:
+    """Write a network's code as ``NAME.py`` and its weights beside it.
+
+    Args:
+        network: traced, with modules of torch's own and transformed convolutions.
+        images: an example.
+        folder: where; it is there.
+        name: of the Python file.
+
+    Raises:
+        ConfigError: it has a module whose code cannot be written.
+    """
+    weights = f"{name}.{WEIGHTS}"
+    text = _HEAD + _class_text() + "\n\n" + "\n".join(_network_lines(network)) + "\n"
+    text += _TAIL.format(weights=weights, shape=tuple(images.shape))
+    (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    torch.save(_renamed(network), folder / weights)
+
+
+def _renamed(network: fx.GraphModule) -> dict[str, Tensor]:
+    """The state with modules called by one word each, as in the code."""
+    named = sorted(_modules(network), key=len, reverse=True)
+    found = {}
+    for key, value in network.state_dict().items():
+        owner = next((name for name in named if key.startswith(f"{name}.")), None)
+        short = key.replace(".", "_") if owner is None else _word(owner) + key[len(owner) :]
+        found[short] = value.detach().cpu().clone()
+    return found
+
+
+def _word(name: str) -> str:
+    return "m_" + name.replace(".", "_")
+
+
+def _modules(network: fx.GraphModule) -> list[str]:
+    called = [str(node.target) for node in network.graph.nodes if node.op == "call_module"]
+    return list(dict.fromkeys(called))
+
+
+def _class_text() -> str:
+    return inspect.getsource(TransformedConvolution)
+
+
+def _network_lines(network: fx.GraphModule) -> Iterator[str]:
+    yield "class Network(nn.Module):"
+    yield "    def __init__(self):"
+    yield "        super().__init__()"
+    for name in _modules(network):
+        yield f"        self.{_word(name)} = {constructor(network.get_submodule(name), name)}"
+    for node in network.graph.nodes:
+        if node.op == "get_attr":
+            yield f"        {_attribute(network, str(node.target))}"
+    yield ""
+    yield from (f"    {line}" if line else "" for line in _forward(network))
+
+
+def _attribute(network: fx.GraphModule, name: str) -> str:
+    owner, _, last = name.rpartition(".")
+    value = getattr(network.get_submodule(owner), last)
+    made = f"torch.empty({tuple(value.shape)}, dtype={value.dtype})"
+    word = name.replace(".", "_")
+    if isinstance(value, nn.Parameter):
+        return f"self.{word} = nn.Parameter({made})"
+    return f"self.register_buffer({word!r}, {made})"
+
+
+def _forward(network: fx.GraphModule) -> list[str]:
+    """The graph's code with modules and attributes called by one word each."""
+    copied = fx.Graph()
+    copied.output(copied.graph_copy(network.graph, {}))
+    for node in copied.nodes:
+        node.type = None
+        if node.op == "call_module":
+            node.target = _word(str(node.target))
+        elif node.op == "get_attr":
+            node.target = str(node.target).replace(".", "_")
+    written = copied.python_code("self")
+    # torch names whatever any graph may need, used or not.
+    foreign = {
+        name for name in set(written.globals) - _KNOWN if re.search(rf"\b{name}\b", written.src)
+    }
+    if foreign:
+        raise ConfigError(
+            f"the code of the network cannot be written: it calls {', '.join(sorted(foreign))}",
+            hint="Use functions of torch in the network's forward.",
+        )
+    text: str = written.src
+    return text.strip().splitlines()
+
+
+_KNOWN = frozenset({"torch", "nn", "operator", "math", "inf", "device"})
+"""Names that the written file has."""
+
+
+def constructor(module: nn.Module, name: str) -> str:
+    """Python that makes a module, without its weights.
+
+    Raises:
+        ConfigError: torch does not say how it is made.
+    """
+    if isinstance(module, TransformedConvolution):
+        channels = 0 if module.bias is None else len(module.bias)
+        return f"TransformedConvolution({module.plan!r}, {channels})"
+    text = f"nn.{module!r}".replace("\n", " ")
+    space: dict[str, Any] = {"nn": nn, "inf": float("inf"), "torch": torch}
+    try:
+        made = eval(text, space)  # noqa: S307 - torch's own text of its own module
+        same = type(made) is type(module) and {
+            k: v.shape for k, v in made.state_dict().items()
+        } == {k: v.shape for k, v in module.state_dict().items()}
+    except Exception:  # noqa: BLE001 - whatever the text of a module of somebody's is
+        same = False
+    if not same:
+        raise ConfigError(
+            f"the code of module {name!r}, a {type(module).__name__}, cannot be written",
+            hint="Make the network of modules of torch.nn whose text says how they are made.",
+        )
+    return text

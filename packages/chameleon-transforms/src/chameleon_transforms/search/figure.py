@@ -7,9 +7,8 @@ import io
 import math
 from collections.abc import Sequence
 
-from chameleon_bench.pages.plain_page import plain_page
 from chameleon_bench.pages.plots import Plot, logarithmic, of
-from chameleon_bench.pages.rendering import Cell, Table
+from chameleon_bench.pages.rendering import Cell, Table, plain_page
 from chameleon_core.words import counted
 from markupsafe import Markup
 

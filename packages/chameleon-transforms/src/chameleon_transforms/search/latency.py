@@ -9,7 +9,8 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core.loop import Interruption, run_pipeline
+from chameleon_core.loop.interruption import Interruption
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import target_of
 from chameleon_core.pipeline import ResolvedPipeline, from_dict
 from chameleon_core.pipeline.jsonable import to_json

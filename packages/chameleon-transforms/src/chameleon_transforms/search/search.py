@@ -9,18 +9,16 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.transform import Transformation
+from chameleon_core.space import DesignSpace
 from numpy.typing import NDArray
 
 from chameleon_transforms.contract import NetworkScore
 from chameleon_transforms.nest.program import Program
 from chameleon_transforms.nest.tasks import Spec, specs_of
 from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
-from chameleon_transforms.scores.bound import Bound
 from chameleon_transforms.scores.judge import Judge
-from chameleon_transforms.search.evolution import Configs, Evolution
-from chameleon_transforms.search.front import Point, front
+from chameleon_transforms.search.front import Point, front, not_dominated
 from chameleon_transforms.search.latency import OperatorTimes
-from chameleon_transforms.search.predictor import OperatorPredictor
 
 log = structlog.get_logger()
 
@@ -207,3 +205,153 @@ class TransformSearch:
         self._predictor.fit({spec: one for spec, one in known.items() if one is not None})
         self._points = {config: self._timed(one) for config, one in self._points.items()}
         self.original = self._points[self.original.config]
+
+
+@attrs.frozen(kw_only=True)
+class Bound:
+    """The least score that is accepted.
+
+    Attributes:
+        score: of the original.
+        multiply_adds: of the original.
+        proportional: as of ``NetworkScore``.
+        tolerance: how far below a score may be, relative to the original's.
+    """
+
+    score: float
+    multiply_adds: int
+    proportional: bool
+    tolerance: float = 0.0
+
+    def at(self, multiply_adds: int) -> float:
+        """The least score of a network of so many multiply-adds."""
+        least = self.score - self.tolerance * abs(self.score)
+        if not self.proportional:
+            return least
+        # Divided first: where multiply-adds decide, the quotient is exactly 1.
+        return least / self.multiply_adds * multiply_adds
+
+
+Configs = NDArray[np.int32]
+
+_RANDOM = 0.25
+"""Share of a generation that is drawn anew."""
+_MOST_MOVES = 4
+"""Knobs of a child that are moved, at most."""
+
+
+class Evolution:
+    """A constrained search for small losses (Deb et al. 2002, with the front as parents).
+
+    Args:
+        space: the knobs.
+        rng: draws everything.
+    """
+
+    def __init__(self, space: DesignSpace, rng: np.random.Generator) -> None:
+        self._space = space
+        self._rng = rng
+        self._seen: set[bytes] = set()
+
+    def propose(
+        self, configs: Configs, losses: NDArray[np.float64], legal: NDArray[np.bool_], count: int
+    ) -> Configs:
+        """Networks that were not proposed before, shape (at most ``count``, knobs).
+
+        Args:
+            configs: networks that were judged, shape (n, knobs).
+            losses: of each, shape (n, objectives); smaller is better.
+            legal: which of them were accepted, shape (n,).
+            count: networks that are wanted.
+        """
+        self._seen |= {row.tobytes() for row in np.ascontiguousarray(configs, np.int32)}
+        found: list[NDArray[np.int32]] = []
+        for _ in range(16):
+            missing = count - len(found)
+            if not missing:
+                break
+            for row in self._drawn(configs, losses, legal, missing):
+                key = row.tobytes()
+                if key not in self._seen and len(found) < count:
+                    self._seen.add(key)
+                    found.append(row)
+        return np.array(found, np.int32).reshape(-1, len(self._space.knobs))
+
+    def _drawn(
+        self, configs: Configs, losses: NDArray[np.float64], legal: NDArray[np.bool_], count: int
+    ) -> Configs:
+        parents = configs[legal][not_dominated(losses[legal])] if legal.any() else configs[:0]
+        fresh = count if len(parents) < 2 else max(1, round(_RANDOM * count))  # noqa: PLR2004
+        drawn = self._space.sample(fresh, self._rng)
+        # Between the original and a random network lie those that change a few layers only.
+        share = self._rng.random((len(drawn), 1))
+        sparse = np.where(self._rng.random(drawn.shape) < share, drawn, 0).astype(np.int32)
+        if fresh == count:
+            return self._space.canonical(sparse)
+        pairs = self._rng.integers(0, len(parents), (count - fresh, 2))
+        crossed = self._rng.random((len(pairs), parents.shape[1])) < 0.5  # noqa: PLR2004
+        children = np.where(crossed, parents[pairs[:, 0]], parents[pairs[:, 1]])
+        moves = self._rng.integers(1, _MOST_MOVES + 1, len(children))
+        for step in range(_MOST_MOVES):
+            moved = self._space.mutate(children, self._rng)
+            children = np.where((moves > step)[:, None], moved, children).astype(np.int32)
+        return np.concatenate([sparse, children])
+
+
+_RATE = 5e10
+"""Multiply-adds in a second, and bytes in a second: only where a search begins, for the order."""
+_CALL = 2e-6
+"""Seconds that a kernel takes however small it is."""
+_RIDGE = 1.0
+_WORD = 4
+
+
+def prior(spec: Spec) -> float:
+    """Seconds of an operator at a rate that all have, for a start."""
+    touched = np.prod(spec.input) + np.prod(spec.result_shape) + np.prod(spec.filter_shape)
+    return float(spec.flop / 2.0 / _RATE + _WORD * touched / _RATE + _CALL)
+
+
+def features(spec: Spec) -> NDArray[np.float64]:
+    """What the speed of an operator depends on, shape (10,)."""
+    outputs, channels, *kernel = spec.filter_shape
+    rows, columns = spec.result_shape[2:]
+    strided = max(spec.strides) > 1
+    taps = int(np.prod(kernel))
+    tiled = taps > 1 and not strided and spec.group_count == 1
+    return np.array(
+        [
+            1.0,
+            np.log2(channels),
+            np.log2(outputs // spec.group_count),
+            np.log2(outputs),
+            np.log2(rows * columns),
+            np.log2(taps),
+            float(strided),
+            float(spec.group_count > 1),
+            float(channels == 1),
+            float(tiled),
+        ]
+    )
+
+
+class OperatorPredictor:
+    """Ridge regression of the logarithm of seconds over those of ``prior``."""
+
+    def __init__(self) -> None:
+        self._weights = np.zeros(10)
+
+    def fit(self, measured: Mapping[Spec, float]) -> None:
+        """Learn from finite times of operators."""
+        kept = {spec: seconds for spec, seconds in measured.items() if np.isfinite(seconds)}
+        if not kept:
+            return
+        rows = np.stack([features(spec) for spec in kept])
+        wanted = np.array([np.log(seconds / prior(spec)) for spec, seconds in kept.items()])
+        penalty = _RIDGE * np.eye(rows.shape[1])
+        penalty[0, 0] = 1e-6  # a common factor is learnt from the first time on
+        self._weights = np.linalg.solve(rows.T @ rows + penalty, rows.T @ wanted)
+
+    def seconds(self, spec: Spec) -> float:
+        """Of one operator."""
+        return prior(spec) * float(np.exp(np.clip(features(spec) @ self._weights, -5.0, 5.0)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import structlog
 from chameleon_core.errors import InvalidConfigurationError
-from chameleon_core.loop import TaskTuner
+from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import FailureKind, Measurement
 
 from chameleon_tvm.metaschedule.traces import applied, config_of

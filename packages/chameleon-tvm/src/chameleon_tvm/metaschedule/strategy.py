@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.loop import SearchStages, TaskTuner
-from chameleon_core.loop.round.stages import generator
+from chameleon_core.loop.round.stages import SearchStages, generator
+from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.tasks import device_of
 from chameleon_core.pipeline import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline

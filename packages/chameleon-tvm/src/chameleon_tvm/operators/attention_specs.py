@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import attrs
 
-from chameleon_tvm.operators.element_types import FLOATS, HALVES, computed_in
-from chameleon_tvm.operators.spec import TypedSpec, helped, positive, times
+from chameleon_tvm.operators.element_types import FLOATS, HALVES
+from chameleon_tvm.operators.spec import TypedSpec, computed_in, helped, positive, times
 
 TOKENS_INSIDE = ("BHSD", "BSHD")
 """Orders of batch, heads, tokens and features in memory: heads apart, or as projections leave them,

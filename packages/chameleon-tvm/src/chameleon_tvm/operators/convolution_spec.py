@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from chameleon_tvm.operators.element_types import HALVES, WEIGHTED, computed_in
+from chameleon_tvm.operators.element_types import HALVES, WEIGHTED
 from chameleon_tvm.operators.layouts import (
     LAYOUT_HINT,
     SPATIAL,
@@ -20,7 +20,7 @@ from chameleon_tvm.operators.layouts import (
     channels_first,
     spatial_rank,
 )
-from chameleon_tvm.operators.spec import FusedSpec, helped, positive, times
+from chameleon_tvm.operators.spec import FusedSpec, computed_in, helped, positive, times
 
 PerAxis = int | tuple[int, ...]
 """One number for all spatial axes, or one for each."""

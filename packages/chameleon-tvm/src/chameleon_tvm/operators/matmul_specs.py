@@ -9,14 +9,16 @@ from typing import ClassVar
 
 import attrs
 
-from chameleon_tvm.operators.element_types import (
-    HALVES,
-    LARGEST_DIFFERENCES,
-    WEIGHTED,
+from chameleon_tvm.operators.element_types import HALVES, LARGEST_DIFFERENCES, WEIGHTED
+from chameleon_tvm.operators.spec import (
+    FusedSpec,
+    TypedSpec,
     check_products,
     computed_in,
+    helped,
+    positive,
+    times,
 )
-from chameleon_tvm.operators.spec import FusedSpec, TypedSpec, helped, positive, times
 
 
 @attrs.frozen(kw_only=True)

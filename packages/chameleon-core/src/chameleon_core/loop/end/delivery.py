@@ -12,7 +12,8 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.events import ComparisonProgressed, ComparisonStarted
 from chameleon_core.events.records import Event
 from chameleon_core.loop.end.comparison import SHARE
-from chameleon_core.loop.end.result import NetworkResult, OperatorResult
+from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.plugin_contract import PluginContract, contract_of
 from chameleon_core.loop.round.batch import tuples
 from chameleon_core.loop.start.tasks import delivers, provider_of

@@ -17,7 +17,9 @@ import attrs
 import structlog
 from chameleon_system.processes.child import ChildProcess
 
-from chameleon_core.loop.end.result import NetworkResult, OperatorResult, RunResult
+from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.measure import CheckedRunner
 from chameleon_core.loop.start.tasks import provider_of

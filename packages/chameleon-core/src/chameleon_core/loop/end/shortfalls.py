@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from chameleon_core.loop.end.rivals import fastest_like
+from chameleon_core.loop.end.network_result import NetworkResult, fastest_like
+from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.words import in_seconds
-
-if TYPE_CHECKING:
-    from chameleon_core.loop.end.result import NetworkResult, OperatorResult
 
 _NAMED = 3
 """Kernels that are named where a network is slow."""

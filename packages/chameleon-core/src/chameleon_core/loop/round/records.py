@@ -10,7 +10,8 @@ import structlog
 
 from chameleon_core.loop.round.batch import Config, Origin
 from chameleon_core.measurement import Measurement, failures_by_kind, most_frequent_failure
-from chameleon_core.store import RecordStore, Spending, StoredTask
+from chameleon_core.spending import Spending
+from chameleon_core.store import RecordStore, StoredTask
 
 log = structlog.get_logger()
 

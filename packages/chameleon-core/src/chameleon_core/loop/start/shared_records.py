@@ -19,18 +19,19 @@ import numpy as np
 import structlog
 
 from chameleon_core.errors import ChameleonError
-from chameleon_core.loop.end.kept_records import TAKEN, kept_records
+from chameleon_core.loop.end.kept_records import CONDITIONS, MIXED, TAKEN, kept_records
 from chameleon_core.loop.round.batch import Config, Origin
 from chameleon_core.loop.round.measure import CheckedRunner
-from chameleon_core.loop.start.conditions import noted_conditions
-from chameleon_core.loop.start.nearest import encoded, nearest, same_types
+from chameleon_core.loop.start.warm_start import encoded, nearest, same_types
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.space import DesignSpace
+from chameleon_core.spending import Spending
 from chameleon_core.stages import Record, RecordDatabase, RecordKey
 from chameleon_core.stages.record_database import rank
-from chameleon_core.store import RecordStore, Spending
+from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
+from chameleon_core.versions import versions
 
 log = structlog.get_logger()
 
@@ -271,6 +272,43 @@ class SharedRecords:
                 self._databases.remove(database)
             else:
                 yield from answered
+
+
+def noted_conditions(
+    pipeline: ResolvedPipeline, store: RecordStore, runner: CheckedRunner
+) -> Mapping[str, Any] | None:
+    """What the times of a run depend on, kept in its store as it begins.
+
+    Args:
+        pipeline: the run's.
+        store: its store.
+        runner: its runner, started.
+
+    Returns:
+        ``RecordKey.conditions``; None where the runner's measurements are nobody else's, or where
+        the folder has some that were made under other conditions.
+    """
+    own = runner.conditions()
+    if own is None:
+        if pipeline.records:
+            log.info("what this runner measures is shared with no record database")
+        return None
+    # A release may make other kernels of the same choices.
+    brought = versions({pipeline.space.distribution} - {""})
+    conditions = {**own, "versions": {**own.get("versions", {}), **brought}}
+    before = store.fact(CONDITIONS)
+    same = json.loads(json.dumps(conditions)) == before
+    if before is None and not store.measured:
+        store.set_fact(CONDITIONS, conditions)
+    elif not same:
+        store.set_fact(CONDITIONS, MIXED)
+        if pipeline.records:
+            log.warning(
+                "the folder has measurements of other versions or conditions, or of a version "
+                "that did not note them; nothing in it is shared through record databases"
+            )
+        return None
+    return conditions
 
 
 def _listed(asked: Callable[[RecordDatabase], Iterable[T]], database: RecordDatabase) -> list[T]:

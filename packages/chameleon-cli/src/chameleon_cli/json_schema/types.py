@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import attrs
-
-from chameleon_core.json_schema.bounds import Schema, bounds_of
 from chameleon_core.pipeline.durations import DURATION
 from chameleon_core.pipeline.former_names import former_names
 from chameleon_core.pipeline.jsonable import Tags, default_of, tags_of
 from chameleon_core.pipeline.nodes import heading_field
 from chameleon_core.pipeline.structure import is_mapping, is_sequence
+
+from chameleon_cli.json_schema.bounds import Schema, bounds_of
 
 _SCALARS: dict[Any, str] = {int: "integer", float: "number", str: "string", bool: "boolean"}
 

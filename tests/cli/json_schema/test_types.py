@@ -9,7 +9,7 @@ from typing import Any, Literal
 import attrs
 import pytest
 from attrs import validators
-from chameleon_core.json_schema.types import TypeSchemas
+from chameleon_cli.json_schema.types import TypeSchemas
 from chameleon_core.pipeline.nodes import PipelineError, first_field, node_of
 from chameleon_core.pipeline.structure import Structurer
 from hypothesis import given

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from chameleon_cli.json_schema.document import pipeline_schema
 from chameleon_core import hooks
-from chameleon_core.json_schema import pipeline_schema
 from chameleon_core.pipeline import from_dict
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.resolve import KEYS, STAGES
