@@ -60,12 +60,6 @@ KNOWN = {
             "delivery.padding",
         },
         {
-            "graph.fused_operators",
-            "graph.half_operators",
-            "graph.quantized_operators",
-            "graph.quantized_products",
-        },
-        {
             "delivery",
             "importers",
             "precision",

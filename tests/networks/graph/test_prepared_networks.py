@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.constants import fold_constants
-from chameleon_networks.graph.fused_operators import chains_of
 from chameleon_networks.graph.moves import without_moves
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import prepared

@@ -18,7 +18,8 @@ from chameleon_networks.delivery import bucketed
 from chameleon_networks.delivery.bucketed import BucketedFrontend
 from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
-from chameleon_networks.graph.fused_operators import FusedOperator, chains_of
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_tvm.device.targets import TVMTargets

@@ -176,7 +176,7 @@ class _Examination:
         Returns:
             The functions of its kernels before they were scheduled, by the kernels' names.
         """
-        chains = importlib.import_module("chameleon_networks.graph.fused_operators")
+        chains = importlib.import_module("chameleon_networks.graph.chains")
         compiling = importlib.import_module("chameleon_networks.compile.compile")
         failing = importlib.import_module("chameleon_networks.compile.uncompilable")
         package = importlib.import_module("chameleon_networks.package.package")

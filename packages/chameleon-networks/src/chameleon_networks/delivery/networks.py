@@ -171,7 +171,7 @@ class NetworkFrontend(Runnable, Frontend):
 
     def prepared_in(self, layout: str) -> tuple[Any, list[FusedOperator]]:
         """As ``prepared``, in a layout that may not be the chosen one."""
-        from chameleon_networks.graph.fused_operators import chains_of  # noqa: PLC0415 - needs TVM
+        from chameleon_networks.graph.chains import chains_of  # noqa: PLC0415 - needs TVM
         from chameleon_networks.graph.prepare import prepared  # noqa: PLC0415
         from chameleon_networks.graph.warnings_once import warnings_once  # noqa: PLC0415
 
