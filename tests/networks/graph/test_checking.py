@@ -10,8 +10,9 @@ from chameleon_core.errors import ConfigError
 from chameleon_networks.delivery import checking
 from chameleon_networks.delivery.checking import tried
 from chameleon_networks.delivery.examine import examined
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchFrontend
+from chameleon_networks.importers.sources import TorchNetwork
 from chameleon_networks.running.verify import TOLERANCE
 
 NETS = """
@@ -99,8 +100,8 @@ def frontend(tmp_path: Path):
     path = tmp_path / "nets.py"
     path.write_text(textwrap.dedent(NETS), encoding="utf-8")
 
-    def make(name: str) -> TorchFrontend:
-        return TorchFrontend(TorchOptions(source=f"{path}:{name}"))
+    def make(name: str) -> TorchNetwork:
+        return TorchNetwork(TorchOptions(source=f"{path}:{name}"))
 
     return make
 
@@ -113,7 +114,7 @@ def test_inputs_and_outputs_of_every_kind(frontend, target: str):
 
 def test_control_flow_names_its_line(frontend):
     with pytest.raises(ConfigError, match="torch cannot export") as caught:
-        frontend("branch").tasks("llvm")
+        NetworkFrontend(frontend("branch")).tasks("llvm")
     assert "torch.where" in (caught.value.hint or "")
 
 
@@ -140,7 +141,7 @@ def test_a_network_that_makes_much_of_roundings_is_not_refused(frontend, target:
 
 
 def test_a_crash_is_a_sentence_or_the_other_layout(frontend, monkeypatch):
-    def asked(_frontend, layouts, _target, _threads):
+    def asked(_network, layouts, _target, _threads):
         if layouts[0] == "NHWC":
             return {"crash": "the compiler ended with SIGSEGV"}
         return {"layout": "NCHW", "max_relative_error": 0.0, "reference": "torch", "refused": {}}

@@ -158,7 +158,7 @@ def test_neighbours_are_there_during_a_turn(tmp_path: Path, monkeypatch: pytest.
 
 
 class Stub:
-    """A frontend whose network takes two numbers."""
+    """A network that takes two numbers."""
 
     quantized = False
 
@@ -178,9 +178,9 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
     }
     monkeypatch.setattr(streams, "model_files", lambda *_: (files, {"other": "it is not there"}))
     monkeypatch.setattr(streams, "precision_of", lambda *_: "float32")
-    frontend: Any = Stub()
+    network: Any = Stub()
     return Served(
-        frontend=frontend,
+        network=network,
         ours="network",
         folder=tmp_path,
         names=("openvino", "onnxruntime"),

@@ -16,9 +16,9 @@ from chameleon_networks.commands.streams import MOST, rivals_of, show, stream_nu
 from chameleon_networks.frameworks.reduced import AS_IT_COMES, PRECISIONS
 
 if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
     from chameleon_networks.delivery.reduced_rivals import ReducedRequest
     from chameleon_networks.delivery.side_by_side import SideBySide
+    from chameleon_networks.importers.imported_network import ImportedNetwork
     from chameleon_networks.running.verify import Run
 
 OURS = "network"
@@ -124,21 +124,22 @@ def command(
                 hint=f"Try `chameleon compile {folder}`; it says what is wrong.",
             )
         if isinstance(frontend, BucketedFrontend):
-            networks = {bucket.name: network for bucket, network in frontend.networks}
+            frontends = {bucket.name: one for bucket, one in frontend.networks}
         else:
-            networks = {"": frontend}
+            frontends = {"": frontend}
         summaries = {}
-        for bucket, network in networks.items():
+        for bucket, one in frontends.items():
+            network, source = one.network, calibrate or one.calibrate
             given = None if rivals is None else [one.strip() for one in rivals.split(",")]
             if clients:
                 served = Served(
-                    frontend=network,
+                    network=network,
                     ours=OURS,
                     folder=delivered,
                     bucket=bucket,
                     names=rivals_of(network, given),
                     precisions=precisions,
-                    calibrate=calibrate or network.calibrate,
+                    calibrate=source,
                     streams=clients,
                     neighbours=neighbours,
                     threads=threads,
@@ -150,11 +151,11 @@ def command(
             names = network.frameworks if given is None else tuple(given)
             _check(names, network)
             asked = Compared(
-                frontend=network,
+                network=network,
                 ours={OURS: delivered},
                 bucket=bucket,
                 names=names,
-                reduced=_reduced(network, precisions, calibrate) if precisions else None,
+                reduced=_reduced(network, precisions, source) if precisions else None,
                 threads=threads,
                 rounds=rounds or 15,
             )
@@ -179,23 +180,23 @@ def command(
             _show(summary)
 
 
-def _check(names: tuple[str, ...], frontend: NetworkFrontend) -> None:
+def _check(names: tuple[str, ...], network: ImportedNetwork) -> None:
     from chameleon_core.errors import ConfigError  # noqa: PLC0415
 
-    unknown = [name for name in names if name not in frontend.frameworks]
+    unknown = [name for name in names if name not in network.frameworks]
     if unknown:
         raise ConfigError(
             f"{', '.join(unknown)} cannot run this network here",
-            hint=f"There are: {', '.join(frontend.frameworks)}.",
+            hint=f"There are: {', '.join(network.frameworks)}.",
         )
 
 
 def _reduced(
-    network: NetworkFrontend, precisions: Sequence[str], calibrate: str | None
+    network: ImportedNetwork, precisions: Sequence[str], source: str | None
 ) -> Callable[[Run], ReducedRequest]:
     from chameleon_networks.delivery.typed.comparing import reduced_request  # noqa: PLC0415 - needs TVM
 
-    return partial(reduced_request, network, precisions, calibrate or network.calibrate)
+    return partial(reduced_request, network, precisions, source)
 
 
 def _summary(found: SideBySide) -> dict[str, Any]:

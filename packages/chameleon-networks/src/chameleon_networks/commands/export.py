@@ -84,7 +84,7 @@ def command(
         if form == METASCHEDULE:
             from chameleon_networks.export.metaschedule import to_metaschedule  # noqa: PLC0415
 
-            network = frontend if isinstance(frontend, NetworkFrontend) else None
+            network = frontend.network if isinstance(frontend, NetworkFrontend) else None
             made = to_metaschedule(winners, space.create(), space.options, output, network=network)
         elif form == TVMSCRIPT:
             from chameleon_networks.export.metaschedule import to_tvmscript  # noqa: PLC0415

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
+    from chameleon_networks.importers.imported_network import ImportedNetwork
     from chameleon_networks.serving.streams import Served
 
 MOST = 64
@@ -35,7 +35,7 @@ def stream_numbers(given: Sequence[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, words))) or (1,)
 
 
-def rivals_of(network: NetworkFrontend, given: Sequence[str] | None) -> tuple[str, ...]:
+def rivals_of(network: ImportedNetwork, given: Sequence[str] | None) -> tuple[str, ...]:
     """Those that are called in float32 beside the delivered network.
 
     Raises:
@@ -65,7 +65,7 @@ def summary_of(asked: Served, *, all_rivals: bool) -> dict[str, Any]:
     from chameleon_networks.serving.streams import served  # noqa: PLC0415 - needs NumPy
 
     figures, left_out = served(asked)
-    absent = dict(asked.frontend.left_out) if all_rivals else {}
+    absent = dict(asked.network.left_out) if all_rivals else {}
     return {
         "streams": {
             str(streams): {"contenders": found, "ratios": _ratios(asked.ours, found)}

@@ -16,7 +16,7 @@ from chameleon_system.processes.answering import Answers, requests
 from chameleon_tvm.words import first_line
 
 from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.serve import read_arrays, requested_frontend, write_arrays
+from chameleon_networks.running.serve import read_arrays, requested_network, write_arrays
 from chameleon_networks.running.verify import magnitudes
 
 
@@ -24,7 +24,7 @@ class Server:
     """Answers requests about one network.
 
     Args:
-        request: the frontend, as ``processes.frontend_request`` describes it, a ``target``, and
+        request: the network, as ``processes.request_of`` describes it, a ``target``, and
             ``names`` of the variables in the network that the parent has.
 
     Raises:
@@ -36,7 +36,7 @@ class Server:
         self._observing = importlib.import_module("chameleon_networks.quantize.observing")
         self._affine = importlib.import_module("chameleon_networks.quantize.ranges").Affine
         reads = importlib.import_module("chameleon_networks.quantize.reads")
-        module, chains = requested_frontend(request).prepared
+        module, chains = requested_network(request).prepared
         if list(reads.Network(module, chains).names.values()) != request["names"]:
             raise ConfigError(
                 "another process reads the network differently from this one",

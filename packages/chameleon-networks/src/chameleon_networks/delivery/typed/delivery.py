@@ -48,13 +48,16 @@ the next of what they take among those of the first."""
 
 
 def in_types(
-    steps: DeliverySteps, settled: PrecisionDecisions, staged: Path, result: Mapping[str, Any]
+    steps: DeliverySteps,
+    settled: PrecisionDecisions | None,
+    staged: Path,
+    result: dict[str, Any],
 ) -> tuple[Path, dict[str, Any]]:
     """Choose types for a network that is verified in float32.
 
     Args:
         steps: its delivery.
-        settled: the types that there are.
+        settled: the types that there are; None for those that it has anyway.
         staged: the folder that it is in, in float32.
         result: what there is to say about it.
 
@@ -62,6 +65,8 @@ def in_types(
         The folder of what is to be delivered, and what there is to say about that: ``precision`` in
         words, ``precision_summary``, a sentence, and ``front``, a row for each point.
     """
+    if settled is None:
+        return staged, result
     with contextlib.ExitStack() as stack:
         try:
             return _TypedDelivery(steps, settled, staged, stack).chosen(result)
