@@ -10,19 +10,19 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.pipeline import Precision
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
+from chameleon_tvm.operators.specs import OperatorSpec
 from chameleon_tvm.sources import named_object
 
+from chameleon_networks.delivery.checking import tried
 from chameleon_networks.delivery.layout_choice import OTHER, LayoutChoice, choose
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import AUTO, DEFAULT
 
 if TYPE_CHECKING:
-    from chameleon_core.pipeline import Precision
-    from chameleon_tvm.operators.specs import OperatorSpec
-
     from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 
 log = structlog.get_logger()
@@ -71,8 +71,6 @@ class NetworkFrontend(Frontend):
         self, target: str, threads: int, earlier: Mapping[str, Any] | None
     ) -> dict[str, Any] | None:
         from chameleon_tvm.device.targets import tvm_target  # noqa: PLC0415
-
-        from chameleon_networks.delivery.checking import tried  # noqa: PLC0415 - needs TVM
 
         if not self.network.options.check or tvm_target(target).kind.name != "llvm":
             return None

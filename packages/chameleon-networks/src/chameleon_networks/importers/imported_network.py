@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -13,13 +13,12 @@ from chameleon_core.stages import Arrays
 
 from chameleon_networks.frameworks.reduced import FLOAT32, NetworkForms
 from chameleon_networks.frameworks.running import Network
+from chameleon_networks.graph.fused_operators import FusedOperator
+from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.options import AUTO, DEFAULT, NetworkOptions
 from chameleon_networks.package.buckets import Buckets
 from chameleon_networks.shapes import buckets_of
 from chameleon_networks.source_location import SourceLocation
-
-if TYPE_CHECKING:
-    from chameleon_networks.graph.fused_operators import FusedOperator
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -106,7 +105,6 @@ class ImportedNetwork(ABC):
 
     @cached_property
     def _read(self) -> tuple[Any, dict[str, SourceLocation]]:
-        from chameleon_networks.graph.warnings_once import warnings_once  # noqa: PLC0415
 
         with warnings_once():
             return self.relax_module()
@@ -137,7 +135,6 @@ class ImportedNetwork(ABC):
         """As ``prepared``, in a layout that may not be the one in use."""
         from chameleon_networks.graph.chains import chains_of  # noqa: PLC0415 - needs TVM
         from chameleon_networks.graph.prepare import prepared  # noqa: PLC0415
-        from chameleon_networks.graph.warnings_once import warnings_once  # noqa: PLC0415
 
         if layout not in self._prepared:
             imported = self.imported

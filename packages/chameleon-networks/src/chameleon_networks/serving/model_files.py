@@ -34,6 +34,7 @@ from chameleon_networks.frameworks.reduced import (
 )
 from chameleon_networks.frameworks.running import ONNXRUNTIME, OPENVINO
 from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.running.processes import request_of
 from chameleon_networks.running.serve import read_arrays, requested_network, write_arrays
 
@@ -96,8 +97,6 @@ def model_files(
             wanted[one.name] = (one.framework, one.precision)
     batches: list[Arrays] = []
     if any(one.calibrated and one.name in wanted for one in chosen):
-        from chameleon_networks.quantize.batches import batches_of  # noqa: PLC0415 - needs TVM
-
         batches = list(batches_of(network, calibrate))
     write_arrays(folder / "calibration.npz", [array for inputs in batches for array in inputs])
     kinds = {(framework, precision == INT8) for framework, precision in wanted.values()}

@@ -11,13 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.words import in_seconds
 from chameleon_tvm.words import first_line
 
+from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.delivery.in_network import OpenNetwork, seconds_in_network
 from chameleon_networks.delivery.typed.candidates import ANY, Candidate, Candidates
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
@@ -30,9 +31,6 @@ from chameleon_networks.precision.points import Front, Point, in_words
 from chameleon_networks.precision.staying import why_float32
 from chameleon_networks.quantize.eligibility import FLOAT32
 from chameleon_networks.running.latency import median_seconds
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.delivery_steps import DeliverySteps
 
 log = structlog.get_logger()
 

@@ -6,12 +6,13 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.correction import Means
 from chameleon_networks.quantize.eligibility import eligible
@@ -20,9 +21,6 @@ from chameleon_networks.quantize.reads import Network
 from chameleon_networks.running.processes import AskedProcess, request_of
 from chameleon_networks.running.samples import Sample
 from chameleon_networks.running.serve import read_arrays
-
-if TYPE_CHECKING:
-    from chameleon_networks.graph.fused_operators import FusedOperator
 
 log = structlog.get_logger()
 
