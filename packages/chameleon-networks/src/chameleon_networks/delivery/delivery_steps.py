@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import structlog
@@ -30,6 +30,7 @@ from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_networks.precision.networks import TypedNetwork
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
 from chameleon_networks.running.verify import (
     ROUNDINGS,
@@ -40,19 +41,6 @@ from chameleon_networks.running.verify import (
     guilty,
 )
 from chameleon_networks.step_seconds import StepSeconds
-
-
-class Typed(Protocol):
-    """A network some of whose chains are in other types, prepared."""
-
-    @property
-    def module(self) -> Any:
-        """A Relax ``IRModule``."""
-
-    @property
-    def chains(self) -> Sequence[FusedOperator]:
-        """Its chains."""
-
 
 log = structlog.get_logger()
 
@@ -141,7 +129,7 @@ class DeliverySteps:
         """The kernels for chains some of which are in other types than the network has."""
         return self.kernels.joined(self._alternatives).adapted(chains)
 
-    def compile_typed(self, network: Typed, name: str) -> Path:
+    def compile_typed(self, network: TypedNetwork, name: str) -> Path:
         """The network with types of its chains in a folder of its own."""
         kernels = self.with_alternatives(network.chains)
         return self._written(network.module, network.chains, kernels, name)
