@@ -40,9 +40,9 @@ class BucketedFrontend(Frontend):
 
     def __init__(self, network: BucketedNetwork) -> None:
         self.network = network
-        self.networks = [(bucket, NetworkFrontend(one)) for bucket, one in network.networks]
-        for bucket, one in network.networks:
-            one.bucket = BucketInputs(name=bucket.name, dispatch=lambda: self._dispatch)
+        self.networks = [(bucket, NetworkFrontend(own)) for bucket, own in network.networks]
+        for bucket, own in network.networks:
+            own.bucket = BucketInputs(name=bucket.name, dispatch=lambda: self._dispatch)
 
     def compute_in(self, precision: Precision) -> None:
         if precision.metric is not None:
@@ -60,7 +60,7 @@ class BucketedFrontend(Frontend):
 
     @cached_property
     def _dispatch(self) -> Buckets:
-        """What says which bucket a delivered network takes; it runs none."""
+        """The choice of a bucket that a delivered network makes; it runs none."""
         from chameleon_networks.delivery.dispatch import signatures_dispatch  # noqa: PLC0415 - needs TVM
 
         return signatures_dispatch(self.network)

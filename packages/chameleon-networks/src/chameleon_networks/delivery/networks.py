@@ -59,7 +59,7 @@ class NetworkFrontend(Frontend):
 
     @property
     def calibrate(self) -> str | None:
-        """Where inputs to calibrate with are from, as the pipeline says; None for random ones."""
+        """The source of inputs to calibrate with, as the pipeline says; None for random ones."""
         return None if self.precision is None else self.precision.precision.calibrate
 
     def check_source(self) -> None:

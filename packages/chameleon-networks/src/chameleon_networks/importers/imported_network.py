@@ -23,7 +23,7 @@ from chameleon_networks.source_location import SourceLocation
 
 @attrs.frozen(kw_only=True, eq=False)
 class BucketInputs:
-    """Which inputs of a user's belong to one of several buckets of shapes.
+    """Tells which inputs of a user's belong to one of several buckets of shapes.
 
     Attributes:
         name: of the bucket.
@@ -119,7 +119,7 @@ class ImportedNetwork(ABC):
 
     @property
     def locations(self) -> dict[str, SourceLocation]:
-        """Where each variable of ``imported`` comes from, by its name."""
+        """The place that each variable of ``imported`` comes from, by its name."""
         return self._read[1]
 
     @property
@@ -146,17 +146,17 @@ class ImportedNetwork(ABC):
     @property
     @abstractmethod
     def frameworks(self) -> tuple[str, ...]:
-        """What else can run the network here; the first one is the reference."""
+        """Others that can run the network here; the first one is the reference."""
 
     @property
     def exact(self) -> str | None:
-        """What ``framework`` can run the network with in float64, if something can."""
+        """The one that ``framework`` can run the network with in float64, if there is any."""
         return None
 
     @property
     @abstractmethod
     def left_out(self) -> Mapping[str, str]:
-        """What else could run the network, were it installed: what is missing, by name."""
+        """Others that could run the network, were they installed: what is missing, by name."""
 
     @abstractmethod
     def framework(self, name: str, threads: int) -> Network:
@@ -168,7 +168,7 @@ class ImportedNetwork(ABC):
         """
 
     def precision_of(self, name: str) -> str:  # noqa: ARG002 - others compute in float32
-        """What one of ``frameworks`` computes in."""
+        """The type that one of ``frameworks`` computes in."""
         return FLOAT32
 
     @property
