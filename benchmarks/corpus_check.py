@@ -89,9 +89,10 @@ def _delivered(
             threads=threads,
         )
         answer = {"tasks": [task.name for task in tasks], "network": frontend.deliver(delivery)}
-        if isinstance(frontend, NetworkFrontend) and frontend.types and delivery.folder.is_dir():
+        typed = isinstance(frontend, NetworkFrontend) and frontend.precision is not None
+        if typed and delivery.folder.is_dir():
             steps.begin("precision")
-            answer["precision"] = told(frontend, delivery)
+            answer["precision"] = told(frontend.network, delivery)
     return answer
 
 

@@ -22,7 +22,7 @@ from chameleon_core.loop.end.delivery import guessed, guesses_of
 from chameleon_core.stages import Delivery, SpaceProvider, Winner
 from chameleon_core.task import Task
 from chameleon_networks.delivery.baselines import Baselines
-from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import read_manifest
 from chameleon_networks.running.processes import delivered_process
 from chameleon_networks.running.verify import compared, magnitudes
@@ -49,11 +49,11 @@ def in_types(tasks: Sequence[Task], space: SpaceProvider) -> list[Winner]:
     return found
 
 
-def told(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
+def told(network: ImportedNetwork, delivery: Delivery) -> dict[str, Any]:
     """What there is to say of a network that was delivered in types.
 
     Args:
-        frontend: the network's.
+        network: as its framework has it.
         delivery: what it was delivered with.
 
     Returns:
@@ -69,21 +69,21 @@ def told(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
         "summary": precision["precision_summary"],
         "front": rows,
         "types": delivered[0]["types"] if delivered else {},
-        "fresh_error": fresh_error(frontend, delivery),
+        "fresh_error": fresh_error(network, delivery),
         "megabytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024,
     }
 
 
-def fresh_error(frontend: NetworkFrontend, delivery: Delivery) -> float | None:
+def fresh_error(network: ImportedNetwork, delivery: Delivery) -> float | None:
     """The largest error of a delivered network on fresh inputs; None where it is no number."""
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        reference = Baselines(frontend, delivery, scratch, stack).reference
+        reference = Baselines(network, delivery, scratch, stack).reference
         ours = stack.enter_context(
             delivered_process("network", delivery.folder, threads=delivery.threads)
         )
         seeds = range(_SEED, _SEED + FRESH)
-        samples = [frontend.samples(np.random.default_rng(seed)) for seed in seeds]
+        samples = [network.samples(np.random.default_rng(seed)) for seed in seeds]
         expected = [reference.outputs(inputs) for inputs in samples]
         found = compared(
             ours.outputs, samples, expected, tolerance=math.inf, scales=magnitudes(expected)

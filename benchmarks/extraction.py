@@ -50,12 +50,13 @@ def seconds_of(network: str) -> dict[str, object]:
     with step("importing"):
         make = _imported()
     frontend, space, target = make(network)
+    imported = frontend.network
     with step("torch"):
-        _ = frontend.program
+        _ = imported.program
     with step("tvm_import"):
-        _ = frontend.imported
+        _ = imported.imported
     with step("preparing"):
-        _ = frontend.prepared
+        _ = imported.prepared
     with step("naming"):
         tasks = frontend.tasks(target)
     with step("spaces"):
@@ -77,9 +78,9 @@ def _imported() -> Callable[[str], tuple[object, object, str]]:
     """What makes a frontend, a space and a target, once everything slow is imported."""
     import torch  # noqa: PLC0415, F401 - timed
     from chameleon_core.plugins import NoOptions  # noqa: PLC0415
+    from chameleon_networks.delivery.bucketed import builtin  # noqa: PLC0415
     from chameleon_networks.graph.relaxed import relax  # noqa: PLC0415, F401
     from chameleon_networks.importers.options import BuiltinOptions  # noqa: PLC0415
-    from chameleon_networks.importers.sources import BuiltinFrontend  # noqa: PLC0415
     from chameleon_tvm.device.targets import TVMTargets  # noqa: PLC0415
     from chameleon_tvm.spaces.auto import AutoSpace  # noqa: PLC0415
     from chameleon_tvm.spaces.options import AutoOptions  # noqa: PLC0415
@@ -87,7 +88,7 @@ def _imported() -> Callable[[str], tuple[object, object, str]]:
     target = TVMTargets(NoOptions()).resolve("native")
 
     def made(network: str) -> tuple[object, object, str]:
-        return BuiltinFrontend(BuiltinOptions(network=network)), AutoSpace(AutoOptions()), target
+        return builtin(BuiltinOptions(network=network)), AutoSpace(AutoOptions()), target
 
     return made
 

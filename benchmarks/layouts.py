@@ -35,8 +35,9 @@ from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.graph.operators import specs_of
 from chameleon_networks.graph.owners import owners
 from chameleon_networks.importers.builtin.records import NETWORKS
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
+from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork, TorchNetwork
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.running.latency import median_seconds
 from chameleon_networks.running.processes import delivered_process
@@ -70,28 +71,28 @@ def main() -> None:
         sys.path.append(str(options.libraries))
     for network in options.networks:
         if options.edges:
-            found = edges_of(frontend_of(network), clock_of(options, target))
+            found = edges_of(network_of(network), clock_of(options, target))
         else:
             found = seconds_of(network, target, threads)
         print(json.dumps({"network": network, **found}, indent=1 if options.edges else None))
         sys.stdout.flush()
 
 
-def frontend_of(network: str) -> NetworkFrontend:
-    """The frontend of what a user names.
+def network_of(name: str) -> ImportedNetwork:
+    """The network that a user names.
 
     Raises:
-        ChameleonError: it is nothing that there is a frontend for.
+        ChameleonError: there is no such network.
     """
-    if network in NETWORKS:
-        return BuiltinFrontend(BuiltinOptions(network=network))
-    if network.endswith(".onnx"):
-        return OnnxFrontend(OnnxOptions(file=network))
-    if ":" not in network:
+    if name in NETWORKS:
+        return BuiltinNetwork(BuiltinOptions(network=name))
+    if name.endswith(".onnx"):
+        return OnnxNetwork(OnnxOptions(source=name))
+    if ":" not in name:
         raise ChameleonError(
-            f"there is no built-in network {network}", hint=f"Choose one of {', '.join(NETWORKS)}."
+            f"there is no built-in network {name}", hint=f"Choose one of {', '.join(NETWORKS)}."
         )
-    return TorchFrontend(TorchOptions(source=network))
+    return TorchNetwork(TorchOptions(source=name))
 
 
 def clock_of(options: argparse.Namespace, target: str) -> Clock:
@@ -108,10 +109,10 @@ def clock_of(options: argparse.Namespace, target: str) -> Clock:
     )
 
 
-def edges_of(frontend: NetworkFrontend, clock: Clock) -> dict[str, Any]:
+def edges_of(network: ImportedNetwork, clock: Clock) -> dict[str, Any]:
     """The layouts of a network's edges with the least seconds, against one for all of them."""
-    module, chains = frontend.prepared_in(FIRST)
-    specs = specs_of(chains, owners(chains, frontend.imported, frontend.locations))
+    module, chains = network.prepared_in(FIRST)
+    specs = specs_of(chains, owners(chains, network.imported, network.locations))
     distinct = dict.fromkeys(chain.spec for chain in chains)
     named = dict(zip(distinct, (spec.name for spec in specs), strict=True))
     graph = graph_of(module, chains, [named[chain.spec] for chain in chains], clock.layouts)
@@ -181,26 +182,26 @@ def seconds_of(network: str, target: str, threads: int) -> dict[str, float | Non
     with tempfile.TemporaryDirectory() as scratch:
         folders = {}
         for layout in LAYOUTS:
-            frontend = BuiltinFrontend(BuiltinOptions(network=network, layout=layout))
+            made = BuiltinNetwork(BuiltinOptions(network=network, layout=layout))
             folders[layout] = Path(scratch, layout)
-            write(frontend, target, threads, folders[layout])
+            write(made, target, threads, folders[layout])
         processes = [
             delivered_process(name, folder, threads=threads) for name, folder in folders.items()
         ]
         try:
-            inputs = frontend.samples(np.random.default_rng(0))
+            inputs = made.samples(np.random.default_rng(0))
             return median_seconds(processes, inputs, threads=threads)
         finally:
             for process in processes:
                 process.close()
 
 
-def write(frontend: BuiltinFrontend, target: str, threads: int, folder: Path) -> None:
+def write(network: BuiltinNetwork, target: str, threads: int, folder: Path) -> None:
     """Compile a network with first guesses into a folder."""
-    module, chains = frontend.prepared
+    module, chains = network.prepared
     space = AutoSpace(AutoOptions())
     winners = {}
-    for task in frontend.tasks(target):
+    for task in NetworkFrontend(network).tasks(target):
         guesses = space.design_space(task).first_guesses
         if len(guesses):
             config = tuple(int(index) for index in guesses[0])

@@ -65,7 +65,7 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
         ours: wall-clock of the run in seconds, where it was measured.
     """
     with read_store(run) as store:
-        frontend = network_of(pipeline_of(store, run))
+        network = network_of(pipeline_of(store, run)).network
         target = str(store.fact("target"))
     seconds = options.seconds or ours
     if seconds is None:
@@ -73,7 +73,7 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         theirs = Path(scratch, "network")
         answer = tune_network_with_metaschedule(
-            frontend,
+            network,
             theirs,
             target=target,
             threads=options.threads,
@@ -84,9 +84,9 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
             seed=options.seed,
         )
         rng = np.random.default_rng(0)
-        samples = [frontend.samples(rng) for _ in range(SAMPLES)]
+        samples = [network.samples(rng) for _ in range(SAMPLES)]
         with framework_process(
-            frontend, frontend.frameworks[0], threads=options.threads
+            network, network.frameworks[0], threads=options.threads
         ) as reference:
             expected = [reference.outputs(inputs) for inputs in samples]
         folders = {OURS: run / NETWORK, THEIRS: theirs}

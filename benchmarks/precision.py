@@ -28,7 +28,7 @@ from chameleon_networks.delivery.side_by_side import Compared, SideBySide, side_
 from chameleon_networks.delivery.typed.comparing import reduced_request
 from chameleon_networks.frameworks.reduced import AS_IT_COMES, INT8, PRECISIONS
 from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinFrontend
+from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_networks.package.package import MANIFEST
 from chameleon_networks.running.latency import ROUNDS
 from chameleon_system.cores import usable_cores
@@ -69,17 +69,17 @@ def main() -> None:
     }
     print(f"{figures['threads']} cores of {figures['processor']}\n")
     for name in words.networks:
-        frontend = BuiltinFrontend(BuiltinOptions(network=name))
+        network = BuiltinNetwork(BuiltinOptions(network=name))
         asked = Compared(
-            frontend=frontend,
+            network=network,
             ours=labelled(given[name]),
-            names=frontend.frameworks,
-            reduced=partial(reduced_request, frontend, words.precisions, None),
+            names=network.frameworks,
+            reduced=partial(reduced_request, network, words.precisions, None),
             threads=figures["threads"],
             rounds=words.rounds,
         )
         found = side_by_side(asked)
-        left_out = {**frontend.left_out, **found.left_out}
+        left_out = {**network.left_out, **found.left_out}
         rows = rows_of(found)
         figures["networks"][name] = {"rows": rows, "left_out": left_out}
         print(f"### {name}\n\n{table(rows)}\n", flush=True)

@@ -402,6 +402,7 @@ def subject_of(run: Path, scratch: Path, given: argparse.Namespace) -> Subject:
         frontend = network_of(pipeline_of(store, run, trust_source=given.trust_source), store)
     if isinstance(frontend, BucketedFrontend):
         raise SystemExit(f"{run} has a network in buckets of shapes, which has no section here.")
+    network = frontend.network
     delivered = (run / NETWORK).absolute()
     # Python keeps what it compiles beside `load.py`; the delivered folder stays as it is.
     folder = scratch / NETWORK
@@ -409,13 +410,13 @@ def subject_of(run: Path, scratch: Path, given: argparse.Namespace) -> Subject:
     for file in delivered.iterdir():
         if file.is_file():
             (folder / file.name).symlink_to(file)
-    own = precision_of(delivered, frontend).split(",")[0]
-    names = tuple(name for name in ("openvino", "onnxruntime") if name in frontend.frameworks)
+    own = precision_of(delivered, network).split(",")[0]
+    names = tuple(name for name in ("openvino", "onnxruntime") if name in network.frameworks)
     reduced = () if own == "float32" else (own,)
-    files, left_out = model_files(frontend, () if reduced else names, reduced, None, scratch)
-    for name, why in {**frontend.left_out, **left_out}.items():
+    files, left_out = model_files(network, () if reduced else names, reduced, None, scratch)
+    for name, why in {**network.left_out, **left_out}.items():
         print(f"{name} left out: {why}\n", flush=True)
-    write_arrays(scratch / "inputs.npz", frontend.samples(np.random.default_rng(0)))
+    write_arrays(scratch / "inputs.npz", network.samples(np.random.default_rng(0)))
     return Subject(
         run=run,
         folder=folder,

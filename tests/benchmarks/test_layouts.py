@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchFrontend
+from chameleon_networks.importers.sources import TorchNetwork
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,8 +52,8 @@ def _layouts():
 def _graph(tmp_path):
     file = tmp_path / "branched.py"
     file.write_text(BRANCHED)
-    frontend = TorchFrontend(TorchOptions(source=f"{file}:make"))
-    module, chains = frontend.prepared_in("NCHW")
+    network = TorchNetwork(TorchOptions(source=f"{file}:make"))
+    module, chains = network.prepared_in("NCHW")
     names = [str(place) for place in range(len(chains))]
     return importlib.import_module("layout_graph").graph_of(module, chains, names, LAYOUTS)
 

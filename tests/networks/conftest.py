@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_networks.importers.options import OnnxOptions
-from chameleon_networks.importers.sources import OnnxFrontend
+from chameleon_networks.importers.sources import OnnxNetwork
 from chameleon_networks.running import processes
 
 from .forked_children import ForkedChild, ForkServer
@@ -39,7 +39,7 @@ def forked_networks(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> OnnxFrontend:
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> OnnxNetwork:
     """Three convolutions and a dense layer, in a file: onnxruntime starts sooner than torch."""
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
@@ -74,4 +74,4 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> OnnxFrontend:
     file = tmp_path_factory.mktemp("tiny") / "tiny.onnx"
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save(model, file)
-    return OnnxFrontend(OnnxOptions(source=str(file), compare=False))
+    return OnnxNetwork(OnnxOptions(source=str(file), compare=False))

@@ -10,61 +10,12 @@ from pathlib import Path
 import pytest
 from imports import circles_in, folders_of, graph_of, modules_of
 
-# These are left to be untangled: the list may only become shorter.
-KNOWN = {
-    "chameleon_networks": [
-        {
-            "delivery.baselines",
-            "delivery.checking",
-            "delivery.deliver",
-            "delivery.delivery_steps",
-            "delivery.guesses",
-            "delivery.in_network",
-            "delivery.networks",
-            "delivery.reduced_rivals",
-            "delivery.typed.candidates",
-            "delivery.typed.comparing",
-            "delivery.typed.decisions",
-            "delivery.typed.delivery",
-            "delivery.typed.errors",
-            "delivery.typed.operator_seconds",
-            "quantize.batches",
-            "running.latency",
-            "running.processes",
-        },
-        {
-            "delivery.bucket_results",
-            "delivery.bucketed",
-            "delivery.deliver_buckets",
-            "delivery.dispatch",
-            "delivery.padding",
-        },
-        {
-            "graph.fused_operators",
-            "graph.half_operators",
-            "graph.quantized_operators",
-            "graph.quantized_products",
-        },
-        {
-            "delivery",
-            "importers",
-            "precision",
-            "quantize",
-            "running",
-        },
-    ],
-}
 
-
-def test_there_is_no_cycle_but_known_ones(package):
+def test_there_is_no_cycle(package):
     if package.modules is None:
         pytest.skip("it has no code")
     graph = graph_of(modules_of(package.modules))
-    circles = [*circles_in(graph), *circles_in(folders_of(graph))]
-    known = KNOWN.get(package.modules.name, [])
-    names = [{name.partition(".")[2] for name in circle} for circle in circles]
-    assert [circle for circle in names if not any(circle <= larger for larger in known)] == []
-    assert [circle for circle in known if circle not in names] == [], "shorten the list"
+    assert [*circles_in(graph), *circles_in(folders_of(graph))] == []
 
 
 def write(folder, **files):

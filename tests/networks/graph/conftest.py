@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Delivery, Frontend, Winner
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinFrontend
+from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
@@ -21,8 +22,8 @@ Deliveries = Callable[[Frontend], Delivery]
 
 
 @cache
-def _frontend(network: str) -> BuiltinFrontend:
-    return BuiltinFrontend(BuiltinOptions(network=network, compare=False))
+def _frontend(network: str) -> NetworkFrontend:
+    return NetworkFrontend(BuiltinNetwork(BuiltinOptions(network=network, compare=False)))
 
 
 @pytest.fixture(scope="session")

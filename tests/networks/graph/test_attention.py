@@ -14,7 +14,7 @@ import pytest
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.compile import compiled, fused_functions
 from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.graph.fused_operators import chains_of
+from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.importers.torch.programs import torch_module

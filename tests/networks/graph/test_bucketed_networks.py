@@ -19,9 +19,9 @@ from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery import bucketed, deliver_buckets
 from chameleon_networks.delivery.bucket_results import summed
 from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.padding import check_padding
 from chameleon_networks.importers.options import OnnxOptions, TorchOptions
-from chameleon_networks.importers.sources import OnnxFrontend
 from chameleon_networks.shapes import Buckets
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
@@ -108,7 +108,7 @@ def test_a_folder_has_a_network_for_each_bucket(delivered: Made):
     ]
     names = {winner.task.name for winner in delivery.winners}
     assert {one["name"] for one in result["kernels"] if one["tuned"]} == names
-    assert source.options.compare is False
+    assert source.network.options.compare is False
     assert result["latency_seconds"] is None
 
 
@@ -172,7 +172,7 @@ def test_a_fresh_process_needs_tvm_alone(delivered: Made):
 @pytest.mark.parametrize("length", [1, 4, 9, 12])
 def test_answers_are_the_frameworks_for_any_length(delivered: Made, length: int):
     source, delivery, _ = delivered
-    other = source.with_extents((length,))
+    other = source.network.with_extents((length,))
     inputs = other.samples(np.random.default_rng(3))
     expected = other.framework("torch", 1)(inputs)
     got = chameleon_networks.load(delivery.folder)(*inputs)
@@ -232,7 +232,7 @@ WORDS = r"padding changes the answers: with axis 1 of x 6 padded to 8, its outpu
 
 def test_padding_that_changes_the_answers_is_refused_before_tuning(tmp_path: Path):
     with pytest.raises(ConfigError, match=WORDS) as caught:
-        check_padding(_mean(tmp_path), 1)
+        check_padding(_mean(tmp_path).network, 1)
     assert "mask" in str(caught.value.hint)
 
 
@@ -249,11 +249,11 @@ def test_padding_that_changes_the_answers_is_not_delivered(random_delivery: Any,
 def test_padding_by_a_number_that_an_input_cannot_hold(networks: Path):
     source = _masked(networks, 4, 12, pad=0.5)
     with pytest.raises(ConfigError, match=r"ids is of int64 and cannot be padded with 0\.5"):
-        check_padding(source, 1)
+        check_padding(source.network, 1)
 
 
 def test_without_padding_there_is_nothing_to_check(networks: Path):
-    assert check_padding(_masked(networks, 4, 12, pad=None), 1) == []
+    assert check_padding(_masked(networks, 4, 12, pad=None).network, 1) == []
 
 
 @pytest.mark.long
@@ -304,10 +304,10 @@ def test_each_bucket_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     def checked(self: Any, target: str, threads: int, earlier: Any) -> dict[str, Any]:
         assert (target, threads) == ("llvm", 2)
-        asked.append((self.shapes["image.in"][0], earlier))
+        asked.append((self.network.shapes["image.in"][0], earlier))
         return {"summary": "it compiles", "loops": [len(asked)]}
 
-    monkeypatch.setattr(OnnxFrontend, "check", checked)
+    monkeypatch.setattr(NetworkFrontend, "check", checked)
     found = _convolved(tmp_path, 4, 12).check("llvm", 2, None)
     assert found is not None
     assert found["summary"] == (
@@ -320,10 +320,10 @@ def test_each_bucket_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [earlier["loops"] for _, earlier in asked] == [[1], [2]]
 
     def refused(self: Any, *_: Any) -> None:
-        if self.shapes["image.in"][0] == 12:
+        if self.network.shapes["image.in"][0] == 12:
             raise ConfigError("it cannot be compiled", hint="Write it otherwise.")
 
-    monkeypatch.setattr(OnnxFrontend, "check", refused)
+    monkeypatch.setattr(NetworkFrontend, "check", refused)
     with pytest.raises(ConfigError, match=r"bucket .*12: it cannot be compiled") as caught:
         _convolved(tmp_path, 4, 12).check("llvm", 2, None)
     assert caught.value.hint == "Write it otherwise."
@@ -358,7 +358,7 @@ def test_batches_of_an_onnx_file(random_delivery: Any, tmp_path: Path):
     network: Any = chameleon_networks.load(tmp_path / "network")
     images = np.random.default_rng(1).standard_normal((3, 3, 6, 6)).astype(np.float32)
     assert network.plan(images) == "axis 0 of image.in 3 is padded to 4"
-    [expected] = source.with_extents((3,)).framework("onnxruntime", 1)([images])
+    [expected] = source.network.with_extents((3,)).framework("onnxruntime", 1)([images])
     np.testing.assert_allclose(network(images), expected, atol=1e-5 * np.abs(expected).max())
 
 
@@ -377,7 +377,7 @@ def test_latencies_are_sums_of_what_ran_in_every_bucket(networks: Path):
     }
     other = {**one, "rivals": {"torch": 2.0}, "left_out": {"openvino": "it failed"}}
     made = {"length=4": one, "length=12": other}
-    found = summed(source, made, {"length=4": {}, "length=12": {}})
+    found = summed(source.network, made, {"length=4": {}, "length=12": {}})
     assert found["latency_seconds"] == 1.0
     assert found["untuned_seconds"] == 4.0
     assert found["rivals"] == {"torch": 3.0}
@@ -385,4 +385,4 @@ def test_latencies_are_sums_of_what_ran_in_every_bucket(networks: Path):
     assert [row["ratio"] for row in found["buckets"]] == [0.5, 4.0]
     unknown = {**made, "length=12": {**other, "latency_seconds": None}}
     names: dict[str, Any] = {"length=4": {}, "length=12": {}}
-    assert summed(source, unknown, names)["latency_seconds"] is None
+    assert summed(source.network, unknown, names)["latency_seconds"] is None

@@ -10,8 +10,9 @@ from chameleon_core.errors import ConfigError
 from chameleon_networks.delivery import checking
 from chameleon_networks.delivery.checking import tried
 from chameleon_networks.delivery.examine import examined
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchFrontend
+from chameleon_networks.importers.sources import TorchNetwork
 from chameleon_networks.running.verify import TOLERANCE
 
 NETS = """
@@ -93,68 +94,68 @@ NETS = """
 
 
 @pytest.fixture
-def frontend(tmp_path: Path):
-    """Makes the frontend of a network above."""
+def network(tmp_path: Path):
+    """Makes a network above."""
     pytest.importorskip("torch")
     path = tmp_path / "nets.py"
     path.write_text(textwrap.dedent(NETS), encoding="utf-8")
 
-    def make(name: str) -> TorchFrontend:
-        return TorchFrontend(TorchOptions(source=f"{path}:{name}"))
+    def make(name: str) -> TorchNetwork:
+        return TorchNetwork(TorchOptions(source=f"{path}:{name}"))
 
     return make
 
 
-def test_inputs_and_outputs_of_every_kind(frontend, target: str):
-    found = examined(frontend("several"), ["NHWC", "NCHW"], target, 2)
+def test_inputs_and_outputs_of_every_kind(network, target: str):
+    found = examined(network("several"), ["NHWC", "NCHW"], target, 2)
     assert (found["layout"], found["reference"], found["refused"]) == ("NHWC", "torch", {})
     assert found["max_relative_error"] < 1e-5
 
 
-def test_control_flow_names_its_line(frontend):
+def test_control_flow_names_its_line(network):
     with pytest.raises(ConfigError, match="torch cannot export") as caught:
-        frontend("branch").tasks("llvm")
+        NetworkFrontend(network("branch")).tasks("llvm")
     assert "torch.where" in (caught.value.hint or "")
 
 
-def test_numbers_that_are_not_finite_are_said(frontend, target: str):
+def test_numbers_that_are_not_finite_are_said(network, target: str):
     with pytest.raises(ConfigError, match="torch computes numbers that are not finite"):
-        examined(frontend("infinite"), ["NHWC"], target, 2)
+        examined(network("infinite"), ["NHWC"], target, 2)
 
 
-def test_what_depends_on_earlier_calls_is_refused(frontend, target: str):
+def test_what_depends_on_earlier_calls_is_refused(network, target: str):
     with pytest.raises(ConfigError, match="torch gives other answers when") as caught:
-        examined(frontend("averaging"), ["NHWC"], target, 2)
+        examined(network("averaging"), ["NHWC"], target, 2)
     assert "one of its inputs and one of its outputs" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("name", ["doubling", "roots"])
-def test_inputs_are_like_the_examples_and_stay_as_they_are(name: str, frontend, target: str):
-    assert examined(frontend(name), ["NHWC"], target, 2)["max_relative_error"] < 1e-5
+def test_inputs_are_like_the_examples_and_stay_as_they_are(name: str, network, target: str):
+    assert examined(network(name), ["NHWC"], target, 2)["max_relative_error"] < 1e-5
 
 
-def test_a_network_that_makes_much_of_roundings_is_not_refused(frontend, target: str):
-    found = examined(frontend("chaos"), ["NHWC"], target, 2)
+def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target: str):
+    found = examined(network("chaos"), ["NHWC"], target, 2)
     assert found["max_relative_error"] > TOLERANCE
     assert "torch in float32 are off by" in found["conditioning"]
 
 
-def test_a_crash_is_a_sentence_or_the_other_layout(frontend, monkeypatch):
-    def asked(_frontend, layouts, _target, _threads):
+def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):
+    def asked(_network, layouts, _target, _threads):
         if layouts[0] == "NHWC":
             return {"crash": "the compiler ended with SIGSEGV"}
         return {"layout": "NCHW", "max_relative_error": 0.0, "reference": "torch", "refused": {}}
 
     monkeypatch.setattr(checking, "_asked", asked)
-    found = tried(frontend("several"), ["NHWC", "NCHW"], "llvm", 1)
+    found = tried(network("several"), ["NHWC", "NCHW"], "llvm", 1)
     assert found["layout"] == "NCHW"
     assert "not in NHWC: the compiler ended with SIGSEGV" in found["summary"]
     with pytest.raises(ConfigError, match="in NHWC the compiler ended with SIGSEGV"):
-        tried(frontend("several"), ["NHWC"], "llvm", 1)
+        tried(network("several"), ["NHWC"], "llvm", 1)
 
 
-def test_a_process_answers_and_is_followed(frontend, target: str, monkeypatch):
-    made = frontend("several")
+def test_a_process_answers_and_is_followed(network, target: str, monkeypatch):
+    made = network("several")
     found = tried(made, ["NCHW"], target, 1)
     assert found["summary"].startswith("it compiles, and agrees with torch")
     assert [*found["step_seconds"]] == [

@@ -16,8 +16,9 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery import delivery_steps
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions
-from chameleon_networks.importers.sources import BuiltinFrontend, OnnxFrontend
+from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork
 from chameleon_networks.package import package
 from chameleon_networks.running import processes
 from chameleon_networks.running.verify import TOLERANCE
@@ -42,15 +43,15 @@ def test_small_networks_are_delivered(network: str, frontend: Any, delivered: An
     assert {task["key"] for task in manifest["tasks"]} == {w.task.key for w in delivery.winners}
     assert manifest["verification"]["reference"] == "torch"
     assert result["layout"] == manifest["layout"] == source.choice.to_json()
-    inputs = source.samples(np.random.default_rng(5))
-    [expected] = source.framework("torch", 1)(inputs)
+    inputs = source.network.samples(np.random.default_rng(5))
+    [expected] = source.network.framework("torch", 1)(inputs)
     got = chameleon_networks.load(delivery.folder)(*inputs)
     np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
 
 
-def _half() -> BuiltinFrontend:
+def _half() -> NetworkFrontend:
     options = BuiltinOptions(network="resnet_small", dtype="bfloat16", compare=False)
-    return BuiltinFrontend(options)
+    return NetworkFrontend(BuiltinNetwork(options))
 
 
 @pytest.mark.long
@@ -121,7 +122,8 @@ def test_an_onnx_file_is_delivered_without_onnxruntime(
     (tmp_path / "onnxruntime.py").write_text("raise ImportError('none here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(processes, "ChildProcess", ChildProcess)
-    source = OnnxFrontend(OnnxOptions(source=str(tmp_path / "net.onnx"), compare=False))
+    options = OnnxOptions(source=str(tmp_path / "net.onnx"), compare=False)
+    source = NetworkFrontend(OnnxNetwork(options))
     result = source.deliver(delivery_of(source))
     assert result["failure"] is None
     assert result["reference"] == "untuned"
@@ -149,10 +151,10 @@ except ValueError as error:
 
 
 def test_a_fresh_process_needs_numpy_alone(tiny: Any, delivery_of: Any, tmp_path: Path):
-    delivery = delivery_of(tiny)
+    delivery = delivery_of(NetworkFrontend(tiny))
     # With no winner at all everything is compiled by default.
     delivery = attrs.evolve(delivery, winners=())
-    assert tiny.deliver(delivery)["failure"] is None
+    assert NetworkFrontend(tiny).deliver(delivery)["failure"] is None
     moved = delivery.folder.rename(tmp_path / "elsewhere")
     found = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=moved, capture_output=True, text=True, check=True
@@ -174,7 +176,7 @@ def test_a_fresh_process_needs_numpy_alone(tiny: Any, delivery_of: Any, tmp_path
 def test_a_wrong_kernel_is_named_and_nothing_delivered(
     tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    delivery = delivery_of(tiny)
+    delivery = delivery_of(NetworkFrontend(tiny))
     suspects = [delivery.winners[1], delivery.winners[2]]
     delivery = attrs.evolve(delivery, winners=suspects)
     guilty = suspects[0].task.name
@@ -188,7 +190,7 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(
         return attrs.evolve(kernel, arguments=doubled)
 
     monkeypatch.setattr(Kernels, "of", lying)
-    result = tiny.deliver(delivery)
+    result = NetworkFrontend(tiny).deliver(delivery)
     assert f"the kernel of {guilty} is to blame" in result["failure"]
     assert result["max_relative_error"] > TOLERANCE
     assert not delivery.folder.exists()
@@ -203,8 +205,8 @@ def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refuse
         return attrs.evolve(made(*arguments), permissions=frozenset({AMX}))
 
     monkeypatch.setattr(delivery_steps, "compiled", asking)
-    delivery = attrs.evolve(delivery_of(tiny), winners=())
-    result, refused = tiny.deliver(delivery), refusal(AMX)
+    delivery = attrs.evolve(delivery_of(NetworkFrontend(tiny)), winners=())
+    result, refused = NetworkFrontend(tiny).deliver(delivery), refusal(AMX)
     if refused:
         sentence = f"the kernels need AMX, and the system refuses arch_prctl: {refused}"
         assert sentence in result["failure"]
@@ -218,10 +220,10 @@ def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refuse
 def test_without_a_compiler_it_says_so(
     tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    delivery = delivery_of(tiny)
+    delivery = delivery_of(NetworkFrontend(tiny))
     monkeypatch.setattr(package.shutil, "which", lambda _: None)
     with pytest.raises(ChameleonError, match="no C compiler") as caught:
-        tiny.deliver(delivery)
+        NetworkFrontend(tiny).deliver(delivery)
     assert "chameleon compile" in str(caught.value.hint)
 
 
@@ -233,6 +235,6 @@ def test_other_machines_networks_are_not_compiled_here(
     tiny: Any, delivery_of: Any, written: str, words: str
 ):
     target = TVMTargets(NoOptions()).resolve(written)
-    delivery = attrs.evolve(delivery_of(tiny), target=target)
+    delivery = attrs.evolve(delivery_of(NetworkFrontend(tiny)), target=target)
     with pytest.raises(ChameleonError, match=words):
-        tiny.deliver(delivery)
+        NetworkFrontend(tiny).deliver(delivery)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_networks.compile.compile import untuned
-from chameleon_networks.graph.fused_operators import chains_of
+from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.half_moves import with_bits_moved
 from chameleon_networks.graph.half_steps import round_to, widen
 from chameleon_networks.graph.moves import shape_of

@@ -17,6 +17,7 @@ from chameleon_networks.delivery.in_network import (
     fastest,
     seconds_in_network,
 )
+from chameleon_networks.delivery.networks import NetworkFrontend
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -97,7 +98,7 @@ def test_a_network_is_delivered_with_what_was_tried(
     tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch, in_place: bool
 ):
     monkeypatch.setattr(tiny, "options", attrs.evolve(tiny.options, in_place=in_place))
-    delivery = delivery_of(tiny)
+    delivery = delivery_of(NetworkFrontend(tiny))
     first = delivery.winners[0]
     delivery = attrs.evolve(
         delivery,
@@ -110,5 +111,5 @@ def test_a_network_is_delivered_with_what_was_tried(
         return {}
 
     monkeypatch.setattr(delivery_steps, "fastest", told)
-    assert tiny.deliver(delivery)["failure"] is None
+    assert NetworkFrontend(tiny).deliver(delivery)["failure"] is None
     assert len(seen) == (2 if in_place else 0)

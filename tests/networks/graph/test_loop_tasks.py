@@ -11,7 +11,7 @@ from chameleon_core.stages import Winner
 from chameleon_networks.compile.compile import compiled, fused_functions
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.loop_tasks import SHARE, costly_functions, loop_tasks
-from chameleon_networks.graph.fused_operators import chains_of
+from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax
 from chameleon_testing.conformance_hardware import check_space_provider

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.constants import fold_constants
-from chameleon_networks.graph.fused_operators import chains_of
 from chameleon_networks.graph.moves import without_moves
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import prepared
@@ -204,7 +204,7 @@ def _epilogues(chains: list[Any]) -> list[tuple[str, bool, bool, str]]:
 
 
 def test_a_residual_network_is_chains_in_one_layout(frontend: Any):
-    module, chains = frontend("resnet_small").prepared
+    module, chains = frontend("resnet_small").network.prepared
     assert _epilogues(chains) == [
         ("conv2d", True, False, "relu"),
         ("conv2d", True, False, "relu"),
@@ -221,7 +221,7 @@ def test_a_residual_network_is_chains_in_one_layout(frontend: Any):
 
 
 def test_clips_are_part_of_convolutions(frontend: Any):
-    _, chains = frontend("mobilenet_small").prepared
+    _, chains = frontend("mobilenet_small").network.prepared
     kinds = _epilogues(chains)
     assert ("depthwise_conv2d", True, False, "relu6") in kinds
     assert ("conv2d", True, True, "none") in kinds
@@ -229,7 +229,7 @@ def test_clips_are_part_of_convolutions(frontend: Any):
 
 
 def test_a_transformer_is_chains_through_reshapes(frontend: Any):
-    module, chains = frontend("bert_small").prepared
+    module, chains = frontend("bert_small").network.prepared
     kinds = _epilogues(chains)
     assert kinds.count(("dense", True, True, "none")) == 4
     assert kinds.count(("dense", True, False, "gelu")) == 2
@@ -238,7 +238,7 @@ def test_a_transformer_is_chains_through_reshapes(frontend: Any):
 
 
 def test_the_layout_may_stay_the_frameworks(frontend: Any):
-    chains = chains_of(prepared(frontend("resnet_small").imported, "NCHW"))
+    chains = chains_of(prepared(frontend("resnet_small").network.imported, "NCHW"))
     assert {getattr(chain.spec, "layout", "NCHW") for chain in chains} == {"NCHW"}
     assert _epilogues(chains)[2] == ("conv2d", True, True, "relu")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_networks.graph.fused_operators import FusedOperator, chains_of
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax

@@ -14,6 +14,7 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.stages import Arrays
 from chameleon_networks.delivery import baselines
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.reduced_rivals import (
     ReducedRequest,
     ReducedRivals,
@@ -21,22 +22,23 @@ from chameleon_networks.delivery.reduced_rivals import (
     precisions_beside,
     reduced_of_all,
 )
+from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.comparing import reduced_request
-from chameleon_networks.importers.sources import OnnxFrontend
+from chameleon_networks.importers.sources import OnnxNetwork
 from chameleon_networks.running.processes import framework_process
 from chameleon_networks.running.samples import Sample
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
 
-def _random(frontend: Any) -> list[Arrays]:
+def _random(network: Any) -> list[Arrays]:
     rng = np.random.default_rng(1)
-    return [frontend.samples(rng) for _ in range(8)]
+    return [network.samples(rng) for _ in range(8)]
 
 
-def _request(frontend: Any, calibration: list[Arrays], *precisions: str) -> ReducedRequest:
-    samples = [Sample(inputs=frontend.samples(np.random.default_rng(0)))]
-    run = frontend.framework(frontend.frameworks[0], 1)
+def _request(network: Any, calibration: list[Arrays], *precisions: str) -> ReducedRequest:
+    samples = [Sample(inputs=network.samples(np.random.default_rng(0)))]
+    run = network.framework(network.frameworks[0], 1)
     return ReducedRequest(
         precisions=precisions,
         calibration=calibration,
@@ -136,7 +138,7 @@ def test_its_process_says_no_precision_of_what_is_in_float32(tiny: Any):
         assert process.precision is None
 
 
-Deliver = Callable[[OnnxFrontend], dict[str, Any]]
+Deliver = Callable[[OnnxNetwork], dict[str, Any]]
 
 
 @pytest.fixture
@@ -146,7 +148,8 @@ def deliver(random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def timed(processes: Any, *_: Any, **__: Any) -> dict[str, float]:
         return {process.name: 1.0 for process in processes}
 
-    def made(frontend: OnnxFrontend) -> dict[str, Any]:
+    def made(network: OnnxNetwork) -> dict[str, Any]:
+        frontend = NetworkFrontend(network)
         result = frontend.deliver(random_delivery(frontend, tmp_path / "network"))
         assert result is not None
         assert result["failure"] is None
@@ -157,19 +160,19 @@ def deliver(random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
-def compared(tiny: Any) -> OnnxFrontend:
+def compared(tiny: Any) -> OnnxNetwork:
     """The network with a comparison at the end of its delivery."""
     pytest.importorskip("openvino")
-    return OnnxFrontend(attrs.evolve(tiny.options, compare=True, in_place=False))
+    return OnnxNetwork(attrs.evolve(tiny.options, compare=True, in_place=False))
 
 
 def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
-    compared: OnnxFrontend, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+    compared: OnnxNetwork, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
 ):
-    def request(run: Any) -> ReducedRequest:
+    def request(_: Any, run: Any) -> ReducedRequest:
         return reduced_request(compared, precisions_beside(["int8"]), None, run)
 
-    monkeypatch.setattr(compared, "reduced_request", request)
+    monkeypatch.setattr(SettledNetwork, "reduced_request", request)
     result = deliver(compared)
     assert set(result["rivals"]) == {"onnxruntime", "openvino"}
     assert result["rivals_precision"] == {}
@@ -181,17 +184,18 @@ def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
 
 
 def test_a_delivery_stays_where_its_request_fails(
-    compared: OnnxFrontend, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+    compared: OnnxNetwork, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
 ):
-    def request(_: Any) -> ReducedRequest:
+    def request(*_: Any) -> ReducedRequest:
         raise ConfigError("calibrate: data.py:batches yields no batch", hint="Yield two.")
 
-    monkeypatch.setattr(compared, "reduced_request", request)
+    monkeypatch.setattr(SettledNetwork, "reduced_request", request)
     result = deliver(compared)
     assert "rivals_reduced" not in result
     told = result["left_out"]["what is in reduced precision"]
     assert told == "calibrate: data.py:batches yields no batch"
 
 
-def test_a_network_in_float32_is_compared_with_nothing_else(compared: OnnxFrontend):
-    assert compared.reduced_request(lambda inputs: inputs) is None
+def test_a_network_in_float32_is_compared_with_nothing_else(compared: OnnxNetwork):
+    settled = NetworkFrontend(compared).settled()
+    assert settled.reduced_request(lambda inputs: inputs) is None

@@ -36,16 +36,16 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Makes baselines of a framework that starts, or does not, and of what TVM makes untuned."""
 
     def make(stack: contextlib.ExitStack, process: Process, untuned: Any = None) -> Any:
-        def started(frontend: Any, name: str, *, threads: int, wait: bool) -> Process:
+        def started(network: Any, name: str, *, threads: int, wait: bool) -> Process:
             assert (name, threads, wait) == ("torch", 2, False)
             return process
 
         monkeypatch.setattr(baselines, "framework_process", started)
         monkeypatch.setattr(Baselines, "_untuned", lambda self: untuned)
         options = SimpleNamespace(compare=False)
-        frontend: Any = SimpleNamespace(frameworks=("torch",), left_out={}, options=options)
+        network: Any = SimpleNamespace(frameworks=("torch",), left_out={}, options=options)
         delivery: Any = SimpleNamespace(threads=2)
-        return Baselines(frontend, delivery, tmp_path, stack)
+        return Baselines(network, delivery, tmp_path, stack)
 
     return make
 

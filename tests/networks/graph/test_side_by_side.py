@@ -36,14 +36,14 @@ def test_a_network_is_in_the_types_that_were_chosen_or_that_it_came_with(
 def test_what_fails_is_left_out_with_its_reason(tiny: Any, monkeypatch: pytest.MonkeyPatch):
     opened = module.framework_process
 
-    def failing(frontend: Any, name: str, *, threads: int) -> Any:
+    def failing(network: Any, name: str, *, threads: int) -> Any:
         if name == "openvino":
             raise ChameleonError("openvino failed: it has no such operator\nand more")
-        return opened(frontend, name, threads=threads)
+        return opened(network, name, threads=threads)
 
     monkeypatch.setattr(module, "framework_process", failing)
     names = ("onnxruntime", "openvino")
-    asked = Compared(frontend=tiny, ours={}, names=names, threads=1, rounds=2)
+    asked = Compared(network=tiny, ours={}, names=names, threads=1, rounds=2)
     found = side_by_side(asked)
     assert list(found.times) == ["onnxruntime"]
     assert found.left_out == {"openvino": "openvino failed: it has no such operator"}
@@ -53,7 +53,7 @@ def test_what_fails_is_left_out_with_its_reason(tiny: Any, monkeypatch: pytest.M
 def test_errors_are_those_against_the_reference(tiny: Any, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("openvino")
     asked = Compared(
-        frontend=tiny,
+        network=tiny,
         ours={},
         names=("openvino",),
         reduced=partial(reduced_request, tiny, ("as-it-comes",), None),

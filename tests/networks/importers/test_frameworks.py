@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 from chameleon_networks.frameworks import running
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions
-from chameleon_networks.importers.sources import BuiltinFrontend, OnnxFrontend
+from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork
 
 torch = pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")
-def source() -> BuiltinFrontend:
-    return BuiltinFrontend(BuiltinOptions(network="resnet_small"))
+def source() -> BuiltinNetwork:
+    return BuiltinNetwork(BuiltinOptions(network="resnet_small"))
 
 
-def _agree(frontend: Any, name: str, inputs: Any, expected: Any) -> None:
-    [got] = frontend.framework(name, 1)(inputs)
+def _agree(network: Any, name: str, inputs: Any, expected: Any) -> None:
+    [got] = network.framework(name, 1)(inputs)
     np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
-def test_other_frameworks_run_torch_networks(source: BuiltinFrontend, name: str):
+def test_other_frameworks_run_torch_networks(source: BuiltinNetwork, name: str):
     pytest.importorskip(name)
     assert name in source.frameworks
     inputs = source.samples(np.random.default_rng(0))
@@ -33,21 +33,21 @@ def test_other_frameworks_run_torch_networks(source: BuiltinFrontend, name: str)
     _agree(source, name, inputs, expected)
 
 
-def test_other_frameworks_run_onnx_files(source: BuiltinFrontend, tmp_path: Path):
+def test_other_frameworks_run_onnx_files(source: BuiltinNetwork, tmp_path: Path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("openvino")
     file = tmp_path / "net.onnx"
     file.write_bytes(running.onnx_bytes(source.program))
-    frontend = OnnxFrontend(OnnxOptions(source=str(file)))
-    assert frontend.frameworks == ("onnxruntime", "openvino")
+    network = OnnxNetwork(OnnxOptions(source=str(file)))
+    assert network.frameworks == ("onnxruntime", "openvino")
     inputs = source.samples(np.random.default_rng(1))
     [expected] = source.framework("torch", 1)(inputs)
-    for name in frontend.frameworks:
-        _agree(frontend, name, inputs, expected)
+    for name in network.frameworks:
+        _agree(network, name, inputs, expected)
 
 
 def test_what_is_not_installed_is_no_framework_to_compare_with(
-    source: BuiltinFrontend, monkeypatch: Any
+    source: BuiltinNetwork, monkeypatch: Any
 ):
     monkeypatch.setattr(running.importlib.util, "find_spec", lambda _: None)
     assert source.frameworks == ("torch", "torch.compile")
@@ -57,7 +57,7 @@ def test_what_is_not_installed_is_no_framework_to_compare_with(
     }
 
 
-def test_a_part_that_is_missing_is_named(source: BuiltinFrontend, monkeypatch: Any):
+def test_a_part_that_is_missing_is_named(source: BuiltinNetwork, monkeypatch: Any):
     there = running.importlib.util.find_spec
     monkeypatch.setattr(
         running.importlib.util,
@@ -65,5 +65,5 @@ def test_a_part_that_is_missing_is_named(source: BuiltinFrontend, monkeypatch: A
         lambda name: None if name == "onnxscript" else there(name) or True,
     )
     assert source.left_out == {"onnxruntime": "onnxscript is not installed"}
-    onnx = OnnxFrontend(OnnxOptions(source="net.onnx"))
+    onnx = OnnxNetwork(OnnxOptions(source="net.onnx"))
     assert onnx.left_out == {}, "a file needs no exporter"

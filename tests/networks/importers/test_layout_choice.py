@@ -10,11 +10,12 @@ import pytest
 from chameleon_core.stages import Trials
 from chameleon_core.task import Task
 from chameleon_networks.delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.graph.prepare import LayoutError
 from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
-from chameleon_networks.importers.sources import BuiltinFrontend, TorchFrontend
-from chameleon_networks.running.processes import frontend_request
-from chameleon_networks.running.serve import requested_frontend
+from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
+from chameleon_networks.running.processes import request_of
+from chameleon_networks.running.serve import requested_network
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec, OperatorSpec
 
 
@@ -134,21 +135,23 @@ def test_nothing_is_measured_without_need(
 
 def test_a_frontend_takes_the_choice_and_another_process_gets_it(tmp_path: Path):
     pytest.importorskip("torch")
-    frontend = BuiltinFrontend(BuiltinOptions(network="resnet_small"))
+    frontend = NetworkFrontend(BuiltinNetwork(BuiltinOptions(network="resnet_small")))
     assert frontend.choice.layout == "NHWC"
     settled = frontend.decide(Scripted({"NHWC": 2e-9, "NCHW": 1e-9}))
     assert settled is not None
     assert frontend.choice.layout == settled["layout"] == "NCHW"
     layouts = {task.arguments.get("layout", "NCHW") for task in frontend.tasks("llvm")}
     assert layouts == {"NCHW"}
-    again = BuiltinFrontend(BuiltinOptions(network="resnet_small"))
+    again = NetworkFrontend(BuiltinNetwork(BuiltinOptions(network="resnet_small")))
     again.restore(settled)
     assert again.choice == frontend.choice
-    assert requested_frontend(frontend_request(frontend)).choice.layout == "NCHW"
+    assert requested_network(request_of(frontend.network)).layout == "NCHW"
 
 
 def test_what_the_pipeline_says_is_not_measured():
-    frontend = BuiltinFrontend(BuiltinOptions(network="resnet_small", layout="NCHW"))
+    frontend = NetworkFrontend(
+        BuiltinNetwork(BuiltinOptions(network="resnet_small", layout="NCHW"))
+    )
     trials = Scripted({"NHWC": 1e-9, "NCHW": 2e-9})
     assert frontend.decide(trials) is None
     assert (frontend.choice.layout, trials.asked) == ("NCHW", [])
@@ -178,7 +181,7 @@ def test_a_network_that_cannot_be_converted_stays_as_it_is(
         """),
         encoding="utf-8",
     )
-    frontend = TorchFrontend(TorchOptions(source=f"{path}:net"))
+    frontend = NetworkFrontend(TorchNetwork(TorchOptions(source=f"{path}:net")))
     settled = frontend.decide(Scripted({"NHWC": 1e-9, "NCHW": 2e-9}))
     assert settled is not None
     assert settled["summary"] == "NCHW, since TVM cannot convert it"

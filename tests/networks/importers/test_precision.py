@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_core.task import Task
+from chameleon_networks.delivery import bucketed
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.frameworks.precision import ROUNDING, half_type
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
+from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
 from chameleon_networks.running.verify import ROUNDINGS
 
 torch = pytest.importorskip("torch")
@@ -54,8 +57,12 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def _torch(source: object) -> TorchFrontend:
-    return TorchFrontend(TorchOptions(source=str(source)))
+def _torch(source: object) -> TorchNetwork:
+    return TorchNetwork(TorchOptions(source=str(source)))
+
+
+def _tasks(network: TorchNetwork) -> list[Task]:
+    return NetworkFrontend(network).tasks("llvm")
 
 
 def _error(got: Any, wanted: Any) -> float:
@@ -64,28 +71,28 @@ def _error(got: Any, wanted: Any) -> float:
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_the_tasks_are_those_of_float32_and_the_answers_nearly(file: Path, kind: str):
-    frontend, plain = _torch(f"{file}:{kind}"), _torch(f"{file}:float32")
-    assert (frontend.half, plain.half) == (kind, None)
-    assert [t.key for t in frontend.tasks("llvm")] == [t.key for t in plain.tasks("llvm")]
-    assert frontend.frameworks[:2] == ("torch float32", "torch")
+    network, plain = _torch(f"{file}:{kind}"), _torch(f"{file}:float32")
+    assert (network.half, plain.half) == (kind, None)
+    assert [task.key for task in _tasks(network)] == [task.key for task in _tasks(plain)]
+    assert network.frameworks[:2] == ("torch float32", "torch")
     assert plain.frameworks[0] == "torch"
-    inputs = frontend.samples(np.random.default_rng(0))
+    inputs = network.samples(np.random.default_rng(0))
     assert [one.dtype for one in inputs] == [np.float32]
-    answers = [frontend.framework(name, 1)(inputs)[0] for name in ("torch float32", "torch")]
+    answers = [network.framework(name, 1)(inputs)[0] for name in ("torch float32", "torch")]
     assert [one.dtype for one in answers] == [np.float32, np.float32]
     assert 0 < _error(*answers) <= ROUNDINGS * ROUNDING[kind]
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16"])
 def test_exact_answers_are_in_float64(file: Path, kind: str):
-    frontend = _torch(f"{file}:{kind}")
-    assert frontend.exact is not None
-    inputs = frontend.samples(np.random.default_rng(0))
-    [exact] = frontend.framework(frontend.exact, 1)(inputs)
-    [wanted] = frontend.framework(frontend.frameworks[0], 1)(inputs)
+    network = _torch(f"{file}:{kind}")
+    assert network.exact is not None
+    inputs = network.samples(np.random.default_rng(0))
+    [exact] = network.framework(network.exact, 1)(inputs)
+    [wanted] = network.framework(network.frameworks[0], 1)(inputs)
     assert (exact.dtype, wanted.dtype) == (np.float64, np.float32)
     assert 0 < _error(wanted, exact) < 1e-5
-    assert all(one.dtype == torch.float32 for one in frontend.float_program.parameters())
+    assert all(one.dtype == torch.float32 for one in network.float_program.parameters())
 
 
 def test_samples_are_the_same_numbers_in_both_precisions(file: Path):
@@ -95,25 +102,25 @@ def test_samples_are_the_same_numbers_in_both_precisions(file: Path):
 
 
 def test_weights_alone_make_a_network_half_precise(file: Path):
-    frontend = _torch(f"{file}:only_inside")
-    assert frontend.half == "bfloat16"
-    assert half_type(frontend.float_program) is None
-    assert [task.operator for task in frontend.tasks("llvm")] == ["conv2d", "dense"]
+    network = _torch(f"{file}:only_inside")
+    assert network.half == "bfloat16"
+    assert half_type(network.float_program) is None
+    assert [task.operator for task in _tasks(network)] == ["conv2d", "dense"]
 
 
 def test_a_saved_program_in_half_precision(file: Path, tmp_path: Path):
     saved = tmp_path / "net.pt2"
     torch.export.save(_torch(f"{file}:bfloat16").program, saved)
-    frontend = _torch(saved)
-    assert frontend.half == "bfloat16"
-    assert len(frontend.tasks("llvm")) == 2
+    network = _torch(saved)
+    assert network.half == "bfloat16"
+    assert len(_tasks(network)) == 2
 
 
 def test_token_ids_stay_what_they_are():
-    frontend = BuiltinFrontend(BuiltinOptions(network="bert_small", dtype="bfloat16"))
-    [inputs] = frontend.samples(np.random.default_rng(0))
+    network = BuiltinNetwork(BuiltinOptions(network="bert_small", dtype="bfloat16"))
+    [inputs] = network.samples(np.random.default_rng(0))
     assert inputs.dtype == np.int64
-    answers = [frontend.framework(name, 1)([inputs])[0] for name in ("torch float32", "torch")]
+    answers = [network.framework(name, 1)([inputs])[0] for name in ("torch float32", "torch")]
     assert _error(*answers) <= ROUNDINGS * ROUNDING["bfloat16"]
 
 
@@ -131,5 +138,5 @@ def test_an_onnx_file_in_half_precision_is_refused(tmp_path: Path):
     path = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph), path)
     with pytest.raises(ConfigError, match="are in float16") as caught:
-        OnnxFrontend(OnnxOptions(source=str(path))).tasks("llvm")
+        bucketed.onnx(OnnxOptions(source=str(path))).tasks("llvm")
     assert "float32" in str(caught.value.hint)

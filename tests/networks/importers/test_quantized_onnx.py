@@ -12,9 +12,10 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Delivery, Winner
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.frameworks.running import ONNXRUNTIME, ONNXRUNTIME_FLOAT32
 from chameleon_networks.importers.options import OnnxOptions
-from chameleon_networks.importers.sources import OnnxFrontend
+from chameleon_networks.importers.sources import OnnxNetwork
 from chameleon_networks.package.load import load
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_tvm.device.targets import TVMTargets
@@ -66,9 +67,9 @@ class Graph:
         onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), file)
         return file
 
-    def frontend(self, file: Path, given: Any, made: Any, **more: Any) -> OnnxFrontend:
+    def network(self, file: Path, given: Any, made: Any, **more: Any) -> OnnxNetwork:
         self.save(file, given, made, **more)
-        return OnnxFrontend(OnnxOptions(source=str(file), compare=False))
+        return OnnxNetwork(OnnxOptions(source=str(file), compare=False))
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +101,11 @@ class Images(quantization.CalibrationDataReader):  # type: ignore[misc]
         return {"image": self._left.pop()} if self._left else None
 
 
-def guessed(frontend: OnnxFrontend, folder: Path) -> Delivery:
+def guessed(network: OnnxNetwork, folder: Path) -> Delivery:
     """A delivery whose kernels are first guesses."""
     space = AutoSpace(AutoOptions())
     winners = []
-    for task in frontend.tasks(TARGET):
+    for task in NetworkFrontend(network).tasks(TARGET):
         config = tuple(int(one) for one in space.design_space(task).first_guesses[0])
         winners.append(Winner(task=task, config=config, seconds=1e-3))
     return Delivery(target=TARGET, winners=winners, space=space, folder=folder, threads=2)
@@ -125,13 +126,13 @@ def test_networks_that_onnxruntime_quantized(
         activation_type=quantization.QuantType[activations],
         weight_type=quantization.QuantType.QInt8,
     )
-    frontend = OnnxFrontend(OnnxOptions(source=str(file), compare=False))
-    assert frontend.frameworks[0] == ONNXRUNTIME_FLOAT32
-    chains = frontend.prepared[1]
+    network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
+    assert network.frameworks[0] == ONNXRUNTIME_FLOAT32
+    chains = network.prepared[1]
     assert [chain.spec.dtype for chain in chains] == ["int8"] * 4
     assert {chain.spec.output_dtype for chain in chains} == {"uint8"}
-    inputs, got = run_as_guessed(frontend, tmp_path / "network")
-    [wanted] = frontend.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
+    inputs, got = run_as_guessed(network, tmp_path / "network")
+    [wanted] = network.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
     # A step of the output is more than a rounding of float32, and less than a wrong number.
     assert np.abs(got - wanted).max() <= np.abs(wanted).max() / 100
 
@@ -139,8 +140,8 @@ def test_networks_that_onnxruntime_quantized(
 def test_a_network_is_verified_by_what_it_means(tmp_path: Path):
     # Of weights of 8 bits, onnxruntime's own kernels may saturate sums.
     graph, made = standard_chain(0, bits=8)
-    frontend = graph.frontend(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
-    result = frontend.deliver(guessed(frontend, tmp_path / "network"))
+    network = graph.network(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
+    result = NetworkFrontend(network).deliver(guessed(network, tmp_path / "network"))
     assert result is not None
     assert result["failure"] is None
     assert result["reference"] == ONNXRUNTIME_FLOAT32
@@ -178,15 +179,15 @@ def standard_chain(seed: int, bits: int) -> tuple[Graph, str]:
     return graph, x
 
 
-def run_as_guessed(frontend: OnnxFrontend, folder: Path) -> tuple[Any, Any]:
+def run_as_guessed(network: OnnxNetwork, folder: Path) -> tuple[Any, Any]:
     """An input of a network, and what it gives for that, compiled with first guesses."""
-    delivery = guessed(frontend, folder)
-    module, chains = frontend.prepared
+    delivery = guessed(network, folder)
+    module, chains = network.prepared
     winners = {winner.task.key: winner for winner in delivery.winners}
     kernels = Kernels(winners, delivery.space, TARGET)
     made = compiled(module, chains, kernels, TARGET)
     write_package(folder, made.executable, manifest_of(module, chains, kernels, TARGET, 2))
-    inputs = frontend.samples(np.random.default_rng(3))
+    inputs = network.samples(np.random.default_rng(3))
     return inputs, load(folder)(*inputs)
 
 
@@ -194,10 +195,10 @@ def run_as_guessed(frontend: OnnxFrontend, folder: Path) -> tuple[Any, Any]:
 def test_what_the_standard_defines_is_equal_bit_by_bit(tmp_path: Path, seed: int):
     # With weights of 7 bits no kernel of onnxruntime's saturates a sum of two products.
     graph, made = standard_chain(seed, bits=7)
-    frontend = graph.frontend(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
-    inputs, got = run_as_guessed(frontend, tmp_path / "network")
-    assert {chain.spec.dtype for chain in frontend.prepared[1]} == {"int8"}
-    [wanted] = frontend.framework(ONNXRUNTIME, 2)(inputs)
+    network = graph.network(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
+    inputs, got = run_as_guessed(network, tmp_path / "network")
+    assert {chain.spec.dtype for chain in network.prepared[1]} == {"int8"}
+    [wanted] = network.framework(ONNXRUNTIME, 2)(inputs)
     assert len(np.unique(wanted)) > 3
     np.testing.assert_array_equal(got, wanted)
 
@@ -211,9 +212,9 @@ def test_sums_of_integers_are_exact(tmp_path: Path, kind: str):
     zeros = graph.constant(np.uint8(77)), graph.constant(np.int8(0))
     made = graph.node("Cast", graph.node(kind, "image", weights, *zeros), to=FLOAT)
     out = (made, FLOAT, (1, 8, 7, 7) if kind == "ConvInteger" else (5, 8))
-    frontend = graph.frontend(tmp_path / "sums.onnx", (UINT8, shape), out)
-    inputs, got = run_as_guessed(frontend, tmp_path / "network")
-    assert [chain.spec.dtype for chain in frontend.prepared[1]] == ["int8"]
+    network = graph.network(tmp_path / "sums.onnx", (UINT8, shape), out)
+    inputs, got = run_as_guessed(network, tmp_path / "network")
+    assert [chain.spec.dtype for chain in network.prepared[1]] == ["int8"]
     assert len(np.unique(inputs[0])) > 50
     numbers = np.asarray(array_of(graph, weights), np.int64)
     data = inputs[0].astype(np.int64) - 77
@@ -232,10 +233,10 @@ def test_zero_points_that_are_computed(tmp_path: Path):
     real = graph.save(tmp_path / "real.onnx", (FLOAT, [7, 96]), (x, FLOAT, [7, 10]))
     file = tmp_path / "dynamic.onnx"
     quantization.quantize_dynamic(real, file, per_channel=True)
-    frontend = OnnxFrontend(OnnxOptions(source=str(file), compare=False))
-    assert [chain.spec.dtype for chain in frontend.prepared[1]] == ["int8"] * 2
-    inputs, got = run_as_guessed(frontend, tmp_path / "network")
-    [wanted] = frontend.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
+    network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
+    assert [chain.spec.dtype for chain in network.prepared[1]] == ["int8"] * 2
+    inputs, got = run_as_guessed(network, tmp_path / "network")
+    [wanted] = network.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
     assert np.abs(got - wanted).max() <= 1e-4 * np.abs(wanted).max()
 
 
@@ -254,9 +255,9 @@ def test_weights_with_a_zero_point_are_computed_in_float32(real: Path, tmp_path:
         activation_type=quantization.QuantType.QUInt8,
         weight_type=quantization.QuantType.QUInt8,
     )
-    frontend = OnnxFrontend(OnnxOptions(source=str(file), compare=False))
-    assert frontend.rounded
-    assert "float32" in {chain.spec.dtype for chain in frontend.prepared[1]}
+    network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
+    assert network.has_quantized_activations
+    assert "float32" in {chain.spec.dtype for chain in network.prepared[1]}
 
 
 def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path: Path):
@@ -264,22 +265,22 @@ def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path: Path):
     numbers = graph.constant(graph.rng.integers(-128, 128, (48, 10)).astype(np.int8))
     weights = graph.node("DequantizeLinear", numbers, graph.constant(np.float32(0.01)))
     out = graph.node("MatMul", "image", weights)
-    frontend = graph.frontend(tmp_path / "weights.onnx", (FLOAT, [3, 48]), (out, FLOAT, [3, 10]))
-    assert (frontend.quantized, frontend.rounded) == (True, False)
-    assert [chain.spec.dtype for chain in frontend.prepared[1]] == ["float32"]
+    network = graph.network(tmp_path / "weights.onnx", (FLOAT, [3, 48]), (out, FLOAT, [3, 10]))
+    assert (network.quantized, network.has_quantized_activations) == (True, False)
+    assert [chain.spec.dtype for chain in network.prepared[1]] == ["float32"]
 
 
 def test_an_operator_that_nobody_knows_is_refused(tmp_path: Path):
     graph = Graph()
     made = graph.node("QLinearSoftmax", "image", domain="com.microsoft")
-    frontend = graph.frontend(tmp_path / "odd.onnx", (UINT8, [1, 8]), (made, UINT8, [1, 8]))
+    network = graph.network(tmp_path / "odd.onnx", (UINT8, [1, 8]), (made, UINT8, [1, 8]))
     with pytest.raises(ConfigError, match=r"node 'qlinearsoftmax0' \(QLinearSoftmax\)") as caught:
-        _ = frontend.imported
+        _ = network.imported
     assert "QDQ" in caught.value.hint
 
 
 def test_an_old_operator_set_is_converted(tmp_path: Path):
     graph, made = standard_chain(0, bits=7)
     out = made, UINT8, [1, 12]
-    frontend = graph.frontend(tmp_path / "old.onnx", (FLOAT, SHAPE), out, opset=10)
-    assert {chain.spec.dtype for chain in frontend.prepared[1]} == {"int8"}
+    network = graph.network(tmp_path / "old.onnx", (FLOAT, SHAPE), out, opset=10)
+    assert {chain.spec.dtype for chain in network.prepared[1]} == {"int8"}

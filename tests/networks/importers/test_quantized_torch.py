@@ -17,10 +17,11 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchFrontend
+from chameleon_networks.importers.sources import TorchNetwork
 from chameleon_networks.package.load import load
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_tvm.device.targets import TVMTargets
@@ -124,9 +125,9 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("function", ["network", "exported"])
 def test_programs_of_pt2e(source: Path, tmp_path: Path, function: str):
-    frontend = TorchFrontend(TorchOptions(source=f"{source}:{function}", compare=False))
-    module, chains = frontend.prepared
-    assert frontend.quantized
+    network = TorchNetwork(TorchOptions(source=f"{source}:{function}", compare=False))
+    module, chains = network.prepared
+    assert network.quantized
     assert [chain.spec.dtype for chain in chains] == ["int8"] * 3
     assert [chain.spec.output_dtype for chain in chains] == ["uint8"] * 3
     left = left_over(module, chains)
@@ -134,37 +135,37 @@ def test_programs_of_pt2e(source: Path, tmp_path: Path, function: str):
     assert left["nn.max_pool2d"] == left["minimum"] == left["maximum"] == 1
     assert left["dequantize"] == 2
     # A step of the output is 0.03; torch multiplies with 1 / scale, where ours is rounded once.
-    assert difference(frontend, tmp_path / "network") <= 0.031
+    assert difference(network, tmp_path / "network") <= 0.031
 
 
 @pytest.mark.parametrize("function", ["dynamic_uint8", "dynamic_int8"])
 def test_ranges_that_are_computed(source: Path, tmp_path: Path, function: str):
-    frontend = TorchFrontend(TorchOptions(source=f"{source}:{function}", compare=False))
-    assert [chain.spec.dtype for chain in frontend.prepared[1]] == ["int8"]
-    assert difference(frontend, tmp_path / "network") <= 1e-4
+    network = TorchNetwork(TorchOptions(source=f"{source}:{function}", compare=False))
+    assert [chain.spec.dtype for chain in network.prepared[1]] == ["int8"]
+    assert difference(network, tmp_path / "network") <= 1e-4
 
 
-def difference(frontend: TorchFrontend, folder: Path) -> float:
+def difference(network: TorchNetwork, folder: Path) -> float:
     """How far a network's outputs, as kernels of first guesses compute them, are from torch's."""
-    module, chains = frontend.prepared
+    module, chains = network.prepared
     space, winners = AutoSpace(AutoOptions()), {}
-    for task in frontend.tasks(TARGET):
+    for task in NetworkFrontend(network).tasks(TARGET):
         config = tuple(int(one) for one in space.design_space(task).first_guesses[0])
         winners[task.key] = Winner(task=task, config=config, seconds=1e-3)
     kernels = Kernels(winners, space, TARGET)
     made = compiled(module, chains, kernels, TARGET)
     write_package(folder, made.executable, manifest_of(module, chains, kernels, TARGET, 2))
-    inputs = frontend.samples(np.random.default_rng(0))
-    [wanted] = frontend.framework(TORCH, 2)(inputs)
+    inputs = network.samples(np.random.default_rng(0))
+    [wanted] = network.framework(TORCH, 2)(inputs)
     return float(np.abs(load(folder)(*inputs) - wanted).max())
 
 
 READ = """
 import sys
 from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchFrontend
-frontend = TorchFrontend(TorchOptions(source=sys.argv[1], compare=False))
-assert {chain.spec.dtype for chain in frontend.prepared[1]} == {"int8"}
+from chameleon_networks.importers.sources import TorchNetwork
+network = TorchNetwork(TorchOptions(source=sys.argv[1], compare=False))
+assert {chain.spec.dtype for chain in network.prepared[1]} == {"int8"}
 """
 
 

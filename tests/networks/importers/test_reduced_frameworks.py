@@ -26,7 +26,7 @@ from chameleon_networks.frameworks.reduced import (
     reduced_named,
 )
 from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinFrontend
+from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_system.processor import Processor
 
 torch = pytest.importorskip("torch")
@@ -35,17 +35,17 @@ FORMS = NetworkForms(program=None, onnx=lambda: "net.onnx")
 
 
 @pytest.fixture(scope="module")
-def source() -> BuiltinFrontend:
-    return BuiltinFrontend(BuiltinOptions(network="resnet_small"))
+def source() -> BuiltinNetwork:
+    return BuiltinNetwork(BuiltinOptions(network="resnet_small"))
 
 
 @pytest.fixture
-def inputs(source: BuiltinFrontend) -> Arrays:
+def inputs(source: BuiltinNetwork) -> Arrays:
     return source.samples(np.random.default_rng(0))
 
 
 @pytest.fixture
-def calibration(source: BuiltinFrontend) -> list[Arrays]:
+def calibration(source: BuiltinNetwork) -> list[Arrays]:
     rng = np.random.default_rng(1)
     return [source.samples(rng) for _ in range(2)]
 
@@ -74,7 +74,7 @@ def test_a_network_of_onnx_is_run_by_what_reads_onnx():
     ]
 
 
-def test_what_is_missing_is_named(source: BuiltinFrontend, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_missing_is_named(source: BuiltinNetwork, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert left_out_reduced(source.forms, asked_for(source.forms, [INT8])) == {
         "openvino int8": "openvino and nncf are not installed",
@@ -85,7 +85,7 @@ def test_what_is_missing_is_named(source: BuiltinFrontend, monkeypatch: pytest.M
     assert onnx.lacking(FORMS) == ["onnxruntime", "onnx"], "a file needs no exporter"
 
 
-def test_openvino_as_it_comes_says_what_it_took(source: BuiltinFrontend, inputs: Arrays):
+def test_openvino_as_it_comes_says_what_it_took(source: BuiltinNetwork, inputs: Arrays):
     pytest.importorskip("openvino")
     [one] = [x for x in asked_for(source.forms, [AS_IT_COMES]) if x.framework == "openvino"]
     made = one.made(source.forms, [], threads=1)
@@ -94,7 +94,7 @@ def test_openvino_as_it_comes_says_what_it_took(source: BuiltinFrontend, inputs:
 
 
 def test_openvino_is_not_said_to_compute_in_what_it_does_not(
-    source: BuiltinFrontend, monkeypatch: pytest.MonkeyPatch
+    source: BuiltinNetwork, monkeypatch: pytest.MonkeyPatch
 ):
     pytest.importorskip("openvino")
     monkeypatch.setattr(openvino_precisions, "openvino_compiled", lambda *_, **__: _Compiled("f32"))
@@ -103,19 +103,19 @@ def test_openvino_is_not_said_to_compute_in_what_it_does_not(
 
 
 @pytest.mark.parametrize("network", ["torch", "onnx"])
-def test_onnxruntime_computes_in_int8(network: str, source: BuiltinFrontend, tiny: Any):
+def test_onnxruntime_computes_in_int8(network: str, source: BuiltinNetwork, tiny: Any):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    frontend = source if network == "torch" else tiny
+    chosen = source if network == "torch" else tiny
     rng = np.random.default_rng(1)
-    given = [frontend.samples(rng) for _ in range(2)]
-    made = reduced_named("onnxruntime int8").made(frontend.forms, given, threads=1)
+    given = [chosen.samples(rng) for _ in range(2)]
+    made = reduced_named("onnxruntime int8").made(chosen.forms, given, threads=1)
     assert made.precision == INT8
-    assert 1e-4 < _error(frontend, made, frontend.samples(rng)) < 0.5
+    assert 1e-4 < _error(chosen, made, chosen.samples(rng)) < 0.5
 
 
 def test_openvino_computes_in_int8(
-    source: BuiltinFrontend, calibration: list[Arrays], inputs: Arrays
+    source: BuiltinNetwork, calibration: list[Arrays], inputs: Arrays
 ):
     pytest.importorskip("openvino")
     pytest.importorskip("nncf", reason="NNCF quantizes for OpenVINO; it is not installed")
@@ -125,7 +125,7 @@ def test_openvino_computes_in_int8(
 
 
 def test_torch_computes_in_int8(
-    source: BuiltinFrontend,
+    source: BuiltinNetwork,
     calibration: list[Arrays],
     inputs: Arrays,
     monkeypatch: pytest.MonkeyPatch,
@@ -138,7 +138,7 @@ def test_torch_computes_in_int8(
 
 
 def test_a_program_is_made_one_of_half_precision(
-    source: BuiltinFrontend, inputs: Arrays, monkeypatch: pytest.MonkeyPatch
+    source: BuiltinNetwork, inputs: Arrays, monkeypatch: pytest.MonkeyPatch
 ):
     assert half_type(in_half(source.program, BFLOAT16)) == BFLOAT16
     assert half_type(source.program) is None, "the program itself stays"
@@ -246,7 +246,7 @@ def test_a_softmax_of_classes_is_no_attention(
 
 @pytest.mark.parametrize("saturate", [False, True])
 def test_torchao_observes_the_same_inputs(
-    source: BuiltinFrontend,
+    source: BuiltinNetwork,
     calibration: list[Arrays],
     inputs: Arrays,
     monkeypatch: pytest.MonkeyPatch,

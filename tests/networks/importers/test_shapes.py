@@ -14,10 +14,11 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.pipeline.load import from_dict
 from chameleon_networks.delivery import bucketed
 from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.sources import BuiltinFrontend, TorchFrontend
-from chameleon_networks.running.processes import frontend_request
-from chameleon_networks.running.serve import requested_frontend
+from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
+from chameleon_networks.running.processes import request_of
+from chameleon_networks.running.serve import requested_network
 from chameleon_networks.shapes import Buckets, buckets_of, converter, dimensions_of
 
 NETWORKS = """
@@ -124,8 +125,8 @@ def test_options_with_shapes_travel_to_other_processes():
 def test_examples_are_cropped_or_repeated(source: str):
     def ids(length: int) -> list[int]:
         shapes = {"ids": (2, length), "mask": (2, length)}
-        made = TorchFrontend(TorchOptions(source=source, shapes=shapes))
-        made = requested_frontend(json.loads(json.dumps(frontend_request(made))))
+        made = TorchNetwork(TorchOptions(source=source, shapes=shapes))
+        made = requested_network(json.loads(json.dumps(request_of(made))))
         first, mask = made.program.example_inputs[0][0], made.program.example_inputs[1]["mask"]
         assert first.shape == mask.shape == (2, length)
         assert made.input_names() == ["ids", "mask"]
@@ -138,7 +139,7 @@ def test_examples_are_cropped_or_repeated(source: str):
 def test_builtin_networks_take_shapes():
     pytest.importorskip("torch")
     options = BuiltinOptions(network="resnet_small", shapes={"image": (2, 3, 16, 24)})
-    [images] = BuiltinFrontend(options).samples(np.random.default_rng(0))
+    [images] = BuiltinNetwork(options).samples(np.random.default_rng(0))
     assert images.shape == (2, 3, 16, 24)
 
 
@@ -152,18 +153,18 @@ def test_builtin_networks_take_shapes():
 )
 def test_shapes_that_a_network_does_not_take(source: str, shapes: Any, words: str, hint: str):
     with pytest.raises(ConfigError, match=words) as caught:
-        TorchFrontend(TorchOptions(source=source, shapes=shapes)).samples(np.random.default_rng(0))
+        TorchNetwork(TorchOptions(source=source, shapes=shapes)).samples(np.random.default_rng(0))
     assert re.search(hint, str(caught.value.hint), re.IGNORECASE)
 
 
 def test_saved_programs_need_dynamic_shapes(source: str, tmp_path: Path):
     torch = pytest.importorskip("torch")
-    program = TorchFrontend(TorchOptions(source=source)).program
+    program = TorchNetwork(TorchOptions(source=source)).program
     shapes = {"ids": (1, 4), "mask": (1, 4)}
     fixed, free = tmp_path / "fixed.pt2", tmp_path / "free.pt2"
     torch.export.save(program, fixed)
     with pytest.raises(ConfigError, match="saved with 6 as axis 1 of 'ids', and 4 is") as caught:
-        _ = TorchFrontend(TorchOptions(source=str(fixed), shapes=shapes)).program
+        _ = TorchNetwork(TorchOptions(source=str(fixed), shapes=shapes)).program
     assert "dynamic_shapes" in str(caught.value.hint)
     length = {1: torch.export.Dim("length", min=2, max=64)}
     positional, keywords = program.example_inputs
@@ -176,7 +177,7 @@ def test_saved_programs_need_dynamic_shapes(source: str, tmp_path: Path):
         ),
         free,
     )
-    made = TorchFrontend(TorchOptions(source=str(free), shapes=shapes))
+    made = TorchNetwork(TorchOptions(source=str(free), shapes=shapes))
     inputs = made.samples(np.random.default_rng(0))
     assert [one.shape for one in inputs] == [(1, 4), (1, 4)]
     assert made.framework("torch", 1)(inputs)[0].shape == (1, 4, 4)
@@ -184,12 +185,12 @@ def test_saved_programs_need_dynamic_shapes(source: str, tmp_path: Path):
 
 def test_nothing_in_buckets_is_an_ordinary_network():
     options = BuiltinOptions(network="resnet_small", shapes={"image": (1, 3, 16, 16)})
-    assert type(bucketed.builtin(options)) is BuiltinFrontend
+    assert type(bucketed.builtin(options)) is NetworkFrontend
     several = attrs.evolve(options, shapes={"image": (Buckets(buckets=(1, 8)), 3, 16, 16)})
     made = bucketed.builtin(several)
     assert isinstance(made, BucketedFrontend)
     assert [bucket.name for bucket, _ in made.networks] == ["1", "8"]
-    assert [one.shapes for _, one in made.networks] == [
+    assert [one.shapes for _, one in made.network.networks] == [
         {"image": (1, 3, 16, 16)},
         {"image": (8, 3, 16, 16)},
     ]

@@ -12,7 +12,7 @@ import torch
 from chameleon_core.plugins import NoOptions
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.uncompilable import no_kernels
-from chameleon_networks.graph.fused_operators import chains_of
+from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.importers.torch.programs import torch_module
 from chameleon_networks.package.load import load

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinFrontend
+from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_networks.rivals.launch import tune_network_with_metaschedule
 from chameleon_networks.running.processes import delivered_process
 from chameleon_tvm.device.targets import TVMTargets
@@ -42,10 +42,10 @@ def test_it_expires_by_the_clock():
 @pytest.mark.long
 def test_a_small_network_is_tuned_and_right(tmp_path: Path):
     pytest.importorskip("torch")
-    frontend = BuiltinFrontend(BuiltinOptions(network="resnet_small"))
+    network = BuiltinNetwork(BuiltinOptions(network="resnet_small"))
     target = TVMTargets(NoOptions()).resolve("native")
     answer = tune_network_with_metaschedule(
-        frontend,
+        network,
         tmp_path / "network",
         target=target,
         threads=2,
@@ -55,8 +55,8 @@ def test_a_small_network_is_tuned_and_right(tmp_path: Path):
     assert answer["tasks"] > 6
     assert answer["trials"] > 0
     assert answer["history"][-1]["trials"] == answer["trials"]
-    inputs = frontend.samples(np.random.default_rng(0))
-    [want] = frontend.framework("torch", 1)(inputs)
+    inputs = network.samples(np.random.default_rng(0))
+    [want] = network.framework("torch", 1)(inputs)
     with delivered_process("theirs", tmp_path / "network", threads=2) as process:
         [got] = process.outputs(inputs)
     np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())

@@ -13,7 +13,7 @@ from chameleon_networks.quantize import batches as module
 from chameleon_networks.quantize.batches import KEPT, RANDOM, batches_of
 
 
-class _Frontend:
+class _Network:
     """A network of an image and a whole number."""
 
     bucket = None
@@ -35,8 +35,8 @@ def _source(folder: Path, body: str) -> str:
 
 
 def _given(folder: Path, body: str) -> Any:
-    frontend: Any = _Frontend()
-    return batches_of(frontend, _source(folder, body))
+    network: Any = _Network()
+    return batches_of(network, _source(folder, body))
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_batches_without_end_are_left_at_some_point(
 
 
 def test_random_inputs_take_the_place_of_batches():
-    frontend: Any = _Frontend()
-    found = batches_of(frontend, None)
+    network: Any = _Network()
+    found = batches_of(network, None)
     used = list(found)
     assert len(used) + len(found.kept) == RANDOM
     drawn = [*used, *(one.inputs for one in found.kept)]

@@ -117,7 +117,7 @@ def test_batches_go_to_the_bucket_that_inference_would_take(
     source: BucketedFrontend, folder: Path
 ) -> None:
     lengths, kept = {}, {}
-    for bucket, network in source.networks:
+    for bucket, network in source.network.networks:
         found = batches_of(network, f"{folder}/data.py:batches")
         used = list(found)
         assert {ids.shape for ids, _ in used} == {(1, *bucket.extents)}
@@ -131,7 +131,7 @@ def test_batches_go_to_the_bucket_that_inference_would_take(
 def test_outputs_for_filled_up_inputs_are_cut_before_they_are_compared(
     source: BucketedFrontend, folder: Path
 ) -> None:
-    _, network = source.networks[1]
+    _, network = source.network.networks[1]
     samples = kept_samples(network, f"{folder}/data.py:batches")
     assert [one.kept for one in samples] == [((0, 1, 7),), ((0, 1, 11),)]
 
@@ -162,14 +162,14 @@ def test_a_sample_is_cut_where_it_was_filled_up() -> None:
 def test_batches_that_belong_to_no_bucket_or_leave_one_out_are_refused(
     source: BucketedFrontend, folder: Path, function: str, said: str
 ) -> None:
-    _, network = source.networks[0]
+    _, network = source.network.networks[0]
     with pytest.raises(ConfigError, match=said) as caught:
         list(batches_of(network, f"{folder}/data.py:{function}"))
     assert caught.value.hint
 
 
 def test_without_padding_batches_have_the_shapes_of_buckets(folder: Path) -> None:
-    _, network = _masked(folder, pad=None).networks[0]
+    _, network = _masked(folder, pad=None).network.networks[0]
     with pytest.raises(ConfigError, match=r"batch 2 of .*: no bucket takes ids \[1, 3\]"):
         list(batches_of(network, f"{folder}/data.py:batches"))
 
@@ -178,7 +178,7 @@ def test_batches_of_other_buckets_count_among_those_that_are_read(
     source: BucketedFrontend, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "MOST", 5)
-    _, network = source.networks[1]
+    _, network = source.network.networks[1]
     with pytest.raises(ConfigError, match=r"is in bucket length=12; there are 5 in length=4"):
         list(batches_of(network, f"{folder}/data.py:without_end"))
 
@@ -258,7 +258,7 @@ def settled(folder: Path, precision: Precision, trials: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def deliver(source: BucketedFrontend, settled: dict[str, Any], delivered_in: Deliver) -> Deliver:
     """Delivers the network into a folder in a precision, as if int8 took half of the time."""
-    return partial(delivered_in, source, settled)
+    return partial(delivered_in, source.network, settled)
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +273,7 @@ def _error(folder: Path, source: BucketedFrontend, length: int) -> float:
     """Of a delivered network's outputs for words of some length that nobody has seen."""
     ids = np.random.default_rng(length).integers(1, 100, (1, length))
     inputs = [ids, np.ones((1, length), np.float32)]
-    expected = source.with_extents((length,)).framework("torch", 1)(inputs)
+    expected = source.network.with_extents((length,)).framework("torch", 1)(inputs)
     got = chameleon_networks.load(folder)(*inputs)
     return max(
         float(np.abs(one - wanted).max() / np.abs(wanted).max())
@@ -351,7 +351,7 @@ def test_two_bytes_are_searched_in_buckets(
     frontend.compute_in(asked)
     kept = frontend.decide(trials)
     share = {"bfloat16": 0.25, "float16": 0.75}
-    result, made = delivered_in(source, kept, tmp_path / "network", asked, alone=share)
+    result, made = delivered_in(source.network, kept, tmp_path / "network", asked, alone=share)
     assert result["failure"] is None
     assert result["precision"] == "bfloat16"
     assert 1e-5 < _error(made, source, 9) < 0.1
@@ -446,7 +446,7 @@ def test_types_of_all_buckets_together(source: BucketedFrontend) -> None:
     names: dict[str, dict[str, str]] = {name: {} for name in BUCKETS}
 
     def found(short: dict[str, Any], long: dict[str, Any]) -> dict[str, Any]:
-        return summed(source, dict(zip(BUCKETS, (short, long), strict=True)), names)
+        return summed(source.network, dict(zip(BUCKETS, (short, long), strict=True)), names)
 
     mixed = found(one("int8", int7=2), one("float32", float32=2))
     assert mixed["precision"] == "int8, the rest float32"

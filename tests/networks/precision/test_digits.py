@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from chameleon_core.pipeline import Precision, load_pipeline
+from chameleon_networks.delivery import bucketed
 from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchFrontend
 from chameleon_networks.package.load import load
 
 torch = pytest.importorskip("torch")
@@ -44,10 +44,10 @@ def test_digits_are_read_as_well_as_in_float32(
     assert isinstance(precision, Precision)
     assert precision.max_drop == 0.005
     options = TorchOptions(source=f"{folder}/digits.py:make", compare=False)
-    frontend = TorchFrontend(options)
+    frontend = bucketed.torch(options)
     frontend.compute_in(precision)
     settled = frontend.decide(trials)
-    result, network = delivered_in(frontend, settled, folder / "network", precision)
+    result, network = delivered_in(frontend.network, settled, folder / "network", precision)
     assert result["precision"].startswith("int8"), result["precision_summary"]
     assert "a drop of 0.005" in result["precision_summary"]
 

@@ -14,6 +14,7 @@ from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.reduced_rivals import precisions_beside
 from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
@@ -140,7 +141,7 @@ def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
     except TargetError:
         pytest.skip("this CPU lacks AVX2")
     precision = Precision(type="int8")
-    frontend = type(tiny)(tiny.options)
+    frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(precision)
     before = [task.key for task in frontend.tasks(AVX2)]
     kept = frontend.decide(type(trials)(AVX2))
@@ -164,7 +165,7 @@ def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
 
 @pytest.mark.usefixtures("_as_the_cpu_is")
 def test_cpus_with_an_instruction_for_all_bytes_do_not_try_it(tiny: Any) -> None:
-    frontend = type(tiny)(tiny.options)
+    frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(Precision(type="int8"))
     for name, dtypes in (("haswell", {*KINDS}), ("znver4", {"int8"}), ("sapphirerapids", {"int8"})):
         tasks = [task for task in frontend.tasks(cpu(name)) if task.alternative_of]

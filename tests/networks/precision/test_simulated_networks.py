@@ -10,7 +10,7 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_networks.delivery.typed.errors import Simulation
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinFrontend
+from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.quantize.correction import channel_means, constants_in
 from chameleon_networks.quantize.eligibility import eligible
@@ -19,7 +19,7 @@ from chameleon_networks.quantize.ranges import EXTREMES, Affine
 from chameleon_networks.quantize.simulated import SimulatedNetwork
 from chameleon_networks.quantize.simulating import Server
 from chameleon_networks.quantize.types import with_types
-from chameleon_networks.running.processes import frontend_request
+from chameleon_networks.running.processes import request_of
 from chameleon_networks.running.verify import magnitudes
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
@@ -219,17 +219,17 @@ def test_numbers_that_float16_does_not_hold_are_noticed(simulated: SimulatedNetw
 
 
 @pytest.fixture(scope="module")
-def frontend() -> Any:
+def residual() -> Any:
     pytest.importorskip("torch")
-    return BuiltinFrontend(BuiltinOptions(network="resnet_small", compare=False))
+    return BuiltinNetwork(BuiltinOptions(network="resnet_small", compare=False))
 
 
-def test_errors_of_types_are_measured_in_a_process_of_their_own(frontend: Any, target: str):
-    module, chains = frontend.prepared
-    with Simulation(frontend, module, chains, target, 2) as simulation:
+def test_errors_of_types_are_measured_in_a_process_of_their_own(residual: Any, target: str):
+    module, chains = residual.prepared
+    with Simulation(residual, module, chains, target, 2) as simulation:
         with pytest.raises(ChameleonError, match="no inputs to measure errors on"):
             simulation.error_of({})
-        batches = batches_of(frontend, None)
+        batches = batches_of(residual, None)
         ranges = simulation.calibrated(batches)
         simulation.sample(batches.kept)
         alone = simulation.errors_alone(["int8", "bfloat16"])
@@ -254,7 +254,7 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(frontend: Any, t
             simulation.calibrated([huge])
 
 
-def test_a_process_with_another_network_says_so(frontend: Any, target: str):
-    request = {"target": target, "names": ["x0"], **frontend_request(frontend)}
+def test_a_process_with_another_network_says_so(residual: Any, target: str):
+    request = {"target": target, "names": ["x0"], **request_of(residual)}
     with pytest.raises(ConfigError, match="reads the network differently"):
         Server(request)

@@ -13,6 +13,7 @@ import pytest
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.typed import candidates
 from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 @pytest.fixture(scope="module")
 def settled(tiny: Any, trials: Any) -> dict[str, Any]:
     """What a frontend of the network settles on in int8; calibration takes a second."""
-    frontend = type(tiny)(tiny.options)
+    frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(Precision(type="int8"))
     found: dict[str, Any] = frontend.decide(trials)
     return found
@@ -68,7 +69,7 @@ def _error(folder: Path, tiny: Any) -> float:
 def test_alternatives_are_tasks_that_name_what_they_are_alternatives_of(
     tiny: Any, target: str, settled: dict[str, Any]
 ) -> None:
-    frontend = type(tiny)(tiny.options)
+    frontend = NetworkFrontend(type(tiny)(tiny.options))
     plain = frontend.tasks(target)
     frontend.compute_in(Precision(type="int8"))
     frontend.restore(json.loads(json.dumps(settled)))
@@ -94,7 +95,7 @@ def test_each_step_says_what_it_has_taken(
 def test_tasks_can_be_named_before_anything_is_settled(
     tiny: Any, target: str, settled: dict[str, Any]
 ) -> None:
-    frontend = type(tiny)(tiny.options)
+    frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(Precision(type="int8"))
     before = {task.key for task in frontend.tasks(target)}
     frontend.restore(settled)
@@ -134,7 +135,7 @@ def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
 ) -> None:
     place = ROUNDING[kind]
     precision = Precision(type=kind, max_error=0.1)
-    frontend = type(tiny)(tiny.options)
+    frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(precision)
     kept = frontend.decide(trials)
     assert kept is not None
@@ -158,7 +159,7 @@ def test_types_are_mixed_in_one_network(
     tiny: Any, trials: Any, tmp_path: Path, delivered_in: Deliver
 ) -> None:
     precision = Precision(search=("bfloat16", "int8"), max_error=0.1)
-    frontend = type(tiny)(tiny.options)
+    frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(precision)
     kept = frontend.decide(trials)
     assert kept is not None
@@ -268,7 +269,7 @@ def test_a_metric_that_raises_is_refused_before_anything_is_tuned(
     tiny: Any, trials: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "eval.py").write_text(METRICS)
-    frontend = type(tiny)(tiny.options)
+    frontend = NetworkFrontend(type(tiny)(tiny.options))
     source = f"{tmp_path}/eval.py:raising"
     frontend.compute_in(Precision(search=("int8",), metric=source, max_drop=0.1))
     with pytest.raises(ConfigError, match="raising failed"):
@@ -279,11 +280,11 @@ def test_a_type_that_no_operator_can_have_is_refused_or_left_out(
     tiny: Any, trials: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eligibility, "overflows", lambda _, kind: kind == "float16")
-    frontend = type(tiny)(tiny.options)
+    frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(Precision(type="float16"))
     with pytest.raises(ConfigError, match=r"can be computed in float16 .*larger than what float16"):
         frontend.decide(trials)
-    frontend = type(tiny)(tiny.options)
+    frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(Precision(search=("float16", "int8"), max_error=0.1))
     kept = frontend.decide(trials)
     assert kept is not None
@@ -294,7 +295,7 @@ def test_a_type_that_no_operator_can_have_is_refused_or_left_out(
 def test_targets_and_networks_without_reduced_precision_are_refused(
     tiny: Any, trials: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frontend = type(tiny)(tiny.options)
+    frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(Precision(type="int8"))
     cuda = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
     with pytest.raises(TargetError, match="networks are computed in int8 on CPUs alone"):

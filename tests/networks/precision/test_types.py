@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_networks.graph.fused_operators import chains_of
+from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import operators_in
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.quantize.eligibility import eligible

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_networks.commands import streams as command
+from chameleon_networks.commands.bench_network import stream_numbers
 from chameleon_networks.serving import clients, model_files, streams
 from chameleon_networks.serving.model_files import ModelFile, child_answer
 from chameleon_networks.serving.streams import Served, figures_of, onnxruntime_ways, served
@@ -158,7 +159,7 @@ def test_neighbours_are_there_during_a_turn(tmp_path: Path, monkeypatch: pytest.
 
 
 class Stub:
-    """A frontend whose network takes two numbers."""
+    """A network that takes two numbers."""
 
     quantized = False
 
@@ -178,9 +179,9 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
     }
     monkeypatch.setattr(streams, "model_files", lambda *_: (files, {"other": "it is not there"}))
     monkeypatch.setattr(streams, "precision_of", lambda *_: "float32")
-    frontend: Any = Stub()
+    network: Any = Stub()
     return Served(
-        frontend=frontend,
+        network=network,
         ours="network",
         folder=tmp_path,
         names=("openvino", "onnxruntime"),
@@ -256,13 +257,13 @@ def test_one_that_fails_is_left_out_unless_it_is_ours(
 def test_numbers_of_clients_come_one_by_one_or_in_a_list(
     given: tuple[str, ...], expected: tuple[int, ...]
 ):
-    assert command.stream_numbers(given) == expected
+    assert stream_numbers(given) == expected
 
 
 @pytest.mark.parametrize("given", ["0", "two", "1,,2", "65", "-1"])
 def test_other_numbers_of_clients_are_refused(given: str):
     with pytest.raises(ConfigError, match="whole numbers from 1 to 64"):
-        command.stream_numbers((given,))
+        stream_numbers((given,))
 
 
 def test_files_are_written_for_those_that_read_them(tiny: Any, tmp_path: Path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chameleon_networks.graph.fused_operators import chains_of
+from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.layout_error import LayoutError
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import operators_in, prepared

@@ -9,7 +9,8 @@ import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.graph.fused_operators import FusedOperator, chains_of
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.narrow_weights import fastest
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax

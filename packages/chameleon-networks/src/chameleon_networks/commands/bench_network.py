@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 from chameleon_cli.options import trust_option
+from chameleon_core.errors import ConfigError, RunFolderError
 
-from chameleon_networks.commands.streams import MOST, rivals_of, show, stream_numbers, summary_of
-from chameleon_networks.frameworks.reduced import AS_IT_COMES, PRECISIONS
+from chameleon_networks.frameworks.reduced import PRECISIONS
 
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
-    from chameleon_networks.delivery.reduced_rivals import ReducedRequest
-    from chameleon_networks.delivery.side_by_side import SideBySide
-    from chameleon_networks.running.verify import Run
-
-OURS = "network"
+MOST = 64
+"""The largest number of clients, and of neighbours."""
 _FAILED = "it does not run here; the log above says why"
 
 
@@ -99,12 +92,14 @@ def command(
     of yours, --trust-source is needed.
     """
     from chameleon_cli.streams import results_alone  # noqa: PLC0415 - --help is quick
-    from chameleon_core.errors import ConfigError, RunFolderError  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
+    from chameleon_networks.commands.contenders import OURS, check_names, show_times, times_of  # noqa: PLC0415
     from chameleon_networks.commands.runs import network_of, pipeline_of, threads_of  # noqa: PLC0415
+    from chameleon_networks.commands.streams import rivals_of, show, summary_of  # noqa: PLC0415
     from chameleon_networks.delivery.bucketed import BucketedFrontend  # noqa: PLC0415
     from chameleon_networks.delivery.side_by_side import Compared, side_by_side  # noqa: PLC0415
+    from chameleon_networks.delivery.typed.comparing import reduced_request  # noqa: PLC0415
     from chameleon_networks.serving.streams import Served  # noqa: PLC0415
 
     if calibrate is not None and not precisions:
@@ -124,21 +119,22 @@ def command(
                 hint=f"Try `chameleon compile {folder}`; it says what is wrong.",
             )
         if isinstance(frontend, BucketedFrontend):
-            networks = {bucket.name: network for bucket, network in frontend.networks}
+            frontends = {bucket.name: one for bucket, one in frontend.networks}
         else:
-            networks = {"": frontend}
+            frontends = {"": frontend}
         summaries = {}
-        for bucket, network in networks.items():
+        for bucket, frontend in frontends.items():
+            network, source = frontend.network, calibrate or frontend.calibrate
             given = None if rivals is None else [one.strip() for one in rivals.split(",")]
             if clients:
                 served = Served(
-                    frontend=network,
+                    network=network,
                     ours=OURS,
                     folder=delivered,
                     bucket=bucket,
                     names=rivals_of(network, given),
                     precisions=precisions,
-                    calibrate=calibrate or network.calibrate,
+                    calibrate=source,
                     streams=clients,
                     neighbours=neighbours,
                     threads=threads,
@@ -148,13 +144,15 @@ def command(
                 summaries[bucket] = summary_of(served, all_rivals=given is None)
                 continue
             names = network.frameworks if given is None else tuple(given)
-            _check(names, network)
+            check_names(names, network)
             asked = Compared(
-                frontend=network,
+                network=network,
                 ours={OURS: delivered},
                 bucket=bucket,
                 names=names,
-                reduced=_reduced(network, precisions, calibrate) if precisions else None,
+                reduced=partial(reduced_request, network, precisions, source)
+                if precisions
+                else None,
                 threads=threads,
                 rounds=rounds or 15,
             )
@@ -162,7 +160,7 @@ def command(
             absent = {} if rivals is not None else dict(network.left_out)
             failed = {name: _FAILED for name in names if not found.times.get(name)}
             summaries[bucket] = {
-                **_summary(found),
+                **times_of(found),
                 "left_out": absent | (dict(found.left_out) if precisions else failed),
             }
     about = {"run": str(folder.absolute()), "threads": threads, "neighbours": neighbours}
@@ -176,119 +174,20 @@ def command(
         if clients:
             show(summary, neighbours)
         else:
-            _show(summary)
+            show_times(summary)
 
 
-def _check(names: tuple[str, ...], frontend: NetworkFrontend) -> None:
-    from chameleon_core.errors import ConfigError  # noqa: PLC0415
+def stream_numbers(given: Sequence[str]) -> tuple[int, ...]:
+    """Numbers of clients, of options that have one or several with commas each.
 
-    unknown = [name for name in names if name not in frontend.frameworks]
-    if unknown:
+    Raises:
+        ConfigError: something else is among them.
+    """
+    words = [word.strip() for option in given for word in option.split(",")]
+    wrong = [word for word in words if not word.isdecimal() or not 1 <= int(word) <= MOST]
+    if wrong:
         raise ConfigError(
-            f"{', '.join(unknown)} cannot run this network here",
-            hint=f"There are: {', '.join(frontend.frameworks)}.",
+            f"--streams takes whole numbers from 1 to {MOST}, not {wrong[0]!r}",
+            hint="Write --streams 1,2,4 for instance.",
         )
-
-
-def _reduced(
-    network: NetworkFrontend, precisions: Sequence[str], calibrate: str | None
-) -> Callable[[Run], ReducedRequest]:
-    from chameleon_networks.delivery.typed.comparing import reduced_request  # noqa: PLC0415 - needs TVM
-
-    return partial(reduced_request, network, precisions, calibrate or network.calibrate)
-
-
-def _summary(found: SideBySide) -> dict[str, Any]:
-    """Medians and intervals in seconds, and how many times as fast as the best rival it is.
-
-    With several precisions the rival is the best of those in the network's own, and ``ratios``
-    has one for each that was asked of them.
-    """
-    from chameleon_bench.statistics.estimates import estimate  # noqa: PLC0415
-
-    estimates = {name: estimate(seconds) for name, seconds in found.times.items() if seconds}
-    medians = {name: one.median for name, one in estimates.items()}
-    ratios = _ratios(medians, found.about)
-    summary: dict[str, Any] = {
-        "contenders": {
-            name: {
-                "median_seconds": one.median,
-                "low_seconds": _known(one.low),
-                "high_seconds": _known(one.high),
-                "turns": one.of,
-                **found.about.get(name, {}),
-            }
-            for name, one in estimates.items()
-        },
-        "ratio": _like(ratios, found),
-    }
-    return {**summary, "ratios": ratios} if found.about else summary
-
-
-def _known(seconds: float) -> float | None:
-    """An end of an interval; None of one turn, which has none."""
-    return None if math.isnan(seconds) else seconds
-
-
-def _like(ratios: Mapping[str, float], found: SideBySide) -> float | None:
-    """The ratio to those in the network's own precision; None where none of them is."""
-    from chameleon_core.loop.end.network_result import alike  # noqa: PLC0415
-
-    if not found.about:
-        return next(iter(ratios.values()), None)
-    own = str(found.about.get(OURS, {}).get("precision", ""))
-    return next((ratio for asked, ratio in ratios.items() if alike(own, asked)), None)
-
-
-def _ratios(
-    medians: Mapping[str, float], about: Mapping[str, Mapping[str, Any]]
-) -> dict[str, float]:
-    """How many times as fast as the best rival the network is, by what was asked of the rivals.
-
-    Its own precision comes first, then those as they come.
-    """
-    from chameleon_core.loop.end.network_result import alike  # noqa: PLC0415
-
-    ours = medians.get(OURS)
-    if ours is None:
-        return {}
-    groups: dict[str, list[float]] = {}
-    for name, seconds in medians.items():
-        if name != OURS:
-            groups.setdefault(about.get(name, {}).get("asked", ""), []).append(seconds)
-    own = str(about.get(OURS, {}).get("precision", ""))
-    order = sorted(groups, key=lambda asked: (not alike(own, asked), asked != AS_IT_COMES))
-    return {asked: min(groups[asked]) / ours for asked in order}
-
-
-def _show(summary: dict[str, Any]) -> None:
-    from chameleon_cli.results_table import duration, print_table  # noqa: PLC0415
-
-    ratios: Mapping[str, float] = summary.get("ratios", {})
-    contenders = summary["contenders"].items()
-    if ratios:
-        order = list(ratios)
-        contenders = sorted(
-            contenders, key=lambda pair: -1 if pair[0] == OURS else order.index(pair[1]["asked"])
-        )
-    header: Sequence[str] = ("network", "median", "95 % interval", "turns")
-    rows = [
-        (
-            name,
-            duration(one["median_seconds"]),
-            "-"
-            if one["low_seconds"] is None
-            else f"{duration(one['low_seconds'])} - {duration(one['high_seconds'])}",
-            str(one["turns"]),
-            *((one["precision"], f"{one['max_relative_error']:.1e}") if ratios else ()),
-        )
-        for name, one in contenders
-    ]
-    print_table((*header, *(("precision", "error") if ratios else ())), rows)
-    for name, why in summary["left_out"].items():
-        click.echo(f"{name} left out: {why}")
-    for asked, ratio in ratios.items():
-        words = "as they come" if asked == AS_IT_COMES else f"in {asked}"
-        click.echo(f"{ratio:.2f} times as fast as the best of the others {words}")
-    if not ratios and summary["ratio"] is not None:
-        click.echo(f"{summary['ratio']:.2f} times as fast as the best of the others")
+    return tuple(dict.fromkeys(map(int, words))) or (1,)

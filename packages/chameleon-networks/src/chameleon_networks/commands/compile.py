@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 from chameleon_cli.options import trust_option
+from chameleon_core.errors import ChameleonError, ExitCode
+from chameleon_core.pipeline.schema import Subject
 
 if TYPE_CHECKING:
     from chameleon_core.loop.end.network_result import NetworkResult
-    from chameleon_core.pipeline.schema import Subject
     from chameleon_core.store import RecordStore
 
 
@@ -45,7 +46,6 @@ def command(
     """
     from chameleon_cli.results_table import print_network  # noqa: PLC0415 - --help is quick
     from chameleon_cli.streams import results_alone  # noqa: PLC0415
-    from chameleon_core.errors import ChameleonError, ExitCode  # noqa: PLC0415
     from chameleon_core.loop.end.shortfalls import slower  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 

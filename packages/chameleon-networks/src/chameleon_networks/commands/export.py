@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 from chameleon_cli.options import trust_option
+from chameleon_core.errors import ConfigError, RunFolderError
+from chameleon_core.words import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +86,7 @@ def command(
         if form == METASCHEDULE:
             from chameleon_networks.export.metaschedule import to_metaschedule  # noqa: PLC0415
 
-            network = frontend if isinstance(frontend, NetworkFrontend) else None
+            network = frontend.network if isinstance(frontend, NetworkFrontend) else None
             made = to_metaschedule(winners, space.create(), space.options, output, network=network)
         elif form == TVMSCRIPT:
             from chameleon_networks.export.metaschedule import to_tvmscript  # noqa: PLC0415
@@ -116,8 +118,6 @@ def command(
 
 
 def _chosen(winners: Sequence[Winner], only: tuple[str, ...], folder: Path) -> list[Winner]:
-    from chameleon_core.errors import ConfigError, RunFolderError  # noqa: PLC0415
-    from chameleon_core.words import did_you_mean  # noqa: PLC0415
 
     names = [winner.task.name for winner in winners]
     chosen: set[str] = set()

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from chameleon_core.pipeline.schema import Subject
-    from chameleon_core.stages import Winner
-    from chameleon_core.store import RecordStore
+import attrs
+from chameleon_core.errors import ConfigError, RunFolderError
+from chameleon_core.loop.end.choice import best_of
+from chameleon_core.loop.end.comparison import alternatives, winner
+from chameleon_core.loop.end.delivery import guessed, guesses_of
+from chameleon_core.loop.end.kept_records import shares_records
+from chameleon_core.loop.round.records import TaskRecords
+from chameleon_core.loop.start.frontend import recalled
+from chameleon_core.loop.start.tasks import frontend_of, spaces_of
+from chameleon_core.pipeline.load import subject_from_dict
+from chameleon_core.pipeline.schema import Subject
+from chameleon_core.run_summary import finished_result
+from chameleon_core.stages import Winner
+from chameleon_core.store import RecordStore
+from chameleon_core.task import Task
+from chameleon_core.trust import check_sources
 
-    from chameleon_networks.delivery.bucketed import BucketedFrontend
-    from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery.networks import NetworkFrontend
 
 
 def pipeline_of(store: RecordStore, folder: Path, *, trust_source: bool) -> Subject:
@@ -28,10 +40,6 @@ def pipeline_of(store: RecordStore, folder: Path, *, trust_source: bool) -> Subj
         RunFolderError: it says none.
         ConfigError: the pipeline names code, and the user does not trust it.
     """
-    from chameleon_core.errors import RunFolderError  # noqa: PLC0415 - --help is quick
-    from chameleon_core.pipeline.load import subject_from_dict  # noqa: PLC0415
-    from chameleon_core.trust import check_sources  # noqa: PLC0415
-
     owner: dict[str, Any] | None = store.fact("pipeline")
     if owner is None:
         raise RunFolderError(
@@ -50,9 +58,6 @@ def with_max_error(pipeline: Subject, max_error: float) -> Subject:
     Raises:
         ConfigError: nothing was measured in another type than float32.
     """
-    import attrs  # noqa: PLC0415 - --help is quick
-    from chameleon_core.errors import ConfigError  # noqa: PLC0415
-
     if not pipeline.precision.types:
         raise ConfigError(
             "--max-error chooses among types, and this run measured operators in float32 alone",
@@ -67,13 +72,6 @@ def network_of(pipeline: Subject, store: RecordStore) -> NetworkFrontend | Bucke
     Raises:
         ConfigError: its model is no network.
     """
-    from chameleon_core.errors import ConfigError  # noqa: PLC0415
-    from chameleon_core.loop.start.frontend import recalled  # noqa: PLC0415
-    from chameleon_core.loop.start.tasks import frontend_of  # noqa: PLC0415
-
-    from chameleon_networks.delivery.bucketed import BucketedFrontend  # noqa: PLC0415
-    from chameleon_networks.delivery.networks import NetworkFrontend  # noqa: PLC0415
-
     frontend = frontend_of(pipeline)
     if not isinstance(frontend, NetworkFrontend | BucketedFrontend):
         raise ConfigError(
@@ -97,11 +95,6 @@ def guesses_for(store: RecordStore, pipeline: Subject, folder: Path) -> tuple[Wi
         pipeline: the run's.
         folder: the run's.
     """
-    from chameleon_core.loop.end.delivery import guessed, guesses_of  # noqa: PLC0415
-    from chameleon_core.loop.start.tasks import spaces_of  # noqa: PLC0415
-    from chameleon_core.run_summary import finished_result  # noqa: PLC0415
-    from chameleon_core.task import Task  # noqa: PLC0415
-
     result = finished_result(folder, store)
     operators = () if result is None else result.operators
     predicted = {Task(**one.task).key: one.guesses for one in operators if one.predicted}
@@ -116,12 +109,6 @@ def guesses_for(store: RecordStore, pipeline: Subject, folder: Path) -> tuple[Wi
 
 def winners_of(store: RecordStore) -> tuple[Winner, ...]:
     """The best configuration of every task: the comparison's winner, else the fastest measured."""
-    from chameleon_core.loop.end.choice import best_of  # noqa: PLC0415
-    from chameleon_core.loop.end.comparison import alternatives, winner  # noqa: PLC0415
-    from chameleon_core.loop.end.kept_records import shares_records  # noqa: PLC0415
-    from chameleon_core.loop.round.records import TaskRecords  # noqa: PLC0415
-    from chameleon_core.stages import Winner  # noqa: PLC0415
-
     found, shared = [], shares_records(store)
     for stored in store.tasks():
         records = TaskRecords(store, stored)

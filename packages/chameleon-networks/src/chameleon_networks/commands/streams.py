@@ -3,48 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from chameleon_cli.results_table import duration, print_table
+from chameleon_core.errors import ConfigError
+from chameleon_core.words import counted
 
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
-    from chameleon_networks.serving.streams import Served
-
-MOST = 64
-"""The largest number of clients, and of neighbours."""
+from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.serving.model_files import FRAMEWORKS
+from chameleon_networks.serving.streams import Served, served
 
 HEADER = ("network", "precision", "requests/s", "p50", "p90", "p99", "turns", "best way")
 
 
-def stream_numbers(given: Sequence[str]) -> tuple[int, ...]:
-    """Numbers of clients, of options that have one or several with commas each.
-
-    Raises:
-        ConfigError: something else is among them.
-    """
-    from chameleon_core.errors import ConfigError  # noqa: PLC0415 - --help is quick
-
-    words = [word.strip() for option in given for word in option.split(",")]
-    wrong = [word for word in words if not word.isdecimal() or not 1 <= int(word) <= MOST]
-    if wrong:
-        raise ConfigError(
-            f"--streams takes whole numbers from 1 to {MOST}, not {wrong[0]!r}",
-            hint="Write --streams 1,2,4 for instance.",
-        )
-    return tuple(dict.fromkeys(map(int, words))) or (1,)
-
-
-def rivals_of(network: NetworkFrontend, given: Sequence[str] | None) -> tuple[str, ...]:
+def rivals_of(network: ImportedNetwork, given: Sequence[str] | None) -> tuple[str, ...]:
     """Those that are called in float32 beside the delivered network.
 
     Raises:
         ConfigError: one that was named cannot be.
     """
-    from chameleon_core.errors import ConfigError  # noqa: PLC0415
-
-    from chameleon_networks.serving.model_files import FRAMEWORKS  # noqa: PLC0415 - needs NumPy
-
     names = tuple(name for name in network.frameworks if name in FRAMEWORKS)
     unknown = [name for name in given or () if name not in names]
     if unknown:
@@ -62,10 +40,8 @@ def summary_of(asked: Served, *, all_rivals: bool) -> dict[str, Any]:
         asked: who is called.
         all_rivals: whether the user named none, so that what is not installed is left out.
     """
-    from chameleon_networks.serving.streams import served  # noqa: PLC0415 - needs NumPy
-
     figures, left_out = served(asked)
-    absent = dict(asked.frontend.left_out) if all_rivals else {}
+    absent = dict(asked.network.left_out) if all_rivals else {}
     return {
         "streams": {
             str(streams): {"contenders": found, "ratios": _ratios(asked.ours, found)}
@@ -86,9 +62,6 @@ def _ratios(ours: str, found: Mapping[str, Mapping[str, Any]]) -> dict[str, floa
 
 def show(summary: Mapping[str, Any], neighbours: int) -> None:
     """Print it."""
-    from chameleon_cli.results_table import duration, print_table  # noqa: PLC0415
-    from chameleon_core.words import counted  # noqa: PLC0415
-
     beside = f", {counted(neighbours, 'busy neighbour')}" if neighbours else ""
     for streams, found in summary["streams"].items():
         click.echo(f"{counted(int(streams), 'client')}{beside}")

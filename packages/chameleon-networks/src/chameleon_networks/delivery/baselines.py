@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import structlog
@@ -24,6 +24,7 @@ from chameleon_networks.delivery.reduced_rivals import (
 )
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.running.latency import median_seconds
 from chameleon_networks.running.processes import (
@@ -32,9 +33,6 @@ from chameleon_networks.running.processes import (
     framework_process,
 )
 from chameleon_networks.running.verify import nudged
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
 
 log = structlog.get_logger()
 
@@ -49,7 +47,7 @@ class Baselines:
     seconds, on one core.
 
     Args:
-        frontend: the network.
+        network: as its framework has it.
         delivery: says the target, and the threads that all compute with.
         scratch: where the untuned network is compiled to.
         stack: the processes end with it.
@@ -60,19 +58,19 @@ class Baselines:
 
     def __init__(
         self,
-        frontend: NetworkFrontend,
+        network: ImportedNetwork,
         delivery: Delivery,
         scratch: Path,
         stack: contextlib.ExitStack,
     ) -> None:
-        self._frontend = frontend
+        self._network = network
         self._delivery = delivery
         self._folder = scratch / UNTUNED
         self._stack = stack
-        self.left_out = dict(frontend.left_out) if frontend.options.compare else {}
-        name, threads = frontend.frameworks[0], delivery.threads
+        self.left_out = dict(network.left_out) if network.options.compare else {}
+        name, threads = network.frameworks[0], delivery.threads
         self._first = stack.enter_context(
-            framework_process(frontend, name, threads=threads, wait=False)
+            framework_process(network, name, threads=threads, wait=False)
         )
 
     @cached_property
@@ -100,11 +98,11 @@ class Baselines:
         """The network run by something else, or None where that cannot be opened.
 
         Args:
-            name: one of ``NetworkFrontend.frameworks``, or its ``exact``.
+            name: one of ``ImportedNetwork.frameworks``, or its ``exact``.
         """
         try:
             return self._stack.enter_context(
-                framework_process(self._frontend, name, threads=self._delivery.threads)
+                framework_process(self._network, name, threads=self._delivery.threads)
             )
         except ChameleonError as error:
             self._not_run(name, error)
@@ -118,10 +116,10 @@ class Baselines:
         Args:
             samples: inputs.
         """
-        if self._frontend.rounded:
+        if self._network.has_quantized_activations:
             return [self.reference.outputs(nudged(inputs)) for inputs in samples]
-        name = self._frontend.exact
-        if name is None or self.reference.name not in self._frontend.frameworks:
+        name = self._network.exact
+        if name is None or self.reference.name not in self._network.frameworks:
             return None
         process = self.opened(name)
         if process is None:
@@ -145,11 +143,11 @@ class Baselines:
             reduced: the precisions beside float32 in which other frameworks run it, too; then
                 there is ``rivals_reduced`` as well, see ``ReducedRivals.results``.
         """
-        if not self._frontend.options.compare:
+        if not self._network.options.compare:
             return {}
         begun, plan = time.perf_counter(), self._delivery.plan
         processes = [ours]
-        if self.reference.name in self._frontend.frameworks:
+        if self.reference.name in self._network.frameworks:
             processes.append(self.reference)
         processes += self._beside_the_reference(inputs)
         beside = None if reduced is None else self._reduced(reduced)
@@ -157,10 +155,10 @@ class Baselines:
             processes += beside.opened()
         left = attrs.evolve(plan, seconds=plan.seconds - (time.perf_counter() - begun))
         seconds = median_seconds(processes, inputs, threads=self._delivery.threads, plan=left)
-        for name in self._frontend.frameworks:
+        for name in self._network.frameworks:
             if name in seconds and not seconds[name]:
                 self.left_out[name] = "it failed while it was timed"
-        others = {name: seconds[name] for name in self._frontend.frameworks if seconds.get(name)}
+        others = {name: seconds[name] for name in self._network.frameworks if seconds.get(name)}
         found: dict[str, Any] = {
             "rivals_footprint": {
                 process.name: {"memory_bytes": process.about()["memory_bytes"]}
@@ -175,12 +173,12 @@ class Baselines:
         if beside is None:
             return found
         found["rivals_reduced"] = beside.results(seconds)
-        found["rivals_precision"] = rivals_precision(self._frontend, others)
+        found["rivals_precision"] = rivals_precision(self._network, others)
         return {**found, "left_out": self.left_out | beside.left_out}
 
     def _reduced(self, request: ReducedRequest) -> ReducedRivals:
         threads = self._delivery.threads
-        return ReducedRivals(self._frontend, request, threads=threads, stack=self._stack)
+        return ReducedRivals(self._network, request, threads=threads, stack=self._stack)
 
     def _beside_the_reference(self, inputs: Arrays) -> list[NetworkProcess]:
         """What is timed beside the network and its reference.
@@ -191,14 +189,14 @@ class Baselines:
         starting = [
             self._stack.enter_context(
                 framework_process(
-                    self._frontend,
+                    self._network,
                     name,
                     threads=self._delivery.threads,
                     warm_up=inputs,
                     wait=False,
                 )
             )
-            for name in self._frontend.frameworks[1:]
+            for name in self._network.frameworks[1:]
         ]
         # Ours, the reference, those that start, and what TVM makes without tuning.
         built, of = 2, 3 + len(starting)
@@ -220,7 +218,7 @@ class Baselines:
     def _untuned(self) -> NetworkProcess | None:
         """The network as TVM compiles it without a tuner."""
         delivery = self._delivery
-        plain = prepared(self._frontend.imported, "NCHW")
+        plain = prepared(self._network.imported, "NCHW")
         kernels = no_kernels(delivery.target)
         try:
             with warnings_once():
@@ -236,5 +234,5 @@ class Baselines:
 
     def _not_run(self, name: str, error: ChameleonError) -> None:
         log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
-        if name in self._frontend.frameworks:
+        if name in self._network.frameworks:
             self.left_out[name] = one_line(error)

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chameleon_core.dtypes import FLOAT32
 from chameleon_core.loop.end.network_result import fastest_like
 from chameleon_tvm.words import types_in_words
 
 from chameleon_networks.delivery.reduced_rivals import reduced_of_all
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.importers.bucketed_network import BucketedNetwork
 
 Results = Mapping[str, dict[str, Any]]
 """What ``deliver.verified`` says about each bucket, and what is added to it."""
 
 
 def summed(
-    frontend: BucketedFrontend, results: Results, called: Mapping[str, Mapping[str, str]]
+    bucketed: BucketedNetwork, results: Results, called: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
     """One inference of each bucket together, and a row for each.
 
     Args:
-        frontend: the network.
+        bucketed: the network.
         results: of all buckets.
         called: of each bucket what the run calls its tasks, where several buckets have different
             ones of one name.
@@ -39,7 +37,7 @@ def summed(
     rows: list[dict[str, Any]] = []
     kernels: dict[tuple[str, bool], dict[str, Any]] = {}
     unmeasured: dict[str, dict[str, str]] = {}
-    for bucket, _ in frontend.networks:
+    for bucket, _ in bucketed.networks:
         one = results[bucket.name]
         fastest = fastest_like(one)
         latency = one["latency_seconds"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 from chameleon_core.errors import ConfigError, TargetError
@@ -13,43 +13,36 @@ from chameleon_core.pipeline import Precision
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
-from chameleon_networks.delivery.bucket_inputs import BucketInputs
 from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.importers.bucketed_network import BucketedNetwork
+from chameleon_networks.importers.imported_network import BucketInputs, ImportedNetwork
 from chameleon_networks.importers.options import (
     BuiltinOptions,
     NetworkOptions,
     OnnxOptions,
     TorchOptions,
 )
-from chameleon_networks.importers.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
-from chameleon_networks.shapes import Bucket, bucket_with, buckets_of, dimensions_of
-
-if TYPE_CHECKING:
-    from chameleon_networks.package.buckets import Buckets as Dispatch
-
-Make = Callable[[Any], NetworkFrontend]
+from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork, TorchNetwork
+from chameleon_networks.package.buckets import Buckets
+from chameleon_networks.shapes import dimensions_of
 
 
 class BucketedFrontend(Frontend):
-    """A network for several shapes of its inputs, each of which is compiled by itself.
+    """The tasks of a network for several shapes of its inputs.
 
     Args:
-        make: the network's frontend for options with fixed shapes.
-        options: with buckets among the shapes.
+        network: as its framework has it.
 
     Attributes:
-        options: those.
-        dimensions: what varies in the shapes.
-        networks: each bucket with its network, the smallest extents first.
+        network: that.
+        networks: each bucket with the frontend of its network, the smallest extents first.
     """
 
-    def __init__(self, make: Make, options: NetworkOptions) -> None:
-        self.options = options
-        self.dimensions = dimensions_of(options.shapes)
-        self._make = make
-        self.networks = [(one, self._with_shapes(one)) for one in buckets_of(options.shapes)]
-        for bucket, network in self.networks:
-            network.bucket = BucketInputs(bucket.name, lambda: self._dispatch)
+    def __init__(self, network: BucketedNetwork) -> None:
+        self.network = network
+        self.networks = [(bucket, NetworkFrontend(own)) for bucket, own in network.networks]
+        for bucket, own in network.networks:
+            own.bucket = BucketInputs(name=bucket.name, dispatch=lambda: self._dispatch)
 
     def compute_in(self, precision: Precision) -> None:
         if precision.metric is not None:
@@ -65,29 +58,12 @@ class BucketedFrontend(Frontend):
     def check_source(self) -> None:
         self.networks[0][1].check_source()
 
-    def _with_shapes(self, bucket: Bucket) -> NetworkFrontend:
-        return self._make(attrs.evolve(self.options, shapes=dict(bucket.shapes)))
-
-    def with_extents(self, extents: Sequence[int]) -> NetworkFrontend:
-        """The network for other extents of the dimensions than those of a bucket."""
-        return self._with_shapes(bucket_with(self.options.shapes, self.dimensions, extents))
-
-    def named(self, extents: Sequence[int]) -> str:
-        """Some extents of the dimensions, in words."""
-        pairs = zip(self.dimensions, extents, strict=True)
-        return " and ".join(f"{dimension} {extent}" for dimension, extent in pairs)
-
     @cached_property
-    def input_names(self) -> list[str]:
-        """Names of all inputs, in their order."""
-        return self.networks[0][1].input_names()
-
-    @cached_property
-    def _dispatch(self) -> Dispatch:
-        """What says which bucket a delivered network takes; it runs none."""
+    def _dispatch(self) -> Buckets:
+        """The choice of a bucket that a delivered network makes; it runs none."""
         from chameleon_networks.delivery.dispatch import signatures_dispatch  # noqa: PLC0415 - needs TVM
 
-        return signatures_dispatch(self)
+        return signatures_dispatch(self.network)
 
     def check(
         self, target: str, threads: int, earlier: Mapping[str, Any] | None
@@ -105,7 +81,7 @@ class BucketedFrontend(Frontend):
                 found[bucket.name] = checked
         if not found:
             return None
-        padding = check_padding(self, threads) if earlier is None else earlier["padding"]
+        padding = check_padding(self.network, threads) if earlier is None else earlier["padding"]
         return {
             "buckets": found,
             "padding": padding,
@@ -170,7 +146,8 @@ class BucketedFrontend(Frontend):
     def deliver(self, delivery: Delivery) -> dict[str, Any] | None:
         from chameleon_networks.delivery.deliver_buckets import delivered  # noqa: PLC0415 - needs TVM
 
-        return delivered(self, delivery)
+        settled = {bucket.name: network.settled() for bucket, network in self.networks}
+        return delivered(self.network, settled, self.named_tasks, delivery)
 
 
 class _Share(Trials):
@@ -203,18 +180,20 @@ def _summaries(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def builtin(options: BuiltinOptions) -> Frontend:
     """The frontend ``builtin``."""
-    return _frontend(BuiltinFrontend, options)
+    return _frontend(BuiltinNetwork, options)
 
 
 def torch(options: TorchOptions) -> Frontend:
     """The frontend ``torch``."""
-    return _frontend(TorchFrontend, options)
+    return _frontend(TorchNetwork, options)
 
 
 def onnx(options: OnnxOptions) -> Frontend:
     """The frontend ``onnx``."""
-    return _frontend(OnnxFrontend, options)
+    return _frontend(OnnxNetwork, options)
 
 
-def _frontend(make: Make, options: NetworkOptions) -> Frontend:
-    return BucketedFrontend(make, options) if dimensions_of(options.shapes) else make(options)
+def _frontend(make: Callable[[Any], ImportedNetwork], options: NetworkOptions) -> Frontend:
+    if dimensions_of(options.shapes):
+        return BucketedFrontend(BucketedNetwork(make, options))
+    return NetworkFrontend(make(options))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from chameleon_core.errors import ConfigError, TargetError
@@ -12,10 +12,8 @@ from chameleon_system.processes.child import status_words
 from chameleon_system.processes.conversation import ChildEndedError, Conversation
 from chameleon_tvm.words import WAY_OUT
 
-from chameleon_networks.running.processes import DYING_SECONDS, frontend_request, network_child
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.running.processes import DYING_SECONDS, network_child, request_of
 
 log = structlog.get_logger()
 
@@ -25,12 +23,12 @@ _LIMIT_SECONDS = 600.0
 
 
 def tried(
-    frontend: NetworkFrontend, layouts: Sequence[str], target: str, threads: int
+    network: ImportedNetwork, layouts: Sequence[str], target: str, threads: int
 ) -> dict[str, Any]:
     """The first layout that a network can be delivered in.
 
     Args:
-        frontend: the network.
+        network: as its framework has it.
         layouts: to try, in order.
         target: the resolved target.
         threads: that kernels are measured with.
@@ -45,7 +43,7 @@ def tried(
     crashed: dict[str, str] = {}
     left = list(layouts)
     while left:
-        answer = _asked(frontend, left, target, threads)
+        answer = _asked(network, left, target, threads)
         if "crash" not in answer:
             break
         crashed[left.pop(0)] = answer["crash"]
@@ -63,11 +61,11 @@ def tried(
 
 
 def _asked(
-    frontend: NetworkFrontend, layouts: Sequence[str], target: str, threads: int
+    network: ImportedNetwork, layouts: Sequence[str], target: str, threads: int
 ) -> dict[str, Any]:
     """The answer of a process; how it ended, under ``crash``, where it gave none."""
     request = {
-        **frontend_request(frontend),
+        **request_of(network),
         "layouts": list(layouts),
         "target": target,
         "threads": threads,
@@ -78,9 +76,9 @@ def _asked(
         answer: dict[str, Any] = {}
         try:
             conversation.tell(request)
-            frontend.read_ahead()
+            network.read_ahead()
             while "done" in (answer := conversation.answer(_LIMIT_SECONDS)):
-                _repeat(frontend, answer)
+                _repeat(network, answer)
         except TimeoutError:
             return {"crash": f"the compiler was not done after {_LIMIT_SECONDS:.0f} s"}
         except ChildEndedError:
@@ -92,12 +90,12 @@ def _asked(
             log.debug("network_examined", steps=answer.get("step_seconds"), log=child.log)
 
 
-def _repeat(frontend: NetworkFrontend, told: Mapping[str, Any]) -> None:
+def _repeat(network: ImportedNetwork, told: Mapping[str, Any]) -> None:
     """Do what the other process has survived, while it goes on with what it may not survive."""
     if told["done"] == "import":
-        _ = frontend.imported
+        _ = network.imported
     else:
-        frontend.prepared_in(told["layout"])
+        network.prepared_in(told["layout"])
 
 
 def _summary(found: dict[str, Any]) -> str:

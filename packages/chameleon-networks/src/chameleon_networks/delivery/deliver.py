@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from chameleon_core.stages import Delivery
@@ -15,6 +15,8 @@ from chameleon_system.files import replace_folder
 from chameleon_networks.compile.sequence.weights import WEIGHTS, link_weights
 from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.delivery.guesses import mended
+from chameleon_networks.delivery.settled_network import SettledNetwork
+from chameleon_networks.delivery.typed.delivery import in_types
 from chameleon_networks.package.package import (
     check_compiler,
     check_target,
@@ -24,19 +26,16 @@ from chameleon_networks.package.package import (
 from chameleon_networks.running.first_answer import first_answer
 from chameleon_networks.running.verify import SAMPLES
 
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
-
 log = structlog.get_logger()
 
 
-def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
+def delivered(settled: SettledNetwork, delivery: Delivery) -> dict[str, Any]:
     """Compile, verify and time a network; only what gives the right answers gets into the folder.
 
     It is there as soon as it is verified; what it takes is written into its manifest later.
 
     Args:
-        frontend: the network.
+        settled: the network, and what was decided about it.
         delivery: what to compile it with, and where to.
 
     Returns:
@@ -49,11 +48,11 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
     check_target(delivery.target)
     check_compiler()
     with contextlib.ExitStack() as stack:
-        steps = DeliverySteps(frontend, delivery, stack)
-        staged, result = verified(steps, frontend)
+        steps = DeliverySteps(settled, delivery, stack)
+        staged, result = verified(steps, settled)
         if staged is None:
             return result
-        staged, result = frontend.in_types(steps, staged, result)
+        staged, result = in_types(steps, settled.precision, staged, result)
         # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
         replace(staged, delivery.folder)
         result["delivered_seconds"] = time.perf_counter() - started
@@ -69,18 +68,18 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
     return {**result, "folder": str(delivery.folder)}
 
 
-def verified(steps: DeliverySteps, frontend: NetworkFrontend) -> tuple[Path | None, dict[str, Any]]:
+def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None, dict[str, Any]]:
     """Compile and verify a network in the types that it has anyway.
 
     Args:
         steps: its delivery.
-        frontend: the network.
+        settled: the network, and what was decided about it.
 
     Returns:
         The folder that it is in for now, with its whole manifest, or None where it is not to be
         delivered; and what there is to say about it, ``failure`` among it.
     """
-    staged = steps.best_in_place() if frontend.options.in_place else None
+    staged = steps.best_in_place() if settled.network.options.in_place else None
     if staged is None:
         staged, verdict = steps.tried(steps.kernels, "network")
     else:
@@ -92,7 +91,7 @@ def verified(steps: DeliverySteps, frontend: NetworkFrontend) -> tuple[Path | No
         "rivals": {},
         "max_relative_error": verdict.max_relative_error,
         "reference": steps.baselines.reference.name,
-        "layout": frontend.choice.to_json(),
+        "layout": settled.choice.to_json(),
         "unmeasured": steps.unmeasured(),
         "failure": None,
     }
@@ -108,8 +107,8 @@ def verified(steps: DeliverySteps, frontend: NetworkFrontend) -> tuple[Path | No
         why = steps.expected.conditioning.sentence(steps.baselines.reference.name)
         verification["conditioning"] = result["conditioning"] = why
         log.warning("rounding_is_large", why=why)
-    if frontend.half is not None:
-        own = steps.in_own_precision(staged, frontend.half)
+    if settled.network.half is not None:
+        own = steps.in_own_precision(staged, settled.network.half)
         verification["own_precision"] = result["own_precision"] = own
         if own.get("problem"):
             return None, {**result, "failure": f"the network is not delivered: {own['problem']}"}

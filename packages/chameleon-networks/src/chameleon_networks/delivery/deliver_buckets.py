@@ -6,9 +6,9 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -22,6 +22,9 @@ from chameleon_networks.delivery.deliver import replace, verified
 from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.delivery.dispatch import BucketShapes, PaddingProbe, dispatch_table
 from chameleon_networks.delivery.padding import WAY_OUT, padding_problem
+from chameleon_networks.delivery.settled_network import SettledNetwork
+from chameleon_networks.delivery.typed.delivery import in_types
+from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.package.package import (
     check_compiler,
     check_target,
@@ -33,24 +36,27 @@ from chameleon_networks.package.shared_weights import share_weights
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
 from chameleon_networks.running.verify import Run, compared
 
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.bucketed import BucketedFrontend
-    from chameleon_networks.delivery.networks import NetworkFrontend
-
 log = structlog.get_logger()
 
 _SHARED = ("format", "target", "cpu_features", "threads", "versions", "system")
 """What the manifests of all buckets say alike."""
 
 
-def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
+def delivered(
+    bucketed: BucketedNetwork,
+    settled: Mapping[str, SettledNetwork],
+    named_tasks: Callable[[str], list[Task]],
+    delivery: Delivery,
+) -> dict[str, Any]:
     """Compile, verify and time a network in each of its buckets.
 
     Nothing gets into the folder unless every bucket gives the right answers, padded inputs among
     them. What they take is written into the manifest later.
 
     Args:
-        frontend: the network.
+        bucketed: the network.
+        settled: that of each bucket, and what was decided about it.
+        named_tasks: gives the tasks of all buckets for a target.
         delivery: what to compile it with, and where to.
 
     Returns:
@@ -62,43 +68,42 @@ def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
     started = time.perf_counter()
     check_target(delivery.target)
     check_compiler()
-    union = {task.key: task.name for task in frontend.named_tasks(delivery.target)}
+    union = {task.key: task.name for task in named_tasks(delivery.target)}
     own: dict[str, Delivery] = {}
     called: dict[str, dict[str, str]] = {}
-    for bucket, network in frontend.networks:
+    for bucket, network in settled.items():
         tasks = {task.key: task for task in network.named_tasks(delivery.target)}
-        own[bucket.name] = _own(delivery, tasks, len(frontend.networks))
-        called[bucket.name] = {task.name: union[key] for key, task in tasks.items()}
+        own[bucket] = _own(delivery, tasks, len(settled))
+        called[bucket] = {task.name: union[key] for key, task in tasks.items()}
     made: dict[str, _Made] = {}
     with tempfile.TemporaryDirectory(prefix="chameleon-buckets-") as scratch:
         whole = plain = Path(scratch, "network")
-        padded = any(one.padded for one in frontend.dimensions)
-        if padded and any(network.types for _, network in frontend.networks):
+        padded = any(one.padded for one in bucketed.dimensions)
+        if padded and any(one.precision is not None for one in settled.values()):
             # What padding changes could not be told from what types lose, so that it is looked for
             # in the network without them.
             plain = Path(scratch, "plain")
-        for bucket, network in frontend.networks:
-            log.info("bucket_begun", bucket=bucket.name)
-            folders = whole / bucket.name, plain / bucket.name
-            found = _compiled(network, own[bucket.name], *folders)
+        for bucket, network in settled.items():
+            log.info("bucket_begun", bucket=bucket)
+            found = _compiled(network, own[bucket], whole / bucket, plain / bucket)
             if found.result["failure"] is not None:
-                failure = f"bucket {bucket.name}: {found.result['failure']}"
+                failure = f"bucket {bucket}: {found.result['failure']}"
                 return {**found.result, "failure": failure, "kernels": []}
-            made[bucket.name] = found
+            made[bucket] = found
         results = {name: one.result for name, one in made.items()}
-        manifest = _combined(frontend, whole)
+        manifest = _combined(bucketed, whole)
         if plain != whole:
-            _combined(frontend, plain)
-        problem = _problem(frontend, whole, plain, made, delivery.threads)
+            _combined(bucketed, plain)
+        problem = _problem(bucketed, whole, plain, made, delivery.threads)
         if problem is not None:
             failure = f"the network is not delivered: {problem}"
-            return {**summed(frontend, results, called), "failure": failure}
+            return {**summed(bucketed, results, called), "failure": failure}
         replace(whole, delivery.folder)
     seconds = time.perf_counter() - started
     log.info("network_delivered", folder=str(delivery.folder), buckets=len(results))
-    if frontend.options.compare:
-        _time(frontend, own, made, delivery.folder)
-    result = {**summed(frontend, results, called), "delivered_seconds": seconds}
+    if bucketed.options.compare:
+        _time(settled, own, made, delivery.folder)
+    result = {**summed(bucketed, results, called), "delivered_seconds": seconds}
     said = ("precision", "precision_summary", "front")
     if "front" in result:
         manifest["precision"] = {name: result[name] for name in said}
@@ -123,25 +128,25 @@ class _Made:
     outputs: Arrays
 
 
-def _compiled(network: NetworkFrontend, delivery: Delivery, folder: Path, plain: Path) -> _Made:
+def _compiled(settled: SettledNetwork, delivery: Delivery, folder: Path, plain: Path) -> _Made:
     """Compile and verify the network of one bucket.
 
     Args:
-        network: the bucket's.
+        settled: the bucket's network.
         delivery: its own.
         folder: gets it.
         plain: gets it in the types that it has anyway; may be the same folder.
     """
     begun = time.perf_counter()
-    inputs = network.samples(np.random.default_rng(0))
+    inputs = settled.network.samples(np.random.default_rng(0))
     with contextlib.ExitStack() as stack:
-        steps = DeliverySteps(network, delivery, stack)
-        staged, result = verified(steps, network)
+        steps = DeliverySteps(settled, delivery, stack)
+        staged, result = verified(steps, settled)
         if staged is None:
             return _Made(result=result, kernels=steps.kernels, inputs=inputs, outputs=[])
         if plain != folder:
             shutil.copytree(staged, plain)
-        staged, result = network.in_types(steps, staged, result)
+        staged, result = in_types(steps, settled.precision, staged, result)
         running = stack.enter_context(steps.running(staged))
         kernels = steps.kernel_seconds(running, staged)
         outputs = running.outputs(inputs)
@@ -167,9 +172,9 @@ def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Deliver
     return attrs.evolve(delivery, winners=winners, plan=plan)
 
 
-def _combined(frontend: BucketedFrontend, whole: Path) -> dict[str, Any]:
+def _combined(bucketed: BucketedNetwork, whole: Path) -> dict[str, Any]:
     """Make one network of the buckets' folders; returns its manifest."""
-    folders = {bucket.name: whole / bucket.name for bucket, _ in frontend.networks}
+    folders = {bucket.name: whole / bucket.name for bucket, _ in bucketed.networks}
     saved = share_weights(whole, folders)
     manifests = {name: read_manifest(folder) for name, folder in folders.items()}
     shapes = [
@@ -179,13 +184,13 @@ def _combined(frontend: BucketedFrontend, whole: Path) -> dict[str, Any]:
             inputs=[one["shape"] for one in manifests[bucket.name]["inputs"]],
             outputs=[one["shape"] for one in manifests[bucket.name]["outputs"]],
         )
-        for bucket, _ in frontend.networks
+        for bucket, _ in bucketed.networks
     ]
     first = manifests[shapes[0].name]
     manifest = {
         **{name: first[name] for name in _SHARED},
         "shared_bytes": saved,
-        **dispatch_table(frontend, [one["dtype"] for one in first["inputs"]], shapes),
+        **dispatch_table(bucketed, [one["dtype"] for one in first["inputs"]], shapes),
     }
     write_loader(whole, "buckets.py")
     write_manifest(whole, manifest)
@@ -193,7 +198,7 @@ def _combined(frontend: BucketedFrontend, whole: Path) -> dict[str, Any]:
 
 
 def _problem(
-    frontend: BucketedFrontend,
+    bucketed: BucketedNetwork,
     whole: Path,
     plain: Path,
     made: Mapping[str, _Made],
@@ -202,7 +207,7 @@ def _problem(
     """What is wrong with the answers of the network in all buckets, if anything.
 
     Args:
-        frontend: the network.
+        bucketed: the network.
         whole: its folder.
         plain: the folder of the same in the types that it has anyway, which may be ``whole``.
         made: what it was made of, by bucket.
@@ -214,25 +219,25 @@ def _problem(
             if verdict.problem is not None:
                 return f"bucket {bucket} is not what it was alone: {verdict.problem}"
         if plain == whole:
-            return _changed_by_padding(frontend, process, threads)
+            return _changed_by_padding(bucketed, process, threads)
     with delivered_process("the network without types", plain, threads=threads) as process:
-        return _changed_by_padding(frontend, process, threads)
+        return _changed_by_padding(bucketed, process, threads)
 
 
 def _changed_by_padding(
-    frontend: BucketedFrontend, process: NetworkProcess, threads: int
+    bucketed: BucketedNetwork, process: NetworkProcess, threads: int
 ) -> str | None:
     """How padding changes the answers of the network that a process has open, if it does."""
 
     def run_of(_: PaddingProbe, __: Arrays, ___: Arrays, ____: list[NetworkProcess]) -> Run:
         return process.outputs
 
-    padding = padding_problem(frontend, threads, run_of)
+    padding = padding_problem(bucketed, threads, run_of)
     return None if padding is None else f"{padding}. {WAY_OUT}"
 
 
 def _time(
-    frontend: BucketedFrontend,
+    settled: Mapping[str, SettledNetwork],
     own: Mapping[str, Delivery],
     made: Mapping[str, _Made],
     folder: Path,
@@ -241,9 +246,9 @@ def _time(
 
     The network is timed as it is delivered, choosing the bucket included.
     """
-    for bucket, network in frontend.networks:
+    for bucket, network in settled.items():
         with contextlib.ExitStack() as stack:
-            steps = DeliverySteps(network, own[bucket.name], stack)
-            steps.kernels = made[bucket.name].kernels
+            steps = DeliverySteps(network, own[bucket], stack)
+            steps.kernels = made[bucket].kernels
             ours = stack.enter_context(steps.running(folder))
-            made[bucket.name].result.update(steps.latencies(ours))
+            made[bucket].result.update(steps.latencies(ours))

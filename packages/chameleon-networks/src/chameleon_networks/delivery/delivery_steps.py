@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 import structlog
@@ -18,18 +18,19 @@ from chameleon_tvm.words import one_line
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery.baselines import Baselines
-from chameleon_networks.delivery.guesses import ANOTHER, DEFAULT, FIRST, PREDICTED
 from chameleon_networks.delivery.in_network import (
     NetworkVariant,
     choices,
     fastest,
     seconds_in_network,
 )
+from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.frameworks.precision import ROUNDING
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_networks.precision.networks import TypedNetwork
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
 from chameleon_networks.running.verify import (
     ROUNDINGS,
@@ -41,26 +42,14 @@ from chameleon_networks.running.verify import (
 )
 from chameleon_networks.step_seconds import StepSeconds
 
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
-
-
-class Typed(Protocol):
-    """A network some of whose chains are in other types, prepared."""
-
-    @property
-    def module(self) -> Any:
-        """A Relax ``IRModule``."""
-
-    @property
-    def chains(self) -> Sequence[FusedOperator]:
-        """Its chains."""
-
-
 log = structlog.get_logger()
 
 COMPILING = "compiling and verifying"
 """The step of a delivery in which the network becomes one of the types that it has anyway."""
+
+FIRST, PREDICTED = "first guess", "configuration predicted to be best"
+ANOTHER, DEFAULT = "another guess", "default schedule"
+"""An operator without a time is delivered with one of these."""
 
 _UNBLAMED = (
     "it fails without any tuned kernel too, as where a model has other weights each time it is made"
@@ -71,7 +60,7 @@ class DeliverySteps:
     """The steps of one delivery.
 
     Args:
-        frontend: the network.
+        settled: the network, and what was decided about it.
         delivery: what to compile it with, and where to.
         stack: processes and temporary files end with it.
 
@@ -83,13 +72,13 @@ class DeliverySteps:
     """
 
     def __init__(
-        self, frontend: NetworkFrontend, delivery: Delivery, stack: contextlib.ExitStack
+        self, settled: SettledNetwork, delivery: Delivery, stack: contextlib.ExitStack
     ) -> None:
         self.seconds = StepSeconds(COMPILING)
-        self._frontend = frontend
+        self._settled = settled
         self._delivery = delivery
         self._stack = stack
-        self._module, self._chains = frontend.prepared
+        self._module, self._chains = settled.network.prepared
         winners = {winner.task.key: winner for winner in delivery.winners}
         own = {key: one for key, one in winners.items() if not one.task.alternative_of}
         self.kernels = Kernels(own, delivery.space, delivery.target)
@@ -102,9 +91,9 @@ class DeliverySteps:
         self._verified: dict[Path, NetworkProcess] = {}
         self._scratch = Path(stack.enter_context(temporary))
         rng = np.random.default_rng(0)
-        self._samples = [frontend.samples(rng) for _ in range(SAMPLES)]
+        self._samples = [settled.network.samples(rng) for _ in range(SAMPLES)]
         self.replaced: dict[str, str] = {}
-        self.baselines = Baselines(frontend, delivery, self._scratch, stack)
+        self.baselines = Baselines(settled.network, delivery, self._scratch, stack)
 
     @cached_property
     def expected(self) -> Expected:
@@ -123,7 +112,8 @@ class DeliverySteps:
                 hint="Look for NaN among the weights, or for inputs that the network divides by.",
             )
         exact = partial(self.baselines.exact, self._samples)
-        return Expected(self._samples, answers, exact, rounded=self._frontend.rounded)
+        rounded = self._settled.network.has_quantized_activations
+        return Expected(self._samples, answers, exact, rounded=rounded)
 
     @property
     def target(self) -> str:
@@ -139,7 +129,7 @@ class DeliverySteps:
         """The kernels for chains some of which are in other types than the network has."""
         return self.kernels.joined(self._alternatives).adapted(chains)
 
-    def compile_typed(self, network: Typed, name: str) -> Path:
+    def compile_typed(self, network: TypedNetwork, name: str) -> Path:
         """The network with types of its chains in a folder of its own."""
         kernels = self.with_alternatives(network.chains)
         return self._written(network.module, network.chains, kernels, name)
@@ -155,7 +145,7 @@ class DeliverySteps:
         made = manifest_of(module, chains, kernels, delivery.target, delivery.threads)
         return {
             **made,
-            "layout": self._frontend.choice.to_json(),
+            "layout": self._settled.choice.to_json(),
             "virtual_machine": self._virtual_machine,
             **({"permissions": self._permissions} if self._permissions else {}),
             "unmeasured": self.unmeasured(),
@@ -165,7 +155,7 @@ class DeliverySteps:
         """Operators whose kernel was never timed: ``NetworkResult.unmeasured``."""
         given = {winner.task.key: winner for winner in self._delivery.winners}
         found = []
-        for task in self._frontend.named_tasks(self._delivery.target):
+        for task in self._settled.named_tasks(self._delivery.target):
             if task.alternative_of:
                 continue  # without a time it is in no network
             chosen, first = self.kernels.winners.get(task.key), given.get(task.key)
@@ -313,7 +303,7 @@ class DeliverySteps:
     def latencies(self, ours: NetworkProcess) -> dict[str, Any]:
         """Seconds of the network and of its baselines; see ``Baselines.latencies``."""
         try:
-            reduced = self._frontend.reduced_request(self.baselines.reference.outputs)
+            reduced = self._settled.reduced_request(self.baselines.reference.outputs)
         except ChameleonError as error:
             log.warning("not_compared_in_reduced_precision", problem=str(error), hint=error.hint)
             self.baselines.left_out["what is in reduced precision"] = one_line(error)

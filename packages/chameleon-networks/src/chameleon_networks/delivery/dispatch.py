@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
+from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.package.buckets import Buckets
 from chameleon_networks.package.package import signature_of
 from chameleon_networks.shapes import Dimension
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.bucketed import BucketedFrontend
 
 Shapes = Sequence[Sequence[int]]
 
@@ -36,16 +34,16 @@ class BucketShapes:
 
 
 def dispatch_table(
-    frontend: BucketedFrontend, dtypes: Sequence[str], buckets: Sequence[BucketShapes]
+    bucketed: BucketedNetwork, dtypes: Sequence[str], buckets: Sequence[BucketShapes]
 ) -> dict[str, Any]:
     """The parts of a manifest that ``buckets.Buckets`` reads, as JSON values.
 
     Args:
-        frontend: the network.
+        bucketed: the network.
         dtypes: of its inputs.
         buckets: those that there are to choose from; each is in a folder of its name.
     """
-    names = frontend.input_names
+    names = bucketed.input_names
     return {
         "inputs": [
             {"name": name, "dtype": dtype} for name, dtype in zip(names, dtypes, strict=True)
@@ -57,7 +55,7 @@ def dispatch_table(
                 "axes": [[names.index(a.input), a.axis, a.pad] for a in dimension.axes],
                 "outputs": _multiples(place, buckets),
             }
-            for place, dimension in enumerate(frontend.dimensions)
+            for place, dimension in enumerate(bucketed.dimensions)
         ],
         "buckets": [
             {
@@ -71,13 +69,13 @@ def dispatch_table(
     }
 
 
-def signatures_dispatch(frontend: BucketedFrontend) -> Buckets:
+def signatures_dispatch(bucketed: BucketedNetwork) -> Buckets:
     """What chooses a bucket as the delivered network will, before there is one; it runs none.
 
     Args:
-        frontend: the network.
+        bucketed: the network.
     """
-    signatures = [signature_of(network.prepared[0]) for _, network in frontend.networks]
+    signatures = [signature_of(network.prepared[0]) for _, network in bucketed.networks]
     shapes = [
         BucketShapes(
             name=bucket.name,
@@ -85,14 +83,14 @@ def signatures_dispatch(frontend: BucketedFrontend) -> Buckets:
             inputs=[one["shape"] for one in signature["inputs"]],
             outputs=[one["shape"] for one in signature["outputs"]],
         )
-        for (bucket, _), signature in zip(frontend.networks, signatures, strict=True)
+        for (bucket, _), signature in zip(bucketed.networks, signatures, strict=True)
     ]
     dtypes = [one["dtype"] for one in signatures[0]["inputs"]]
 
     def nothing(bucket: str) -> Callable[..., Any]:
         raise NotImplementedError(f"there is no network for bucket {bucket} yet")
 
-    return Buckets(dispatch_table(frontend, dtypes, shapes), nothing)
+    return Buckets(dispatch_table(bucketed, dtypes, shapes), nothing)
 
 
 def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int]]:

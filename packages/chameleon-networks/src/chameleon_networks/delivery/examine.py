@@ -26,6 +26,7 @@ from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Answers, requests
 from chameleon_tvm.words import WAY_OUT, first_line
 
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.reference import Reference
 from chameleon_networks.step_seconds import StepSeconds
 
@@ -43,9 +44,9 @@ def main() -> None:
     steps = StepSeconds("start", request["started"])
     serve = importlib.import_module("chameleon_networks.running.serve")
     try:
-        frontend = serve.requested_frontend(request)
+        network = serve.requested_network(request)
         answer = examined(
-            frontend,
+            network,
             request["layouts"],
             request["target"],
             request["threads"],
@@ -66,7 +67,7 @@ def main() -> None:
 
 
 def examined(
-    frontend: Any,
+    network: ImportedNetwork,
     layouts: Sequence[str],
     target: str,
     threads: int,
@@ -77,7 +78,7 @@ def examined(
     """The first layout that a network can be compiled in, and how well its answers agree.
 
     Args:
-        frontend: the network's.
+        network: as its framework has it.
         layouts: to try, in order.
         target: the resolved target.
         threads: that the framework computes with.
@@ -97,14 +98,14 @@ def examined(
     """
     steps = steps or StepSeconds("start")
     steps.begin("export")
-    frontend.read_ahead()
+    network.read_ahead()
     steps.begin("import")
-    imported = frontend.imported
+    imported = network.imported
     tell({"done": "import"})
     refused: dict[str, str] = {}
-    with Reference(frontend, frontend.samples(np.random.default_rng(0)), threads) as reference:
+    with Reference(network, network.samples(np.random.default_rng(0)), threads) as reference:
         examination = _Examination(
-            frontend=frontend,
+            network=network,
             target=target,
             threads=threads,
             reference=reference,
@@ -118,7 +119,7 @@ def examined(
                 refused[layout] = str(error)
     steps.begin("find what fails")
     failing = importlib.import_module("chameleon_networks.compile.uncompilable")
-    guilty = failing.first_uncompilable(imported, target, frontend.locations)
+    guilty = failing.first_uncompilable(imported, target, network.locations)
     if guilty is not None:
         raise ConfigError(f"{guilty.operator} cannot be compiled: {guilty.problem}", hint=WAY_OUT)
     whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
@@ -133,7 +134,7 @@ class _LayoutFailedError(Exception):
 class _Examination:
     """What a network is compiled with, and compared to, in each layout."""
 
-    frontend: Any
+    network: ImportedNetwork
     target: str
     threads: int
     reference: Reference
@@ -176,14 +177,14 @@ class _Examination:
         Returns:
             The functions of its kernels before they were scheduled, by the kernels' names.
         """
-        chains = importlib.import_module("chameleon_networks.graph.fused_operators")
+        chains = importlib.import_module("chameleon_networks.graph.chains")
         compiling = importlib.import_module("chameleon_networks.compile.compile")
         failing = importlib.import_module("chameleon_networks.compile.uncompilable")
         package = importlib.import_module("chameleon_networks.package.package")
         prepare = importlib.import_module("chameleon_networks.graph.prepare")
         self.steps.begin("prepare")
         try:
-            module = prepare.prepared(self.frontend.imported, layout)
+            module = prepare.prepared(self.network.imported, layout)
             found, none = chains.chains_of(module), failing.no_kernels(self.target)
             self.tell({"done": "prepare", "layout": layout})
             self.steps.begin("compile")

@@ -10,24 +10,17 @@ that another run has measured, whose record says so, and nobody knows who wrote 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
+from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.running.verify import OutputCheck, guilty
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.delivery_steps import DeliverySteps
 
 log = structlog.get_logger()
 
 TURNS = 3
 """Guesses that are found to blame and replaced one by one; after that all are given up, since to
 find the next one means to compile the network several times."""
-
-FIRST, PREDICTED = "first guess", "configuration predicted to be best"
-ANOTHER, DEFAULT = "another guess", "default schedule"
-"""What an operator without a time is delivered with."""
 
 
 def mended(
@@ -70,6 +63,3 @@ def _blamed(steps: DeliverySteps, guesses: list[str]) -> list[str]:
         return verdict.problem is not None
 
     return guilty(guesses, fails)
-
-
-__all__ = ["ANOTHER", "DEFAULT", "FIRST", "PREDICTED", "TURNS", "mended"]

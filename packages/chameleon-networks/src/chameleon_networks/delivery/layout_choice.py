@@ -14,11 +14,12 @@ from chameleon_core.words import in_seconds
 from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import ConvolutionSpec, OperatorSpec
 
+from chameleon_networks.importers.options import DEFAULT
+
 log = structlog.get_logger()
 
-DEFAULT, OTHER = "NHWC", "NCHW"
-"""Where nothing is measured, and what else there is: channels last and first, of one and three
-spatial axes as well."""
+OTHER = "NCHW"
+"""The layout beside ``DEFAULT``: channels first."""
 
 GUESSES = 2
 """First guesses measured of a convolution in each layout: one of each of two algorithms."""

@@ -8,19 +8,17 @@ anything is tuned by the framework alone, and once more with what is delivered.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays
 
 from chameleon_networks.delivery.dispatch import BucketShapes, PaddingProbe, dispatch_table, probes
+from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.package.buckets import Buckets
 from chameleon_networks.running.processes import NetworkProcess, framework_process
 from chameleon_networks.running.verify import SAMPLES, Run, compared
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.bucketed import BucketedFrontend
 
 WAY_OUT = (
     "Give the network a mask as an input, with `pad: 0`, and have it take out what is masked; or "
@@ -28,11 +26,11 @@ WAY_OUT = (
 )
 
 
-def check_padding(frontend: BucketedFrontend, threads: int) -> list[str]:
+def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
     """See by the framework alone that padding keeps its answers.
 
     Args:
-        frontend: the network.
+        bucketed: the network.
         threads: that the framework computes with.
 
     Returns:
@@ -41,16 +39,16 @@ def check_padding(frontend: BucketedFrontend, threads: int) -> list[str]:
     Raises:
         ConfigError: it changes them, or nothing can tell.
     """
-    _check_pads(frontend)
+    _check_pads(bucketed)
 
     def run_of(
         probe: PaddingProbe, inputs: Arrays, expected: Arrays, stack: list[NetworkProcess]
     ) -> Run:
-        process = _reference(frontend, probe.padded, threads)
+        process = _reference(bucketed, probe.padded, threads)
         stack.append(process)
-        samples = frontend.with_extents(probe.padded).samples(np.random.default_rng(0))
+        samples = bucketed.with_extents(probe.padded).samples(np.random.default_rng(0))
         table = dispatch_table(
-            frontend,
+            bucketed,
             [str(array.dtype) for array in inputs],
             [
                 _shapes_of("asked", probe.asked, inputs, expected),
@@ -62,10 +60,10 @@ def check_padding(frontend: BucketedFrontend, threads: int) -> list[str]:
         dispatched = Buckets(table, lambda _: lambda *arrays: process.outputs(list(arrays)))
         return lambda arrays: dispatched(*arrays)
 
-    problem = padding_problem(frontend, threads, run_of)
+    problem = padding_problem(bucketed, threads, run_of)
     if problem is not None:
         raise ConfigError(problem, hint=WAY_OUT)
-    return [f"padding keeps the answers ({probe.words})" for probe in probes(frontend.dimensions)]
+    return [f"padding keeps the answers ({probe.words})" for probe in probes(bucketed.dimensions)]
 
 
 def _shapes_of(
@@ -82,11 +80,11 @@ def _shapes_of(
 RunOf = Callable[[PaddingProbe, Arrays, Arrays, list[NetworkProcess]], Run]
 
 
-def padding_problem(frontend: BucketedFrontend, threads: int, run_of: RunOf) -> str | None:
+def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> str | None:
     """How padding changes a network's answers, as a sentence; None where it does not.
 
     Args:
-        frontend: the network.
+        bucketed: the network.
         threads: that the framework computes with.
         run_of: what pads, for a probe, some inputs of its extents and the framework's outputs for
             them. It adds processes that it opens to a list, whose members are closed.
@@ -94,11 +92,11 @@ def padding_problem(frontend: BucketedFrontend, threads: int, run_of: RunOf) -> 
     Raises:
         ConfigError: the framework cannot run the network with other extents.
     """
-    for probe in probes(frontend.dimensions):
-        network = frontend.with_extents(probe.asked)
+    for probe in probes(bucketed.dimensions):
+        network = bucketed.with_extents(probe.asked)
         rng = np.random.default_rng(0)
         samples = [network.samples(rng) for _ in range(SAMPLES)]
-        opened = [_reference(frontend, probe.asked, threads)]
+        opened = [_reference(bucketed, probe.asked, threads)]
         try:
             expected = [opened[0].outputs(inputs) for inputs in samples]
             verdict = compared(run_of(probe, samples[0], expected[0], opened), samples, expected)
@@ -110,29 +108,27 @@ def padding_problem(frontend: BucketedFrontend, threads: int, run_of: RunOf) -> 
     return None
 
 
-def _reference(
-    frontend: BucketedFrontend, extents: tuple[int, ...], threads: int
-) -> NetworkProcess:
-    network = frontend.with_extents(extents)
+def _reference(bucketed: BucketedNetwork, extents: tuple[int, ...], threads: int) -> NetworkProcess:
+    network = bucketed.with_extents(extents)
     name = network.frameworks[0]
     try:
         return framework_process(network, name, threads=threads)
     except ChameleonError as error:
         raise ConfigError(
             f"padding cannot be verified, since {name} does not run the network with "
-            f"{frontend.named(extents)}: {error}",
+            f"{bucketed.named(extents)}: {error}",
             hint=f"{error.hint} Without `pad` nothing is padded, and this is not needed.",
         ) from error
 
 
-def _check_pads(frontend: BucketedFrontend) -> None:
+def _check_pads(bucketed: BucketedNetwork) -> None:
     """See that each input can hold what it is padded with."""
-    if not any(one.padded for one in frontend.dimensions):
+    if not any(one.padded for one in bucketed.dimensions):
         return
-    samples = frontend.networks[0][1].samples(np.random.default_rng(0))
-    for dimension in frontend.dimensions:
+    samples = bucketed.networks[0][1].samples(np.random.default_rng(0))
+    for dimension in bucketed.dimensions:
         for axis in dimension.axes:
-            kind: Any = samples[frontend.input_names.index(axis.input)].dtype
+            kind: Any = samples[bucketed.input_names.index(axis.input)].dtype
             if axis.pad is not None and np.asarray(axis.pad).astype(kind) != axis.pad:
                 raise ConfigError(
                     f"{axis.input} is of {kind} and cannot be padded with {axis.pad:g}",

@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -17,13 +17,11 @@ from chameleon_core.stages import Arrays
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.frameworks.reduced import AS_IT_COMES, FLOAT32, asked_for, left_out_reduced
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.processes import NetworkProcess, reduced_process
 from chameleon_networks.running.samples import Sample
 from chameleon_networks.running.serve import write_arrays
 from chameleon_networks.running.verify import Run, agreement, magnitudes
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
 
 log = structlog.get_logger()
 
@@ -62,7 +60,7 @@ class ReducedRivals:
     They are opened one after the other: to quantize a network takes several times its memory.
 
     Args:
-        frontend: the network.
+        network: as its framework has it.
         request: what is asked for.
         threads: that all compute with.
         stack: processes and files end with it.
@@ -73,20 +71,20 @@ class ReducedRivals:
 
     def __init__(
         self,
-        frontend: NetworkFrontend,
+        network: ImportedNetwork,
         request: ReducedRequest,
         *,
         threads: int,
         stack: contextlib.ExitStack,
     ) -> None:
-        self._frontend = frontend
+        self._network = network
         self._request = request
         self._threads = threads
         self._stack = stack
-        self._chosen = {one.name: one for one in asked_for(frontend.forms, request.precisions)}
+        self._chosen = {one.name: one for one in asked_for(network.forms, request.precisions)}
         self._errors: dict[str, float] = {}
         self._opened: dict[str, NetworkProcess] = {}
-        self.left_out = left_out_reduced(frontend.forms, list(self._chosen.values()))
+        self.left_out = left_out_reduced(network.forms, list(self._chosen.values()))
         scratch = tempfile.TemporaryDirectory(prefix="chameleon-calibration-")
         self._calibration = Path(stack.enter_context(scratch), "inputs.npz")
         write_arrays(
@@ -114,7 +112,7 @@ class ReducedRivals:
         """
         process = self._stack.enter_context(
             reduced_process(
-                self._frontend,
+                self._network,
                 name,
                 (self._calibration, len(self._request.calibration)),
                 threads=self._threads,
@@ -159,9 +157,9 @@ class ReducedRivals:
         }
 
 
-def rivals_precision(frontend: NetworkFrontend, names: Iterable[str]) -> dict[str, str]:
+def rivals_precision(network: ImportedNetwork, names: Iterable[str]) -> dict[str, str]:
     """What those of some frameworks compute in that do not in float32, by name."""
-    named = {name: frontend.precision_of(name) for name in names}
+    named = {name: network.precision_of(name) for name in names}
     return {name: precision for name, precision in named.items() if precision != FLOAT32}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -19,6 +19,7 @@ from chameleon_networks.delivery.reduced_rivals import (
     max_relative_error,
 )
 from chameleon_networks.frameworks.reduced import FLOAT32, INT8
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import read_manifest
 from chameleon_networks.running.latency import Rounds, turn_seconds
 from chameleon_networks.running.processes import (
@@ -27,9 +28,6 @@ from chameleon_networks.running.processes import (
     framework_process,
 )
 from chameleon_networks.running.verify import Run
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
 
 log = structlog.get_logger()
 
@@ -55,7 +53,7 @@ class Compared:
     """What is to be timed.
 
     Attributes:
-        frontend: the network.
+        network: as its framework has it.
         ours: folders of delivered networks, by what they are called.
         bucket: of shapes, in which they are timed; empty where there is one shape.
         names: of its frameworks.
@@ -65,7 +63,7 @@ class Compared:
         rounds: turns of each.
     """
 
-    frontend: NetworkFrontend
+    network: ImportedNetwork
     ours: Mapping[str, Path]
     bucket: str = ""
     names: Sequence[str]
@@ -86,7 +84,7 @@ def side_by_side(asked: Compared) -> SideBySide:
     """
     left_out: dict[str, str] = {}
     about: dict[str, dict[str, Any]] = {}
-    inputs = asked.frontend.samples(np.random.default_rng(0))
+    inputs = asked.network.samples(np.random.default_rng(0))
     with contextlib.ExitStack() as stack:
         processes = [
             stack.enter_context(delivered_process(name, folder, threads=asked.threads))
@@ -99,7 +97,7 @@ def side_by_side(asked: Compared) -> SideBySide:
             with _reference(asked, processes) as reference:
                 request = asked.reduced(reference.outputs)
             about, processes = _with_errors(asked, processes, request, left_out)
-            rivals = ReducedRivals(asked.frontend, request, threads=asked.threads, stack=stack)
+            rivals = ReducedRivals(asked.network, request, threads=asked.threads, stack=stack)
             opened = rivals.opened()
             processes += opened
             about |= {process.name: rivals.about(process) for process in opened}
@@ -113,24 +111,24 @@ def side_by_side(asked: Compared) -> SideBySide:
     )
 
 
-def precision_of(folder: Path, frontend: NetworkFrontend) -> str:
+def precision_of(folder: Path, network: ImportedNetwork) -> str:
     """What the delivered network of a folder computes in, in words.
 
     Args:
         folder: the network's, or that of one of its buckets.
-        frontend: the network; where no types were chosen it has those that it came with.
+        network: as its framework has it; if no types were chosen, it has those that it came with.
     """
     said = read_manifest(folder).get("precision")
     if said is not None:
         return str(said["precision"])
-    return INT8 if frontend.quantized else FLOAT32
+    return INT8 if network.quantized else FLOAT32
 
 
 def _opened(
     asked: Compared, name: str, stack: contextlib.ExitStack, left_out: dict[str, str]
 ) -> NetworkProcess | None:
     try:
-        made = framework_process(asked.frontend, name, threads=asked.threads)
+        made = framework_process(asked.network, name, threads=asked.threads)
     except ChameleonError as error:
         log.warning("network_not_run", by=name, problem=str(error))
         left_out[name] = one_line(error)
@@ -142,11 +140,11 @@ def _reference(
     asked: Compared, processes: Sequence[NetworkProcess]
 ) -> contextlib.AbstractContextManager[NetworkProcess]:
     """The reference in float32; it is opened for now where it is not among those timed."""
-    name = asked.frontend.frameworks[0]
+    name = asked.network.frameworks[0]
     timed = next((one for one in processes if one.name == name), None)
     if timed is not None:
         return contextlib.nullcontext(timed)
-    return framework_process(asked.frontend, name, threads=asked.threads)
+    return framework_process(asked.network, name, threads=asked.threads)
 
 
 def _with_errors(
@@ -162,9 +160,9 @@ def _with_errors(
         name = process.name
         folder = asked.ours.get(name)
         if folder is None:
-            precision = asked.frontend.precision_of(name)
+            precision = asked.network.precision_of(name)
         else:
-            precision = precision_of(folder / asked.bucket, asked.frontend)
+            precision = precision_of(folder / asked.bucket, asked.network)
         try:
             error = max_relative_error(process.outputs, request.samples, request.expected)
         except ChameleonError as problem:

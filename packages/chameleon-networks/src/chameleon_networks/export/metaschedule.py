@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 from chameleon_core.errors import ConfigError
@@ -21,9 +21,7 @@ from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from tvm.s_tir import meta_schedule as ms
 
 from chameleon_networks.export.metaschedule_network import with_workloads, workloads_of
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.importers.imported_network import ImportedNetwork
 
 DATABASE = ("database_workload.json", "database_tuning_record.json")
 """The files of a MetaSchedule ``JSONDatabase``."""
@@ -39,7 +37,7 @@ def to_metaschedule(
     options: SketchOptions,
     folder: Path,
     *,
-    network: NetworkFrontend | None = None,
+    network: ImportedNetwork | None = None,
 ) -> Exported:
     """Write a MetaSchedule ``JSONDatabase`` with one record for each workload.
 

@@ -7,7 +7,7 @@ that reads it rounds it; else it is float32.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -15,12 +15,10 @@ from chameleon_core.errors import ConfigError
 from chameleon_tvm.instructions.halves import half_in
 from chameleon_tvm.operators.specs import FusedSpec, TypedSpec
 
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.half_steps import ROUND, WIDEN, HalfSteps
 from chameleon_networks.graph.quantized_steps import is_call
 from chameleon_networks.graph.relaxed import relax
-
-if TYPE_CHECKING:
-    from chameleon_networks.graph.fused_operators import FusedOperator
 
 
 def to_half_precision(

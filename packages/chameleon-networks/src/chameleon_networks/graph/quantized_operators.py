@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -21,6 +21,7 @@ from chameleon_tvm.operators.specs import DenseSpec, FusedSpec
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of, single_matrix
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.matching_convolutions import (
     CONVOLUTION_RANKS,
     ConvolutionCall,
@@ -31,9 +32,6 @@ from chameleon_networks.graph.matching_convolutions import (
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.quantized_steps import DEQUANTIZE, QUANTIZE, Step, is_call, step_of
 from chameleon_networks.graph.relaxed import relax, tvm
-
-if TYPE_CHECKING:
-    from chameleon_networks.graph.fused_operators import FusedOperator
 
 DATA, WEIGHTS = "uint8", "int8"
 """Types of what int8 kernels multiply."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -11,11 +11,9 @@ from chameleon_core.errors import ConfigError
 from chameleon_tvm.operators.quantized_products import QuantizedProduct
 from chameleon_tvm.operators.specs import BatchMatmulSpec
 
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.quantized_operators import DATA, WEIGHTS, is_data, quantized_after
 from chameleon_networks.graph.quantized_steps import DEQUANTIZE, step_of
-
-if TYPE_CHECKING:
-    from chameleon_networks.graph.fused_operators import FusedOperator
 
 
 def product_in_integers(

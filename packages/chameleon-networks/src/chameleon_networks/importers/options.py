@@ -16,6 +16,9 @@ REDUCED = ("bfloat16", "float16", "int8")
 AUTO = "auto"
 """The layout that is chosen by measurement."""
 
+DEFAULT = "NHWC"
+"""The layout if nothing is measured: channels last, of one and three spatial axes as well."""
+
 
 @attrs.frozen(kw_only=True)
 class NetworkOptions:
@@ -23,7 +26,7 @@ class NetworkOptions:
 
     layout: str = attrs.field(
         default=AUTO,
-        validator=validators.in_((AUTO, "NHWC", "NCHW")),
+        validator=validators.in_((AUTO, DEFAULT, "NCHW")),
         metadata={
             "help": "layout of the whole graph: NHWC, NCHW, or auto, which measures a few "
             "convolutions in both; weights are packed anyway"

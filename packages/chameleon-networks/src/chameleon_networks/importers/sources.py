@@ -1,4 +1,4 @@
-"""Where a network comes from: the frontends ``builtin``, ``torch`` and ``onnx``."""
+"""Where a network comes from: this package, PyTorch, or an ONNX file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 import structlog
 from chameleon_core.stages import Arrays
-from chameleon_tvm.sources import named_object
 from numpy.typing import NDArray
 
-from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.frameworks.precision import half_type, in_float32, in_float64, rounded
 from chameleon_networks.frameworks.reduced import FLOAT32, INT8, NetworkForms
 from chameleon_networks.frameworks.running import (
@@ -32,6 +30,7 @@ from chameleon_networks.frameworks.running import (
     openvino_network,
     torch_network,
 )
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.onnx.models import (
     check_onnx_source,
     onnx_inputs,
@@ -58,7 +57,7 @@ _OF_TORCH = (TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
 """What can run a network of torch."""
 
 
-class ProgramFrontend(NetworkFrontend):
+class ProgramNetwork(ImportedNetwork):
     """A network that torch has; its export is what TVM reads."""
 
     @abstractmethod
@@ -135,64 +134,40 @@ class ProgramFrontend(NetworkFrontend):
         return torch_network(program, compiled=name == TORCH_COMPILE, threads=threads)
 
 
-class BuiltinFrontend(ProgramFrontend):
-    """A network written in this package, with random weights.
-
-    Args:
-        options: which one.
-    """
+class BuiltinNetwork(ProgramNetwork):
+    """A network written in this package, with random weights."""
 
     options: BuiltinOptions
 
-    def __init__(self, options: BuiltinOptions) -> None:
-        super().__init__(options)
-
     def check_source(self) -> None:
         need_torch()
-        _check_calibration(self)
 
     def read(self) -> Any:
         options = self.options
         return builtin_program(options.network, options.batch, options.dtype, self.shapes)
 
 
-class TorchFrontend(ProgramFrontend):
-    """A network of the user's in PyTorch.
-
-    Args:
-        options: where it is.
-    """
+class TorchNetwork(ProgramNetwork):
+    """A network of the user's in PyTorch."""
 
     options: TorchOptions
-
-    def __init__(self, options: TorchOptions) -> None:
-        super().__init__(options)
 
     def check_source(self) -> None:
         need_torch()
         check_torch_source(self.options.source)
-        _check_calibration(self)
 
     def read(self) -> Any:
         source = self.options.source
         return (loaded if source.endswith(".pt2") else exported)(source, self.shapes)
 
 
-class OnnxFrontend(NetworkFrontend):
-    """A network in an ONNX file.
-
-    Args:
-        options: which file.
-    """
+class OnnxNetwork(ImportedNetwork):
+    """A network in an ONNX file."""
 
     options: OnnxOptions
 
-    def __init__(self, options: OnnxOptions) -> None:
-        super().__init__(options)
-
     def check_source(self) -> None:
         check_onnx_source(self.options.source)
-        _check_calibration(self)
 
     def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
         return onnx_module(self.options.source, self.shapes)
@@ -234,16 +209,6 @@ class OnnxFrontend(NetworkFrontend):
         if name == ONNXRUNTIME_FLOAT32:
             return onnx_session(onnx_meaning(self.options.source), threads=threads, fused=False)
         return onnx_session(self.options.source, threads=threads)
-
-
-def _check_calibration(network: NetworkFrontend) -> None:
-    """See that the function that gives inputs to calibrate with can be imported, if there is one.
-
-    Raises:
-        ConfigError: it cannot be.
-    """
-    if network.calibrate is not None:
-        named_object(network.calibrate, "calibrate")
 
 
 def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import attrs
 
-from chameleon_networks.graph.fused_operators import FusedOperator, chains_of
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.owners import signatures_of
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.quantize.correction import Means

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import structlog
@@ -14,11 +14,8 @@ from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
 
+from chameleon_networks.importers.imported_network import BucketInputs, ImportedNetwork
 from chameleon_networks.running.samples import Sample
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.bucket_inputs import BucketInputs
-    from chameleon_networks.delivery.networks import NetworkFrontend
 
 log = structlog.get_logger()
 
@@ -33,14 +30,14 @@ _SEED = 7_000
 _KINDS = {"f": "numbers with a fraction", "i": "whole numbers", "u": "whole numbers", "b": "truths"}
 
 
-def batches_of(frontend: NetworkFrontend, source: str | None) -> Batches:
+def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
     """The batches that a network is calibrated with.
 
     Of the user's, a bucket of shapes gets those that it would get as a delivered network: those of
     its shapes, and those that are filled up to them. The function is called once for each bucket.
 
     Args:
-        frontend: the network's.
+        network: as its framework has it.
         source: ``path.py:function`` or ``package.module:function``: a function that yields an array
             or a list of one per input, or a mapping by the input's name; None for random inputs.
 
@@ -48,16 +45,16 @@ def batches_of(frontend: NetworkFrontend, source: str | None) -> Batches:
         ConfigError: there is no such function.
     """
     if source is None:
-        return Batches(_random(frontend), "random inputs")
+        return Batches(_random(network), "random inputs")
     function = named_object(source, "calibrate")
     if not callable(function):
         raise ConfigError(
             f"calibrate: {source} is a {type(function).__name__} and no function",
             hint="Name a function that yields batches of inputs.",
         )
-    bucket = frontend.bucket
+    bucket = network.bucket
     where = "" if bucket is None else f" in bucket {bucket.name}"
-    return Batches(_given(frontend, function, source), f"{source}{where}")
+    return Batches(_given(network, function, source), f"{source}{where}")
 
 
 class Batches:
@@ -118,31 +115,31 @@ class Batches:
         )
 
 
-def _random(frontend: NetworkFrontend) -> Iterator[Sample]:
+def _random(network: ImportedNetwork) -> Iterator[Sample]:
     log.warning(
         "calibrated_with_random_inputs",
         why="the pipeline names none; ranges and errors are those of random numbers",
         hint='Write `calibrate: "data.py:batches"`, a function that yields inputs.',
     )
     for number in range(RANDOM):
-        yield Sample(inputs=frontend.samples(np.random.default_rng(_SEED + number)))
+        yield Sample(inputs=network.samples(np.random.default_rng(_SEED + number)))
 
 
-def _given(frontend: NetworkFrontend, function: Any, source: str) -> Iterator[Sample]:
-    examples = frontend.samples(np.random.default_rng(_SEED))
-    wanted = dict(zip(frontend.input_names(), examples, strict=True))
+def _given(network: ImportedNetwork, function: Any, source: str) -> Iterator[Sample]:
+    examples = network.samples(np.random.default_rng(_SEED))
+    wanted = dict(zip(network.input_names(), examples, strict=True))
     elsewhere: Counter[str] = Counter()
     number = own = 0
     try:
         for number, batch in enumerate(_yielded(function(), source), start=1):
             who = f"calibrate: batch {number} of {source}"
             arrays = _checked(batch, wanted, who)
-            if frontend.bucket is None:
+            if network.bucket is None:
                 yield _whole(arrays, wanted, who)
                 own += 1
             else:
-                name, sample = _in_a_bucket(frontend.bucket, arrays, who)
-                if name == frontend.bucket.name:
+                name, sample = _in_bucket(network.bucket, arrays, who)
+                if name == network.bucket.name:
                     yield sample
                     own += 1
                 else:
@@ -157,10 +154,10 @@ def _given(frontend: NetworkFrontend, function: Any, source: str) -> Iterator[Sa
             f"calibrate: {source} failed after {number} batches: {first_line(error)}",
             hint="Call the function by hand to see the whole traceback.",
         ) from error
-    if elsewhere and not own and frontend.bucket is not None:
+    if elsewhere and not own and network.bucket is not None:
         counts = ", ".join(f"{count} in {name}" for name, count in elsewhere.items())
         raise ConfigError(
-            f"calibrate: no batch of {source} is in bucket {frontend.bucket.name}; there are "
+            f"calibrate: no batch of {source} is in bucket {network.bucket.name}; there are "
             f"{counts}",
             hint="Yield at least two batches for each bucket, or leave the bucket out.",
         )
@@ -178,14 +175,15 @@ def _whole(arrays: Arrays, wanted: Mapping[str, NDArray[Any]], who: str) -> Samp
     return Sample(inputs=arrays)
 
 
-def _in_a_bucket(bucket: BucketInputs, arrays: Arrays, who: str) -> tuple[str, Sample]:
+def _in_bucket(bucket: BucketInputs, arrays: Arrays, who: str) -> tuple[str, Sample]:
     """The name of the bucket that a batch belongs to, and what it becomes in it."""
     try:
-        return bucket.chosen(arrays)
+        placed = bucket.dispatch().placed(*arrays)
     except ValueError as error:
         raise ConfigError(
             f"{who}: {error}", hint="Yield batches as the network gets them later."
         ) from error
+    return placed.bucket, Sample(inputs=placed.inputs, kept=tuple(placed.kept))
 
 
 def _yielded(made: Any, source: str) -> Iterable[Any]:

@@ -5,7 +5,6 @@ Requests and replies are lines of JSON on standard input and output; arrays trav
 
 from __future__ import annotations
 
-import importlib
 import math
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,12 @@ from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Answers, requests
 from chameleon_tvm.words import first_line
 
+from chameleon_networks.quantize import observing
+from chameleon_networks.quantize.ranges import Affine
+from chameleon_networks.quantize.reads import Network
+from chameleon_networks.quantize.simulated import SimulatedNetwork
 from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.serve import read_arrays, requested_frontend, write_arrays
+from chameleon_networks.running.serve import read_arrays, requested_network, write_arrays
 from chameleon_networks.running.verify import magnitudes
 
 
@@ -24,7 +27,7 @@ class Server:
     """Answers requests about one network.
 
     Args:
-        request: the frontend, as ``processes.frontend_request`` describes it, a ``target``, and
+        request: the network, as ``processes.request_of`` describes it, a ``target``, and
             ``names`` of the variables in the network that the parent has.
 
     Raises:
@@ -32,18 +35,14 @@ class Server:
     """
 
     def __init__(self, request: dict[str, Any]) -> None:
-        simulated = importlib.import_module("chameleon_networks.quantize.simulated")
-        self._observing = importlib.import_module("chameleon_networks.quantize.observing")
-        self._affine = importlib.import_module("chameleon_networks.quantize.ranges").Affine
-        reads = importlib.import_module("chameleon_networks.quantize.reads")
-        module, chains = requested_frontend(request).prepared
-        if list(reads.Network(module, chains).names.values()) != request["names"]:
+        module, chains = requested_network(request).prepared
+        if list(Network(module, chains).names.values()) != request["names"]:
             raise ConfigError(
                 "another process reads the network differently from this one",
                 hint="A network has to be the same whenever it is made: seed what is random in it.",
             )
-        self._simulated = simulated.SimulatedNetwork(module, chains, request["target"])
-        self._calibrator = self._observing.Calibrator(self._simulated)
+        self._simulated = SimulatedNetwork(module, chains, request["target"])
+        self._calibrator = observing.Calibrator(self._simulated)
         self._ranges: dict[str, Any] = {}
         self._samples: list[tuple[Sample, Arrays]] = []
         self._scales: tuple[float, ...] = ()
@@ -73,7 +72,7 @@ class Server:
 
     def _recall(self, request: dict[str, Any]) -> dict[str, Any]:
         self._ranges = {
-            name: self._affine(scale=scale, zero_point=zero)
+            name: Affine(scale=scale, zero_point=zero)
             for name, (scale, zero) in request["ranges"].items()
         }
         self._simulated.means = dict(zip(request["names"], _inputs(request), strict=True))
@@ -93,7 +92,7 @@ class Server:
     def _error_of(self, request: dict[str, Any], sample: Sample, expected: Arrays) -> float:
         """The error of one sample; infinite where a type did not hold a number."""
         got = sample.cut(self._outputs_of(sample.inputs, request))
-        found: float = self._observing.error_between(got, expected, self._scales)
+        found: float = observing.error_between(got, expected, self._scales)
         return math.inf if self._simulated.overflowed else found
 
     def _outputs(self, request: dict[str, Any]) -> dict[str, Any]:

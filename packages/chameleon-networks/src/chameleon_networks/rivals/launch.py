@@ -8,12 +8,12 @@ from typing import Any
 
 from chameleon_tvm.rivals.launch import answer_of, tuning_limit
 
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.running.processes import frontend_request
+from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.running.processes import request_of
 
 
 def tune_network_with_metaschedule(
-    frontend: NetworkFrontend,
+    network: ImportedNetwork,
     folder: Path,
     *,
     target: str,
@@ -27,7 +27,7 @@ def tune_network_with_metaschedule(
     """Tune a network with TVM's ``tune_relax`` in a process of its own, and compile it.
 
     Args:
-        frontend: the network.
+        network: as its framework has it.
         folder: where the compiled network goes, in the form of a delivered one.
         target: the resolved target.
         threads: that kernels run with and that it may build with.
@@ -45,7 +45,7 @@ def tune_network_with_metaschedule(
         seconds so far by its own clock, or None).
     """
     request = {
-        **frontend_request(frontend),
+        **request_of(network),
         "folder": str(folder.absolute()),
         "target": target,
         "launched": time.time(),

@@ -20,7 +20,7 @@ from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_networks.running.serve import requested_frontend
+from chameleon_networks.running.serve import requested_network
 
 
 def tune(request: dict[str, Any], scratch: str) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def tune(request: dict[str, Any], scratch: str) -> dict[str, Any]:
     mended = not request["as_shipped"]
     if mended:
         load_tensor_intrinsics()
-    module = prepared(requested_frontend(request).imported, request["layout"])
+    module = prepared(requested_network(request).imported, request["layout"])
     fused = _fused(module, target)
     weights = [float(task.weight) for task in relax_integration.extract_tasks(fused, target)]
     progress = Progress(

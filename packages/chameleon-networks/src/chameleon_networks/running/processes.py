@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import attrs
 from chameleon_core.errors import ChameleonError, ConfigError
@@ -14,10 +14,8 @@ from chameleon_core.stages import Arrays
 from chameleon_system.processes.child import ChildProcess, status_words
 from chameleon_system.processes.conversation import ChildEndedError, Conversation
 
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.serve import read_arrays, write_arrays
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
 
 _MODULE = "chameleon_networks.running.serve"
 _START_SECONDS = 300.0
@@ -254,7 +252,7 @@ def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProces
 
 
 def framework_process(
-    frontend: NetworkFrontend,
+    network: ImportedNetwork,
     name: str,
     *,
     threads: int,
@@ -264,18 +262,18 @@ def framework_process(
     """A process in which something else runs a network.
 
     Args:
-        frontend: the network.
-        name: one of ``frontend.frameworks``.
+        network: as its framework has it.
+        name: one of ``network.frameworks``.
         threads: that it computes with.
         warm_up: inputs of an inference that belongs to opening it, or None.
         wait: until it is open; otherwise ``NetworkProcess.opened`` has to be called.
     """
-    request = {"role": "framework", "name": name, **frontend_request(frontend)}
+    request = {"role": "framework", "name": name, **request_of(network)}
     return NetworkProcess(name, request, threads=threads, warm_up=warm_up, wait=wait)
 
 
 def reduced_process(
-    frontend: NetworkFrontend,
+    network: ImportedNetwork,
     name: str,
     calibration: tuple[Path, int],
     *,
@@ -285,7 +283,7 @@ def reduced_process(
     """A process in which something else runs a network in reduced precision.
 
     Args:
-        frontend: the network.
+        network: as its framework has it.
         name: of a ``frameworks.reduced.Reduced``.
         calibration: a file with the inputs of some inferences, one after the other, and their
             number.
@@ -298,18 +296,18 @@ def reduced_process(
         "name": name,
         "calibration": str(file),
         "batches": batches,
-        **frontend_request(frontend),
+        **request_of(network),
     }
     return NetworkProcess(
         name, request, threads=threads, warm_up=warm_up, start_seconds=_REDUCE_SECONDS
     )
 
 
-def frontend_request(frontend: NetworkFrontend) -> dict[str, Any]:
-    """A frontend as JSON values, from which ``serve.requested_frontend`` makes it again."""
-    kind = type(frontend)
+def request_of(network: ImportedNetwork) -> dict[str, Any]:
+    """A network as JSON values, from which ``serve.requested_network`` makes it again."""
+    kind = type(network)
     # Another process has no run folder to recall a layout from.
-    options = attrs.evolve(frontend.options, layout=frontend.choice.layout)
+    options = attrs.evolve(network.options, layout=network.layout)
     return {
         "factory": f"{kind.__module__}:{kind.__qualname__}",
         "type": f"{type(options).__module__}:{type(options).__qualname__}",

@@ -14,6 +14,7 @@ from chameleon_core.stages import Arrays
 from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
 
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.verify import Expected, agreement, nudged
 
 log = structlog.get_logger()
@@ -25,7 +26,7 @@ class Reference:
     TVM compiles in the meantime: both leave Python's lock to others while they compute.
 
     Args:
-        frontend: the network's; its program has been read.
+        network: its program has been read.
         inputs: of one inference.
         threads: that the framework computes with.
 
@@ -36,12 +37,12 @@ class Reference:
         seconds: of an inference, with nothing beside it.
     """
 
-    def __init__(self, frontend: Any, inputs: Arrays, threads: int) -> None:
-        self.name: str = frontend.frameworks[0]
+    def __init__(self, network: ImportedNetwork, inputs: Arrays, threads: int) -> None:
+        self.name: str = network.frameworks[0]
         self.expected: Expected | None = None
         self.seconds = math.inf
         self.inputs = inputs
-        self._frontend = frontend
+        self._network = network
         self._threads = threads
         # One thread for all: OpenMP's number of threads is that of the thread that sets it.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="reference")
@@ -86,16 +87,16 @@ class Reference:
                 "call, as in a buffer, one of its inputs and one of its outputs.",
             )
         self.expected = Expected(
-            [self.inputs], [answers], self._exact, rounded=self._frontend.rounded
+            [self.inputs], [answers], self._exact, rounded=self._network.has_quantized_activations
         )
 
     def _answers(self) -> tuple[Any, Arrays]:
-        run = self._frontend.framework(self.name, self._threads)
+        run = self._network.framework(self.name, self._threads)
         return run, run(self._copies())
 
     def _timed(self, run: Any) -> Arrays:
         """Its answers when it runs again, after it has run on other inputs."""
-        others = self._frontend.samples(np.random.default_rng(1))
+        others = self._network.samples(np.random.default_rng(1))
         started = time.perf_counter()
         run(others)
         self.seconds = time.perf_counter() - started
@@ -108,14 +109,14 @@ class Reference:
 
     def _exact(self) -> list[Arrays] | None:
         """The framework's answers in float64, or for nudged inputs; None where it has none."""
-        if self._frontend.rounded:
+        if self._network.has_quantized_activations:
             run, _ = self._asked.result()
             return [run(nudged(self._copies()))]
-        exact = self._frontend.exact
+        exact = self._network.exact
         if exact is None:
             return None
         try:
-            return [self._frontend.framework(exact, self._threads)(self._copies())]
+            return [self._network.framework(exact, self._threads)(self._copies())]
         except Exception as error:  # noqa: BLE001 - of torch's own, and only a better reason is lost
             log.warning("network_not_run", by=exact, problem=first_line(error))
             return None

@@ -46,25 +46,25 @@ def delivered_network(request: dict[str, Any]) -> Network:
 
 
 def framework_network(request: dict[str, Any]) -> Network:
-    """The network of a frontend run by something else."""
-    network: Network = requested_frontend(request).framework(request["name"], request["threads"])
+    """A network run by something else."""
+    network: Network = requested_network(request).framework(request["name"], request["threads"])
     return network
 
 
 def reduced_network(request: dict[str, Any]) -> ReducedNetwork:
-    """The network of a frontend run by something else in the precision that its name says."""
+    """A network run by something else in the precision that its name says."""
     chosen = reduced_named(request["name"])
     calibration: list[Arrays] = []
     if chosen.calibrated:
         inputs = read_arrays(Path(request["calibration"]))
         each = len(inputs) // request["batches"]
         calibration = [inputs[first : first + each] for first in range(0, len(inputs), each)]
-    forms = requested_frontend(request).forms
+    forms = requested_network(request).forms
     return chosen.made(forms, calibration, threads=request["threads"])
 
 
-def requested_frontend(request: dict[str, Any]) -> Any:
-    """The frontend that ``processes.frontend_request`` described."""
+def requested_network(request: dict[str, Any]) -> Any:
+    """The network that ``processes.request_of`` described."""
     factory = load_factory(request["factory"])
     kind: Any = load_factory(request["type"])
     return factory(converter().structure(request["options"], kind))

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import structlog
@@ -33,11 +33,10 @@ from chameleon_networks.frameworks.reduced import (
     left_out_reduced,
 )
 from chameleon_networks.frameworks.running import ONNXRUNTIME, OPENVINO
-from chameleon_networks.running.processes import frontend_request
-from chameleon_networks.running.serve import read_arrays, requested_frontend, write_arrays
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.quantize.batches import batches_of
+from chameleon_networks.running.processes import request_of
+from chameleon_networks.running.serve import read_arrays, requested_network, write_arrays
 
 log = structlog.get_logger()
 
@@ -66,7 +65,7 @@ class ModelFile:
 
 
 def model_files(
-    frontend: NetworkFrontend,
+    network: ImportedNetwork,
     names: Sequence[str],
     precisions: Sequence[str],
     calibrate: str | None,
@@ -75,7 +74,7 @@ def model_files(
     """Write a network for those that run it.
 
     Args:
-        frontend: the network.
+        network: as its framework has it.
         names: those of ``FRAMEWORKS`` that run it in float32.
         precisions: in which all of them run it as well.
         calibrate: where inputs to calibrate with are from, as for ``batches_of``.
@@ -87,8 +86,8 @@ def model_files(
     Raises:
         ChameleonError: inputs to calibrate with cannot be had.
     """
-    chosen = asked_for(frontend.forms, precisions)
-    left_out = left_out_reduced(frontend.forms, chosen)
+    chosen = asked_for(network.forms, precisions)
+    left_out = left_out_reduced(network.forms, chosen)
     # A file that comes quantized is not quantized again.
     wanted = {name: (name, FLOAT32) for name in names}
     for one in chosen:
@@ -98,16 +97,14 @@ def model_files(
             wanted[one.name] = (one.framework, one.precision)
     batches: list[Arrays] = []
     if any(one.calibrated and one.name in wanted for one in chosen):
-        from chameleon_networks.quantize.batches import batches_of  # noqa: PLC0415 - needs TVM
-
-        batches = list(batches_of(frontend, calibrate))
+        batches = list(batches_of(network, calibrate))
     write_arrays(folder / "calibration.npz", [array for inputs in batches for array in inputs])
     kinds = {(framework, precision == INT8) for framework, precision in wanted.values()}
     request = {
         "folder": str(folder),
         "kinds": sorted(kinds),
         "batches": len(batches),
-        **frontend_request(frontend),
+        **request_of(network),
     }
     answer = {tuple(kind): found for kind, found in _answer(request)["files"]} if kinds else {}
     files = {}
@@ -119,7 +116,7 @@ def model_files(
             continue
         files[name] = ModelFile(
             framework=framework,
-            precision=frontend.precision_of(name) if name in names else precision,
+            precision=network.precision_of(name) if name in names else precision,
             hint=HINTS.get(precision),
             path=found["path"],
         )
@@ -206,7 +203,7 @@ def main() -> None:
     batches = [inputs[first : first + each] for first in range(0, len(inputs), each or 1)]
     files = []
     try:
-        forms = requested_frontend(request).forms
+        forms = requested_network(request).forms
         for framework, reduced in request["kinds"]:
             at = folder / f"{framework}-{INT8 if reduced else 'floats'}"
             at.mkdir()

@@ -6,7 +6,7 @@ import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -19,11 +19,9 @@ from chameleon_networks.delivery.side_by_side import precision_of
 from chameleon_networks.frameworks.openvino_precisions import NAMES
 from chameleon_networks.frameworks.reduced import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_networks.frameworks.running import OPENVINO
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.serve import write_arrays
 from chameleon_networks.serving.model_files import ModelFile, child_answer, model_files
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
 
 log = structlog.get_logger()
 
@@ -38,7 +36,7 @@ class Served:
     """Who is called by how many clients, and beside what.
 
     Attributes:
-        frontend: the network.
+        network: as its framework has it.
         ours: what the delivered network is called.
         folder: of the delivered network.
         bucket: of shapes, in which it is called; empty where there is one shape.
@@ -52,7 +50,7 @@ class Served:
         seconds: of a turn.
     """
 
-    frontend: NetworkFrontend
+    network: ImportedNetwork
     ours: str
     folder: Path
     bucket: str = ""
@@ -94,9 +92,9 @@ def served(asked: Served) -> tuple[dict[int, dict[str, dict[str, Any]]], dict[st
     with tempfile.TemporaryDirectory(prefix="chameleon-served-") as name:
         folder = Path(name)
         files, left_out = model_files(
-            asked.frontend, asked.names, asked.precisions, asked.calibrate, folder
+            asked.network, asked.names, asked.precisions, asked.calibrate, folder
         )
-        write_arrays(folder / "inputs.npz", asked.frontend.samples(np.random.default_rng(0)))
+        write_arrays(folder / "inputs.npz", asked.network.samples(np.random.default_rng(0)))
         figures = {}
         for streams in asked.streams:
             ways = _ways(asked, files, streams, folder / "inputs.npz")
@@ -146,7 +144,7 @@ def _ways(asked: Served, files: Mapping[str, ModelFile], streams: int, inputs: P
     # What takes all cores by itself is asked nothing.
     threads = 0 if asked.threads == len(usable_cores()) else asked.threads
     common = {"inputs": str(inputs), "seconds": asked.seconds, "neighbours": asked.neighbours}
-    own = precision_of(asked.folder / asked.bucket, asked.frontend)
+    own = precision_of(asked.folder / asked.bucket, asked.network)
     request = network_request(asked.folder.absolute(), streams, threads)
     ways = [_Way(name=asked.ours, words="", asked=own, request={**request, **common})]
     for name, file in files.items():

@@ -6,23 +6,20 @@ import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 from chameleon_tvm.words import first_line
 
+from chameleon_networks.delivery.delivery_steps import DeliverySteps
+from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks.delivery.typed.operator_seconds import BuiltNetwork
 from chameleon_networks.precision.metrics import metric_of, scored
 from chameleon_networks.precision.networks import Types
 from chameleon_networks.precision.points import Point
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
 from chameleon_networks.running.verify import agreement, magnitudes
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.delivery_steps import DeliverySteps
-    from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 
 ANY = 1e30
 """What outputs may be off by where the pipeline names no bound: they have to be numbers."""

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from chameleon_networks.delivery.reduced_rivals import ReducedRequest
 from chameleon_networks.frameworks.reduced import asked_for
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.batches import KEPT, batches_of
 from chameleon_networks.running.samples import Sample
 from chameleon_networks.running.verify import Run
 
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
-
 
 def reduced_request(
-    frontend: NetworkFrontend, precisions: Sequence[str], source: str | None, run: Run
+    network: ImportedNetwork, precisions: Sequence[str], source: str | None, run: Run
 ) -> ReducedRequest:
     """How a network is compared with whatever else runs it in some precisions.
 
     Args:
-        frontend: the network's.
+        network: as its framework has it.
         precisions: each one of ``frameworks.reduced.PRECISIONS``.
         source: of inputs to calibrate with, as for ``batches_of``.
         run: the reference in float32.
@@ -32,11 +29,11 @@ def reduced_request(
         ChameleonError: there are no such inputs, they are not what the network takes, or the
             reference fails.
     """
-    calibrated = any(one.calibrated for one in asked_for(frontend.forms, precisions))
-    batches = batches_of(frontend, source) if calibrated else None
+    calibrated = any(one.calibrated for one in asked_for(network.forms, precisions))
+    batches = batches_of(network, source) if calibrated else None
     calibration = [] if batches is None else list(batches)
     # The user's are read once.
-    samples = batches.kept if batches and source else kept_samples(frontend, source)
+    samples = batches.kept if batches and source else kept_samples(network, source)
     return ReducedRequest(
         precisions=precisions,
         calibration=calibration,
@@ -45,21 +42,19 @@ def reduced_request(
     )
 
 
-def kept_samples(frontend: NetworkFrontend, source: str | None) -> list[Sample]:
+def kept_samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
     """Inputs that nothing is calibrated with.
 
     Args:
-        frontend: the network's.
+        network: as its framework has it.
         source: as for ``batches_of``.
 
     Raises:
         ConfigError: there are none, or they are not what the network takes.
     """
     if source is None:
-        return [
-            Sample(inputs=frontend.samples(np.random.default_rng(seed))) for seed in range(KEPT)
-        ]
-    batches = batches_of(frontend, source)
+        return [Sample(inputs=network.samples(np.random.default_rng(seed))) for seed in range(KEPT)]
+    batches = batches_of(network, source)
     for _ in batches:
         pass
     return batches.kept

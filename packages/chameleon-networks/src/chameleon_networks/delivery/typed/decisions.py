@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -17,11 +17,13 @@ from chameleon_system.cores import usable_cores
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
 
-from chameleon_networks.delivery.typed.comparing import kept_samples
+from chameleon_networks.delivery.reduced_rivals import ReducedRequest, precisions_beside
+from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
 from chameleon_networks.delivery.typed.errors import Simulation
 from chameleon_networks.graph.narrow_weights import fastest
 from chameleon_networks.graph.operators import specs_of
 from chameleon_networks.graph.owners import owners
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import check_target
 from chameleon_networks.precision.metrics import metric_of, scored
 from chameleon_networks.precision.networks import TypedNetworks
@@ -30,10 +32,8 @@ from chameleon_networks.quantize.correction import Means
 from chameleon_networks.quantize.eligibility import INT7, INT8, eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.running.samples import Sample
+from chameleon_networks.running.verify import Run
 from chameleon_networks.step_seconds import StepSeconds
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
 
 log = structlog.get_logger()
 
@@ -42,7 +42,7 @@ class PrecisionDecisions:
     """The types that a network's chains may have, and what follows from them.
 
     Args:
-        frontend: the network.
+        network: as its framework has it.
         precision: as the pipeline says.
 
     Attributes:
@@ -50,10 +50,10 @@ class PrecisionDecisions:
         told: sentences about what was found, such as which types the target lacks.
     """
 
-    def __init__(self, frontend: NetworkFrontend, precision: Precision) -> None:
+    def __init__(self, network: ImportedNetwork, precision: Precision) -> None:
         self.precision = precision
         self.told: tuple[str, ...] = ()
-        self._frontend = frontend
+        self._network = network
         self._types: tuple[str, ...] | None = None
         self._ranges: Mapping[str, Affine] | None = None
         self._means: Means = {}
@@ -67,17 +67,17 @@ class PrecisionDecisions:
         return self.precision.types if self._types is None else self._types
 
     @property
-    def _network(self) -> str:
+    def _called(self) -> str:
         """What the network is called in sentences."""
-        bucket = self._frontend.bucket
+        bucket = self._network.bucket
         return "the network" if bucket is None else f"the network in bucket {bucket.name}"
 
     @property
     def networks(self) -> TypedNetworks:
-        """The networks that become of the frontend's, in the layout it has chosen."""
-        layout = self._frontend.choice.layout
+        """The networks with types that become of it, in the layout in use."""
+        layout = self._network.layout
         if layout not in self._networks:
-            module, chains = self._frontend.prepared
+            module, chains = self._network.prepared
             self._networks[layout] = TypedNetworks(module, chains, self._ranges, self._means)
         return self._networks[layout]
 
@@ -124,7 +124,7 @@ class PrecisionDecisions:
         precision = self.precision
         with self.simulation(target, max(1, len(usable_cores()))) as simulation:
             if INT8 in self.types:
-                batches = batches_of(self._frontend, precision.calibrate)
+                batches = batches_of(self._network, precision.calibrate)
                 self._ranges = simulation.calibrated(batches)
                 self._means = simulation.means
                 if precision.calibrate is not None:
@@ -143,8 +143,8 @@ class PrecisionDecisions:
             target: the resolved target.
             threads: that it computes with.
         """
-        module, chains = self._frontend.prepared
-        made = Simulation(self._frontend, module, chains, target, threads)
+        module, chains = self._network.prepared
+        made = Simulation(self._network, module, chains, target, threads)
         if self._ranges is not None:
             made.restore(self._ranges, self._means)
         return made
@@ -152,8 +152,20 @@ class PrecisionDecisions:
     def kept_batches(self) -> list[Sample]:
         """Inputs that ranges are not from; the user's are read once by the object that settles."""
         if self._kept is None:
-            self._kept = kept_samples(self._frontend, self.precision.calibrate)
+            self._kept = kept_samples(self._network, self.precision.calibrate)
         return self._kept
+
+    def reduced_request(self, run: Run) -> ReducedRequest:
+        """How the network is compared with others in its types.
+
+        Args:
+            run: the reference in float32.
+
+        Raises:
+            ChameleonError: inputs to calibrate with cannot be had, or the reference fails.
+        """
+        precisions = precisions_beside(self.types)
+        return reduced_request(self._network, precisions, self.precision.calibrate, run)
 
     def _settle_types(self, target: str) -> None:
         """Leave out the types that no operator of the network can have."""
@@ -161,13 +173,13 @@ class PrecisionDecisions:
         found = tuple(kind for kind, places in able.items() if places)
         if not found:
             raise ConfigError(
-                f"no operator of {self._network} can be computed in "
+                f"no operator of {self._called} can be computed in "
                 f"{' or '.join(self.precision.types)} on this target"
                 f"{self._reason(next(iter(able)))}",
                 hint="Leave 'precision' out of the pipeline, or name another type.",
             )
         self.told = tuple(
-            f"no operator of {self._network} can be computed in {kind} on this target; it is left "
+            f"no operator of {self._called} can be computed in {kind} on this target; it is left "
             "out"
             for kind in self.precision.types
             if kind not in found
@@ -232,7 +244,7 @@ class PrecisionDecisions:
             for place, chain in zip(able, chains, strict=True):
                 first.setdefault(chain.spec, own[before[place].spec])
             specs = specs_of(
-                chains, owners(chains, self._frontend.imported, self._frontend.locations)
+                chains, owners(chains, self._network.imported, self._network.locations)
             )
             for spec, of in zip(specs, first.values(), strict=True):
                 name = f"{spec.name} {kind}"

@@ -11,13 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.words import in_seconds
 from chameleon_tvm.words import first_line
 
+from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.delivery.in_network import OpenNetwork, seconds_in_network
 from chameleon_networks.delivery.typed.candidates import ANY, Candidate, Candidates
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
@@ -30,9 +31,6 @@ from chameleon_networks.precision.points import Front, Point, in_words
 from chameleon_networks.precision.staying import why_float32
 from chameleon_networks.quantize.eligibility import FLOAT32
 from chameleon_networks.running.latency import median_seconds
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.delivery_steps import DeliverySteps
 
 log = structlog.get_logger()
 
@@ -48,13 +46,16 @@ the next of what they take among those of the first."""
 
 
 def in_types(
-    steps: DeliverySteps, settled: PrecisionDecisions, staged: Path, result: Mapping[str, Any]
+    steps: DeliverySteps,
+    settled: PrecisionDecisions | None,
+    staged: Path,
+    result: dict[str, Any],
 ) -> tuple[Path, dict[str, Any]]:
     """Choose types for a network that is verified in float32.
 
     Args:
         steps: its delivery.
-        settled: the types that there are.
+        settled: the types that there are; None for those that it has anyway.
         staged: the folder that it is in, in float32.
         result: what there is to say about it.
 
@@ -62,6 +63,8 @@ def in_types(
         The folder of what is to be delivered, and what there is to say about that: ``precision`` in
         words, ``precision_summary``, a sentence, and ``front``, a row for each point.
     """
+    if settled is None:
+        return staged, result
     with contextlib.ExitStack() as stack:
         try:
             return _TypedDelivery(steps, settled, staged, stack).chosen(result)

@@ -6,23 +6,21 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 
+from chameleon_networks.graph.fused_operators import FusedOperator
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.correction import Means
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Network
-from chameleon_networks.running.processes import AskedProcess, frontend_request
+from chameleon_networks.running.processes import AskedProcess, request_of
 from chameleon_networks.running.samples import Sample
 from chameleon_networks.running.serve import read_arrays
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.networks import NetworkFrontend
-    from chameleon_networks.graph.fused_operators import FusedOperator
 
 log = structlog.get_logger()
 
@@ -38,8 +36,8 @@ class Simulation(AskedProcess):
     ``verify.magnitudes`` has it.
 
     Args:
-        frontend: the network's.
-        module: its prepared module, in the layout that the frontend has chosen.
+        network: as its framework has it.
+        module: its prepared module, in the layout in use.
         chains: its chains.
         target: the resolved target, of this machine.
         threads: that it computes with.
@@ -57,14 +55,14 @@ class Simulation(AskedProcess):
 
     def __init__(
         self,
-        frontend: NetworkFrontend,
+        network: ImportedNetwork,
         module: Any,
         chains: Sequence[FusedOperator],
         target: str,
         threads: int,
     ) -> None:
         names = list(Network(module, chains).names.values())
-        request = {"target": target, "names": names, **frontend_request(frontend)}
+        request = {"target": target, "names": names, **request_of(network)}
         super().__init__("the simulated network", request, module=_MODULE, threads=threads)
         self._chains = chains
         self.ranges: dict[str, Affine] = {}

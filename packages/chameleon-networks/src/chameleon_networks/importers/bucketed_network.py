@@ -1,0 +1,52 @@
+"""A network for several shapes of its inputs: one network for each bucket of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import attrs
+
+from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.importers.options import NetworkOptions
+from chameleon_networks.shapes import Bucket, bucket_with, buckets_of, dimensions_of
+
+
+class BucketedNetwork:
+    """A network for several shapes of its inputs, each of which is compiled by itself.
+
+    Args:
+        make: the network for options with fixed shapes.
+        options: with buckets among the shapes.
+
+    Attributes:
+        options: those.
+        dimensions: what varies in the shapes.
+        networks: each bucket with its network, the smallest extents first.
+    """
+
+    def __init__(self, make: Callable[[Any], ImportedNetwork], options: NetworkOptions) -> None:
+        self.options = options
+        self.dimensions = dimensions_of(options.shapes)
+        self._make = make
+        self.networks = [
+            (bucket, self._with_shapes(bucket)) for bucket in buckets_of(options.shapes)
+        ]
+
+    def _with_shapes(self, bucket: Bucket) -> ImportedNetwork:
+        return self._make(attrs.evolve(self.options, shapes=dict(bucket.shapes)))
+
+    def with_extents(self, extents: Sequence[int]) -> ImportedNetwork:
+        """The network for other extents of the dimensions than those of a bucket."""
+        return self._with_shapes(bucket_with(self.options.shapes, self.dimensions, extents))
+
+    def named(self, extents: Sequence[int]) -> str:
+        """Some extents of the dimensions, in words."""
+        pairs = zip(self.dimensions, extents, strict=True)
+        return " and ".join(f"{dimension} {extent}" for dimension, extent in pairs)
+
+    @cached_property
+    def input_names(self) -> list[str]:
+        """Names of all inputs, in their order."""
+        return self.networks[0][1].input_names()
