@@ -14,6 +14,8 @@ from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 
 # No test looks into the records of whoever runs it, nor adds to them.
 os.environ["CHAMELEON_RECORDS"] = "none"
+# An error that nobody expected is no reason for a fallback here.
+os.environ["CHAMELEON_STRICT"] = "yes"
 
 # Nothing asserts on wall-clock time: an example may be slow because the machine is busy.
 hypothesis.settings.register_profile("untimed", deadline=None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import pytest
-from chameleon_core.errors import ChameleonError
+from chameleon_core.errors import ChameleonError, InvalidConfigurationError
 from chameleon_core.loop.end.delivery import guessed, guesses_of
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
@@ -99,7 +99,7 @@ def test_a_guess_that_gives_no_program_makes_room_for_the_next():
     class Builder:
         def program(self, config: tuple[int, ...]) -> str:
             if config == (0,):
-                raise ValueError("no such program")
+                raise InvalidConfigurationError("no such program")
             return "program"
 
     winner = _winner("a", 0, 1)
@@ -112,7 +112,7 @@ def test_a_guess_that_gives_no_program_makes_room_for_the_next():
     assert last._program(key, builder) is None
     assert last.keys == []
     measured = Kernels({key: _winner("a", 0, seconds=1.0)}, None, "here")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no such program"):
+    with pytest.raises(InvalidConfigurationError, match="no such program"):
         measured._program(key, builder)
 
 

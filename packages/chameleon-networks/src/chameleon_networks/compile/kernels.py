@@ -8,6 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
+from chameleon_core.errors import InvalidConfigurationError
+from chameleon_core.fallbacks import fall_back
 from chameleon_core.stages import SpaceProvider, Winner
 from chameleon_core.task import Task
 from chameleon_tvm.building.builder import TVMBuilder
@@ -204,7 +206,10 @@ class Kernels:
             except Exception as error:
                 if winner.checked:
                     raise
-                log.warning("guess_not_built", task=winner.task.name, problem=str(error))
+                if isinstance(error, InvalidConfigurationError):
+                    log.warning("guess_not_built", task=winner.task.name, problem=str(error))
+                else:
+                    fall_back("guess_not_built", error, task=winner.task.name)
                 self._winners.pop(key)
                 following = _next_guess(winner)
                 if following is not None:

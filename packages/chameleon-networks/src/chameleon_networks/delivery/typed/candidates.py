@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attrs
 from chameleon_core.errors import ChameleonError
+from chameleon_core.fallbacks import fall_back
 from chameleon_core.stages import Arrays
 from chameleon_tvm.words import first_line
 
@@ -115,6 +116,7 @@ class Candidates:
         except ChameleonError as error:
             return Candidate(point=point, built=None, error=math.inf, problem=str(error))
         except Exception as error:  # noqa: BLE001 - whatever a compiler raises, float32 is there
+            fall_back("types_not_compiled", error)
             problem = f"it cannot be compiled: {first_line(error)}"
             return Candidate(point=point, built=None, error=math.inf, problem=problem)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import structlog
 from chameleon_core.errors import ChameleonError
+from chameleon_core.fallbacks import fall_back
 from chameleon_core.words import in_seconds
-from chameleon_tvm.words import first_line
 
 from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.delivery.in_network import OpenNetwork, seconds_in_network
@@ -185,7 +185,10 @@ class _TypedDelivery:
                 with self._clock.during(TIMING):
                     told = seconds_in_network(opened, inputs, threads=threads)
         except Exception as error:  # noqa: BLE001 - what was measured alone remains
-            log.warning("operators_not_timed_in_networks", problem=first_line(error))
+            if isinstance(error, ChameleonError):
+                log.warning("operators_not_timed_in_networks", problem=str(error))
+            else:
+                fall_back("operators_not_timed_in_networks", error)
             return False
         if self._seconds.observe(networks, told):
             return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -121,10 +122,12 @@ def _check_float(network: Any, source: str) -> None:
             f"{source} returned a TorchScript module, which torch does not export",
             hint="Return the module that was traced or scripted.",
         )
-    found = next((one for one in network.modules() if "quantized" in type(one).__module__), None)
-    if found is not None:
+    kinds = [type(module) for module in network.modules()]
+    # `torch.ao.nn.quantized` and its like; a user's own module may have such a name, too.
+    names = [k.__name__ for k in kinds if re.match(r"torch\b.*\bquantized\b", k.__module__)]
+    if names:
         raise ConfigError(
-            f"{source} returned a quantized network, one with a {type(found).__name__}",
+            f"{source} returned a quantized network, one with a {names[0]}",
             hint="Return the network as it was before, in float32, or quantized by pt2e "
             "(prepare_pt2e, convert_pt2e).",
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.errors import ConfigError
+from chameleon_core.fallbacks import fall_back
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
@@ -48,6 +49,7 @@ class LoopTemplate(Template):
             self._default = default_plan(self._function)
             scheduled(self._function, self._default, self._lanes)
         except Exception as error:
+            fall_back("function_not_scheduled_as_loops", error, task=task.name)
             raise ConfigError(
                 f"the function of task {task.name!r} cannot be scheduled as loops: "
                 f"{str(error).splitlines()[-1]}",
