@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 import operator
+import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from types import ModuleType
 
 import click
@@ -143,3 +146,26 @@ def test_headings_follow_the_environment(chameleon, monkeypatch, variables, bold
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert ("\x1b[1m" in chameleon("plugins").out) == bold
+
+
+def test_a_command_outlives_whoever_reads_it():
+    code = (
+        "import sys\n"
+        "from chameleon_cli.streams import outliving_readers\n"
+        "with outliving_readers():\n"
+        "    for number in range(100_000):\n"
+        "        print(number)\n"
+        "        print(number, file=sys.stderr)\n"
+        "    open(sys.argv[1], 'w').write('done')\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        sign = Path(folder, "sign")
+        with subprocess.Popen(
+            [sys.executable, "-c", code, str(sign)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process:
+            process.stdout.readline()
+            process.stdout.close()
+            assert process.wait(60) == 0
+        assert sign.read_text() == "done"

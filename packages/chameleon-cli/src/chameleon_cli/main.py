@@ -18,6 +18,7 @@ from chameleon_core.plugins.registry import default_registry
 
 from chameleon_cli import colours, json_lines
 from chameleon_cli.group import BuiltIn, LazyGroup
+from chameleon_cli.streams import outliving_readers
 
 BUILT_IN: dict[str, BuiltIn] = {
     "run": BuiltIn(
@@ -168,10 +169,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, one of ``ExitCode``.
     """
-    try:
-        return _run(arguments)
-    finally:
-        json_lines.end()
+    with outliving_readers():
+        try:
+            return _run(arguments)
+        finally:
+            json_lines.end()
 
 
 def _run(arguments: Sequence[str] | None) -> int:

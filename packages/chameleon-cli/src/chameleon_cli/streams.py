@@ -1,4 +1,4 @@
-"""Keeps stdout for results: what plugins and libraries print goes to stderr."""
+"""Keeps stdout for results, and outlives who reads stdout and stderr."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any, TextIO
 
 _STDOUT, _STDERR = 1, 2
 
@@ -27,3 +28,44 @@ def results_alone() -> Iterator[None]:
             restored.callback(os.dup2, kept, _STDOUT)
         restored.enter_context(contextlib.redirect_stdout(sys.stderr))
         yield
+
+
+class _OutlivingStream:
+    """Writes to a stream until nobody reads it, and to nowhere after that."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._leave()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._leave()
+
+    def _leave(self) -> None:
+        # What the stream has still in its buffer goes there, too.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+
+@contextlib.contextmanager
+def outliving_readers() -> Iterator[None]:
+    """Let a command go on if whoever read its output has gone, as after ``| head``."""
+    with contextlib.ExitStack() as restored:
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            restored.callback(setattr, sys, name, stream)
+            setattr(sys, name, _OutlivingStream(stream))
+        yield
+        sys.stdout.flush()

@@ -242,7 +242,8 @@ def facts_of(record: RunRecord) -> list[Fact]:
     facts = []
     network = record.network
     if network.latency_seconds is not None:
-        facts.append(Fact(name="one inference", value=in_seconds(network.latency_seconds)))
+        name = "one inference in each bucket" if network.buckets else "one inference"
+        facts.append(Fact(name=name, value=in_seconds(network.latency_seconds)))
     elif len(record.tasks) == 1 and (best := record.tasks[0].best_seconds) is not None:
         flop = record.tasks[0].task.flop
         speed = f"{flop / best / 1e9:.4g} GFLOP/s" if flop else ""
@@ -260,7 +261,8 @@ def facts_of(record: RunRecord) -> list[Fact]:
 
 def _of_network(record: RunRecord, latency: float) -> list[str]:
     network = record.network
-    told = f"One inference takes {in_seconds(latency)}"
+    several = " in each bucket" if network.buckets else ""
+    told = f"One inference{several} takes {in_seconds(latency)}"
     rival = min(network.like_rivals.items(), key=lambda pair: pair[1], default=None)
     if rival is not None:
         name, seconds = rival

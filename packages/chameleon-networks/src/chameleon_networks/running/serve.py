@@ -106,6 +106,12 @@ def main() -> None:
             else:
                 answer = _timed(network, request, ran=ran)
                 ran = True
+        except ModuleNotFoundError as error:
+            problem, hint = (
+                f"{error.name} is not installed",
+                f"Install it: pip install {error.name}",
+            )
+            answer = {"problem": problem, "hint": hint}
         except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
             words = str(error).strip().splitlines()
             answer = {"error": f"{type(error).__name__}: {words[0] if words else 'no message'}"}

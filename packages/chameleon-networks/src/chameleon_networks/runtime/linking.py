@@ -86,8 +86,11 @@ def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
         manifest: of the delivered folder.
         name: of the library.
     """
-    operator = manifest.get("operator")
-    kind = f"The tuned operator {operator}" if operator else "A tuned network"
+    kind = (
+        f"The tuned operator {manifest['task']['name']}"
+        if "operator" in manifest
+        else "A tuned network"
+    )
     text = (SOURCES / template).read_text(encoding="utf-8")
     for key, value in {
         "@name@": name,
