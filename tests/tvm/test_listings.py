@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.building.listings import ASSEMBLY, CUDA, TENSOR_IR
-from chameleon_tvm.building.remote.cuda_host import compiling_for
+from chameleon_tvm.building.remote.export import compiling_for
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm.quick_tvm import tvm

@@ -155,7 +155,7 @@ def test_an_epilogue_that_it_would_not_fuse_is_not_supported(epilogue):
 
 def test_cold_caches_are_cold_for_the_weights_alone():
     import torch  # noqa: PLC0415 - as in the builder, after TVM
-    from chameleon_runners.baselines.torch_kernel import TorchKernel  # noqa: PLC0415
+    from chameleon_runners.baselines.torch_builder import TorchKernel  # noqa: PLC0415
 
     made = []
 

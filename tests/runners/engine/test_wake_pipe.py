@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 
-from chameleon_runners.engine.wake_pipe import WakePipe
+from chameleon_runners.engine.process_pool import WakePipe
 
 
 def ready(pipe: WakePipe) -> bool:

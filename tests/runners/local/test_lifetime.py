@@ -21,8 +21,7 @@ from chameleon_core.errors import PluginError, TargetError
 from chameleon_core.stages import Contender
 from chameleon_runners.engine.worker_process import WorkerProcess
 from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.local.process_comparison import ProcessComparison
-from chameleon_runners.local.runner import LocalRunner
+from chameleon_runners.local.runner import LocalRunner, ProcessComparison
 from chameleon_runners.testing.faults import Fault, config
 from chameleon_system.processes.stamps import ProcessStamp
 

@@ -7,8 +7,8 @@ import math
 from chameleon_core.measurement import FailureKind
 from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.local.disturbance import LocalDisturbance, kept_order
+from chameleon_runners.local.job_run import Rounds
 from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.local.rounds import Rounds
 from chameleon_system.disturbance import CoreMeter
 from hypothesis import given
 from hypothesis import strategies as st

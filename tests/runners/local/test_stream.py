@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import attrs
 import pytest
 from chameleon_core.stages import Arrival, MeasureJob
-from chameleon_runners.local.runner import LocalRunner
-from chameleon_runners.local.stream import LocalStream
+from chameleon_runners.local.runner import LocalRunner, LocalStream
 from chameleon_runners.testing.faults import Fault, config
 
 from ..conftest import TASK, fault_space  # noqa: TID252 - tests are no package

@@ -9,12 +9,11 @@ from chameleon_cli.main import run
 from chameleon_core.errors import ConfigError, DeviceLostError, ExitCode, TargetError
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_runners.fleet import waiting_policy
-from chameleon_runners.rpc import device_refs
+from chameleon_runners.fleet import device_pool as waiting_policy
+from chameleon_runners.rpc import runner as device_refs
 from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.device_refs import TrackerDevices, device_refs_of
 from chameleon_runners.rpc.options import RpcOptions
-from chameleon_runners.rpc.runner import RpcRunner
+from chameleon_runners.rpc.runner import RpcRunner, TrackerDevices, device_refs_of
 from chameleon_runners.rpc.supervision import free_port
 from chameleon_runners.rpc.tracker import Queue
 from chameleon_tvm.building.remote.testing import Behaviour, config

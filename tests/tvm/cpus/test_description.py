@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.device.cpus.cores import _KNOWN, Core, core_of
+from chameleon_tvm.device.cpus.description import _KNOWN, Core, core_of
 from chameleon_tvm.device.targets import TVMTargets, target_info
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from chameleon_tvm.quick_tvm import codegen

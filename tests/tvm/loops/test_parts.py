@@ -13,14 +13,15 @@ from chameleon_tvm.building.lowering import compile_function, lower_function
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.quick_tvm import te, tirx, tvm
 from chameleon_tvm.spaces.loops.lowered import loops_of
-from chameleon_tvm.spaces.loops.parts import (
+from chameleon_tvm.spaces.loops.schedule import (
     MOST_PARTS,
     SHORTEST,
+    LoopPlan,
     in_one_piece,
     plan_parts,
     plan_rows,
+    scheduled,
 )
-from chameleon_tvm.spaces.loops.schedule import LoopPlan, scheduled
 from chameleon_tvm.spaces.loops.trees import uses, walk
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st

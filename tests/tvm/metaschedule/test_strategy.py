@@ -15,8 +15,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_networks.graph.relaxed import relax
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.metaschedule import ChameleonStrategy, load_tensor_intrinsics
-from chameleon_tvm.metaschedule.plan import TracePlan, Workload, canonical_target
-from chameleon_tvm.metaschedule.search import measured
+from chameleon_tvm.metaschedule.strategy import TracePlan, Workload, canonical_target, measured
 from chameleon_tvm.metaschedule.traces import applied, config_of
 from chameleon_tvm.quick_tvm import te, tirx, tvm
 from chameleon_tvm.spaces.sketch.options import SketchOptions

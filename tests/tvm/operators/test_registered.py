@@ -17,7 +17,7 @@ from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.template import provider
-from chameleon_tvm.spaces.template.matmul import DenseTemplate
+from chameleon_tvm.spaces.template.batch_matmul import DenseTemplate
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import template_of
 

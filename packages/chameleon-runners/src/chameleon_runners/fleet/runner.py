@@ -6,21 +6,283 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from chameleon_core.stages import Contender, MeasureJob, MeasureStream
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.stages import Arrival, Contender, MeasureJob, MeasureStream
 from chameleon_core.task import Task
 
+from chameleon_runners.engine.comparison import Comparison
+from chameleon_runners.engine.contenders import ContenderState
 from chameleon_runners.engine.deadlines import Deadlines
 from chameleon_runners.engine.references import Reference, stage_key
 from chameleon_runners.engine.runner import MeasuringRunner, Resources
-from chameleon_runners.engine.workers import WorkerPool
+from chameleon_runners.engine.workers import StoppedError, WorkerEvent, WorkerPool
+from chameleon_runners.fleet.candidate_run import FleetCandidateRun
 from chameleon_runners.fleet.context import FleetContext
-from chameleon_runners.fleet.device_comparison import DeviceComparison
 from chameleon_runners.fleet.device_pool import DevicePool
 from chameleon_runners.fleet.device_ref import DeviceRef
+from chameleon_runners.fleet.device_state import DeviceState
 from chameleon_runners.fleet.job_run import FleetJobRun
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.pace import PaceMonitor
-from chameleon_runners.fleet.stream import FleetStream
+from chameleon_runners.fleet.verdicts import Verdict
+from chameleon_runners.worker.protocol import Message
+
+
+class _DeviceReplacedError(Exception):
+    """The comparison has to begin anew on another device."""
+
+
+class DeviceComparison(Comparison[FleetCandidateRun]):
+    """Compares contenders of one task on one device after the other, until one sees it through.
+
+    Args:
+        task: the task.
+        contenders: who takes part.
+        context: what they are compared with.
+        numbers: numbers that no artifact in the folder has.
+    """
+
+    _context: FleetContext
+
+    def __init__(
+        self,
+        task: Task,
+        contenders: Sequence[Contender],
+        *,
+        context: FleetContext,
+        numbers: Iterator[int],
+    ) -> None:
+        entries = [
+            ContenderState(contender=one, candidate=context.candidate(one.config, next(numbers)))
+            for one in contenders
+        ]
+        super().__init__(task, entries, context=context, keep=False)
+        self._devices = context.devices
+        self._device: DeviceState | None = None
+        self._avoid: set[str] = set()
+
+    def _prepare(self) -> None:
+        self._devices.aim(self._task.target)
+
+    def _due(self) -> float:
+        return self._devices.attend()
+
+    def _time(self) -> None:
+        seen_through = False
+        while self._racing and not seen_through:
+            self._device = self._acquire()
+            try:
+                self._time_in_turn()
+                self._let_go()
+                seen_through = True
+            except _DeviceReplacedError:
+                continue
+            except StoppedError:
+                self._devices.abandon(self._device)
+                raise
+
+    def _acquire(self) -> DeviceState:
+        """A device to compare on, other than those that failed if there is one."""
+        while True:
+            avoid = self._avoid if self._devices.elsewhere(self._avoid) else ()
+            device = self._devices.take(avoid)
+            if device is not None:
+                return device
+            self._turn()
+
+    def _let_go(self) -> None:
+        """Free the device: the kernels go with its next command, which may as well test it."""
+        slots = [entry.candidate.slot for entry in self._entries]
+        event = self._ask({"command": "probe", "drop": slots})
+        if event.ok:
+            self._devices.finished(self._taken)
+        else:
+            self._devices.lost(self._taken)
+
+    @property
+    def _taken(self) -> DeviceState:
+        if self._device is None:
+            raise RuntimeError("no device was taken")
+        return self._device
+
+    def _ask(self, message: Message) -> WorkerEvent:
+        """The answer of the device's worker, or its end."""
+        worker, options = self._taken.worker, self._context.options
+        if worker is None:
+            raise RuntimeError("a device was taken that nobody has")
+        probing = message["command"] == "probe"
+        timeout = options.connect_timeout if probing else options.reference_timeout
+        return self._pool.ask(worker, message, timeout, self._turn)
+
+    def _load(self, entry: ContenderState[FleetCandidateRun]) -> bool:
+        slot, artifact = entry.candidate.slot, str(entry.candidate.artifact)
+        reply = self._answer(entry, {"command": "load", "slot": slot, "artifact": artifact})
+        return reply is not None
+
+    def _answer(
+        self, entry: ContenderState[FleetCandidateRun], message: Message, *, timed: bool = False
+    ) -> Message | None:
+        del timed  # nothing else is done on the device
+        event = self._ask(message)
+        if event.ok:
+            entry.candidate.run_seconds += event.seconds
+            return event.reply
+        self._failed(entry, event)
+        return None
+
+    def _failed(self, entry: ContenderState[FleetCandidateRun], event: WorkerEvent) -> None:
+        """A contender failed on the device.
+
+        Raises:
+            _DeviceReplacedError: the others cannot go on there.
+            StoppedError: all is to stop.
+        """
+        candidate, device = entry.candidate, self._taken
+        candidate.tries -= 1
+        report = candidate.fail(
+            device.name, event, reliability=device.reliability, identity=device.actual_name
+        )
+        if report.back is None:
+            self._devices.lost(device, report)
+        verdict = self._judge(candidate)
+        if isinstance(verdict, Measurement):
+            entry.result = verdict
+            if report.back is True and report.kind is FailureKind.WRONG_OUTPUT:
+                return
+        self._avoid.add(device.name)
+        if device.worker is not None and event.end is None and report.back is True:
+            # Whatever it holds is let go with its worker.
+            self._devices.abandon(device)
+        raise _DeviceReplacedError
+
+    def _judge(self, candidate: FleetCandidateRun) -> Measurement | Verdict:
+        """What becomes of a contender."""
+        while True:
+            verdict = candidate.judge(elsewhere=self._devices.elsewhere(candidate.asked))
+            if verdict is not Verdict.WAIT:
+                return verdict
+            self._turn()
+
+
+class FleetStream(MeasureStream):
+    """Measures jobs that overlap, on all devices at once.
+
+    Builders and devices turn to a job as soon as the older ones leave them idle: at the end of
+    a batch, or where a batch is smaller than the fleet.
+
+    Args:
+        pool: the workers.
+        devices: the devices.
+        options: the runner's options.
+        begin: makes what measures one job.
+        closed: told once that the stream is closed.
+    """
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        devices: DevicePool,
+        options: FleetOptions,
+        *,
+        begin: Callable[[MeasureJob], FleetJobRun],
+        closed: Callable[[], None],
+    ) -> None:
+        self._pool = pool
+        self._devices = devices
+        self._options = options
+        self._begin = begin
+        self._told_closed = closed
+        self._runs: list[FleetJobRun] = []
+        self._interrupted = False
+        self._woken = False
+        self._closed = False
+
+    def submit(self, job: MeasureJob) -> None:
+        if job.configs:
+            self._devices.aim(job.task.target)
+            self._runs.append(self._begin(job))
+
+    @property
+    def busy(self) -> bool:
+        return self._going_on or any(run.results for run in self._runs)
+
+    @property
+    def _going_on(self) -> bool:
+        """Whether something is still done for results."""
+        if self._pool.closed:
+            return False
+        if self._interrupted:
+            return any(run.running for run in self._runs)
+        return any(run.open for run in self._runs)
+
+    def interrupt(self) -> None:
+        """Finish what runs on devices, and begin nothing."""
+        self._interrupted = True
+        self._pool.wake()
+
+    def wake(self) -> None:
+        self._woken = True
+        self._pool.wake()
+
+    def poll(self, timeout: float | None = None) -> Arrival | None:
+        """See ``MeasureStream``.
+
+        Raises:
+            ChameleonError: no device is to be had, or the stage is broken.
+        """
+        until = None if timeout is None else self._pool.now() + timeout
+        with contextlib.suppress(StoppedError):
+            while self._going_on:
+                if not self._interrupted:
+                    self._employ()
+                due = self._devices.attend()
+                arrival = self._arrival()
+                if arrival is not None:
+                    return arrival
+                if self._woken or (until is not None and self._pool.now() >= until):
+                    self._woken = False
+                    return None
+                self._pool.run_once(due if until is None else min(due, until))
+                if self._devices.news():
+                    for run in self._runs:
+                        run.reconsider()
+        return self._arrival(whatever=True)
+
+    def _employ(self) -> None:
+        """Give free devices and idle builders work: the oldest job's, where it has any for them."""
+        for run in self._runs:
+            run.assign()
+        room = self._options.build_ahead * max(1, self._devices.hopeful)
+        room -= sum(run.waiting + run.building for run in self._runs)
+        for run in self._runs:
+            before = run.building
+            run.employ(max(0, before + room))
+            room -= run.building - before
+
+    def _arrival(self, *, whatever: bool = False) -> Arrival | None:
+        """The next result, of the oldest job that has one.
+
+        Args:
+            whatever: whether also of jobs that no device has been reached for.
+        """
+        for run in self._runs:
+            if run.results and (whatever or self._devices.reached or not run.open):
+                measurement = run.results.popleft()
+                if not (run.open or run.results):
+                    self._runs.remove(run)
+                    run.release()
+                return Arrival(job=run.job, measurement=measurement)
+        return None
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for run in self._runs:
+            run.release()
+        self._runs.clear()
+        self._told_closed()
+
 
 _PER_DEVICE, _SMALL_BATCH = 2, 8
 

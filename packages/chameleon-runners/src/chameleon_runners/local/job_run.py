@@ -11,17 +11,274 @@ So as many such jobs as there are workers have that done at the same time, each 
 from __future__ import annotations
 
 import contextlib
+import statistics
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from chameleon_core.measurement import Measurement
+import numpy as np
+from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Arrival, MeasureJob
 
 from chameleon_runners.engine.build_phase import BuildPhase
 from chameleon_runners.engine.candidate_run import CandidateRun
-from chameleon_runners.engine.workers import StoppedError, Worker
+from chameleon_runners.engine.workers import StoppedError, Worker, WorkerEvent
 from chameleon_runners.local.context import LocalContext
-from chameleon_runners.local.timing_phase import TimingPhase
+from chameleon_runners.local.disturbance import Looks
+from chameleon_runners.local.options import LocalOptions
+from chameleon_runners.timing import settled
+from chameleon_runners.worker.protocol import Message
+
+_LEAST_ROUNDS = 14
+"""Rounds of the leaders, at least: one bad stretch must not decide between them."""
+
+_LENIENCE = (40.0, 40.0, 8.0, 3.0)
+"""What the margin of the leaders is multiplied with after the first rounds, in which a reading
+may still be a disturbed one: whoever shares a core with somebody for a moment takes twice as
+long, and must not be retired for it."""
+
+
+class Rounds:
+    """Candidates of one batch whose kernels are kept to be timed again.
+
+    Args:
+        options: the runner's options.
+        best_seconds: the best cost before this batch; infinity where there is none.
+
+    Attributes:
+        held: the candidates, the fastest first.
+        looks: the costs of those that had turns and left.
+    """
+
+    def __init__(self, options: LocalOptions, best_seconds: float) -> None:
+        self._options = options
+        self._best = best_seconds
+        self.held: list[CandidateRun] = []
+        self.looks: list[Looks] = []
+
+    def admit(self, candidate: CandidateRun) -> list[CandidateRun]:
+        """Add a candidate that was timed; returns those that need not be timed again.
+
+        They are the hopeless ones, and the slowest where more are promising than may be held.
+        """
+        self._best = min(self._best, candidate.fastest)
+        self.held.append(candidate)
+        self.held.sort(key=lambda held: held.fastest)
+        limit = self._options.slow_factor * self._best
+        stay = [held for held in self.held if held.fastest <= limit][: self._options.leaders]
+        return self._keep(stay)
+
+    def give_up(self, worker: Worker) -> list[CandidateRun]:
+        """Hold on to the faster half only of what a worker holds; returns the others, one at least.
+
+        Args:
+            worker: lacks memory.
+        """
+        there = [held for held in self.held if held.worker is worker]
+        slower = {id(held) for held in there[len(there) // 2 :]}
+        return self._keep([held for held in self.held if id(held) not in slower])
+
+    def play(
+        self, time_again: Callable[[CandidateRun], None], stopped: Callable[[], bool]
+    ) -> Iterator[CandidateRun]:
+        """Time what is held in turn, and hand each candidate out when it is known well enough.
+
+        Args:
+            time_again: appends the repeats of a turn to the candidate's, or sets its failure.
+            stopped: whether to end early.
+        """
+        generator = np.random.default_rng(0)
+        least = min(_LEAST_ROUNDS, self._options.leader_rounds)
+        done = 0
+        while done < self._options.leader_rounds and not stopped():
+            asked = self.held if done < least else self._unsettled()
+            if not asked:
+                break
+            for place in generator.permutation(len(asked)).tolist():
+                if stopped():
+                    break
+                time_again(asked[place])
+            done += 1
+            yield from self._keep([held for held in self.held if held.failure is None])
+            lenience = _LENIENCE[done - 1] if done <= len(_LENIENCE) else 1.0
+            yield from self._retire(lenience * self._options.leader_margin)
+        self._note(self.held)
+        for candidate in self.held:
+            # With fewer turns than the others it would not compare with them.
+            if candidate.turns < min(least, done):
+                candidate.pool()
+        yield from self._keep([])
+
+    def _unsettled(self) -> list[CandidateRun]:
+        """Those held whose repeats do not agree yet."""
+        spread = self._options.leader_spread
+        return [held for held in self.held if not settled(held.again, spread)]
+
+    def _retire(self, margin: float) -> Iterator[CandidateRun]:
+        """Hand out candidates that turned out to be slower than the best by more than a margin."""
+        self._best = min([self._best, *(held.fastest for held in self.held)])
+        limit = (1.0 + margin) * self._best
+        retired = self._keep([held for held in self.held if held.fastest <= limit])
+        self._note(retired)
+        for candidate in retired:
+            candidate.pool()
+        yield from retired
+
+    def _note(self, candidates: Iterable[CandidateRun]) -> None:
+        self.looks += [
+            (statistics.median(candidate.repeats), candidate.succeeded().cost)
+            for candidate in candidates
+            if candidate.turns
+        ]
+
+    def _keep(self, stay: list[CandidateRun]) -> list[CandidateRun]:
+        """Hold on to some candidates only; returns the others."""
+        kept = {id(candidate) for candidate in stay}
+        gone = [candidate for candidate in self.held if id(candidate) not in kept]
+        self.held = [candidate for candidate in self.held if id(candidate) in kept]
+        return gone
+
+
+class TimingPhase:
+    """Checks and times what is built, then the promising ones again, in turn.
+
+    A worker that dies takes one candidate with it, the one at work: kernels it held besides are
+    built again elsewhere.
+
+    Args:
+        context: what it is done with.
+        pending: takes the candidates that have to be built again.
+        best_seconds: the task's best cost so far.
+        stopped: whether no more work is to be begun.
+
+    Attributes:
+        built: candidates whose kernel waits to be timed.
+    """
+
+    def __init__(
+        self,
+        context: LocalContext,
+        *,
+        pending: deque[CandidateRun],
+        best_seconds: float,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._context = context
+        self._pending = pending
+        self._best = best_seconds
+        self._stopped = stopped
+        self._rounds = Rounds(context.options, best_seconds)
+        self.built: deque[CandidateRun] = deque()
+
+    @property
+    def held(self) -> list[CandidateRun]:
+        """All whose kernels are of use yet."""
+        return [*self.built, *self._rounds.held]
+
+    def rebuild(self) -> None:
+        """Have kernels built again whose worker is gone; nobody is blamed for that."""
+        for candidate in list(self.built):
+            if candidate.worker is None or not candidate.worker.alive:
+                self.built.remove(candidate)
+                self._pending.append(candidate)
+
+    def first_timings(self) -> Iterator[Measurement]:
+        """Check and time everything that is built; hand out what need not be timed again."""
+        context = self._context
+        while self.built and not self._stopped():
+            candidate = self.built.popleft()
+            worker = candidate.worker
+            if worker is None or not context.pool.lives(worker):
+                self._pending.append(candidate)
+                continue
+            message = context.measure_command(candidate, best=self._best, cores=context.clock_cores)
+            event = context.clock(worker, message, context.deadlines.run(self._best))
+            yield from self._hand_out(self._first_timed(candidate, event))
+
+    def waits_in(self, worker: Worker) -> list[CandidateRun]:
+        """Candidates whose kernel waits in a worker to be timed."""
+        return [candidate for candidate in self.built if candidate.worker is worker]
+
+    def part_with_leaders(self, worker: Worker) -> Iterator[Measurement]:
+        """Free the kernels of the slower half of a worker's leaders; their measurements."""
+        yield from self._hand_out(self._rounds.give_up(worker))
+
+    def rounds(self) -> Iterator[Measurement]:
+        """Time the promising candidates again, in turn."""
+        yield from self._hand_out(self._rounds.play(self._time_again, self._stopped))
+        self._context.disturbance.ranked(self._rounds.looks)
+
+    def _first_timed(self, candidate: CandidateRun, event: WorkerEvent) -> list[CandidateRun]:
+        """Take in how the first timing went; returns those that are done with."""
+        reply, end = event.reply, event.end
+        if end is not None:
+            candidate.run_seconds = end.seconds
+            if candidate.loses(end, self._context.retries):
+                self._pending.append(candidate)
+                return []
+            candidate.failure = candidate.ended(end, building=False)
+        elif reply is not None:
+            candidate.run_seconds = reply["elapsed"]
+            if reply["status"] == "ok":
+                return self._timed(candidate, reply)
+            candidate.failure = candidate.failed_reply(reply, event.worker.log)
+            if candidate.failure.failure is FailureKind.OUT_OF_MEMORY:
+                return self._with_more_room(candidate, event.worker)
+        return [candidate]
+
+    def _with_more_room(self, candidate: CandidateRun, worker: Worker) -> list[CandidateRun]:
+        """Have a candidate timed again that lacked memory, where its worker can hold less.
+
+        Cold caches need copies of the weights that only a kernel that is timed has.
+
+        Returns:
+            Those that are done with; the candidate itself where nothing was beside it.
+        """
+        waiting = self.waits_in(worker)
+        for one in waiting[len(waiting) // 2 :]:
+            self.built.remove(one)
+            one.discard()
+            self._pending.append(one)
+        gone = [] if waiting else self._rounds.give_up(worker)
+        if not waiting and not gone:
+            return [candidate]
+        candidate.failure = None
+        self.built.appendleft(candidate)
+        return gone
+
+    def _timed(self, candidate: CandidateRun, reply: Message) -> list[CandidateRun]:
+        self._context.deadlines.ran(candidate.run_seconds)
+        candidate.repeats = tuple(reply["seconds"])
+        candidate.number = reply["number"]
+        candidate.error = reply["error"]
+        self._best = min(self._best, float(np.median(candidate.repeats)))
+        return self._rounds.admit(candidate)
+
+    @staticmethod
+    def _hand_out(candidates: Iterable[CandidateRun]) -> Iterator[Measurement]:
+        """Yield the measurements of candidates that are done with, and free their kernels."""
+        for candidate in candidates:
+            candidate.discard()
+            yield candidate.failure or candidate.succeeded()
+
+    def _time_again(self, candidate: CandidateRun) -> None:
+        """One more turn of a leader, unless the worker that held it is gone."""
+        context, worker = self._context, candidate.worker
+        if worker is None or not context.pool.lives(worker):
+            candidate.worker = None
+            return
+        message = context.turn_command(candidate)
+        event = context.clock(worker, message, context.options.run_timeout)
+        if event.end is not None:
+            candidate.worker = None
+            # It ran before and does not now: a failure, unless somebody else killed its worker.
+            if not event.end.from_outside:
+                candidate.failure = candidate.ended(event.end, building=False)
+        elif event.reply is not None and event.reply["status"] == "ok":
+            candidate.take_turn(event.reply["seconds"], event.reply["disturbed"])
+            candidate.run_seconds += event.reply["elapsed"]
+        elif event.reply is not None:
+            candidate.failure = candidate.failed_reply(event.reply, worker.log)
+
 
 _MIB = 1 << 20
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import platform
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 from chameleon_core.errors import TargetError
 from chameleon_core.stages import Arrival, Contender, Disturbance, MeasureJob, MeasureStream
+from chameleon_core.stages.streams import OrderedStream
 from chameleon_core.task import Task
 from chameleon_core.versions import installed
 from chameleon_system.cores import CoreWatch, usable_cores
@@ -18,6 +19,9 @@ from chameleon_system.disturbance import CoreMeter
 from chameleon_system.processor import processor_name
 
 from chameleon_runners.engine.builder_pool import BuilderPool
+from chameleon_runners.engine.candidate_run import CandidateRun
+from chameleon_runners.engine.comparison import Comparison
+from chameleon_runners.engine.contenders import ContenderState
 from chameleon_runners.engine.deadlines import Deadlines
 from chameleon_runners.engine.process_pool import ProcessPool
 from chameleon_runners.engine.references import Reference, stage_key
@@ -26,8 +30,86 @@ from chameleon_runners.local.context import LocalContext
 from chameleon_runners.local.disturbance import LocalDisturbance
 from chameleon_runners.local.job_run import LocalJobRun, LocalJobRuns
 from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.local.process_comparison import ProcessComparison
-from chameleon_runners.local.stream import LocalStream
+from chameleon_runners.worker.protocol import Message
+
+
+class ProcessComparison(Comparison[CandidateRun]):
+    """Compares contenders of one task in the workers that built them.
+
+    Args:
+        task: the task.
+        contenders: who takes part.
+        context: what they are compared with; as many workers as there are contenders, closed by
+            the caller.
+    """
+
+    _context: LocalContext
+
+    def __init__(
+        self, task: Task, contenders: Sequence[Contender], *, context: LocalContext
+    ) -> None:
+        entries = [
+            ContenderState(
+                contender=contender,
+                candidate=CandidateRun(config=tuple(contender.config), slot=number),
+            )
+            for number, contender in enumerate(contenders)
+        ]
+        super().__init__(task, entries, context=context, keep=True)
+
+    def _time(self) -> None:
+        self._time_in_turn()
+
+    def _answer(
+        self, entry: ContenderState[CandidateRun], message: Message, *, timed: bool = False
+    ) -> Message | None:
+        context, candidate = self._context, entry.candidate
+        ask = context.clock if timed else context.ask
+        while entry.result is None:
+            self._go_on()
+            # One that lost its worker to somebody else is built again.
+            if candidate.worker is None or not context.pool.lives(candidate.worker):
+                entry.built = False
+                self._build()
+                continue
+            event = ask(candidate.worker, message, context.options.reference_timeout)
+            reply = event.reply
+            if reply is not None and reply["status"] == "ok":
+                candidate.run_seconds += event.seconds
+                return reply
+            if reply is not None:
+                entry.result = candidate.failed_reply(reply, "")
+            elif event.end is not None and not candidate.loses(event.end, context.retries):
+                entry.result = candidate.ended(event.end, building=False)
+        return None
+
+
+Measure = Callable[[Sequence[MeasureJob]], Generator[Arrival, None, None]]
+
+
+class LocalStream(OrderedStream):
+    """Measures jobs in the order of their arrival, single configurations in groups.
+
+    Args:
+        measure: measures jobs of one configuration each, or one of several.
+        size: how many such jobs make up a group at most.
+    """
+
+    def __init__(self, measure: Measure, *, size: int) -> None:
+        super().__init__()
+        self._measure = measure
+        self._size = size
+
+    def _begin(self) -> Generator[Arrival, None, None]:
+        jobs = [self._waiting.popleft()]
+        while (
+            self._waiting
+            and len(jobs) < self._size
+            and all(len(job.configs) == 1 for job in (jobs[0], self._waiting[0]))
+        ):
+            jobs.append(self._waiting.popleft())
+        return self._measure(jobs)
+
 
 _BUILDS_PER_WORKER, _SMALL_BATCH = 4, 8
 

@@ -5,17 +5,166 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import math
 import zlib
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from chameleon_core.errors import ConfigError
+from chameleon_core.measurement import FailureKind
 from chameleon_core.task import Task
 
-from chameleon_runners.replay.kernel_tuner import table_of_cache, table_of_t4
 from chameleon_runners.replay.run_records import tables_of_run
-from chameleon_runners.replay.table import Table
+from chameleon_runners.replay.table import Outcome, Table, table_of
+
+_MILLISECOND = 1e-3
+
+_FAILED_MILLISECONDS = 1e20
+"""Old caches write failures as times of at least this."""
+
+_FAILURES: Mapping[str, FailureKind] = {
+    "compil": FailureKind.BUILD_ERROR,
+    "runtime": FailureKind.RUN_ERROR,
+    "timeout": FailureKind.RUN_TIMEOUT,
+    "correct": FailureKind.WRONG_OUTPUT,
+    "valid": FailureKind.INVALID,
+    "constraint": FailureKind.INVALID,
+}
+"""What the name of a failure contains (``CompilationFailedConfig``, ``compile``), and its kind."""
+
+_RUN_KEYS = ("benchmark_time", "verification_time", "framework_time")
+_T4_RUN_KEYS = ("benchmark", "validation", "framework")
+
+
+def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
+    """The table of a Kernel Tuner cache.
+
+    Args:
+        content: the file: ``tune_params_keys``, and ``cache``, which maps each configuration to
+            its parameters, ``time`` in ms or the name of a failure, ``times`` in ms, one per
+            repeat, and ``compile_time``, ``benchmark_time`` and others in ms.
+        name: for people.
+        digest: of the content.
+
+    Raises:
+        ConfigError: a row lacks something.
+    """
+    parameters = [str(key) for key in content["tune_params_keys"]]
+    rows = content["cache"]
+    if not rows:
+        raise ConfigError(f"the table {name!r} has no row", hint="record it anew")
+    columns: dict[str, list[Any]] = {key: [] for key in parameters}
+    outcomes = []
+    flop = 0.0
+    for key, row in rows.items():
+        missing = [one for one in (*parameters, "time") if one not in row]
+        if missing:
+            raise _incomplete(name, key, missing)
+        for parameter in parameters:
+            columns[parameter].append(_value(row[parameter]))
+        outcomes.append(_cache_outcome(row))
+        if not flop and outcomes[-1].failure is None and "GFLOP/s" in row:
+            # A metric of the user's, derived from the mean time; most GEMM and convolution
+            # tables have it.
+            flop = float(row["GFLOP/s"]) * 1e9 * float(row["time"]) * _MILLISECOND
+    return table_of(name, digest, columns, outcomes, flop=flop)
+
+
+def table_of_t4(content: Mapping[str, Any], name: str, digest: str) -> Table:
+    """The table of a T4 file (auto-tuning output, schema 1.0.0, as Kernel Tuner writes it).
+
+    Args:
+        content: the file: ``results``, each with ``configuration``, ``times``, ``invalidity``
+            and ``measurements``.
+        name: for people.
+        digest: of the content.
+
+    Raises:
+        ConfigError: a row lacks something, or there is none.
+    """
+    results: Sequence[Mapping[str, Any]] = content["results"]
+    if not results:
+        raise ConfigError(f"the table {name!r} has no row", hint="record it anew")
+    parameters = list(results[0].get("configuration", {}))
+    columns: dict[str, list[Any]] = {key: [] for key in parameters}
+    outcomes = []
+    for number, row in enumerate(results):
+        configuration = row.get("configuration", {})
+        missing = [one for one in ("configuration", "times", "invalidity") if one not in row]
+        missing += [one for one in parameters if one not in configuration]
+        if missing or not parameters:
+            raise _incomplete(name, str(number), missing or ["configuration"])
+        for parameter in parameters:
+            columns[parameter].append(_value(configuration[parameter]))
+        outcomes.append(_t4_outcome(row))
+    return table_of(name, digest, columns, outcomes)
+
+
+def _cache_outcome(row: Mapping[str, Any]) -> Outcome:
+    return _outcome(
+        row["time"],
+        row.get("times") or (),
+        build=_seconds(row.get("compile_time")),
+        run=sum(_seconds(row.get(key)) for key in _RUN_KEYS),
+    )
+
+
+def _t4_outcome(row: Mapping[str, Any]) -> Outcome:
+    times = row["times"]
+    invalidity = str(row["invalidity"])
+    measured = {one.get("name"): one.get("value") for one in row.get("measurements", ())}
+    return _outcome(
+        measured.get("time", math.nan) if invalidity == "correct" else invalidity,
+        times.get("runtimes") or (),
+        build=_seconds(times.get("compilation", times.get("compilation_time"))),
+        run=sum(_seconds(times.get(key, times.get(f"{key}_time"))) for key in _T4_RUN_KEYS),
+    )
+
+
+def _outcome(time: Any, times: Sequence[Any], *, build: float, run: float) -> Outcome:
+    """One row: ``time`` is a mean in ms or a failure's name, ``times`` the repeats in ms."""
+    if isinstance(time, str):
+        kinds = (kind for part, kind in _FAILURES.items() if part in time.lower())
+        return Outcome(
+            failure=next(kinds, FailureKind.RUN_ERROR),
+            message=f"recorded as {time}",
+            build_seconds=build,
+            run_seconds=run,
+        )
+    repeats = tuple(float(one) * _MILLISECOND for one in (times or (time,)) if _is_time(one))
+    if not repeats or (time is not None and float(time) >= _FAILED_MILLISECONDS):
+        return Outcome(
+            failure=FailureKind.RUN_ERROR,
+            message=f"recorded without a usable time ({time})",
+            build_seconds=build,
+            run_seconds=run,
+        )
+    return Outcome(seconds=repeats, build_seconds=build, run_seconds=run)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and 0.0 < value < _FAILED_MILLISECONDS
+
+
+def _seconds(milliseconds: Any) -> float:
+    """Milliseconds as seconds; 0 for what was not recorded or cannot be."""
+    usable = isinstance(milliseconds, int | float) and 0.0 <= milliseconds < math.inf
+    return float(milliseconds) * _MILLISECOND if usable else 0.0
+
+
+def _value(value: Any) -> Any:
+    """A parameter's value as something that can be compared and hashed."""
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def _incomplete(name: str, row: str, missing: Sequence[str]) -> ConfigError:
+    return ConfigError(
+        f"row {row!r} of the table {name!r} lacks {', '.join(map(repr, missing))}",
+        hint="the file is incomplete; fetch or record it anew",
+    )
+
 
 OPERATOR = "table"
 """``Task.operator`` of every task that is a recorded table."""

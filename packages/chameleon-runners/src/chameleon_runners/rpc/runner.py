@@ -2,9 +2,141 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
+
+import attrs
+import structlog
+from chameleon_core.errors import ConfigError, DeviceLostError, TargetError
+from chameleon_core.stages import StageRef
+
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.rpc.device_refs import device_refs_of
-from chameleon_runners.rpc.options import RpcOptions
+from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.options import RpcDeviceOptions, RpcOptions
+from chameleon_runners.rpc.tracker import Queue, queues
+
+_log = structlog.get_logger()
+
+FACTORY = "chameleon_runners.rpc.device:RpcDevice"
+
+_FIRST_ANSWER_SECONDS = 5.0
+_ANSWER_SECONDS = 0.9
+_FORGET_SECONDS = 60.0
+"""A server that is restarted is missing from the tracker's summary for a moment."""
+
+_GRACE = 0.8
+"""Of the time that a runner gives a worker to connect: the worker says itself what is wrong."""
+
+
+def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
+    """What lists the devices that a runner's options name.
+
+    Raises:
+        ConfigError: they name none, or name them in two ways.
+    """
+    if options.session_timeout < options.run_timeout:
+        raise ConfigError(
+            f"a session of {options.session_timeout:g} s ends before a candidate may take "
+            f"{options.run_timeout:g} s",
+            hint="Give a `session_timeout` of at least twice the `run_timeout`.",
+        )
+    if options.tracker is not None and options.addresses:
+        raise ConfigError(
+            "the runner 'rpc' has both a tracker and addresses",
+            hint="Give `tracker:` and `key:`, or `address:`.",
+        )
+    if options.tracker is not None:
+        if not options.key:
+            raise ConfigError(
+                "the runner 'rpc' has a tracker and no key",
+                hint=f"`chameleon devices --tracker {options.tracker}` lists its keys.",
+            )
+        return TrackerDevices(options)
+    if not options.addresses:
+        raise ConfigError(
+            "the runner 'rpc' is told neither a tracker nor an address",
+            hint="Give `tracker: host:port` and `key:`, or `address: host:port`; "
+            "`chameleon serve` starts one and prints these lines.",
+        )
+    listed = [_addressed(options, Address.parse(one)) for one in options.addresses]
+    chosen = listed[: options.devices]
+    return lambda: chosen
+
+
+class TrackerDevices:
+    """As many devices as the tracker has servers of a key, busy ones included.
+
+    The tracker decides which device whoever asks gets, so each is one that can be had, not a
+    certain one; its description says which it is.
+
+    Args:
+        options: the runner's options.
+    """
+
+    def __init__(self, options: RpcOptions) -> None:
+        self._options = options
+        self._tracker = Address.parse(options.tracker or "")
+        self._key = options.key or ""
+        self._proxied = False
+        self._seen: list[tuple[float, int]] = []
+
+    def __call__(self) -> list[DeviceRef]:
+        """The devices there are now.
+
+        Raises:
+            DeviceLostError: the tracker does not answer, or has no device of the key yet.
+            TargetError: it is no tracker, or has never heard of the key.
+        """
+        first = not self._seen
+        known = queues(self._tracker, timeout=_FIRST_ANSWER_SECONDS if first else _ANSWER_SECONDS)
+        mine = [queue for queue in known if queue.key == self._key]
+        count = sum(queue.devices for queue in mine)
+        self._proxied |= any(queue.proxied for queue in mine)
+        if first and count == 0:
+            raise self._unknown(known)
+        now = time.monotonic()
+        self._seen = [(when, n) for when, n in self._seen if now - when < _FORGET_SECONDS]
+        self._seen.append((now, count))
+        most = max(n for _, n in self._seen)
+        return [self._device_ref(number) for number in range(1, most + 1)][: self._options.devices]
+
+    def _device_ref(self, number: int) -> DeviceRef:
+        one = RpcDeviceOptions(tracker=str(self._tracker), key=self._key, proxied=self._proxied)
+        return DeviceRef(name=f"{self._key}#{number}", device=_reference(self._options, one))
+
+    def _unknown(self, known: Sequence[Queue]) -> DeviceLostError | TargetError:
+        others = sorted(queue.key for queue in known if queue.servers)
+        if others:
+            return TargetError(
+                f"the tracker at {self._tracker} has no device of the key {self._key!r}",
+                hint=f"It has {', '.join(others)}.",
+            )
+        return DeviceLostError(
+            f"the tracker at {self._tracker} has no device at all",
+            hint="Start servers that register there: `python -m tvm.exec.rpc_server --tracker "
+            f"{self._tracker} --key {self._key}`.",
+        )
+
+
+def _addressed(options: RpcOptions, address: Address) -> DeviceRef:
+    one = RpcDeviceOptions(address=str(address), key=options.key or "")
+    return DeviceRef(name=str(address), device=_reference(options, one))
+
+
+def _reference(options: RpcOptions, one: RpcDeviceOptions) -> StageRef:
+    complete = attrs.evolve(
+        one,
+        device_index=options.device_index,
+        threads=options.threads,
+        priority=options.priority,
+        connect_timeout=_GRACE * options.connect_timeout,
+        session_timeout=options.session_timeout,
+        idle_timeout=options.idle_timeout,
+        cache_bytes=options.cache_mib << 20,
+        cooldown=options.cooldown,
+    )
+    return StageRef(factory=FACTORY, options=attrs.asdict(complete))
 
 
 class RpcRunner(FleetRunner):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -18,14 +21,108 @@ from chameleon_core.errors import (
 from chameleon_core.measurement import FailureKind
 from chameleon_system.disturbance import involuntary_switches
 
-from chameleon_runners.worker.devices import DeviceHolder
-from chameleon_runners.worker.isolation import limit_memory, pin
 from chameleon_runners.worker.protocol import Message
 
 if TYPE_CHECKING:
-    from chameleon_core.stages import Arrays, Builder, Kernel
+    from chameleon_core.stages import Arrays, Builder, Device, Kernel
 
     from chameleon_runners.worker.builders import Builders
+
+
+class DeviceHolder:
+    """Holds at most one device; what it raises beyond the contract is a device that is lost."""
+
+    def __init__(self) -> None:
+        self._device: Device | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether there is a device."""
+        return self._device is not None
+
+    @property
+    def identity(self) -> str:
+        """Which device it is, where that may change; empty where it cannot."""
+        return "" if self._device is None else self._device.identity
+
+    def connect(self, message: Message) -> Message:
+        """Make the device unless it was made before, and reach it.
+
+        Raises:
+            DeviceLostError: it cannot be reached now.
+            ChameleonError: it can never be used.
+        """
+        from chameleon_runners.worker.stages import make_device  # noqa: PLC0415 - after init
+
+        if self._device is None:
+            self._device = make_device(message["factory"], message["options"])
+        with _losing("it cannot be reached"):
+            return {"status": "ok", "description": self._device.connect(message["target"])}
+
+    def probe(self) -> Message:
+        """Have the device test itself.
+
+        Raises:
+            DeviceLostError: it does not answer rightly.
+        """
+        with _losing("its self-test fails"):
+            self._connected.probe()
+        return {"status": "ok"}
+
+    def load(self, artifact: str) -> Kernel:
+        """A kernel on the device."""
+        return self._connected.load(Path(artifact))
+
+    def disconnect(self) -> Message:
+        """Let go of the device."""
+        if self._device is not None:
+            self._device.close()
+        return {"status": "ok"}
+
+    @property
+    def _connected(self) -> Device:
+        if self._device is None:
+            raise RuntimeError("a command came before the device was connected")
+        return self._device
+
+
+class _losing(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
+    """Turns exceptions that no contract names into ``DeviceLostError``."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, ChameleonError):
+            name = type(error).__name__
+            raise DeviceLostError(f"{self._words}: {name}: {error}") from error
+
+
+def limit_memory(limit: int) -> None:
+    """Make allocations beyond ``limit`` bytes fail in this process and its children.
+
+    The limit is on writable private memory (RLIMIT_DATA), which counts what a program
+    allocates, but neither libraries nor the address space that GPU drivers reserve.
+    Core files are switched off: a crash is an ordinary result here.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    if most != resource.RLIM_INFINITY:
+        limit = min(limit, most)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def pin(cores: list[int]) -> None:
+    """Bind the main thread to some cores; other threads stay where they are.
+
+    TVM gives the main thread all cores back when it starts its pool of threads, so this is
+    called before every clock is started, not once.
+    """
+    if cores and hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(os.getpid(), cores)
+
 
 _LONGEST_MESSAGE = 1500
 

@@ -3,28 +3,252 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import attrs
+import numpy as np
 import structlog
-from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.errors import ChameleonError, ConfigError, InvalidConfigurationError
 from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.tasks import device_of
+from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Archive
+from chameleon_core.task import Task
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
+from chameleon_tvm.device.targets import TVMTargets, target_info
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
-from chameleon_tvm.metaschedule.plan import TracePlan, Workload
-from chameleon_tvm.metaschedule.search import TraceSearch
-from chameleon_tvm.quick_tvm import Schedule
+from chameleon_tvm.metaschedule.traces import applied, config_of
+from chameleon_tvm.quick_tvm import Schedule, Target, tvm
+from chameleon_tvm.spaces.sketch.constraints import with_whole_vectors
+from chameleon_tvm.spaces.sketch.generator import GeneratedSketches, first_line
+from chameleon_tvm.spaces.sketch.model import NestModel
 from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.sketch.plan import merge
+from chameleon_tvm.spaces.sketch.provider import SketchPlan
+from chameleon_tvm.spaces.sketch.replay import replay
 
 log = structlog.get_logger()
+
+_FRUITLESS = 8
+"""Batches in a row without a program, after which a search is given up."""
+
+
+class TraceSearch:
+    """Asks a tuner for configurations and hands them out as schedules.
+
+    Args:
+        name: the task's, for the log.
+        plan: the task's design spaces.
+        tuner: proposes and learns.
+        max_trials: schedules handed out at most.
+    """
+
+    def __init__(self, name: str, plan: SketchPlan, tuner: TaskTuner, *, max_trials: int) -> None:
+        self._name = name
+        self._plan = plan
+        self._tuner = tuner
+        self._left = max_trials
+        self._waiting: list[tuple[int, ...]] = []
+        self._refused: list[Measurement] = []
+
+    def adopt(self, records: Iterable[Any]) -> int:
+        """Learn what a database knows of this task from earlier tuning.
+
+        Args:
+            records: MetaSchedule's tuning records.
+
+        Returns:
+            How many of them are of this design space.
+        """
+        known: dict[tuple[int, ...], Measurement] = {}
+        for record in records:
+            config = config_of(self._plan, record.trace)
+            if config is not None and self._tuner.space.legal(np.array([config], np.int32))[0]:
+                known.setdefault(config, measured(config, record.run_secs))
+        self._tuner.adopt(list(known.values()))
+        return len(known)
+
+    def schedules(self) -> list[Schedule]:
+        """The next batch; empty where the trials are spent or nothing is left to try."""
+        for _ in range(_FRUITLESS):
+            if not self._left:
+                return []
+            asked = self._tuner.ask(self._left)
+            if not len(asked):
+                return []
+            made = []
+            for config in (tuple(row) for row in asked.tolist()):
+                try:
+                    made.append(applied(self._plan, config))
+                except InvalidConfigurationError as error:
+                    self._refused.append(
+                        Measurement(config=config, failure=FailureKind.INVALID, message=str(error))
+                    )
+                else:
+                    self._waiting.append(config)
+            if made:
+                self._left -= len(made)
+                return made
+            self.learn(())
+        log.warning("no_schedulable_configuration", task=self._name, batches=_FRUITLESS)
+        return []
+
+    def learn(self, results: Sequence[Any]) -> None:
+        """Learn a batch's outcomes.
+
+        Args:
+            results: MetaSchedule's runner results, in the order of ``schedules``.
+        """
+        outcomes = [
+            measured(config, result.run_secs, problem=result.error_msg)
+            for config, result in zip(self._waiting, results, strict=True)
+        ]
+        refused, self._waiting, self._refused = self._refused, [], []
+        self._tuner.tell([*outcomes, *refused])
+
+
+def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> Measurement:
+    """What MetaSchedule's builder and runner say of a configuration, as a measurement.
+
+    Args:
+        config: knob indices.
+        run_secs: seconds of each repeat, or None.
+        problem: its builder's or runner's error message, or None.
+    """
+    seconds = tuple(float(value) for value in run_secs or ())
+    if problem is None and seconds and all(0.0 < value < math.inf for value in seconds):
+        return Measurement(config=config, seconds=seconds)
+    message = "the runner gave no time" if problem is None else str(problem).strip()
+    who = message.partition("\n")[0]
+    building, late = "Builder" in who, "Timeout" in who
+    if building:
+        kind = FailureKind.BUILD_TIMEOUT if late else FailureKind.BUILD_ERROR
+    else:
+        kind = FailureKind.RUN_TIMEOUT if late else FailureKind.RUN_ERROR
+    return Measurement(config=config, failure=kind, message=message)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Workload:
+    """What a tuning context of MetaSchedule says of its task.
+
+    It takes the context's place, which holds the strategy that asks: neither would ever be freed.
+
+    Attributes:
+        name: the task's.
+        module: with the unscheduled function as ``main``.
+        target: what to tune for.
+        postprocessors: applied to a schedule whose decisions are made.
+        seed: the context's own, at least 0.
+    """
+
+    name: str
+    module: Any
+    target: Target
+    postprocessors: tuple[Any, ...]
+    seed: int
+
+    @classmethod
+    def of(cls, context: Any) -> Workload:
+        """The work of a context.
+
+        Raises:
+            ConfigError: it has no module, no target or no space generator.
+        """
+        if context.mod is None or context.target is None or context.space_generator is None:
+            raise ConfigError(
+                f"the tuning context of {str(context.task_name)!r} has no module, no target or no "
+                "space generator",
+                hint="Make it as `ms.tune_tir` does.",
+            )
+        return cls(
+            name=str(context.task_name),
+            module=context.mod,
+            target=context.target,
+            postprocessors=tuple(context.space_generator.postprocs or ()),
+            seed=abs(int(context.rand_state)),
+        )
+
+    @cached_property
+    def task(self) -> Task:
+        """The same as a task of ours."""
+        return Task(
+            name=self.name,
+            operator="primfunc",
+            arguments={"function": tvm.ir.save_json(self.module["main"])},
+            target=canonical_target(self.target),
+            flop=0.0,  # throughput is asked for nowhere
+        )
+
+
+class TracePlan(SketchPlan):
+    """What ``SketchPlan`` is, of sketches that a space generator of the user's has made.
+
+    Args:
+        work: what the sketches belong to.
+        sketches: MetaSchedule's design spaces.
+        options: ``rules``, ``seed`` and the rewriting options are not read: generating is done,
+            and MetaSchedule builds by itself.
+
+    Raises:
+        ConfigError: the traces cannot be read, or there is none.
+    """
+
+    def __init__(
+        self, work: Workload, sketches: Sequence[Schedule], options: SketchOptions
+    ) -> None:
+        # Not SketchPlan's own way to start, which generates the sketches.
+        if not sketches:
+            raise ConfigError(
+                f"the space generator made no design space for {work.name!r}",
+                hint="Leave the task out, or pass another `space=` to MetaSchedule.",
+            )
+        self._name = work.name
+        self._options = options
+        self._target = work.target
+        self.generated = GeneratedSketches(
+            base=Schedule(work.module),
+            sketches=tuple(sketches),
+            postprocessors=work.postprocessors,
+        )
+        try:
+            replayed = [replay(self.generated.base, sketch) for sketch in sketches]
+            self._knobs, self.decisions = merge(
+                [samples for samples, _ in replayed], max_choices=options.max_choices
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ConfigError(
+                f"the traces of {work.name!r} hold instructions that make no knobs: "
+                f"{first_line(error)}",
+                hint="Use one of TVM's own rule sets as `space=`, or TVM's own strategies.",
+            ) from error
+        self.nests = [nest for _, nest in replayed]
+        self.models: list[NestModel | None] = [None] * len(self.nests)
+        if self._target.kind.name == "llvm":
+            info = target_info(work.task.target)
+            self.models = [
+                None if nest is None else NestModel(nest=nest, info=info) for nest in self.nests
+            ]
+        if options.prune:
+            self._knobs = with_whole_vectors(self._knobs, self.models)
+
+
+def canonical_target(target: Target) -> str:
+    """A target of TVM's in the form that ``TVMTargets`` gives it."""
+    described = json.loads(str(target))
+    kept = {key: value for key, value in described.items() if not key.startswith("feature.")}
+    return TVMTargets(NoOptions()).resolve(json.dumps(kept))
+
 
 Stage = str | Mapping[str, Any]
 """A stage as a pipeline file names it: its name, or a mapping with ``name`` and options."""

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import structlog
 from chameleon_core.task import Task
 
 from chameleon_tvm.building.kernel import Program
@@ -14,9 +24,93 @@ from chameleon_tvm.building.remote.artifact import (
     store_input,
     write_recipe,
 )
-from chameleon_tvm.building.remote.cuda_host import compiling_for
 from chameleon_tvm.device.linking import linking_for
 from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.quick_tvm import tvm
+
+_log = structlog.get_logger()
+
+_MODE = "TVM_CUDA_COMPILE_MODE"
+_RUNTIME = "libtvm_runtime_cuda.so"
+_CREATE = "ffi.Module.create.cuda"
+_DRIVER = "libcuda.so.1"
+_NOT_INITIALISED = 3
+_FUNCTIONS = (
+    "cuDeviceGetName",
+    "cuFuncSetAttribute",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuLaunchKernelEx",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuTensorMapEncodeTiled",
+)
+"""What TVM's CUDA runtime takes from the driver's library."""
+
+
+@contextlib.contextmanager
+def compiling_for(target: tvm.target.Target) -> Iterator[None]:
+    """Compile to machine code for a CUDA target while the context lasts; nothing for others.
+
+    Where nvcc, or TVM's CUDA runtime, is missing the source is exported, and compiled on the
+    device's machine if that can.
+    """
+    if target.kind.name != "cuda":
+        yield
+        return
+    if _compiles():
+        with target:
+            yield
+    else:
+        yield
+
+
+@functools.cache
+def _compiles() -> bool:
+    """Whether CUDA kernels can be compiled here, after arranging for it."""
+    if not (shutil.which("nvcc") or importlib.util.find_spec("cuda.bindings") is not None):
+        _log.info("cuda_source_exported", reason="neither nvcc nor cuda-bindings is installed here")
+        return False
+    if shutil.which("nvcc"):
+        os.environ.setdefault(_MODE, "nvcc")
+    if tvm.get_global_func(_CREATE, allow_missing=True) is not None:
+        return True
+    try:
+        _load_runtime()
+    except (OSError, subprocess.SubprocessError) as error:
+        _log.info("cuda_source_exported", reason=str(error))
+    return tvm.get_global_func(_CREATE, allow_missing=True) is not None
+
+
+def _load_runtime() -> None:
+    """Load TVM's CUDA runtime on top of a driver's library that only fails.
+
+    Raises:
+        OSError: it cannot be loaded: TVM was built without it, or CUDA's runtime is missing.
+        subprocess.SubprocessError: there is no C compiler.
+    """
+    found = next((path for path in _library_folders() if (path / _RUNTIME).exists()), None)
+    if found is None:
+        raise OSError(f"this TVM has no {_RUNTIME}")
+    with tempfile.TemporaryDirectory(prefix="chameleon-no-driver-") as folder:
+        library = Path(folder) / _DRIVER
+        functions = "\n".join(
+            f"int {name}(void) {{ return {_NOT_INITIALISED}; }}" for name in _FUNCTIONS
+        )
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", f"-Wl,-soname,{_DRIVER}", "-xc", "-", "-o", str(library)],  # noqa: S607 - the user's compiler
+            input=functions.encode(),
+            check=True,
+            capture_output=True,
+        )
+        # Loaded libraries stay when their files are gone.
+        ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
+    ctypes.CDLL(str(found / _RUNTIME), ctypes.RTLD_GLOBAL)
+
+
+def _library_folders() -> list[Path]:
+    return [Path(folder) for folder in tvm.libinfo.package_lib_paths()]
 
 
 def export_program(program: Program, target: str, folder: Path, *, task: Task | None) -> None:

@@ -6,8 +6,241 @@ not have. Here only the passes that they need run, and between them reductions a
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
 from chameleon_tvm.quick_tvm import tirx, tvm
-from chameleon_tvm.spaces.sketch.reductions import rewritten
+from chameleon_tvm.spaces.sketch.borders import MOST_PIECES, Border, Guards, guards_of
+from chameleon_tvm.spaces.sketch.expressions import variables_of
+from chameleon_tvm.spaces.sketch.nest import MOST_COPIES
+from chameleon_tvm.spaces.sketch.tiles import (
+    Loops,
+    Reduction,
+    counts_from_zero,
+    is_vectorized,
+    name_of,
+    reduction_of,
+    with_body,
+)
+
+
+def rewritten(statement: Any, around: Mapping[str, int] | None = None) -> Any:
+    """A lowered statement with every tiled reduction in it rewritten.
+
+    Args:
+        statement: of loops, sequences and stores.
+        around: extents of the loops around it, by name.
+    """
+    ranges = dict(around or {})
+    if isinstance(statement, tirx.For):
+        if not counts_from_zero(statement) or name_of(statement) in ranges:
+            return statement
+        body = rewritten(statement.body, {**ranges, name_of(statement): int(statement.extent)})
+        return statement if body is statement.body else with_body(statement, body)
+    if isinstance(statement, tirx.AttrStmt):
+        body = rewritten(statement.body, ranges)
+        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
+    if isinstance(statement, tirx.SeqStmt):
+        return _sequence(list(statement.seq), ranges)
+    return statement
+
+
+def _sequence(statements: list[Any], ranges: dict[str, int]) -> Any:
+    made: list[Any] = []
+    for statement in statements:
+        reduction = reduction_of(made[-1], statement) if made else None
+        new = _register_tile(reduction, ranges) if reduction is not None else None
+        if new is not None:
+            made[-1:] = new
+        else:
+            made.append(rewritten(statement, ranges))
+    return tirx.SeqStmt(made)
+
+
+def _register_tile(reduction: Reduction, ranges: dict[str, int]) -> list[Any] | None:
+    """The statements of a rewritten reduction; None where it is not of the kind."""
+    loops, tile = reduction.loops, reduction.tile
+    names = [name_of(loop) for loop in loops]
+    summed = [name for name in names if name not in reduction.spatial]
+    copies = math.prod(int(loop.extent) for loop in tile if not is_vectorized(loop))
+    if not summed or not tile or copies > MOST_COPIES or len(set(names)) < len(names):
+        return None
+    if set(names) & ranges.keys():
+        return None
+    guards, product = _guards(reduction, ranges, summed)
+    outermost = all(
+        name_of(loop) not in reduction.spatial for loop in loops[: len(loops) - len(tile)]
+    )
+    if not outermost:
+        update = _Writer(reduction, guards, None, product).update()
+        return None if update is None else [_initial(reduction), update]
+    sums = tirx.decl_buffer(
+        [int(loop.extent) for loop in tile],
+        str(reduction.store.buffer.dtype),
+        "sums",
+        scope="local",
+    )
+    place = [loop.loop_var for loop in tile]
+    update = _Writer(reduction, guards, sums, product).update()
+    clear = _nest(tile, tirx.BufferStore(sums, reduction.start, place))
+    store = reduction.store
+    write = _nest(
+        tile, tirx.BufferStore(store.buffer, tirx.BufferLoad(sums, place), list(store.indices))
+    )
+    return [tirx.SeqStmt([tirx.AllocBuffer(sums), clear, update, write])]
+
+
+def _initial(reduction: Reduction) -> Any:
+    spatial = [loop for loop in reduction.loops if name_of(loop) in reduction.spatial]
+    store = reduction.store
+    statement = tirx.BufferStore(store.buffer, reduction.start, list(store.indices))
+    for loop in reversed(spatial):
+        statement = with_body(loop, statement)
+    return statement
+
+
+def _guards(
+    reduction: Reduction, ranges: dict[str, int], summed: Sequence[str]
+) -> tuple[Guards, Any]:
+    """The conditions of the added product, and the product without them."""
+    none = Guards(hoisted=(), borders=(), kept=())
+    found = _conditional(reduction.added)
+    if found is None:
+        return none, reduction.added
+    conjuncts, value, rebuild = found
+    around, available = dict(ranges), {}
+    for loop in reduction.loops:
+        available[name_of(loop)] = frozenset(around)
+        around[name_of(loop)] = int(loop.extent)
+    guards = guards_of(
+        conjuncts,
+        around,
+        reductions=summed,
+        tile=[name_of(loop) for loop in reduction.tile],
+        available={name: available[name] for name in summed},
+    )
+    pieces = math.prod(
+        sum(len(version.runs) for version in border.versions) for border in guards.borders
+    )
+    if pieces > MOST_PIECES or any(_in_vector(b.tile, reduction) for b in guards.borders):
+        members = tuple(c for border in guards.borders for c in border.conjuncts)
+        guards = attrs.evolve(guards, borders=(), kept=(*guards.kept, *members))
+    return guards, rebuild(value, guards.kept)
+
+
+def _conditional(added: Any) -> Any:
+    """Conditions, value and how to put a product together again; None without a condition."""
+    operands = (added.a, added.b) if isinstance(added, tirx.Mul) else (added,)
+    for position, operand in enumerate(operands):
+        if not isinstance(operand, tvm.ir.Call) or str(operand.op.name) != "prim.if_then_else":
+            continue
+        condition, value, other = operand.args
+        if not isinstance(other, tirx.FloatImm | tirx.IntImm) or float(other.value) != 0.0:
+            continue
+
+        def rebuild(value: Any, kept: Sequence[Any], at: int = position, zero: Any = other) -> Any:
+            one = tirx.if_then_else(tirx.all(*kept), value, zero) if kept else value
+            new = [one if p == at else old for p, old in enumerate(operands)]
+            return new[0] if len(new) == 1 else tirx.Mul(*new)
+
+        return _conjuncts(condition), value, rebuild
+    return None
+
+
+def _conjuncts(condition: Any) -> list[Any]:
+    if isinstance(condition, tirx.And):
+        return _conjuncts(condition.a) + _conjuncts(condition.b)
+    return [condition]
+
+
+class _Writer:
+    """Writes the loops of an addition with its guards.
+
+    Args:
+        reduction: the reduction.
+        guards: its conditions.
+        sums: the buffer of the tile; None to add in place.
+        product: what is added once the guards hold.
+    """
+
+    def __init__(self, reduction: Reduction, guards: Guards, sums: Any, product: Any) -> None:
+        self._reduction = reduction
+        self._guards = guards
+        self._sums = sums
+        self._product = product
+        self._first_tile = reduction.first_tile_loop
+
+    def update(self) -> Any:
+        """The nest."""
+        return self._guarded(0, {}, None)
+
+    def _guarded(self, depth: int, narrowed: dict[str, tuple[int, int]], last: str | None) -> Any:
+        """What is inside of ``depth`` loops, behind the guards whose last variable is ``last``."""
+        inner = {name_of(loop) for loop in self._reduction.loops[depth:]}
+        conditions = [
+            c
+            for c in self._guards.hoisted
+            if not variables_of(c) & inner and (last is None or last in variables_of(c))
+        ]
+        body = self._loop(depth, narrowed)
+        return tirx.IfThenElse(tirx.all(*conditions), body, None) if conditions else body
+
+    def _loop(self, depth: int, narrowed: dict[str, tuple[int, int]]) -> Any:
+        if depth == len(self._reduction.loops):
+            return self._addition()
+        loop = self._reduction.loops[depth]
+        name = name_of(loop)
+        borders = [b for b in self._guards.borders if b.reduction == name]
+        if borders:
+            return self._split(depth, narrowed, borders[0])
+        start, extent = narrowed.get(name, (0, int(loop.extent)))
+        body = self._guarded(depth + 1, narrowed, name)
+        return with_body(loop, body, start=start, extent=extent, unroll=depth >= self._first_tile)
+
+    def _split(self, depth: int, narrowed: dict[str, tuple[int, int]], border: Border) -> Any:
+        loop = self._reduction.loops[depth]
+        chosen: Any = None
+        for version in reversed(border.versions):
+            pieces = [
+                with_body(
+                    loop,
+                    self._guarded(
+                        depth + 1, {**narrowed, border.tile: (first, count)}, name_of(loop)
+                    ),
+                    start=start,
+                    extent=extent,
+                )
+                for start, extent, first, count in version.runs
+            ]
+            statement = pieces[0] if len(pieces) == 1 else tirx.SeqStmt(pieces)
+            if version.condition is None:
+                chosen = statement
+            else:
+                chosen = tirx.IfThenElse(version.condition, statement, chosen)
+        return chosen
+
+    def _addition(self) -> Any:
+        store = self._reduction.store
+        if self._sums is None:
+            total = tirx.BufferLoad(store.buffer, list(store.indices))
+            return tirx.BufferStore(store.buffer, total + self._product, list(store.indices))
+        place = [loop.loop_var for loop in self._reduction.tile]
+        total = tirx.BufferLoad(self._sums, place)
+        return tirx.BufferStore(self._sums, total + self._product, place)
+
+
+def _nest(loops: Loops, statement: Any) -> Any:
+    for loop in reversed(loops):
+        statement = with_body(loop, statement, unroll=True)
+    return statement
+
+
+def _in_vector(name: str, reduction: Reduction) -> bool:
+    return any(is_vectorized(loop) and name_of(loop) == name for loop in reduction.loops)
+
 
 PLAIN_DTYPES = frozenset({"float32", "float64", "int32", "int64"})
 """What LLVM computes with as it is: others need passes that make them computable."""

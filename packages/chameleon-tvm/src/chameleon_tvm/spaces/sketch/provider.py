@@ -2,38 +2,217 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import structlog
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
-from chameleon_core.space import Constraint, DesignSpace, FeatureBlock
+from chameleon_core.space import Configs, Constraint, DesignSpace, FeatureBlock, Values
 from chameleon_core.space.fixed import fixed_columns
+from chameleon_core.space.identity import resolved
 from chameleon_core.stages import Arrays, Builder, SpaceProvider
 from chameleon_core.task import Task
+from numpy.typing import NDArray
 
 from chameleon_tvm.building.builder import TVMBuilder
 from chameleon_tvm.building.kernel import Program
 from chameleon_tvm.device.targets import target_info, tvm_target
 from chameleon_tvm.operators.base import Operator, operator_of
+from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.sketch.constraints import (
+    Predicate,
+    Rows,
     cpu_constraints,
     location_constraint,
+    per_sketch,
     with_whole_vectors,
 )
-from chameleon_tvm.spaces.sketch.features import feature_block, first_guesses
 from chameleon_tvm.spaces.sketch.generator import GeneratedSketches, generate
-from chameleon_tvm.spaces.sketch.gpu_constraints import gpu_constraints
 from chameleon_tvm.spaces.sketch.lowered import PLAIN_DTYPES, loops_of
-from chameleon_tvm.spaces.sketch.model import NestModel
+from chameleon_tvm.spaces.sketch.model import NestModel, merged_model
+from chameleon_tvm.spaces.sketch.nest import Extents, Nest
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.packing import pack
-from chameleon_tvm.spaces.sketch.plan import merge
+from chameleon_tvm.spaces.sketch.plan import SKETCH, merge
 from chameleon_tvm.spaces.sketch.replay import replay
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.spaces.sketch.schedule import Scheduled, replaced_choices, schedule
+
+MAX_VIRTUAL_THREADS = 8
+"""The limit that TVM's GPU check sets on ``vthread``."""
+
+
+def gpu_constraints(nests: Sequence[Nest | None], target: tvm.target.Target) -> list[Constraint]:
+    """Threads, virtual threads and shared memory of a block within the target's limits."""
+    attributes = target.attrs
+    most = int(attributes.get("max_threads_per_block", 1024))
+    warp = int(attributes.get("thread_warp_size", 1))
+    shared = int(attributes.get("max_shared_memory_per_block", 48 * 1024))
+    return [
+        Constraint(
+            reason="threads per block are more than the target has, or fewer than a warp",
+            holds=per_sketch([_bound_within(nest, "threadIdx.x", warp, most) for nest in nests]),
+        ),
+        Constraint(
+            reason="more virtual threads than TVM accepts",
+            holds=per_sketch(
+                [_bound_within(nest, "vthread.x", 1, MAX_VIRTUAL_THREADS) for nest in nests]
+            ),
+        ),
+        Constraint(
+            reason="a block's inputs do not fit the target's shared memory",
+            holds=per_sketch([_sharing_within(nest, shared) for nest in nests]),
+        ),
+    ]
+
+
+def _bound_within(nest: Nest | None, axis: str, least: int, most: int) -> Predicate | None:
+    if nest is None or axis not in nest.threads.values():
+        return None
+
+    def holds(values: Values) -> NDArray[np.bool_]:
+        extents = nest.extents(values)
+        bound: Any = np.ones(len(values[SKETCH]))
+        for position in nest.threads:
+            if nest.threads[position] == axis:
+                for extent in extents[_parts(nest, position)]:
+                    bound = bound * extent
+        return np.asarray((bound <= most) & (bound >= least))
+
+    return holds
+
+
+def _sharing_within(nest: Nest | None, limit: int) -> Predicate | None:
+    if nest is None or not nest.shared_at:
+        return None
+
+    def holds(values: Values) -> NDArray[np.bool_]:
+        extents = nest.extents(values)
+        reads = [access for access in nest.accesses if not access.written]
+        total: Any = np.zeros(1)
+        for number, position in nest.shared_at.items():
+            inside = nest.tile(_parts(nest, position).stop, extents)
+            # The threads of a block share the copy: it spans what all of them read.
+            for at, axis in nest.threads.items():
+                if at <= position and axis != "blockIdx.x":
+                    _widen(nest, inside, extents, at)
+            total = total + reads[int(number)].footprint(inside)
+        return np.broadcast_to(total <= limit, (len(values[SKETCH]),))
+
+    return holds
+
+
+def _parts(nest: Nest, position: int) -> slice:
+    """Where the parts of one loop are among all parts."""
+    start = sum(len(loop) for loop in nest.loops[:position])
+    return slice(start, start + len(nest.loops[position]))
+
+
+def _widen(nest: Nest, tile: dict[str, Any], extents: list[Extents], position: int) -> None:
+    for part, extent in zip(nest.loops[position], extents[_parts(nest, position)], strict=True):
+        tile[part.axis.name] = tile[part.axis.name] * extent
+
+
+CYCLES = "cycles"
+_DRAWN = 1 << 15
+_APART = 3
+_ASKED = 8
+"""Programs that are made per guess at most, since many may turn out to be the same."""
+
+
+def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
+    """Logarithms of every quantity of the nest models; None where no sketch has one."""
+    names = _names(models)
+    if not names:
+        return None
+    alike = merged_model(models)
+    if alike is not None:
+        return FeatureBlock(names=_prefixed(names), compute=_at_once(alike, names))
+
+    def compute(values: Values) -> NDArray[np.float64]:
+        sketch = values[SKETCH]
+        out = np.zeros((len(sketch), len(names)))
+        for number, model in enumerate(models):
+            rows = np.flatnonzero(sketch == number)
+            if model is None or not len(rows):
+                continue
+            quantities = model.quantities(Rows(values, rows), len(rows))
+            columns: Any = np.stack([quantities[name] for name in names], axis=1)
+            out[rows] = np.log2(1 + columns)
+        return out
+
+    return FeatureBlock(names=_prefixed(names), compute=compute)
+
+
+def _prefixed(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"nest.{name}" for name in names)
+
+
+def _at_once(alike: NestModel, names: Sequence[str]) -> Callable[[Values], NDArray[np.float64]]:
+    """Features of all sketches by one evaluation: small batches cost as much as large ones."""
+
+    def compute(values: Values) -> NDArray[np.float64]:
+        quantities = alike.at(values).quantities(values, len(values[SKETCH]))
+        columns = np.stack([quantities[name] for name in names], axis=1)
+        out: NDArray[np.float64] = np.log2(1 + columns)
+        return out
+
+    return compute
+
+
+def _names(models: Sequence[NestModel | None]) -> list[str]:
+    """Quantities that every modelled sketch has, in one order."""
+    described = [model.names() for model in models if model is not None]
+    if not described:
+        return []
+    common = set(described[0]).intersection(*described)
+    return [name for name in described[0] if name in common]
+
+
+def first_guesses(
+    space: DesignSpace, models: Sequence[NestModel | None], *, count: int, seed: int
+) -> Configs:
+    """The configurations the model of the machine ranks highest, no two of them alike.
+
+    Args:
+        space: without start configurations.
+        models: one per sketch.
+        count: how many to give.
+        seed: of the sample that is ranked.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = space.sample(_DRAWN, rng)
+    if not len(drawn) or not count:
+        return drawn[:0]
+    ranked = drawn[np.argsort(estimated_cycles(space, models, drawn), kind="stable")]
+    chosen, asked = drawn[:0], 0
+    for apart in range(_APART, 0, -1):
+        for config in ranked:
+            if len(chosen) == count or asked == _ASKED * count:
+                return chosen
+            if ((chosen != config).sum(axis=1) < apart).any():
+                continue
+            made, asked = resolved(space.resolve, config[None]), asked + 1
+            if space.legal(made)[0] and ((chosen != made).sum(axis=1) >= apart).all():
+                chosen = np.concatenate([chosen, made])
+    return chosen
+
+
+def estimated_cycles(
+    space: DesignSpace, models: Sequence[NestModel | None], configs: Configs
+) -> NDArray[np.float64]:
+    """The model's cycles of every configuration; infinity for sketches without a model."""
+    values = space.values(configs)
+    sketch = values[SKETCH]
+    cycles = np.full(len(configs), np.inf)
+    for number, model in enumerate(models):
+        rows = np.flatnonzero(sketch == number)
+        if model is not None and len(rows):
+            cycles[rows] = model.quantities(Rows(values, rows), len(rows))[CYCLES]
+    return cycles
+
 
 Config = tuple[int, ...]
 

@@ -5,19 +5,290 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chameleon_core.space import DesignSpace
+import attrs
+import numpy as np
+from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
+from numpy.typing import NDArray
 
-from chameleon_tvm.device.targets import target_info
+from chameleon_tvm.device.targets import TargetInfo, target_info
+from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template.arithmetic import scores_dot
 from chameleon_tvm.spaces.template.attention_loops import AttentionLoops
 from chameleon_tvm.spaces.template.attention_parts import AttentionTile
-from chameleon_tvm.spaces.template.attention_tiling import AttentionTiling
 from chameleon_tvm.spaces.template.base import Template
+from chameleon_tvm.spaces.template.estimates import (
+    FLOAT_BYTES,
+    Numbers,
+    broadcast_is_operand,
+)
+from chameleon_tvm.spaces.template.guesses import (
+    LOOP_CYCLES,
+    TILE_CYCLES,
+    first_guesses,
+)
 from chameleon_tvm.spaces.template.options import TemplateOptions
+
+POWER_OPERATIONS = 14.0
+"""Vector instructions that turn a vector of scores into powers and add them up."""
+TRANSPOSED_CYCLES = 1.5
+"""Cycles that transposing one number of the queries takes."""
+BLOCKS = (64, 128, 256, 512, 1024)
+TILE_KNOBS = ("query_vectors", "key_rows", "query_rows", "value_vectors", "key_block")
+"""Configurations that differ in none of these run the same inner loops."""
+
+
+FEATURE_GROUPS = (
+    ("scores", ("score_sums", "score_registers", "score_loads", "waste")),
+    ("values", ("value_sums", "value_registers", "value_loads")),
+    ("parallel loop", ("tasks", "imbalance")),
+    ("scratch", ("scratch_bytes", "scratch_in_l1")),
+    ("block of keys", ("block_bytes", "block_in_l2", "blocks")),
+)
+"""Which loop or buffer each analytical feature tells of."""
+
+
+@attrs.frozen(kw_only=True)
+class AttentionEstimates:
+    """What is known of n configurations without building them; every field has shape (n,).
+
+    Attributes:
+        score_sums: vector registers that hold sums of the scores' products.
+        score_registers: vector registers that the scores' inner loop needs.
+        score_loads: vector and broadcast loads per multiply-add there.
+        value_sums: vector registers that hold sums of values, on average.
+        value_registers: vector registers that the values' inner loop needs.
+        value_loads: vector and broadcast loads per multiply-add there.
+        waste: computed over needed scores.
+        tasks: parallel pieces of work.
+        imbalance: time of the busiest core over that of a fair share.
+        scratch_bytes: scores and queries that a task keeps.
+        block_bytes: keys and values of a block.
+        blocks: blocks of keys.
+    """
+
+    score_sums: Numbers
+    score_registers: Numbers
+    score_loads: Numbers
+    value_sums: Numbers
+    value_registers: Numbers
+    value_loads: Numbers
+    waste: Numbers
+    tasks: Numbers
+    imbalance: Numbers
+    scratch_bytes: Numbers
+    block_bytes: Numbers
+    blocks: Numbers
+
+
+class AttentionTiling:
+    """The design space of attention.
+
+    Args:
+        spec: the operator.
+        info: the target.
+        depth: features of queries and keys that are multiplied together.
+    """
+
+    def __init__(self, spec: AttentionSpec, info: TargetInfo, depth: int = 1) -> None:
+        self.spec = spec
+        self.info = info
+        self.depth = depth
+        self.lanes = info.lanes("float32")
+        queries, keys = spec.scores[2:]
+        query_vectors = -(-queries // self.lanes)
+        value_vectors = -(-spec.value[3] // self.lanes)
+        self._sizes = {
+            "query_vectors": _up_to((1, 2, 3, 4, 6), query_vectors),
+            "key_rows": _up_to((1, 2, 3, 4, 5, 6, 8, 12), keys),
+            "query_rows": _up_to((1, 2, 3, 4, 5, 6, 8, 12), queries),
+            "value_vectors": _up_to((1, 2, 3, 4, 5, 6, 8), value_vectors),
+            "key_block": (*(block for block in BLOCKS if block < keys), keys),
+            "unroll": tuple(u for u in (1, 2, 4, 8) if spec.query[3] // depth % u == 0),
+        }
+        self.knobs = (
+            *(Choice(name=name, options=self._sizes[name]) for name in TILE_KNOBS),
+            Choice(name="keys", options=self._places()),
+            Choice(name="unroll", options=self._sizes["unroll"]),
+        )
+
+    def _places(self) -> tuple[str, ...]:
+        """Where keys and values are read; those that lie side by side already are not copied.
+
+        Copies of those of two bytes are widened.
+        """
+        spec = self.spec
+        if spec.key_layout == "BHDS":
+            return ("copy",)
+        apart = (
+            spec.packed
+            or spec.dtype in HALVES
+            or any(
+                layout == "BSHD" and shape[1] > 1
+                for layout, shape in ((spec.key_layout, spec.key), (spec.value_layout, spec.value))
+            )
+        )
+        return ("in_place", "copy") if apart else ("in_place",)
+
+    def space(self) -> DesignSpace:
+        """The design space with its first guesses."""
+        constraints = self.constraints()
+        bare = DesignSpace(self.knobs, constraints=constraints)
+        return DesignSpace(
+            self.knobs,
+            constraints=constraints,
+            features=FeatureBlock(
+                names=self.feature_names(), compute=self.features, groups=FEATURE_GROUPS
+            ),
+            guessed_cost=self.guessed_cost,
+            first_guesses=first_guesses(bare, self.guessed_cost, tile_knobs=TILE_KNOBS),
+        )
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What a legal configuration meets."""
+        info, keys = self.info, self.spec.scores[3]
+        registers = info.vector_registers
+        enough_scores, enough_values = self._enough_sums()
+        return (
+            Constraint(
+                reason=f"a tile of scores needs more than {registers} vector registers",
+                holds=lambda v: self.estimate(v).score_registers <= registers,
+            ),
+            Constraint(
+                reason=f"a tile of outputs needs more than {registers} vector registers",
+                holds=lambda v: self.estimate(v).value_registers <= registers,
+            ),
+            Constraint(
+                reason="a tile of scores has too few sums to hide the latency of a multiply-add",
+                holds=lambda v: self.estimate(v).score_sums >= enough_scores,
+            ),
+            Constraint(
+                reason="a tile of outputs has too few sums to hide the latency of a multiply-add",
+                holds=lambda v: self.estimate(v).value_sums >= enough_values,
+            ),
+            Constraint(
+                reason="the last block has fewer keys than a tile of scores",
+                holds=lambda v: (keys - 1) % v["key_block"] + 1 >= v["key_rows"],
+            ),
+        )
+
+    def _enough_sums(self) -> tuple[float, float]:
+        """Sums that hide the latency, of scores and of outputs, or as many as a tile can have."""
+        registers = self.info.vector_registers
+        grid = np.meshgrid(*(np.array(self._sizes[name]) for name in TILE_KNOBS), indexing="ij")
+        e = self.estimate(dict(zip(TILE_KNOBS, map(np.ravel, grid), strict=True)))
+        fits = (e.score_registers <= registers) & (e.value_registers <= registers)
+        scores = min(registers // 4, e.score_sums[fits].max())
+        values = min(registers // 4, e.value_sums[fits & (e.score_sums >= scores)].max())
+        return scores, values
+
+    def estimate(self, values: Values) -> AttentionEstimates:
+        """What is known of n configurations without building them."""
+        spec, info = self.spec, self.info
+        batch, heads, queries, keys = spec.scores
+        vectors, rows, outputs, columns, block = (
+            values[name].astype(np.float64) for name in TILE_KNOBS
+        )
+        own = not broadcast_is_operand(info)
+        width = vectors * self.lanes
+        # What is left at the ends of a tile of outputs is computed in smaller pieces.
+        mean_rows = width / np.ceil(width / outputs)
+        held = np.ceil(spec.value[3] / self.lanes)
+        mean_columns = held / np.ceil(held / columns)
+        tiles = np.ceil(queries / width)
+        computed = np.floor(queries / width) * width
+        computed += np.ceil((queries - computed) / self.lanes) * self.lanes
+        tasks = batch * heads * tiles
+        features = spec.query[3] + spec.value[3]
+        return AttentionEstimates(
+            score_sums=rows * vectors,
+            score_registers=rows * vectors + vectors + ((vectors > 1) | own),
+            score_loads=(rows + vectors) / (rows * vectors),
+            value_sums=mean_rows * mean_columns,
+            value_registers=outputs * columns + columns + ((columns > 1) | own),
+            value_loads=(mean_rows + mean_columns) / (mean_rows * mean_columns),
+            waste=computed / queries,
+            tasks=tasks,
+            imbalance=np.ceil(tasks / info.cores) * info.cores / tasks,
+            scratch_bytes=(block + spec.query[3]) * width * FLOAT_BYTES,
+            block_bytes=block * features * FLOAT_BYTES,
+            blocks=np.ceil(keys / block),
+        )
+
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the analytical features."""
+        fields = (field.name for field in attrs.fields(AttentionEstimates))
+        return (*fields, "scratch_in_l1", "block_in_l2")
+
+    def features(self, values: Values) -> NDArray[np.float64]:
+        """Analytical features, magnitudes as logarithms; shape (n, len(feature_names()))."""
+        e = self.estimate(values)
+        large = {"tasks", "scratch_bytes", "block_bytes", "blocks"}
+        columns = [
+            np.log2(getattr(e, field.name)) if field.name in large else getattr(e, field.name)
+            for field in attrs.fields(AttentionEstimates)
+        ]
+        columns.append(e.scratch_bytes / self.info.l1_bytes)
+        columns.append(e.block_bytes / self.info.l2_bytes)
+        return np.stack(np.broadcast_arrays(*columns), axis=1)
+
+    def guessed_cost(self, values: Values) -> Numbers:
+        """Guessed cycles per score vector, for ordering first guesses; shape (n,)."""
+        spec, info, e = self.spec, self.info, self.estimate(values)
+        inner, outer = spec.query[3], spec.value[3] / self.lanes
+        vectors, rows, outputs, _, block = (values[name].astype(np.float64) for name in TILE_KNOBS)
+        width = vectors * self.lanes
+        # A broadcast that is an operand takes half of what loading it into a register does.
+        broadcast = 0.5 if broadcast_is_operand(info) else 1.0
+        score_ports = 1.0 / rows + broadcast / vectors
+        value_ports = e.value_loads * (1.0 + broadcast) / 2
+        # Values are read again for every tile of outputs, from L2 where L1 does not hold a block.
+        beyond = e.block_bytes + e.scratch_bytes > info.l1_bytes
+        streaming = beyond * info.l2_vector_fmas / outputs
+        in_place = values["keys"] == "in_place"
+        steps = inner / self.depth
+        scores = steps * _issued(score_ports, e.score_sums, info)
+        scores += (LOOP_CYCLES + TILE_CYCLES) / e.score_sums + steps * beyond / (width * rows)
+        mixed = self.lanes * outer * _issued(np.maximum(value_ports, streaming), e.value_sums, info)
+        mixed += outer * self.lanes * (LOOP_CYCLES + TILE_CYCLES) / (e.value_sums * block)
+        powers = POWER_OPERATIONS / 2
+        # Between blocks, sums of values are read and written once more.
+        moved = (e.blocks > 1) * 2.0 * outer * self.lanes / block
+        moved = moved + TRANSPOSED_CYCLES * spec.query[3] * self.lanes / spec.scores[3]
+        # A block whose scores do not fit into L1 is written to and read from L2.
+        spilled = (e.scratch_bytes > info.l1_bytes) * info.l2_vector_fmas * 2
+        copied = np.where(
+            values["keys"] == "copy", 2.0 * (inner + spec.value[3]) / spec.scores[2], 0.0
+        )
+        # Each value that is read where it is in two bytes takes an instruction to widen, and each
+        # feature of a key that is not multiplied so.
+        widened: Numbers | float = 0.0
+        if spec.dtype in HALVES:
+            widened = in_place * self.lanes * outer / outputs
+            widened = widened + in_place * (self.depth == 1) * inner / vectors
+        # Keys of neighbouring tokens that lie a power of two apart share few sets of a cache.
+        stride = spec.query[1] * spec.query[3] * FLOAT_BYTES
+        conflicts = (stride & (stride - 1) == 0) and len(self._places()) > 1
+        apart = np.where(in_place & conflicts, 0.2 * inner, 0.0)
+        total: Numbers = e.imbalance * (
+            e.waste * (scores + mixed + powers + moved + spilled + widened) + copied + apart
+        )
+        return total
+
+
+def _issued(ports: Numbers, sums: Numbers, info: TargetInfo) -> Numbers:
+    """Cycles per multiply-add: those of the busiest unit, or of too few sums in flight."""
+    latency = info.vector_registers / 2 / np.maximum(sums, 1.0)
+    issued: Numbers = np.maximum(1.0, np.maximum(ports, latency))
+    return issued
+
+
+def _up_to(options: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """The options that are not more than there are, or what there is."""
+    return tuple(option for option in options if option <= most) or (most,)
 
 
 class AttentionTemplate(Template):

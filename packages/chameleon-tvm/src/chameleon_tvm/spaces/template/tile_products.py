@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
+import numpy as np
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 
@@ -13,20 +15,218 @@ from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.instructions.choosing import tile_products_of
 from chameleon_tvm.instructions.emission import using
 from chameleon_tvm.instructions.halves import half_of
+from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS, Register
 from chameleon_tvm.operators.spec import FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.arithmetic import TileArithmetic, finishing_constants
-from chameleon_tvm.spaces.template.geometry import Geometry
+from chameleon_tvm.spaces.template.emit import Expr, Stmt
+from chameleon_tvm.spaces.template.geometry import Geometry, Tile
+from chameleon_tvm.spaces.template.staging import Input
 from chameleon_tvm.spaces.template.tile_block import (
+    Runs,
     TileBlock,
     applies,
     filled_channels,
     flattened,
     pack_tiles,
 )
-from chameleon_tvm.spaces.template.tile_convolution import TileConvolution
+from chameleon_tvm.spaces.template.tile_position import TilePosition
 from chameleon_tvm.spaces.template.tile_tiling import TileTiling
+from chameleon_tvm.spaces.template.writing import StoredOutput
+
+PARTS = 4
+"""Parts of the work for each core: setting registers up costs less than what the last part of an
+unlucky core does."""
+
+
+class TileConvolution:
+    """Writes the function of one block.
+
+    Args:
+        geometry: the convolution, of one group; its lanes are a tile's columns.
+        block: the point of the design space.
+        spec: the operator, for its epilogue.
+        arithmetic: what it multiplies with.
+        channels: of the input, where those of the geometry are filled up with zeros.
+        cores: that share the work.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        block: TileBlock,
+        spec: FusedSpec,
+        *,
+        arithmetic: TileArithmetic,
+        channels: int,
+        cores: int,
+    ) -> None:
+        self.geometry = geometry
+        self.block = block
+        self.product = product = arithmetic.product
+        self.cores = cores
+        self.runs = Runs.of(geometry, product)
+        tile = Tile(
+            rows=block.rows,
+            columns=block.columns,
+            vectors=block.vectors,
+            channels=geometry.ic,
+            copy=block.copy,
+            channels_outermost=block.channels_outermost,
+        )
+        sums = block.rows * block.columns * block.vectors * product.columns
+        self.sums = emit.buffer("sums", (sums,), dtype=product.sums)
+        self.output = StoredOutput(geometry, tile, spec, self.sums)
+        self.input = Input(
+            geometry,
+            geometry.ic,
+            rows=True,
+            arithmetic=arithmetic,
+            channels=channels,
+            zero_point=self.output.epilogue.zero_point,
+        )
+        self.blocks = math.ceil(self.output.channels / self.output.block)
+        whole = self.blocks * self.runs.steps * block.vectors * self.runs.depth * product.columns
+        self.weights = emit.buffer("weights", (whole,), dtype=product.weights)
+        source = self.input.staged if block.copy else self.input.data
+        self.source = emit.buffer("pixels", (math.prod(source.shape),), dtype=product.data)
+        self._alias = tirx.DeclBuffer(self.source, data=source.data)
+
+    def function(self) -> tirx.PrimFunc:
+        """The whole function: (data, packed weights, more constants, [residual], out)."""
+        body = emit.sequence([self._alias, self._compute()])
+        if self.block.copy:
+            body = emit.local(self.input.staged, emit.sequence([self.input.copy(), body]))
+        more = self.output.epilogue.parameters
+        return emit.function([self.input.data, self.weights, *more, self.output.out], body)
+
+    def _compute(self) -> Stmt:
+        g, block = self.geometry, self.block
+        down, across = math.ceil(g.out[0] / block.rows), math.ceil(g.out[1] / block.columns)
+        positions, channels = (g.batch, down, across), (self.blocks,)
+        extents = channels + positions if block.channels_outermost else positions + channels
+        count = math.prod(extents)
+        parts = min(count, PARTS * self.cores)
+        registers = self._registers()
+
+        def one(index: Expr) -> Stmt:
+            digits = emit.split(index, extents)
+            if block.channels_outermost:
+                channel, *position = digits
+            else:
+                *position, channel = digits
+            return self._block(position, channel, registers)
+
+        def part(index: Expr) -> Stmt:
+            first = tirx.floordiv(index * count, parts)
+            rest = tirx.floordiv((index + 1) * count, parts) - first
+            body = emit.loop("block", rest, lambda at: one(first + at))
+            body = emit.local(self.output.buffers, body)
+            return self.product.around([*registers.values()], body)
+
+        return emit.parallel("part", parts, part)
+
+    def _registers(self) -> dict[tuple[str, int], Register]:
+        """By what they hold and which tile of it: sums of tiles of pixels, then of channels."""
+        block, rows = self.block, {WEIGHTS: 0, SUMS: self.block.pixels, DATA: self.block.pixels}
+        counts = {SUMS: block.tiles * block.vectors, DATA: block.tiles, WEIGHTS: block.vectors}
+        places = [(holds, tile) for holds, count in counts.items() for tile in range(count)]
+        return {
+            place: self.product.register(number, place[0], rows[place[0]], self.runs.depth)
+            for number, place in enumerate(places)
+        }
+
+    def _block(
+        self, position: list[Expr], channel: Expr, registers: dict[tuple[str, int], Register]
+    ) -> Stmt:
+        g, block, product = self.geometry, self.block, self.product
+        n, yo, xo = position
+        y = emit.within(yo, block.rows, g.out[0])
+        x = emit.within(xo, block.columns, g.out[1])
+        sums = [register for (holds, _), register in registers.items() if holds == SUMS]
+        stored = [
+            product.store(
+                sums[tile * block.vectors + v],
+                self.sums,
+                tile * block.pixels * self.output.block + v * product.columns,
+                self.output.block,
+            )
+            for tile in range(block.tiles)
+            for v in range(block.vectors)
+        ]
+        at = TilePosition(
+            n=n,
+            outer=(),
+            group=0,
+            block=channel,
+            y=y,
+            x=x,
+            sums=(self.sums,),
+            valid=np.ones((block.columns, g.kernel[1]), np.bool_),
+        )
+        steps = self._steps(at, registers)
+        zeros = [product.zero(register) for register in sums]
+        return emit.sequence([*zeros, steps, *stored, self.output.write(at)])
+
+    def _steps(self, at: TilePosition, registers: dict[tuple[str, int], Register]) -> Stmt:
+        """Add the products of all pieces of all runs."""
+        runs = self.runs
+
+        def step(ry: Expr, run: Expr, piece: Expr) -> Stmt:
+            number = emit.join((ry, run, piece), (runs.rows, runs.count, runs.pieces))
+            return self._multiply(at, registers, (ry, run, piece), number)
+
+        return emit.loop(
+            "ry",
+            runs.rows,
+            lambda ry: emit.loop(
+                "run",
+                runs.count,
+                lambda run: emit.loop("piece", runs.pieces, lambda piece: step(ry, run, piece)),
+            ),
+        )
+
+    def _multiply(
+        self,
+        at: TilePosition,
+        registers: dict[tuple[str, int], Register],
+        place: tuple[Expr, Expr, Expr],
+        step: Expr,
+    ) -> Stmt:
+        g, block, product = self.geometry, self.block, self.product
+        ry, run, piece = place
+        statements = []
+        first = emit.join((at.block, step), (self.blocks, self.runs.steps)) * block.vectors
+        for v in range(block.vectors):
+            start = (first + v) * (self.runs.depth * product.columns)
+            held = registers[WEIGHTS, v]
+            statements.append(product.load(held, self.weights, start, held.width))
+        for tile in range(block.tiles):
+            yi, strip = divmod(tile, block.strips)
+            row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
+            column = (at.x + strip * block.pixels) * g.stride[1] + run * g.dilation[1]
+            start = self._pixel(at.n, row, column) + piece * self.runs.depth
+            stride = g.stride[1] * g.ic
+            statements.append(product.load(registers[DATA, tile], self.source, start, stride))
+        statements += [
+            product.product(
+                registers[SUMS, tile * block.vectors + v],
+                registers[DATA, tile],
+                registers[WEIGHTS, v],
+            )
+            for tile in range(block.tiles)
+            for v in range(block.vectors)
+        ]
+        return emit.sequence(statements)
+
+    def _pixel(self, n: Expr, row: Expr, column: Expr) -> Expr:
+        """Index of the first channel at a row and a column of the padded input."""
+        g = self.geometry
+        if self.block.copy:
+            rows, columns = g.staged_size
+            return ((n * rows + row) * columns + column) * g.ic
+        return ((n * g.size[0] + row) * g.size[1] + column) * g.ic
 
 
 class TileProducts:

@@ -2,15 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec, channel_block, physical_shape
+from chameleon_tvm.instructions.halves import half_of
+from chameleon_tvm.operators.activations import activate
+from chameleon_tvm.operators.element_types import HALVES
+from chameleon_tvm.operators.spec import FusedSpec, TypedSpec
+from chameleon_tvm.operators.specs import BatchMatmulSpec, channel_block, physical_shape
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
-from chameleon_tvm.spaces.template.epilogues import epilogue_of
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
+from chameleon_tvm.spaces.template.quantized_epilogue import (
+    QuantizedProductEpilogue,
+    QuantizedVectorEpilogue,
+)
 from chameleon_tvm.spaces.template.tile_position import TilePosition
+from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
+
+
+class HalfVectorEpilogue(VectorEpilogue):
+    """What is done to sums of float32 before they are stored as bfloat16, float16 or float32.
+
+    Args:
+        spec: the operator, with or without an epilogue of its own.
+        channels: how many numbers a bias has, padded; it is packed as float32.
+        shape: of the output, and of the residual.
+    """
+
+    def __init__(self, spec: TypedSpec, channels: int, shape: Sequence[int]) -> None:
+        super().__init__(spec if isinstance(spec, FusedSpec) else None, channels, shape)
+        self._written = half_of(spec.output_dtype)
+        if self._written is not None:
+            self.out_type = self._written.held
+        if self.residual is not None:
+            self.residual = emit.buffer("residual", shape, dtype=self.out_type)
+
+    def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:
+        half = self._written
+        if self.residual is not None:
+            added = emit.load(self.residual, place, lanes)
+            sums = sums + (added if half is None else half.widening(added, lanes))
+        made = activate(sums, self.activation)
+        return made if half is None else half.rounding(made, lanes)
+
+
+def epilogue_of(
+    spec: FusedSpec | BatchMatmulSpec | None,
+    channels: int,
+    shape: Sequence[int],
+    *,
+    sums: str = "float32",
+) -> VectorEpilogue:
+    """The epilogue of an operator.
+
+    Args:
+        spec: the operator; None for one that has none.
+        channels: how many numbers a bias has, padded.
+        shape: of the output, and of the residual.
+        sums: element type of the sums.
+    """
+    if spec is not None and spec.dtype in HALVES:
+        return HalfVectorEpilogue(spec, channels, shape)
+    if isinstance(spec, BatchMatmulSpec):
+        product = QuantizedProductEpilogue(spec, channels, shape)
+        return product if spec.quantized else VectorEpilogue(None, channels, shape)
+    if spec is not None and spec.quantized:
+        return QuantizedVectorEpilogue(spec, channels, shape, sums=sums)
+    return VectorEpilogue(spec, channels, shape)
 
 
 class Output:
