@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from chameleon_core.run_folder import NETWORK
-from chameleon_networks.export.c_bundle import write_c_bundle
+from chameleon_networks.export.bundles import write_c_bundle
 from chameleon_networks.package.package import read_manifest
 from delivered_network import inputs_of, latency, loading
 

@@ -40,7 +40,7 @@ from chameleon_core.words import counted
 from chameleon_networks.commands.runs import network_of, pipeline_of
 from chameleon_networks.delivery.bucketed import BucketedFrontend
 from chameleon_networks.delivery.side_by_side import precision_of
-from chameleon_networks.export.c_bundle import write_c_bundle
+from chameleon_networks.export.bundles import write_c_bundle
 from chameleon_networks.package.package import read_manifest
 from chameleon_networks.running.serve import write_arrays
 from chameleon_networks.serving.clients import busy

@@ -36,7 +36,7 @@ _IMPORTED = (
     "chameleon_networks.running.serve",
     "chameleon_networks.delivery.examine",
     "chameleon_networks.importers.sources",
-    "chameleon_networks.quantize.observing",
+    "chameleon_networks.quantize.simulating",
     "chameleon_networks.quantize.simulated",
     "chameleon_tvm.rivals.timing",
     "onnxruntime",

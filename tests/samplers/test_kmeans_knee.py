@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Candidates, Visited
-from chameleon_samplers.clustering import KneeSearch, past_the_knee
-from chameleon_samplers.kmeans_knee import KMeansKneeSampler
+from chameleon_samplers.kmeans_knee import KMeansKneeSampler, KneeSearch, past_the_knee
 from chameleon_samplers.options import KMeansKneeOptions
 from chameleon_testing.conformance_cases import context_of, quality
 

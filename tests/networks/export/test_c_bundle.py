@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
-from chameleon_networks.export.c_bundle import name_for, write_c_bundle
+from chameleon_networks.export.bundles import name_for, write_c_bundle
 from chameleon_networks.package.load import load
 from chameleon_networks.package.package import read_manifest, write_manifest
 from chameleon_networks.runtime.linking import OBJECTS

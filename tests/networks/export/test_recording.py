@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_networks.export.recording import NotRecordedError, Recording
+from chameleon_networks.export.operators import NotRecordedError, Recording
 from chameleon_networks.runtime.pack import replayed
 from hypothesis import given
 from hypothesis import strategies as st

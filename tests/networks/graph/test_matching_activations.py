@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.pads import with_folded_pads
-from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.prepare import prepared, with_folded_pads
 from chameleon_networks.graph.relaxed import relax
 
 op = relax.op

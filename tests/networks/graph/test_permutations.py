@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from chameleon_networks.graph.permutations import moves_nothing, through_reduction, through_reshape
+from chameleon_networks.graph.moves import moves_nothing, through_reduction, through_reshape
 from hypothesis import given
 from hypothesis import strategies as st
 

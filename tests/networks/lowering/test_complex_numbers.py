@@ -8,8 +8,8 @@ from chameleon_core.errors import ConfigError
 
 torch = pytest.importorskip("torch")
 
+from chameleon_networks.importers.torch.lowering.complex_numbers import LONGEST  # noqa: E402
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed  # noqa: E402
-from chameleon_networks.importers.torch.lowering.fourier import LONGEST  # noqa: E402
 
 from .torch_networks import Of  # noqa: E402
 

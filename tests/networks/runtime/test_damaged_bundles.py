@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import RunFolderError
-from chameleon_networks.export.c_bundle import write_c_bundle
+from chameleon_networks.export.bundles import write_c_bundle
 from chameleon_networks.runtime.linking import OBJECTS
 
 from ..export.test_c_bundle import Library  # noqa: TID252 - its helper

@@ -2,13 +2,116 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
+from collections.abc import Sequence
+
+import attrs
 import numpy as np
 from chameleon_core.space import Configs
 from chameleon_core.stages import Candidates, Sampler, StageContext, Visited
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import ThreadpoolController
 
-from chameleon_samplers.clustering import Clusters, KneeSearch, Points
 from chameleon_samplers.options import KMeansKneeOptions
+
+_ITERATIONS = 25
+"""Lloyd's iterations for one number of clusters: it starts near the last one's solution."""
+
+Points = NDArray[np.float64]
+
+
+@functools.cache
+def _pools() -> ThreadpoolController:
+    """The thread pools of this process, kept because finding them takes a millisecond."""
+    return ThreadpoolController()
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Clusters:
+    """A clustering.
+
+    Attributes:
+        labels: the cluster of every point, shape (n,).
+        centroids: shape (k, dimensions).
+        loss: sum of squared distances of the points to their centroids.
+    """
+
+    labels: NDArray[np.intp]
+    centroids: Points
+    loss: float
+
+    def __len__(self) -> int:
+        return len(self.centroids)
+
+
+def past_the_knee(loss: float, previous: float, threshold: float) -> bool:
+    """Whether more clusters no longer pay: line 5 of the paper's Algorithm 1.
+
+    Args:
+        loss: with the present number of clusters.
+        previous: with the number before; infinity for the first.
+        threshold: the factor by which the loss has to fall.
+    """
+    return threshold * loss >= previous
+
+
+class KneeSearch:
+    """Finds a number of clusters by the knee of the loss (Algorithm 1, lines 2 to 7).
+
+    Each number of clusters starts from the centroids of the one before, with new ones drawn far
+    from them as k-means++ would, so that few iterations are left to do.
+
+    Args:
+        counts: numbers of clusters to try, ascending.
+        threshold: the search ends where the loss does not fall by more than this factor.
+        rng: draws the new centroids.
+    """
+
+    def __init__(self, counts: Sequence[int], threshold: float, rng: np.random.Generator) -> None:
+        self._counts = counts
+        self._threshold = threshold
+        self._rng = rng
+
+    def run(self, points: Points) -> Clusters:
+        """Cluster points of shape (n, dimensions), of which there is at least one."""
+        distinct = len(np.unique(points, axis=0))
+        # The first number is tried even where there are fewer points: that many clusters then.
+        counts = sorted({min(count, distinct) for count in self._counts})
+        centroids = self._seeded(points, np.empty((0, points.shape[1])), counts[0])
+        previous = np.inf
+        # One thread: a plan is so small that handing out work costs more than doing it.
+        with _pools().limit(limits=1):
+            for count in counts:
+                centroids = self._seeded(points, centroids, count)
+                clusters = self._lloyd(points, centroids)
+                if past_the_knee(clusters.loss, previous, self._threshold):
+                    break
+                previous, centroids = clusters.loss, clusters.centroids
+        return clusters
+
+    def _seeded(self, points: Points, centroids: Points, count: int) -> Points:
+        """The centroids and new ones, each drawn by its squared distance to the nearest."""
+        if not len(centroids):
+            centroids = points[[self._rng.integers(len(points))]]
+        squares = np.square(points[:, None] - centroids).sum(axis=2).min(axis=1)
+        while len(centroids) < count and squares.any():
+            drawn = points[self._rng.choice(len(points), p=squares / squares.sum())]
+            centroids = np.concatenate([centroids, drawn[None]])
+            squares = np.minimum(squares, np.square(points - drawn).sum(axis=1))
+        return centroids
+
+    @staticmethod
+    def _lloyd(points: Points, centroids: Points) -> Clusters:
+        model = KMeans(len(centroids), init=centroids, n_init=1, max_iter=_ITERATIONS)
+        with warnings.catch_warnings():
+            # Points that coincide leave clusters empty, which does no harm here.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            labels = model.fit_predict(points)
+        return Clusters(labels=labels, centroids=model.cluster_centers_, loss=float(model.inertia_))
+
 
 _WIDEST = 2
 """Knobs the released code clusters by."""

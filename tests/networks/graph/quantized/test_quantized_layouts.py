@@ -8,8 +8,7 @@ import pytest
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.layout_error import LayoutError
 from chameleon_networks.graph.operators import left_over
-from chameleon_networks.graph.prepare import operators_in, prepared
-from chameleon_networks.graph.quantized_layouts import with_steps_passed
+from chameleon_networks.graph.prepare import operators_in, prepared, with_steps_passed
 from chameleon_networks.graph.relaxed import relax
 
 from ..sequence.conftest import module_of  # noqa: TID252 - its helpers

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_networks.export.c_bundle import write_c_bundle
+from chameleon_networks.export.bundles import write_c_bundle
 from chameleon_networks.graph.relaxed import relax
 
 from .conftest import module_of

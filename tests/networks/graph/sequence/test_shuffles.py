@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from chameleon_networks.compile.sequence.shuffles import Shuffle, shuffle_of
+from chameleon_networks.compile.sequence.marks import Shuffle, shuffle_of
 from chameleon_networks.graph.relaxed import relax
 from hypothesis import given
 from hypothesis import strategies as st

@@ -2,32 +2,359 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any
 
+import numpy as np
 from chameleon_core.errors import ConfigError
 
 from chameleon_networks.graph.affine import with_folded_scales
 from chameleon_networks.graph.computed_zero_points import with_known_zero_points
-from chameleon_networks.graph.constants import fold_constants
+from chameleon_networks.graph.constants import array_of, fold_constants
 from chameleon_networks.graph.layout_error import NEXT_STEP, LayoutError
-from chameleon_networks.graph.lowering import lowered
 from chameleon_networks.graph.matching_convolutions import channels_last_layouts
-from chameleon_networks.graph.moves import without_moves
-from chameleon_networks.graph.pads import with_folded_pads
-from chameleon_networks.graph.quantized_constants import with_real_constants
-from chameleon_networks.graph.quantized_layouts import with_steps_passed
-from chameleon_networks.graph.quantized_moves import with_small_moves
-from chameleon_networks.graph.quantized_steps import is_quantized
+from chameleon_networks.graph.moves import shape_of, without_moves
+from chameleon_networks.graph.quantized_moves import dequantized_constant, with_small_moves
+from chameleon_networks.graph.quantized_operators import operands_of
+from chameleon_networks.graph.quantized_steps import (
+    DEQUANTIZE,
+    QUANTIZE,
+    Step,
+    is_call,
+    is_quantized,
+    step_of,
+)
 from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.graph.squeezing import with_positive_axes
 from chameleon_networks.graph.transposed import without_transposed
+
+_ADD, _ASTYPE = "relax.add", "relax.astype"
+
+
+def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
+    """What a change of layouts makes of a module, with its steps in the new layouts.
+
+    Args:
+        module: an ``IRModule`` whose ``main`` is the network.
+        change: ``ConvertLayout``, or what else only moves data.
+
+    Raises:
+        LayoutError: a step is not in the changed module, so that it would compute something else.
+    """
+    hider = _Hider(module)
+    variable = module.get_global_var("main")
+    hider.builder_.update_func(variable, hider.visit_expr(module["main"]))
+    if not hider.steps:
+        return change(module)
+    changed = change(hider.builder_.get())
+    shower = _Shower(changed, hider.steps)
+    variable = changed.get_global_var("main")
+    shower.builder_.update_func(variable, shower.visit_expr(changed["main"]))
+    if shower.shown != {*hider.steps}:
+        lost = len(hider.steps) - len(shower.shown)
+        raise LayoutError(
+            f"TVM lost {lost} of {len(hider.steps)} steps of quantization when it changed layouts",
+            hint=NEXT_STEP,
+        )
+    return relax.transform.DeadCodeElimination()(shower.builder_.get())
+
+
+@relax.expr_functor.mutator
+class _Hider(relax.PyExprMutator):
+    """Writes steps as sums; ``steps`` has what each number stands for."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self.steps: dict[Any, tuple[str, Step]] = {}
+        """By the constant that is added: no other constant of the module is the same object."""
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        for name in (QUANTIZE, DEQUANTIZE):
+            step = step_of(call, name) if is_call(call, name) else None
+            if step is None or not step.whole or not isinstance(step.source, relax.Var):
+                continue
+            mark = relax.const(float(len(self.steps)), "float32")
+            self.steps[mark] = name, step
+            if name == QUANTIZE:
+                return relax.op.astype(
+                    self.builder_.emit(relax.op.add(step.source, mark)), step.dtype
+                )
+            return relax.op.add(self.builder_.emit(relax.op.astype(step.source, "float32")), mark)
+        return call
+
+
+@relax.expr_functor.mutator
+class _Shower(relax.PyExprMutator):
+    """Puts the steps back where their sums are; ``shown`` has the constants of those it found."""
+
+    def __init__(self, module: Any, steps: dict[Any, tuple[str, Step]]) -> None:
+        super().__init__(module)
+        self.shown: set[Any] = set()
+        self._steps = steps
+        self._values: dict[Any, Any] = {}
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        self._values[binding.var] = binding.value
+        super().visit_var_binding_(binding)
+
+    def visit_call_(self, call: Any) -> Any:
+        before: Any = self._values.get(call.args[0]) if call.args else None
+        if is_call(call, _ASTYPE):
+            found = self._marked(before)
+            if found is not None and found[0] == QUANTIZE:
+                self.shown.add(before.args[1])
+                return found[1].quantize(self.visit_expr(before.args[0]))
+        found = self._marked(call)
+        if found is not None and found[0] == DEQUANTIZE and is_call(before, _ASTYPE):
+            self.shown.add(call.args[1])
+            return found[1].dequantize(self.visit_expr(before.args[0]))
+        return super().visit_call_(call)
+
+    def _marked(self, value: Any) -> tuple[str, Step] | None:
+        """The step that a sum stands for."""
+        if not is_call(value, _ADD) or not isinstance(value.args[1], tvm.ir.GenericConst):
+            return None
+        return self._steps.get(value.args[1])
+
+
+def with_real_constants(module: Any) -> Any:
+    """The module with every dequantized constant as real numbers but for weights of int8 kernels.
+
+    What multiplies or is added to real numbers is folded, and computed in float32, as any constant.
+
+    Args:
+        module: what ``with_small_moves`` returned.
+    """
+    bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
+    values = {binding.var: binding.value for binding in bindings}
+    kept = {binding.value for binding in bindings if operands_of(binding.value, values) is not None}
+    folder = _Folder(module, kept)
+    variable = module.get_global_var("main")
+    folder.builder_.update_func(variable, folder.visit_expr(module["main"]))
+    return relax.transform.DeadCodeElimination()(folder.builder_.get())
+
+
+@relax.expr_functor.mutator
+class _Folder(relax.PyExprMutator):
+    """Weights that something else reads as well are there in both forms."""
+
+    def __init__(self, module: Any, kept: AbstractSet[Any]) -> None:
+        super().__init__(module)
+        self._kept = kept
+        self._constants: dict[Any, Any] = {}
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        found = dequantized_constant(binding.value)
+        if found is not None and isinstance(binding.var, relax.DataflowVar):
+            self._constants[binding.var] = relax.const(np.ascontiguousarray(found), "float32")
+        super().visit_var_binding_(binding)
+
+    def visit_call_(self, call: Any) -> Any:
+        weights = call.args[1] if call in self._kept else None
+        if weights is None:
+            return super().visit_call_(call)
+        data = self.visit_expr(call.args[0])
+        return relax.Call(
+            call.op, [data, super().visit_dataflow_var_(weights)], call.attrs, call.ty_args
+        )
+
+    def visit_var_(self, variable: Any) -> Any:
+        return self.visit_dataflow_var_(variable)
+
+    def visit_dataflow_var_(self, variable: Any) -> Any:
+        constant = self._constants.get(variable)
+        return super().visit_dataflow_var_(variable) if constant is None else constant
+
+
+_MOST_FACTORS = 4
+"""Largest whole power that is written as products."""
+
+
+def lowered(module: Any) -> Any:
+    """The module without operators that later steps cannot deal with.
+
+    Args:
+        module: an ``IRModule`` of Relax functions in normal form, as it was imported.
+    """
+    lowering = _Lowering(module)
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            lowering.builder_.update_func(variable, lowering.visit_expr(function))
+    return relax.transform.DeadCodeElimination()(lowering.builder_.get())
+
+
+@relax.expr_functor.mutator
+class _Lowering(relax.PyExprMutator):
+    """Replaces calls one by one."""
+
+    def visit_call_(self, call: Any) -> Any:
+        call = super().visit_call_(call)
+        name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
+        lower = _LOWERINGS.get(name)
+        if lower is None or not isinstance(call.ty, relax.TensorType):
+            return call
+        made = lower(call, self.builder_.emit)
+        return call if made is None else made
+
+
+def _reshape(call: Any, _emit: Any) -> Any:
+    """``ConvertLayout`` reads freed memory where an operator that drops an axis has no layout."""
+    return relax.op.reshape(call.args[0], call.ty.shape)
+
+
+def _comparison(call: Any, emit: Any) -> Any:
+    """LLVM has no comparison of floating-point numbers that are booleans."""
+    if any(str(one.ty.dtype) != "bool" for one in call.args):
+        return None
+    numbers = [emit(relax.op.astype(one, "int8")) for one in call.args]
+    return relax.Call(call.op, numbers, call.attrs, call.ty_args)
+
+
+def _full(call: Any, emit: Any) -> Any:
+    """Infinity has no way into TVM's ``full``."""
+    value = call.args[1]
+    if not isinstance(value, tvm.ir.GenericConst):
+        return None
+    number = array_of(value).astype(str(call.ty.dtype))
+    if np.isfinite(number).all():
+        return None
+    return relax.op.broadcast_to(emit(relax.const(number)), call.ty.shape)
+
+
+def _take(call: Any, _emit: Any) -> Any:
+    """TVM's fast mode reads what is not the array's where an index is out of range."""
+    if str(call.attrs.mode) != "fast":
+        return None
+    axis = call.attrs.axis
+    return relax.op.take(*call.args, None if axis is None else int(axis), mode="clip")
+
+
+def _power(call: Any, emit: Any) -> Any:
+    """A small whole power as products: ``pow`` is a call for each number, and not of integers."""
+    base, exponent = call.args
+    if not isinstance(exponent, tvm.ir.GenericConst) or array_of(exponent).size != 1:
+        return None
+    power = float(array_of(exponent).reshape(()))
+    if power not in range(1, _MOST_FACTORS + 1) or list(call.ty.shape) != list(base.ty.shape):
+        return None
+    made = base
+    for _ in range(int(power) - 1):
+        made = emit(relax.op.multiply(made, base))
+    return made
+
+
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
+_LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
+    "relax.squeeze": _reshape,
+    "relax.expand_dims": _reshape,
+    "relax.flatten": _reshape,
+    "relax.full": _full,
+    "relax.take": _take,
+    "relax.power": _power,
+    **{f"relax.{name}": _comparison for name in _COMPARISONS},
+}
+"""What returns an expression to replace a call, or None where the call may stay, by operator."""
+
+
+def with_positive_axes(module: Any) -> Any:
+    """The module with no negative axis in any ``squeeze``.
+
+    Args:
+        module: an ``IRModule`` of Relax functions in normal form.
+    """
+    rewriter = _Rewriter(module)
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
+    return rewriter.builder_.get()
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):
+    def visit_call_(self, call: Any) -> Any:
+        call = super().visit_call_(call)
+        if not isinstance(call.op, tvm.ir.Op) or str(call.op.name) != "relax.squeeze":
+            return call
+        axes = call.attrs.axis
+        if axes is None or all(int(axis) >= 0 for axis in axes):
+            return call
+        rank = len(shape_of(call.args[0]))
+        return relax.op.squeeze(call.args[0], [int(axis) % rank for axis in axes])
+
+
+_SPATIAL_AXES = {"relax.nn.conv1d": 1, "relax.nn.conv2d": 2, "relax.nn.conv3d": 3}
+_LEADING = 2
+"""Axes before the spatial ones: batch and channels."""
+
+
+def with_folded_pads(module: Any) -> Any:
+    """The module with constant padding by zeros moved into the convolutions that read it.
+
+    Args:
+        module: an ``IRModule`` whose ``main`` is a network with channels first.
+    """
+    folder = _PadFolder(module)
+    variable = module.get_global_var("main")
+    folder.builder_.update_func(variable, folder.visit_expr(module["main"]))
+    return relax.transform.DeadCodeElimination()(folder.builder_.get())
+
+
+@relax.expr_functor.mutator
+class _PadFolder(relax.PyExprMutator):
+    """Remembers what is padded by how much."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._padded: dict[Any, tuple[Any, list[int]]] = {}
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        value = binding.value
+        if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
+            name = str(value.op.name)
+            if name == "relax.nn.pad" and str(value.attrs.pad_mode) == "constant":
+                widths = [int(width) for width in value.attrs.pad_width]
+                if float(value.attrs.pad_value) == 0.0 and min(widths) >= 0:
+                    self._padded[binding.var] = value.args[0], widths
+            elif name in _SPATIAL_AXES and value.args[0] in self._padded:
+                folded = self._folded(value, name)
+                if folded is not None:
+                    inner = isinstance(binding.var, relax.DataflowVar)
+                    emit = self.builder_.emit if inner else self.builder_.emit_output
+                    self.set_var_remap(binding.var, emit(folded))
+                    return
+        super().visit_var_binding_(binding)
+
+    def _folded(self, call: Any, name: str) -> Any | None:
+        """The convolution of what was padded, with its padding; None where channels were padded."""
+        source, widths = self._padded[call.args[0]]
+        axes = _SPATIAL_AXES[name]
+        if any(widths[: 2 * _LEADING]) or len(widths) != 2 * (_LEADING + axes):
+            return None
+        before, after = widths[2 * _LEADING :: 2], widths[2 * _LEADING + 1 :: 2]
+        at = call.attrs
+        own = [int(width) for width in at.padding]
+        own = own if len(own) == 2 * axes else [*own, *own]
+        padding = [mine + more for mine, more in zip(own, [*before, *after], strict=True)]
+        operator = getattr(relax.op.nn, name.removeprefix("relax.nn."))
+        return operator(
+            self.visit_expr(source),
+            self.visit_expr(call.args[1]),
+            strides=list(at.strides),
+            padding=padding,
+            dilation=list(at.dilation),
+            groups=int(at.groups),
+            data_layout=str(at.data_layout),
+            kernel_layout=str(at.kernel_layout),
+            out_layout=str(at.out_layout),
+            out_dtype=str(at.out_dtype) if at.out_dtype else None,
+        )
+
 
 _LAYOUTS = ("NHWC", "NCHW")
 """Layouts of a whole graph: channels last and first, of one and three spatial axes as well."""
-
-
-__all__ = ["LayoutError", "operators_in", "prepared"]
 
 
 def prepared(module: Any, layout: str) -> Any:
@@ -144,3 +471,6 @@ def _sequence(module: Any, *passes: Any) -> Any:
         for one in passes:
             module = one(module)
     return module
+
+
+__all__ = ["LayoutError", "operators_in", "prepared"]

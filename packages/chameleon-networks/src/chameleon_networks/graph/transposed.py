@@ -10,6 +10,7 @@ a filter whose size is no multiple of the stride.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import attrs
@@ -20,8 +21,20 @@ from numpy.typing import NDArray
 from chameleon_networks.graph.constants import array_of, per_channel
 from chameleon_networks.graph.matching_convolutions import ConvolutionCall, convolution_of
 from chameleon_networks.graph.moves import ELEMENTWISE, shape_of
-from chameleon_networks.graph.readers import readers
 from chameleon_networks.graph.relaxed import relax, tvm
+
+
+def readers(function: Any) -> Counter[Any]:
+    """How many bindings read each variable; what the function returns is read once more.
+
+    Args:
+        function: a Relax function in normal form.
+    """
+    counted: Counter[Any] = Counter([function.body.body])
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            counted.update(set(relax.analysis.free_vars(binding.value)))
+    return counted
 
 
 def without_transposed(module: Any) -> Any:

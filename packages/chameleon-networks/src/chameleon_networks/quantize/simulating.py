@@ -6,21 +6,204 @@ Requests and replies are lines of JSON on standard input and output; arrays trav
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
+import numpy as np
+import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Answers, requests
 from chameleon_tvm.words import first_line
+from numpy.typing import NDArray
 
-from chameleon_networks.quantize import observing
-from chameleon_networks.quantize.ranges import Affine
+from chameleon_networks.quantize.correction import Means, channel_means
+from chameleon_networks.quantize.eligibility import INT8, eligible
+from chameleon_networks.quantize.histograms import Histogram
+from chameleon_networks.quantize.ranges import Affine, candidates
 from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.simulated import SimulatedNetwork
 from chameleon_networks.running.samples import Sample
 from chameleon_networks.running.serve import read_arrays, requested_network, write_arrays
-from chameleon_networks.running.verify import magnitudes
+from chameleon_networks.running.verify import agreement, magnitudes
+
+log = structlog.get_logger()
+
+_TRIED = 2
+"""Batches on which the methods that find ranges are compared."""
+
+CORRECTED = "corrected biases"
+"""What the error with the best method and with corrected biases is called."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Calibration:
+    """Ranges, and how they were found.
+
+    Attributes:
+        ranges: of tensors by name.
+        method: that found them.
+        errors: of the network with all chains in int8, by method.
+        means: of channels of what chains read, by name, for correcting biases; none where that
+            made the error no less.
+    """
+
+    ranges: Mapping[str, Affine]
+    method: str
+    errors: Mapping[str, float]
+    means: Means
+
+
+class Calibrator:
+    """Observes what chains of a network read that can be computed in int8.
+
+    Tensors between which numbers are only moved or selected have one range: what moves them can
+    then be computed on eight bits.
+
+    Args:
+        simulated: the network.
+    """
+
+    def __init__(self, simulated: SimulatedNetwork) -> None:
+        self._simulated = simulated
+        network = simulated.network
+        known = eligible(network.chains, INT8).places
+        self._places = tuple(place for place in simulated.places if place in known)
+        self._names = {
+            (place, number): network.names[read]
+            for place in self._places
+            for number, read in enumerate(network.chains[place].inputs)
+        }
+        # A tensor that several chains read is counted once.
+        first: dict[str, tuple[int, int]] = {}
+        for edge, name in self._names.items():
+            first.setdefault(name, edge)
+        self._counted = set(first.values())
+        self._group_of = _groups(
+            (network.names[one], network.names[other]) for one, other in network.carried()
+        )
+        self._histograms: dict[str, Histogram] = {}
+        self._tried: list[tuple[Arrays, Arrays]] = []
+        self._sums = {True: _Sums(), False: _Sums()}
+
+    def observe(self, inputs: Arrays) -> None:
+        """Run a batch through the network.
+
+        Raises:
+            ConfigError: something in the network is infinite or not a number then.
+        """
+        tried = len(self._tried) < _TRIED
+        self._sums[tried].batches += 1
+        outputs = self._simulated.outputs(inputs, observer=self._count)
+        if tried:
+            self._tried.append((inputs, outputs))
+
+    def _count(self, place: int, number: int, values: NDArray[Any]) -> None:
+        name = self._names.get((place, number))
+        if name is None:
+            return
+        if (place, number) in self._counted:
+            group = self._group_of.get(name, name)
+            self._histograms.setdefault(group, Histogram()).add(values)
+        chain = self._simulated.network.chains[place]
+        if number == 0 and chain.constants:
+            means = channel_means(chain, values)
+            self._sums[len(self._tried) < _TRIED].add((place, name), means)
+
+    def ranges(self) -> dict[str, dict[str, Affine]]:
+        """Ranges of tensors by name, by the method that finds them."""
+        names = {*self._names.values(), *self._group_of}
+        by_group = {group: candidates(one) for group, one in self._histograms.items()}
+        found: dict[str, dict[str, Affine]] = {}
+        for name in sorted(names):
+            for method, affine in by_group.get(self._group_of.get(name, name), {}).items():
+                found.setdefault(method, {})[name] = affine
+        return found
+
+    def calibration(self) -> Calibration:
+        """The ranges with which the network with all chains in int8 has the least error.
+
+        What a tensor loses by itself says little of what the network makes of it: clipping saves
+        most squares, and may cost the largest output. Biases are corrected where that makes the
+        error less on batches that they are not corrected by.
+        """
+        ranges = self.ranges()
+        errors = {method: self._error(one) for method, one in ranges.items()}
+        if not errors:
+            return Calibration(ranges={}, method="none", errors={}, means={})
+        method = min(errors, key=lambda one: errors[one])
+        tried, others = self._sums[True], self._sums[False]
+        means: Means = {}
+        if others.batches:
+            self._simulated.means = others.means()
+            errors[CORRECTED] = self._error(ranges[method])
+            if errors[CORRECTED] < errors[method]:
+                means = others.means(tried)
+            self._simulated.means = means
+        log.info("ranges_chosen", method=method, corrected=bool(means), errors=errors)
+        return Calibration(ranges=ranges[method], method=method, errors=errors, means=means)
+
+    def _error(self, ranges: Mapping[str, Affine]) -> float:
+        types = dict.fromkeys(self._places, INT8)
+        scales = magnitudes([expected for _, expected in self._tried])
+        return max(
+            error_between(self._simulated.outputs(inputs, types, ranges), expected, scales)
+            for inputs, expected in self._tried
+        )
+
+
+class _Sums:
+    """Means of channels of what chains read, added up over batches.
+
+    Attributes:
+        batches: how many.
+        known: sums by a chain's place and the name of what it reads.
+    """
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.known: dict[tuple[int, str], NDArray[np.float64]] = {}
+
+    def add(self, edge: tuple[int, str], means: NDArray[np.float64]) -> None:
+        """Add a batch's means of what a chain reads."""
+        self.known[edge] = self.known[edge] + means if edge in self.known else means
+
+    def means(self, *others: _Sums) -> Means:
+        """Means over these batches and others, by the tensors' names."""
+        added = [one for one in (self, *others) if one.batches]
+        batches = sum(one.batches for one in added)
+        return {
+            name: np.sum([one.known[place, name] for one in added], axis=0) / batches
+            for place, name in self.known
+        }
+
+
+def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
+    """The largest |difference| over the largest |expected|; infinite where numbers are missing.
+
+    Args:
+        got: outputs for one sample.
+        expected: in float32.
+        scales: as for ``agreement``.
+    """
+    found = agreement(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
+    return float("inf") if found is None else found
+
+
+def _groups(pairs: Any) -> dict[str, str]:
+    """For each name in a pair the first name of all that pairs connect it with."""
+    parents: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while parents.setdefault(name, name) != name:
+            name = parents[name]
+        return name
+
+    for one, other in pairs:
+        parents[root(other)] = root(one)
+    return {name: root(name) for name in list(parents)}
 
 
 class Server:
@@ -42,7 +225,7 @@ class Server:
                 hint="A network has to be the same whenever it is made: seed what is random in it.",
             )
         self._simulated = SimulatedNetwork(module, chains, request["target"])
-        self._calibrator = observing.Calibrator(self._simulated)
+        self._calibrator = Calibrator(self._simulated)
         self._ranges: dict[str, Any] = {}
         self._samples: list[tuple[Sample, Arrays]] = []
         self._scales: tuple[float, ...] = ()
@@ -92,7 +275,7 @@ class Server:
     def _error_of(self, request: dict[str, Any], sample: Sample, expected: Arrays) -> float:
         """The error of one sample; infinite where a type did not hold a number."""
         got = sample.cut(self._outputs_of(sample.inputs, request))
-        found: float = observing.error_between(got, expected, self._scales)
+        found: float = error_between(got, expected, self._scales)
         return math.inf if self._simulated.overflowed else found
 
     def _outputs(self, request: dict[str, Any]) -> dict[str, Any]:

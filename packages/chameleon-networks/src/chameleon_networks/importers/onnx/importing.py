@@ -5,18 +5,196 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.words import WAY_OUT, first_line
+from numpy.typing import NDArray
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
 
 from chameleon_networks.graph.constants import array_of, evaluate
 from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.importers.onnx.lowering import CONVERTERS
 from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
 from chameleon_networks.source_location import SourceLocation
+
+Emit = Callable[[Any], Any]
+_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+_DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
+_INPUTS = {"LSTM": 8, "GRU": 6}
+_GATES = {"LSTM": 4, "GRU": 3}
+
+
+def _recurrent(kind: str) -> Callable[..., Any]:
+    """A recurrent network as one product for all steps' inputs, and the steps one by one."""
+
+    def convert(emit: Emit, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+        given = [*inputs, *[None] * (_INPUTS[kind] - len(inputs))]
+        x, weights, recurrent, bias, lengths, first, *cells = given
+        _check(kind, attrs, lengths, peepholes=cells[1] if len(cells) > 1 else None)
+        steps, batch, _ = (int(extent) for extent in x.ty.shape)
+        hidden = int(attrs["hidden_size"])
+        directions = _DIRECTIONS[_text(attrs.get("direction", "forward"))]
+        w, r = _constant(weights), _constant(recurrent)
+        gates = _GATES[kind]
+        b = (
+            np.zeros((len(directions), 2 * gates * hidden), w.dtype)
+            if bias is None
+            else _constant(bias)
+        )
+        sequences, states = [], []
+        for place, backwards in enumerate(directions):
+            state = [
+                _start(emit, one, place, (batch, hidden), w.dtype)
+                for one in (first, *cells[: 1 if kind == "LSTM" else 0])
+            ]
+            step = _STEPS[kind](emit, r[place], b[place], hidden, attrs)
+            inside = _projected(emit, x, w[place], b[place][: gates * hidden])
+            order = range(steps)[::-1] if backwards else range(steps)
+            found: dict[int, Any] = {}
+            for time in order:
+                state = step(inside[time], state)
+                found[time] = state[0]
+            sequences.append(emit(relax.op.stack([found[time] for time in range(steps)], 0)))
+            states.append(state)
+        last = [emit(relax.op.stack(list(parts), 0)) for parts in zip(*states, strict=True)]
+        return relax.Tuple([emit(relax.op.stack(sequences, 1)), *last])
+
+    return convert
+
+
+def _check(kind: str, attrs: Mapping[str, Any], lengths: Any, *, peepholes: Any) -> None:
+    """Refuse what is rare."""
+    functions = tuple(map(_text, attrs.get("activations", ())))
+    usual = _DEFAULTS[kind]
+    if functions not in {(), usual, usual * 2}:
+        raise NotImplementedError(f"its activations are {', '.join(functions)}")
+    for name, value in (("sequence_lens", lengths), ("peepholes", peepholes)):
+        if value is not None:
+            raise NotImplementedError(f"it has {name}")
+    for name in ("clip", "layout", "input_forget"):
+        if attrs.get(name):
+            raise NotImplementedError(f"it has the attribute {name}")
+
+
+def _projected(emit: Emit, x: Any, weights: NDArray[Any], bias: NDArray[Any]) -> list[Any]:
+    """The inputs' part of the gates of each step, (batch, gates)."""
+    steps, batch, width = (int(extent) for extent in x.ty.shape)
+    flat = emit(relax.op.reshape(x, [steps * batch, width]))
+    made = emit(relax.op.matmul(flat, relax.const(np.ascontiguousarray(weights.T))))
+    made = emit(relax.op.add(made, relax.const(bias)))
+    if steps == 1:
+        return [made]
+    parts = emit(relax.op.split(made, steps, 0))
+    return [emit(relax.TupleGetItem(parts, time)) for time in range(steps)]
+
+
+def _lstm_step(
+    emit: Emit, recurrent: NDArray[Any], bias: NDArray[Any], hidden: int, _attrs: Any
+) -> Callable[[Any, list[Any]], list[Any]]:
+    """Gates are input, output, forget and cell, as ONNX has them."""
+    weights = relax.const(np.ascontiguousarray(recurrent.T))
+    added = relax.const(bias[4 * hidden :])
+
+    def step(inside: Any, state: list[Any]) -> list[Any]:
+        held, cell = state
+        sums = emit(relax.op.add(emit(relax.op.matmul(held, weights)), added))
+        parts = emit(relax.op.split(emit(relax.op.add(inside, sums)), 4, 1))
+        gate, out, forget, new = (emit(relax.TupleGetItem(parts, place)) for place in range(4))
+        gate, out, forget = (emit(relax.op.sigmoid(one)) for one in (gate, out, forget))
+        kept = emit(relax.op.multiply(forget, cell))
+        cell = emit(relax.op.add(kept, emit(relax.op.multiply(gate, emit(relax.op.tanh(new))))))
+        return [emit(relax.op.multiply(out, emit(relax.op.tanh(cell)))), cell]
+
+    return step
+
+
+def _gru_step(
+    emit: Emit, recurrent: NDArray[Any], bias: NDArray[Any], hidden: int, attrs: Mapping[str, Any]
+) -> Callable[[Any, list[Any]], list[Any]]:
+    """Gates are update, reset and hidden; the reset comes before the product, or after it."""
+    after = bool(attrs.get("linear_before_reset", 0))
+    both, last = (
+        relax.const(np.ascontiguousarray(part.T))
+        for part in (recurrent[: 2 * hidden], recurrent[2 * hidden :])
+    )
+    both_bias, last_bias = (
+        relax.const(part) for part in (bias[3 * hidden : 5 * hidden], bias[5 * hidden :])
+    )
+
+    def step(inside: Any, state: list[Any]) -> list[Any]:
+        [held] = state
+        given = emit(relax.op.split(inside, [2 * hidden], 1))
+        gates_in, new_in = (emit(relax.TupleGetItem(given, place)) for place in range(2))
+        sums = emit(relax.op.add(emit(relax.op.matmul(held, both)), both_bias))
+        gates = emit(relax.op.sigmoid(emit(relax.op.add(gates_in, sums))))
+        parts = emit(relax.op.split(gates, 2, 1))
+        update, reset = (emit(relax.TupleGetItem(parts, place)) for place in range(2))
+        source = held if after else emit(relax.op.multiply(reset, held))
+        found = emit(relax.op.add(emit(relax.op.matmul(source, last)), last_bias))
+        found = emit(relax.op.multiply(reset, found)) if after else found
+        new = emit(relax.op.tanh(emit(relax.op.add(new_in, found))))
+        change = emit(relax.op.multiply(update, emit(relax.op.subtract(held, new))))
+        return [emit(relax.op.add(new, change))]
+
+    return step
+
+
+_STEPS: dict[str, Callable[..., Callable[[Any, list[Any]], list[Any]]]] = {
+    "LSTM": _lstm_step,
+    "GRU": _gru_step,
+}
+
+
+def _start(emit: Emit, given: Any, place: int, shape: tuple[int, int], dtype: Any) -> Any:
+    """A direction's first state; zeros where none is given."""
+    if given is None:
+        return relax.const(np.zeros(shape, dtype))
+    part = emit(relax.op.strided_slice(given, [0], [place], [place + 1]))
+    return emit(relax.op.reshape(part, list(shape)))
+
+
+def _constant(value: Any) -> NDArray[Any]:
+    if not isinstance(value, tvm.ir.GenericConst):
+        raise NotImplementedError("weights or values of it are computed by the network")
+    return array_of(value)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _power(emit: Emit, inputs: Sequence[Any], _attrs: Any) -> Any:
+    """A power has the type of its base; the exponent's may be another."""
+    base, exponent = inputs
+    wanted, given = str(base.ty.dtype), str(exponent.ty.dtype)
+    if isinstance(exponent, tvm.ir.GenericConst):
+        exponent = relax.const(array_of(exponent).astype(wanted), wanted)
+    elif given != wanted:
+        exponent = emit(relax.op.astype(exponent, wanted))
+    return emit(relax.op.power(base, exponent))
+
+
+def _one_hot(emit: Emit, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """Numbers have the type of the two values, which TVM's importer makes 64 bits wide."""
+    indices, depth, values = inputs
+    count, (off, on) = int(_constant(depth).reshape(())), _constant(values)
+    kind = str(indices.ty.dtype)
+    negative = emit(relax.op.less(indices, relax.const(0, kind)))
+    counted = emit(relax.op.add(indices, relax.const(count, kind)))
+    places = emit(relax.op.where(negative, counted, indices))
+    given = (tvm.tirx.const(value.item(), str(value.dtype)) for value in (on, off))
+    return emit(relax.op.one_hot(places, *given, count, int(attrs.get("axis", -1))))
+
+
+CONVERTERS: dict[str, Callable[..., Any]] = {
+    "LSTM": _recurrent("LSTM"),
+    "GRU": _recurrent("GRU"),
+    "OneHot": _one_hot,
+    "Pow": _power,
+}
+"""What emits a node and returns its value, given its inputs and attributes, by kind of node."""
 
 
 def imported(

@@ -7,6 +7,8 @@ have real inputs and outputs; between them complex numbers become their two part
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from operator import getitem
 from typing import Any
 
@@ -16,16 +18,317 @@ from chameleon_tvm.words import WAY_OUT
 from torch.fx.node import map_aggregate, map_arg
 from torch.fx.proxy import GraphAppendingTracer, Proxy
 
-from chameleon_networks.importers.torch.lowering.complex_operators import (
-    BY_PARTS,
-    CONVERTERS,
-    REAL,
-    Value,
-    by_parts,
-    is_complex,
-)
 from chameleon_networks.importers.torch.lowering.origins import location_of
-from chameleon_networks.importers.torch.lowering.pairs import Pair
+from chameleon_networks.importers.torch.lowering.pairs import Pair, times
+
+_ATEN = torch.ops.aten
+
+LONGEST = 2048
+"""Numbers of a transform: its two matrices take 32 MiB then."""
+
+
+def complex_to_complex(
+    given: Pair, shape: Sequence[int], axes: Sequence[int], mode: int, *, forward: bool
+) -> Pair:
+    """``torch.fft.fftn``, or ``ifftn``.
+
+    Args:
+        given: of the shape.
+        shape: its extents.
+        axes: to transform along.
+        mode: how it is normalised; see ``_scaled``.
+        forward: whether angles are negative.
+    """
+    for axis in axes:
+        given = _along(given, len(shape), axis, _matrix(given, shape[axis], forward=forward))
+    return _scaled(given, [shape[axis] for axis in axes], mode)
+
+
+def real_to_complex(
+    given: Any, shape: Sequence[int], axes: Sequence[int], mode: int, *, onesided: bool
+) -> Pair:
+    """``torch.fft.rfftn``: the last of the axes first, of which half is kept if ``onesided``."""
+    *others, last = axes
+    extent = shape[last]
+    kept = extent // 2 + 1 if onesided else extent
+    pair = Pair(given)
+    made = _along(pair, len(shape), last, _matrix(pair, extent, columns=kept, forward=True))
+    found = complex_to_complex(made, shape, others, 0, forward=True)
+    return _scaled(found, [shape[axis] for axis in axes], mode)
+
+
+def complex_to_real(
+    given: Pair, shape: Sequence[int], axes: Sequence[int], mode: int, extent: int
+) -> Any:
+    """``torch.fft.irfftn``.
+
+    Args:
+        given: half of what is symmetric along the last one of the axes.
+        shape: its extents.
+        axes: to transform along.
+        mode: how it is normalised; see ``_scaled``.
+        extent: of the result along the last one of the axes.
+    """
+    *others, last = axes
+    given = complex_to_complex(given, shape, others, 0, forward=False)
+    # What is left out is the mirror image of what is there, but for both ends.
+    rows = shape[last]
+    count = Pair.of(_indices(given, rows)).real
+    ends = [_ATEN.eq.Scalar(count, 0)]
+    if extent % 2 == 0:
+        ends.append(_ATEN.eq.Scalar(count, extent // 2))
+    twice: Any = _ATEN.full_like.default(_float(count), 2.0)
+    for end in ends:
+        twice = _ATEN.sub.Tensor(twice, _float(end))
+    weight = _ATEN.unsqueeze.default(twice, 1)
+    matrix = _matrix(given, extent, rows=rows, forward=False)
+    weighted = Pair(times(matrix.real, weight), times(matrix.imaginary, weight))
+    made = _along(given, len(shape), last, weighted)
+    sizes = [extent if axis == last else shape[axis] for axis in axes]
+    return _scaled(Pair(made.real), sizes, mode).real
+
+
+def _scaled(given: Pair, extents: Sequence[int], mode: int) -> Pair:
+    """Normalised as torch numbers the ways to: not, by the root of all extents, or by them."""
+    count = math.prod(extents)
+    factor = (1.0, 1.0 / math.sqrt(count), 1.0 / count)[mode]
+    return given * Pair(factor)
+
+
+def _along(given: Pair, rank: int, axis: int, matrix: Pair) -> Pair:
+    """The product of an axis with a matrix."""
+    axis %= rank
+    there = [*(one for one in range(rank) if one != axis), axis]
+    back = [there.index(one) for one in range(rank)]
+    moved = given.each(lambda part: _ATEN.permute.default(part, there))
+    made = moved.product(matrix, _ATEN.matmul.default)
+    return made.each(lambda part: _ATEN.permute.default(part, back))
+
+
+def _matrix(
+    beside: Pair,
+    extent: int,
+    *,
+    forward: bool,
+    rows: int | None = None,
+    columns: int | None = None,
+) -> Pair:
+    """``exp(-2 pi i r c / extent)`` for rows r and columns c, or its conjugate.
+
+    Raises:
+        ConfigError: it would be very large.
+    """
+    if extent > LONGEST:
+        raise ConfigError(
+            f"a Fourier transform of {extent} numbers is too long",
+            hint=f"Up to {LONGEST} are computed, as a matrix product; compute it outside.",
+        )
+    left = _ATEN.unsqueeze.default(_indices(beside, rows or extent), 1)
+    right = _ATEN.unsqueeze.default(_indices(beside, columns or extent), 0)
+    # The remainder first: a large angle has lost its last digits.
+    turns = _ATEN.remainder.Scalar(_ATEN.mul.Tensor(left, right), extent)
+    angle = _ATEN.mul.Tensor(_float(turns), 2.0 * math.pi / extent)
+    # Half a turn is no exact float32; its sine is zero, and so is a real signal's imaginary part.
+    apart = _ATEN.ne.Scalar(_ATEN.remainder.Scalar(_ATEN.mul.Tensor(turns, 2), extent), 0)
+    sine = _ATEN.mul.Tensor(_ATEN.sin.default(angle), _float(apart))
+    return Pair(_ATEN.cos.default(angle), times(sine, -1) if forward else sine)
+
+
+def _indices(beside: Pair, count: int) -> Any:
+    """0, 1, ... as a tensor, in the graph that something is in."""
+    some = next(one for one in (beside.real, beside.imaginary) if not isinstance(one, int | float))
+    node = some.tracer.create_node("call_function", _ATEN.arange.start_step, (0, count, 1), {})
+    return type(some)(node, some.tracer)
+
+
+def _float(values: Any) -> Any:
+    return _ATEN._to_copy.default(values, dtype=torch.float32)  # noqa: SLF001 - it is called so
+
+
+REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""The type of a complex number's parts."""
+
+Value = Any
+"""A ``Pair``, a list of them, or a ``Proxy`` of what is real."""
+
+
+def is_complex(node: Any) -> bool:
+    """Whether what a node of a program gives is complex, or some of it."""
+    values = node.meta.get("val")
+    several = values if isinstance(values, list | tuple) else [values]
+    return any(getattr(one, "dtype", None) in REAL for one in several)
+
+
+def by_parts(at: Proxy, arguments: Any, keywords: Any) -> Pair | list[Pair]:
+    """A linear operator of each part; one of ``BY_PARTS``.
+
+    Args:
+        at: the node.
+        arguments: its own, with pairs for complex ones.
+        keywords: the same.
+    """
+
+    def part(which: int) -> Any:
+        def of(one: Any) -> Any:
+            return one.tensors()[which] if isinstance(one, Pair) else one
+
+        return at.node.target(*_mapped(arguments, of), **keywords)
+
+    both = part(0), part(1)
+    values = at.node.meta["val"]
+    if isinstance(values, list | tuple):
+        return [Pair(*(one[place] for one in both)) for place in range(len(values))]
+    return Pair(*both)
+
+
+def _mapped(values: Any, function: Callable[[Any], Any]) -> Any:
+    """Values with a function applied to those in lists and tuples, too."""
+    if isinstance(values, list | tuple):
+        return [_mapped(one, function) for one in values]
+    return function(values)
+
+
+def _joined(at: Proxy, parts: Sequence[Any], axis: int = 0) -> Pair:
+    """``cat`` or ``stack``, of which some may be real."""
+    both = [Pair.of(one).tensors() for one in parts]
+    return Pair(*(at.node.target(list(part), axis) for part in zip(*both, strict=True)))
+
+
+def _replaced(at: Proxy, one: Any, two: Any, *rest: Any) -> Pair:
+    """Numbers of one with those of another in some places."""
+    both = zip(Pair.of(one).tensors(), Pair.of(two).tensors(), strict=True)
+    return Pair(*(at.node.target(*parts, *rest) for parts in both))
+
+
+def _either(at: Proxy, condition: Any, one: Any, two: Any) -> Pair:
+    both = zip(Pair.of(one).tensors(), Pair.of(two).tensors(), strict=True)
+    return Pair(*(at.node.target(condition, *parts) for parts in both))
+
+
+def _added(_: Any, one: Any, two: Any, *, alpha: complex = 1) -> Pair:
+    return Pair.of(one) + Pair.of(two) * Pair.of(alpha)
+
+
+def _subtracted(_: Any, one: Any, two: Any, *, alpha: complex = 1) -> Pair:
+    return Pair.of(one) - Pair.of(two) * Pair.of(alpha)
+
+
+def _divided(_: Any, one: Any, two: Any) -> Pair:
+    return Pair.of(one) * Pair.of(two).reciprocal()
+
+
+def _product(at: Proxy, one: Any, two: Any) -> Pair:
+    return Pair.of(one).product(Pair.of(two), at.node.target)
+
+
+def _size(_: Any, one: Pair) -> Any:
+    return _ATEN.sqrt.default(one.squared_size())
+
+
+def _angle(_: Any, one: Pair) -> Any:
+    real, imaginary = one.tensors()
+    return _ATEN.atan2.default(imaginary, real)
+
+
+def _exponential(_: Any, one: Pair) -> Pair:
+    real, imaginary = one.tensors()
+    return Pair.of_polar(_ATEN.exp.default(real), imaginary)
+
+
+def _power(_: Any, one: Pair, exponent: Any) -> Pair:
+    if not isinstance(exponent, int) or not 1 <= exponent <= _MOST_FACTORS:
+        raise ConfigError(f"the compiler has no power {exponent} of complex numbers", hint=WAY_OUT)
+    found = one
+    for _turn in range(exponent - 1):
+        found *= one
+    return found
+
+
+_MOST_FACTORS = 8
+
+
+def _converted(at: Proxy, one: Any, *, dtype: Any = None, **others: Any) -> Value:
+    """Between types of complex numbers, or from or to real ones."""
+
+    def to(part: Any) -> Any:
+        return _ATEN._to_copy.default(part, dtype=dtype, **others)  # noqa: SLF001 - its name
+
+    made = Pair.of(one).each(to)
+    # As torch does, which warns of it: the imaginary part is left out.
+    return made if is_complex(at.node) else made.real
+
+
+def _full(at: Proxy, shape: Any, value: complex, **keywords: Any) -> Pair:
+    # Nothing among the arguments is in a graph yet.
+    parts = Pair.of(value)
+    made = [
+        at.tracer.create_node("call_function", at.node.target, (shape, one), keywords)
+        for one in (parts.real, parts.imaginary)
+    ]
+    return Pair(*(Proxy(one, at.tracer) for one in made))
+
+
+def _shape(at: Proxy) -> tuple[int, ...]:
+    return tuple(int(extent) for extent in at.node.args[0].meta["val"].shape)
+
+
+def _fourier(at: Proxy, one: Any, axes: Sequence[int], mode: int, forward: bool) -> Pair:
+    return complex_to_complex(Pair.of(one), _shape(at), axes, mode, forward=forward)
+
+
+def _fourier_of_real(at: Proxy, one: Any, axes: Sequence[int], mode: int, onesided: bool) -> Pair:
+    return real_to_complex(one, _shape(at), axes, mode, onesided=onesided)
+
+
+def _fourier_to_real(at: Proxy, one: Pair, axes: Sequence[int], mode: int, extent: int) -> Any:
+    return complex_to_real(one, _shape(at), axes, mode, extent)
+
+
+CONVERTERS: dict[str, Callable[..., Value]] = {
+    "add": _added,
+    "sub": _subtracted,
+    "mul": lambda _, one, two: Pair.of(one) * Pair.of(two),
+    "div": _divided,
+    "reciprocal": lambda _, one: one.reciprocal(),
+    "neg": lambda _, one: one * Pair(-1),
+    "pow": _power,
+    "exp": _exponential,
+    "abs": _size,
+    "angle": _angle,
+    "mm": _product,
+    "bmm": _product,
+    "matmul": _product,
+    "cat": _joined,
+    "stack": _joined,
+    "where": _either,
+    **dict.fromkeys(("copy", "slice_scatter", "select_scatter"), _replaced),
+    "full": _full,
+    "_to_copy": _converted,
+    "complex": lambda _, real, imaginary: Pair(real, imaginary),
+    "polar": lambda _, size, angle: Pair.of_polar(size, angle),
+    "view_as_complex": lambda _, both: Pair.of_last_axis(both),
+    "view_as_real": lambda _, one: one.last_axis(),
+    "real": lambda _, one: one.tensors()[0],
+    "imag": lambda _, one: one.tensors()[1],
+    "_fft_c2c": _fourier,
+    "_fft_r2c": _fourier_of_real,
+    "_fft_c2r": _fourier_to_real,
+    **dict.fromkeys(
+        ("conj", "_conj", "conj_physical", "_conj_physical"), lambda _, one: one.conjugate()
+    ),
+    **dict.fromkeys(("resolve_conj", "resolve_neg"), lambda _, one: one),
+}
+"""What computes an operator from its node and its arguments, complex ones as pairs, by name."""
+
+BY_PARTS = frozenset(
+    {
+        *("view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze"),
+        *("expand", "slice", "select", "clone", "alias", "detach", "index", "index_select"),
+        *("gather", "repeat", "flip", "roll", "unfold", "split", "split_with_sizes", "unbind"),
+        *("sum", "mean", "cumsum", "diagonal", "as_strided"),
+    }
+)
+"""Names of operators that do to complex numbers what they do to each part."""
 
 
 def has_complex(program: Any) -> bool:
