@@ -32,7 +32,7 @@ TEMPLATES = (
     _record(
         "dense",
         "Matrix products with weights packed beforehand",
-        f"{_CPU}.matmul:DenseTemplate",
+        f"{_CPU}.batch_matmul:DenseTemplate",
         "dense",
     ),
     _record(
