@@ -13,6 +13,7 @@ from chameleon_core.plugins import (
     KINDS,
     CommandRecord,
     InstructionRecord,
+    Kind,
     NoOptions,
     OperatorRecord,
     PluginRecord,
@@ -394,3 +395,60 @@ def test_an_instruction_s_name_is_one_distribution_s_alone():
 def test_rubbish_of_instructions_is_remembered(changes, message):
     (error,) = load(instructions("mine", **changes)).errors
     assert error.message == f"registers the instruction 'mine' with {message}"
+
+
+PLACERS = Kind(
+    name="placers",
+    summary="Placers give layers to devices.",
+    distribution="placer-dist",
+    conformance="placing:PlacerSuite",
+)
+
+
+class BringsPlacers:
+    """A plugin that brings a kind."""
+
+    def __init__(self, *kinds: Any) -> None:
+        self.kinds = kinds
+
+    @hookimpl
+    def chameleon_kinds(self):
+        return self.kinds
+
+
+class Greedy:
+    """A plugin that registers something of it."""
+
+    @hookimpl
+    def chameleon_placers(self):
+        yield record("greedy", factory="collections:OrderedDict")
+
+
+def test_a_distribution_brings_a_kind_that_others_register():
+    registry = load(("other-dist", Greedy()), ("placer-dist", BringsPlacers(PLACERS)))
+    assert not registry.errors
+    assert list(registry.kinds) == [*KINDS, "placers"]
+    assert registry.names("placers") == ("greedy",)
+    with pytest.raises(UnknownNameError, match="unknown placer 'greed'; did you mean 'greedy'"):
+        registry.find("placers", "greed")
+
+
+def test_a_kind_that_nobody_brings_is_no_hook():
+    (error,) = load(Greedy()).errors
+    assert "implements 'chameleon_placers', which is no hook" in error.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (attrs.evolve(PLACERS, name="explorers"), "'explorers', which there is already"),
+        (attrs.evolve(PLACERS, name="layer-placers"), "with a name that no hook can have"),
+        (attrs.evolve(PLACERS, record=dict), "with the record <class 'dict'>, which must be a"),
+        (record(), "a PluginRecord as kind of plugin, which must be a Kind"),
+    ],
+)
+def test_a_kind_that_cannot_be_is_left_out(kind, message):
+    registry = load(BringsPlacers(kind))
+    assert message in registry.errors[0].message
+    assert list(registry.kinds) == list(KINDS)
+    assert registry.names("explorers") == ("good",)

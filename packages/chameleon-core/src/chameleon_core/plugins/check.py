@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -27,6 +27,7 @@ Record = (
     | InstructionRecord
     | PresetRecord
     | CommandRecord
+    | Kind
 )
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
@@ -53,32 +54,31 @@ def complaint(kind: Kind, record: Any) -> str | None:
     summary: Any = record.summary
     if not isinstance(summary, str):
         return f"{about} with a summary that is no text"
-    wrong = _wrong(kind, record)
+    wrong = next((wrong for wrong in _problems(kind, record) if wrong is not None), None)
     return None if wrong is None else f"{about} with {wrong}"
 
 
-def _wrong(kind: Kind, record: Record) -> str | None:
+def _problems(kind: Kind, record: Record) -> Iterator[str | None]:
+    """Each check of a record: a complaint, or None if nothing is wrong."""
+    if not isinstance(record, PresetRecord | Kind):
+        yield _wrong_factory(record.factory)
+        if not isinstance(record, CommandRecord):
+            yield _wrong_version(record.api_version)
     if isinstance(record, PresetRecord):
-        return _wrong_preset(record.pipeline)
-    wrong = _wrong_factory(record.factory)
-    if wrong is not None or isinstance(record, CommandRecord):
-        return wrong
-    wrong = _wrong_version(record.api_version)
-    if wrong is not None:
-        return wrong
-    if isinstance(record, OperatorRecord | InstructionRecord):
-        return _wrong_of_its_kind(record)
-    wrong = _wrong_texts("operators", record.operators)
-    if isinstance(record, TemplateRecord):
-        wrong = wrong or _wrong_texts("targets", record.targets)
-        return wrong or _nothing_of(record)
-    return wrong or _wrong_options(kind, record.options)
-
-
-def _wrong_of_its_kind(record: OperatorRecord | InstructionRecord) -> str | None:
-    if isinstance(record, OperatorRecord):
-        return _wrong_arguments(record.name, record.arguments)
-    return _wrong_needs(record)
+        yield _wrong_preset(record.pipeline)
+    elif isinstance(record, Kind):
+        yield _wrong_kind(record)
+    elif isinstance(record, OperatorRecord):
+        yield _wrong_arguments(record.name, record.arguments)
+    elif isinstance(record, InstructionRecord):
+        yield _wrong_needs(record)
+    elif isinstance(record, TemplateRecord):
+        yield _wrong_texts("operators", record.operators)
+        yield _wrong_texts("targets", record.targets)
+        yield _nothing_of(record)
+    elif isinstance(record, PluginRecord):
+        yield _wrong_texts("operators", record.operators)
+        yield _wrong_options(kind, record.options)
 
 
 def _wrong_factory(factory: Any) -> str | None:
@@ -149,6 +149,15 @@ def _wrong_class(what: str, given: Any) -> str | None:
         attrs.resolve_types(given)
     except Exception as error:  # noqa: BLE001 - annotations may name anything
         return f"{what} whose annotations cannot be resolved ({type(error).__name__}: {error})"
+    return None
+
+
+def _wrong_kind(kind: Kind) -> str | None:
+    if not kind.name.isidentifier():
+        return "a name that no hook can have"
+    record: Any = kind.record
+    if not (isinstance(record, type) and issubclass(record, Record)):
+        return f"the record {record!r}, which must be a class of chameleon_core.plugins.records"
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chameleon_core.plugins.registration import hookspec
+from chameleon_core.plugins.hookspecs import hookspec
 
 if TYPE_CHECKING:  # workers import the hooks, and hear of no event
     from chameleon_core.events.records import (
