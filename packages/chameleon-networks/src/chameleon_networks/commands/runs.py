@@ -99,7 +99,7 @@ def guesses_for(store: RecordStore, pipeline: Subject, folder: Path) -> tuple[Wi
     """
     from chameleon_core.loop.end.delivery import guessed, guesses_of  # noqa: PLC0415
     from chameleon_core.loop.start.tasks import spaces_of  # noqa: PLC0415
-    from chameleon_core.run_summary import finished_result  # noqa: PLC0415
+    from chameleon_core.run_view import finished_result  # noqa: PLC0415
     from chameleon_core.task import Task  # noqa: PLC0415
 
     result = finished_result(folder, store)
