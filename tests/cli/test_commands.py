@@ -23,14 +23,7 @@ from chameleon_core.errors import (
 )
 from chameleon_core.pipeline import from_dict, load_pipeline
 from chameleon_core.pipeline.resolve import STAGES
-from chameleon_core.plugins import (
-    CommandRecord,
-    Kind,
-    NoOptions,
-    PluginRecord,
-    Registry,
-    hookimpl,
-)
+from chameleon_core.plugins import CommandRecord, Kind, NoOptions, PluginRecord, Registry, hookimpl
 from chameleon_system.processor import this_processor
 
 PIPELINE = "model: {onnx: net.onnx}\ntarget: native\npreset: hot\n"

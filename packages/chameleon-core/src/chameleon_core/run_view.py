@@ -17,10 +17,8 @@ from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import TUNED, OperatorResult
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.start.frontend import was_checked
-from chameleon_core.loop.totals import disturbance_of
 from chameleon_core.measurement import Measurement
 from chameleon_core.run_folder import FAILED, LOCK, read_store
-from chameleon_core.stages import Disturbance
 from chameleon_core.store import RecordStore, StoredTask
 from chameleon_core.task import Task
 
@@ -186,11 +184,6 @@ class RunView:
     def seconds(self) -> float:
         """Wall-clock of all its processes in seconds."""
         return float(self.store.fact("seconds") or 0.0)
-
-    @property
-    def disturbance(self) -> Disturbance:
-        """How much timing was disturbed, as far as the run has kept it."""
-        return disturbance_of(self.store)
 
     @property
     def standing(self) -> RunStatus:

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.loop.totals import disturbance_of
 from chameleon_core.run_folder import EVENTS, PIPELINE
 from chameleon_core.run_view import RunView, ViewedOperator
 from chameleon_core.stages import Disturbance
@@ -103,7 +104,7 @@ def run_record(folder: Path) -> RunRecord:
             rounds=events.rounds,
             starts=events.starts,
             network=NetworkResult() if run.result is None else run.result.network,
-            disturbance=run.disturbance,
+            disturbance=disturbance_of(run.store),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,24 +132,16 @@ def load_run(folder: str | Path) -> Run:
         finished=finished,
         operators={
             one.name: Operator(
-                result=one,
-                measurements=Measurements(_Reader(folder=path, task_id=rows[one.name])),
+                result=one, measurements=Measurements(partial(_rows, path, rows[one.name]))
             )
             for one in result.operators
         },
     )
 
 
-@attrs.frozen(kw_only=True)
-class _Reader:
-    """Reads the rows of a task when it is called."""
-
-    folder: Path
-    task_id: int
-
-    def __call__(self) -> Rows:
-        with read_store(self.folder) as store:
-            return Rows.of(store, self.task_id)
+def _rows(folder: Path, task_id: int) -> Rows:
+    with read_store(folder) as store:
+        return Rows.of(store, task_id)
 
 
 __all__ = ["Operator", "Run", "load_run"]

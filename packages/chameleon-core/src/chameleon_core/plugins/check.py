@@ -66,16 +66,19 @@ def _problems(kind: Kind, record: Record) -> Iterator[str | None]:
             yield _wrong_version(record.api_version)
     if isinstance(record, PresetRecord):
         yield _wrong_preset(record.pipeline)
-    elif isinstance(record, Kind):
-        yield _wrong_kind(record)
     elif isinstance(record, OperatorRecord):
         yield _wrong_arguments(record.name, record.arguments)
     elif isinstance(record, InstructionRecord):
-        yield _wrong_needs(record)
+        architecture: Any = record.architecture
+        if not isinstance(architecture, str):
+            yield f"the architecture {architecture!r}, which must be a text"
+        yield _wrong_texts("features", record.features)
     elif isinstance(record, TemplateRecord):
         yield _wrong_texts("operators", record.operators)
         yield _wrong_texts("targets", record.targets)
-        yield _nothing_of(record)
+        if not (record.operators and record.targets):
+            empty = "targets" if record.operators else "operators"
+            yield f"no {empty}, of which it must name one at least"
     elif isinstance(record, PluginRecord):
         yield _wrong_texts("operators", record.operators)
         yield _wrong_options(kind, record.options)
@@ -102,20 +105,6 @@ def _wrong_texts(what: str, texts: Any) -> str | None:
     if isinstance(texts, tuple) and all(isinstance(one, str) for one in texts):
         return None
     return f"the {what} {texts!r}, which must be a tuple of texts"
-
-
-def _wrong_needs(record: InstructionRecord) -> str | None:
-    architecture: Any = record.architecture
-    if not isinstance(architecture, str):
-        return f"the architecture {architecture!r}, which must be a text"
-    return _wrong_texts("features", record.features)
-
-
-def _nothing_of(record: TemplateRecord) -> str | None:
-    for what in ("operators", "targets"):
-        if not getattr(record, what):
-            return f"no {what}, of which it must name one at least"
-    return None
 
 
 def _wrong_arguments(name: str, arguments: Any) -> str | None:
@@ -149,15 +138,6 @@ def _wrong_class(what: str, given: Any) -> str | None:
         attrs.resolve_types(given)
     except Exception as error:  # noqa: BLE001 - annotations may name anything
         return f"{what} whose annotations cannot be resolved ({type(error).__name__}: {error})"
-    return None
-
-
-def _wrong_kind(kind: Kind) -> str | None:
-    if not kind.name.isidentifier():
-        return "a name that no hook can have"
-    record: Any = kind.record
-    if not (isinstance(record, type) and issubclass(record, Record)):
-        return f"the record {record!r}, which must be a class of chameleon_core.plugins.records"
     return None
 
 

@@ -26,6 +26,9 @@ _TRANSFORMS = "chameleon-tuner-transforms"
 _TVM_SUITES = "chameleon_tvm.testing.suites"
 
 
+_IS_CLASS: Any = attrs.validators.instance_of(type)
+
+
 @attrs.frozen(kw_only=True)
 class Kind:
     """One kind of plugin.
@@ -44,11 +47,11 @@ class Kind:
             kit's suite of that noun.
     """
 
-    name: str
+    name: str = attrs.field(validator=attrs.validators.matches_re(r"[a-z_]+"))
     summary: str
     distribution: str
     contract: str | None = None
-    record: type = PluginRecord
+    record: type = attrs.field(default=PluginRecord, validator=_IS_CLASS)
     arguments: tuple[str, ...] = ("options",)
     unique: bool = False
     noun: str = attrs.field()
