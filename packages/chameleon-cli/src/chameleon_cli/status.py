@@ -69,7 +69,7 @@ def describe(run: RunView) -> dict[str, Any]:
     An operator's ``best_seconds`` is the search's; ``seconds`` is from the comparison where there
     was one, and ``seconds_from`` says which.
     """
-    final = {one.stored.id: one for one in run.operators}
+    final = {operator.stored.id: operator for operator in run.operators}
     operators = []
     for operator in run.searched:
         known, flop = operator.result, operator.stored.task.flop

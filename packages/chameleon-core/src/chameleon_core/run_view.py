@@ -222,7 +222,7 @@ class RunView:
         """The operators with their final results; of a run that has not ended, ``searched``."""
         if self.result is None:
             return self.searched
-        rows = {(one.task.key, one.space, one.fingerprint): one for one in self.store.tasks()}
+        rows = {(row.task.key, row.space, row.fingerprint): row for row in self.store.tasks()}
         return tuple(
             ViewedOperator(
                 store=self.store,
@@ -239,9 +239,9 @@ class RunView:
         made = network.folder is not None or network.failure is not None
         if not (made or was_checked(self.store)):
             return None
-        results = [one.result for one in self.operators]
-        own = [one for one in results if not one.task.get("alternative_of")]
-        times = [(one.search_seconds, int(one.task.get("weight", 1))) for one in own]
+        results = [operator.result for operator in self.operators]
+        own = [result for result in results if not result.task.get("alternative_of")]
+        times = [(result.search_seconds, int(result.task.get("weight", 1))) for result in own]
         known = [seconds * weight for seconds, weight in times if seconds is not None]
         timed = network.latency_seconds is not None
         return NetworkSummary(

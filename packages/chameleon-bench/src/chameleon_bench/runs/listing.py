@@ -105,7 +105,7 @@ def _listed(place: Path, folder: Path, reason: str) -> ListedRun:
 
 def _described(blank: ListedRun, run: RunView) -> ListedRun:
     standing, network, document = run.standing, run.network, run.document
-    operators = [one.result for one in run.operators]
+    operators = [operator.result for operator in run.operators]
     times = [
         (one.tuned_seconds or one.search_seconds, int(one.task.get("weight", 1)))
         for one in operators

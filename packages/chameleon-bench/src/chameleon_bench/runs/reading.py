@@ -118,7 +118,7 @@ def read_run(folder: Path, name: str) -> ComparedRun:
             name=name,
             state=run.standing.state,
             # Of several operators with other spaces the one added last.
-            operators={computed(one.stored.task): _operator(one) for one in run.operators},
+            operators={computed(each.stored.task): _operator(each) for each in run.operators},
             network=run.network,
             measurements=run.store.measured,
             seconds=run.seconds,

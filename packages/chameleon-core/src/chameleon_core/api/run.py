@@ -121,12 +121,12 @@ def load_run(folder: str | Path) -> Run:
         result = run.result
         finished = result is not None
         if result is None:
-            operators = tuple(one.result for one in run.operators)
+            operators = tuple(operator.result for operator in run.operators)
             result = RunResult(
                 folder=path, seconds=run.seconds, operators=operators, versions=run.versions
             )
         asked = run.document.get("require")
-        rows = {one.result.name: one.stored.id for one in run.operators}
+        rows = {operator.result.name: operator.stored.id for operator in run.operators}
     return Run(
         result=result if asked is None else attrs.evolve(result, require=Requirement(**asked)),
         finished=finished,

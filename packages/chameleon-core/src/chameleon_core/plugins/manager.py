@@ -31,6 +31,10 @@ from chameleon_core.words import did_you_mean
 MOST_RECORDS = 10_000
 """A hook that yields more is taken to be endless."""
 
+_FAILED = "failed to load"
+_MARK = f"{PROJECT}_impl"
+"""The attribute that pluggy's marker gives an implementation."""
+
 
 @attrs.frozen(kw_only=True)
 class Registration:
@@ -130,10 +134,6 @@ def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
     return loaded
 
 
-_FAILED = "failed to load"
-_MARK = f"{PROJECT}_impl"
-
-
 @attrs.define(kw_only=True)
 class _Plugin:
     """A plugin that is being loaded; what is wrong with it becomes an error of the outcome."""
@@ -204,7 +204,7 @@ class _Plugin:
     ) -> list[pluggy.HookImpl]:
         """The plugin's implementations of a hook; notes what they ask for in vain."""
         caller: pluggy.HookCaller = getattr(self.loaded.manager.hook, hook)
-        own = [one for one in caller.get_hookimpls() if one.plugin is self.hooks]
+        own = [each for each in caller.get_hookimpls() if each.plugin is self.hooks]
         for reason in filter(None, map(refused, own)):
             self.note(f"implements {hook} {reason}")
         return own
