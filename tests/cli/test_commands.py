@@ -23,7 +23,7 @@ from chameleon_core.errors import (
 )
 from chameleon_core.pipeline import from_dict, load_pipeline
 from chameleon_core.pipeline.resolve import STAGES
-from chameleon_core.plugins import CommandRecord, Registry, hookimpl
+from chameleon_core.plugins import CommandRecord, Kind, NoOptions, PluginRecord, Registry, hookimpl
 from chameleon_system.processor import this_processor
 
 PIPELINE = "model: {onnx: net.onnx}\ntarget: native\npreset: hot\n"
@@ -217,6 +217,24 @@ def test_plugins_shows_duplicates_apart_and_warns_of_broken_ones(chameleon, fake
     assert [error["distribution"] for error in errors] == ["broken-dist"]
     assert "no device" in chameleon("env").err
     assert "no device" in json.loads(chameleon("env", "--json").out)["plugin_errors"][0]
+
+
+def test_plugins_lists_a_kind_that_a_distribution_brings(chameleon, fakes, install):
+    class Placing:
+        @hookimpl
+        def chameleon_kinds(self):
+            suite = "placing:PlacerSuite"
+            yield Kind(name="placers", summary="", distribution="my-placers", conformance=suite)
+
+        @hookimpl
+        def chameleon_placers(self):
+            factory = "placing:Greedy"
+            yield PluginRecord(name="greedy", summary="By.", factory=factory, options=NoOptions)
+
+    install(fakes.registry(("my-placers", Placing())))
+    assert "placers\n  greedy  By.\n" in chameleon("plugins").out
+    assert chameleon("plugins", "placer").out == "placers\n  greedy  By.\n"
+    assert "unknown placer 'gredi'" in chameleon("plugins", "check", "placers:gredi").err
 
 
 def test_init_writes_a_pipeline_once(chameleon, tmp_path):

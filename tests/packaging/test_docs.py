@@ -67,8 +67,13 @@ def test_the_python_of_readme_imports_what_there_is(root):
 
 def test_docs_list_every_kind_of_plugin(root):
     text = (root / "docs" / "plugins.md").read_text()
-    shown = set(re.findall(r"^\| `(chameleon_\w+)`", text, re.MULTILINE))
-    assert shown == {kind.hook for kind in KINDS.values()}
+    rows = re.findall(r"^\| `(chameleon_\w+)` \| (.*?) \| (.*?) ?\| ", text, re.MULTILINE)
+    called = {hook: (contract.strip("`"), call.strip("`")) for hook, contract, call in rows}
+    assert called.keys() == {kind.hook for kind in KINDS.values()}
+    for kind in KINDS.values():
+        if kind.contract is not None:
+            contract = kind.contract.replace(":", ".").removeprefix("chameleon_core.")
+            assert called[kind.hook] == (contract, f"Class({', '.join(kind.arguments)})")
 
 
 def test_docs_name_all_that_a_stage_may_ask_of_its_space(root, capsys):

@@ -9,7 +9,6 @@ from typing import Any
 from chameleon_cli.json_schema.document import StageSchemas, pipeline_schema
 from chameleon_core.pipeline.resolve import KEYS, STAGES
 from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.hookspecs import RegistrationHooks
 from chameleon_core.plugins.kinds import KINDS, Kind
 from chameleon_core.plugins.registry import Registry
 
@@ -129,19 +128,14 @@ def hooks_page() -> str:
         )
     ]
     for kind in KINDS.values():
-        spec = _spec(kind)
-        about = inspect.getdoc(spec) or ""
-        contract = f"Contract: `{kind.contract}`." if kind.contract else ""
+        called = f"Class({', '.join(kind.arguments)})"
+        contract = f"Contract: `{kind.contract}`, made as `{called}`." if kind.contract else ""
         record = f"Returns records of the class `{kind.record.__name__}`."
-        parts.append(section(f"`{kind.hook}`", _example(about), record, contract))
+        parts.append(section(f"`{kind.hook}`", kind.summary.replace("``", "`"), record, contract))
     for name, spec in vars(EventHooks).items():
         if name.startswith("chameleon_"):
             parts.append(section(f"`{name}`", _example(inspect.getdoc(spec) or "")))
     return "\n".join(parts)
-
-
-def _spec(kind: Kind) -> Any:
-    return getattr(RegistrationHooks, kind.hook)
 
 
 def _example(docstring: str) -> str:

@@ -25,7 +25,7 @@ from chameleon_bench.runs.reading import ComparedOperator, ComparedRun, computed
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ConfigError, ExitCode, RunFolderError
 from chameleon_core.measurement import Measurement
-from chameleon_core.run_summary import OperatorTime, RunState, TimeSource
+from chameleon_core.run_view import OperatorTime, RunState, TimeSource
 from chameleon_core.task import Task
 from chameleon_testing.synthetic import run_synthetic, synthetic_document
 from hypothesis import given

@@ -6,8 +6,7 @@ import chameleon_core as cc
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import RunFolderError
-from chameleon_core.run_folder import read_store
-from chameleon_core.run_summary import operators_of
+from chameleon_core.run_view import RunView
 
 from .cases import bowl
 
@@ -105,9 +104,9 @@ def test_a_folder_s_operator_is_that_of_the_space_it_was_used_with_last(tuner, t
     run = cc.load_run(tmp_path / "kept")
     assert [one.fingerprint for one in run.result.operators] == [tiles.fingerprint]
     assert len(run.measurements) == 6
-    with read_store(tmp_path / "kept") as store:
-        assert len(store.tasks()) == 2
-        assert [one.measurements for one in operators_of(store, None)] == [6]
+    with RunView(tmp_path / "kept") as view:
+        assert len(view.store.tasks()) == 2
+        assert [len(one.measurements) for one in view.operators] == [6]
 
 
 def test_its_status_tells_what_there_is(tuner, tiles, tmp_path, capsys):

@@ -13,6 +13,7 @@ from chameleon_core.plugins import (
     KINDS,
     CommandRecord,
     InstructionRecord,
+    Kind,
     NoOptions,
     OperatorRecord,
     PluginRecord,
@@ -30,17 +31,19 @@ def record(name: Any = "good", **changes: Any) -> PluginRecord:
     return PluginRecord(name=name, **values)
 
 
+def plugin(kind: str, returned: Any) -> Any:
+    """A plugin whose hook for a kind returns, or raises, this."""
+
+    def hook(self):
+        if isinstance(returned, BaseException):
+            raise returned
+        return returned
+
+    return type("Plugin", (), {f"chameleon_{kind}": hookimpl(hook)})()
+
+
 def explorers(returned: Any) -> Any:
-    """A plugin whose explorer hook returns, or raises, this."""
-
-    class Plugin:
-        @hookimpl
-        def chameleon_explorers(self):
-            if isinstance(returned, BaseException):
-                raise returned
-            return returned
-
-    return Plugin()
+    return plugin("explorers", returned)
 
 
 GOOD = ("good-dist", explorers([record()]))
@@ -131,21 +134,15 @@ def test_options_that_clash_or_cannot_be_read_are_refused():
     [([], "a pipeline that is no mapping"), ({3: 1}, "no text"), ({"preset": "x"}, "do not nest")],
 )
 def test_bad_presets_are_refused(pipeline, message):
-    class Plugin:
-        @hookimpl
-        def chameleon_presets(self):
-            return [PresetRecord(name="p", summary="", pipeline=pipeline)]
-
-    assert message in load(Plugin()).errors[0].message
+    preset = PresetRecord(name="p", summary="", pipeline=pipeline)
+    assert message in load(plugin("presets", [preset])).errors[0].message
 
 
 def test_a_command_needs_a_factory():
-    class Plugin:
-        @hookimpl
-        def chameleon_commands(self):
-            return [CommandRecord(name="go", summary="", factory="nothing")]
-
-    assert "the command 'go' with the factory 'nothing'" in load(Plugin()).errors[0].message
+    (error,) = load(
+        plugin("commands", [CommandRecord(name="go", summary="", factory="nothing")])
+    ).errors
+    assert "the command 'go' with the factory 'nothing'" in error.message
 
 
 @pytest.mark.parametrize(
@@ -178,12 +175,7 @@ def test_a_hook_with_arguments_of_its_own_and_one_that_does_not_exist_are_report
         def chameleon_explorers(self, colour):
             return []
 
-    class Misspelt:
-        @hookimpl
-        def chameleon_explorer(self):
-            return []
-
-    registry = load(Wrong(), Misspelt())
+    registry = load(Wrong(), plugin("explorer", []))
     assert registry.names("explorers") == ("good",)
     first, second = registry.errors
     assert "failed to load: PluginValidationError" in first.message
@@ -294,14 +286,8 @@ class Idle:
 
 def operators(*classes: Any, **changes: Any) -> Any:
     """A plugin that registers operators."""
-
-    class Plugin:
-        @hookimpl
-        def chameleon_operators(self):
-            values = {"summary": "", "factory": "a:B", **changes}
-            return [OperatorRecord(arguments=arguments, **values) for arguments in classes]
-
-    return Plugin()
+    values = {"summary": "", "factory": "a:B", **changes}
+    return plugin("operators", [OperatorRecord(arguments=one, **values) for one in classes])
 
 
 def test_an_operator_s_name_is_one_distribution_s_alone():
@@ -347,26 +333,16 @@ def test_rubbish_of_operators_is_remembered(arguments, changes, message):
     ],
 )
 def test_rubbish_of_templates_is_remembered(changes, message):
-    class Plugin:
-        @hookimpl
-        def chameleon_templates(self):
-            values = {"operators": ("conv2d",), "targets": ("llvm",), **changes}
-            return [TemplateRecord(name="mine", summary="", factory="a:B", **values)]
-
-    (error,) = load(Plugin()).errors
+    values = {"operators": ("conv2d",), "targets": ("llvm",), **changes}
+    template = TemplateRecord(name="mine", summary="", factory="a:B", **values)
+    (error,) = load(plugin("templates", [template])).errors
     assert error.message == f"registers the template 'mine' with {message}"
 
 
 def instructions(*names: str, **changes: Any) -> Any:
     """A plugin that registers instructions."""
-
-    class Plugin:
-        @hookimpl
-        def chameleon_instructions(self):
-            values = {"summary": "", "factory": "a:B", **changes}
-            return [InstructionRecord(name=name, **values) for name in names]
-
-    return Plugin()
+    values = {"summary": "", "factory": "a:B", **changes}
+    return plugin("instructions", [InstructionRecord(name=name, **values) for name in names])
 
 
 def test_an_instruction_s_name_is_one_distribution_s_alone():
@@ -394,3 +370,37 @@ def test_an_instruction_s_name_is_one_distribution_s_alone():
 def test_rubbish_of_instructions_is_remembered(changes, message):
     (error,) = load(instructions("mine", **changes)).errors
     assert error.message == f"registers the instruction 'mine' with {message}"
+
+
+PLACERS = Kind(
+    name="placers",
+    summary="Placers give layers to devices.",
+    distribution="placer-dist",
+    conformance="placing:PlacerSuite",
+)
+
+
+def test_a_distribution_brings_a_kind_that_others_register():
+    greedy, brings = plugin("placers", [record("greedy")]), plugin("kinds", [PLACERS])
+    registry = load(("other-dist", greedy), ("placer-dist", brings))
+    assert not registry.errors
+    assert list(registry.kinds) == [*KINDS, "placers"]
+    assert registry.names("placers") == ("greedy",)
+    with pytest.raises(UnknownNameError, match="unknown placer 'greed'; did you mean 'greedy'"):
+        registry.find("placers", "greed")
+    assert "'chameleon_placers', which is no hook" in load(greedy).errors[0].message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "explorers"}, "'explorers', which there is already"),
+        ({"name": "layer-placers"}, "failed in chameleon_kinds: ValueError"),
+        ({"record": 5}, "failed in chameleon_kinds: TypeError"),
+    ],
+)
+def test_a_kind_that_cannot_be_is_left_out(changes, message):
+    registry = load(plugin("kinds", (attrs.evolve(PLACERS, **one) for one in [changes])))
+    assert message in registry.errors[0].message
+    assert list(registry.kinds) == list(KINDS)
+    assert registry.names("explorers") == ("good",)

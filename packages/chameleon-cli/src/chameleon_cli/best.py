@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.end.operator_result import OperatorResult
-from chameleon_core.task import Task
 
 from chameleon_cli.network_words import network_json, network_sentence
 from chameleon_cli.results_table import duration
 
 if TYPE_CHECKING:
-    from chameleon_core.loop.end.result import RunResult
-    from chameleon_core.store import RecordStore
+    from chameleon_core.run_view import RunView
 
 _SO_FAR = (
     "name",
@@ -43,18 +39,10 @@ def command(folder: Path, as_json: bool) -> None:
     measured so far. Each time is told with what it was taken by: the comparison at the end, or the
     search. Of a network its own time comes first.
     """
-    from chameleon_core.run_folder import read_store  # noqa: PLC0415
-    from chameleon_core.run_summary import (  # noqa: PLC0415
-        finished_result,
-        network_summary,
-        operators_of,
-    )
+    from chameleon_core.run_view import RunView  # noqa: PLC0415
 
-    with read_store(folder) as store:
-        result = finished_result(folder, store)
-        found = operators_of(store, result)
-        network = network_summary(store, result, found)
-        operators = _operators(store, result, found)
+    with RunView(folder) as run:
+        network, operators = run.network, _operators(run)
     if as_json:
         value = {"network": network_json(network), "operators": operators}
         click.echo(json.dumps({"run": str(folder.absolute()), **value}))
@@ -66,25 +54,19 @@ def command(folder: Path, as_json: bool) -> None:
         raise SystemExit(ExitCode.NO_VALID_RESULT)
 
 
-def _operators(
-    store: RecordStore, result: RunResult | None, found: Sequence[OperatorResult]
-) -> list[dict[str, Any]]:
+def _operators(run: RunView) -> list[dict[str, Any]]:
     """Per operator the decoded configuration with its costs."""
-    from chameleon_core.run_summary import time_of  # noqa: PLC0415
-
-    rows = {(one.task.key, one.space, one.fingerprint): one for one in store.tasks()}
-    unmeasured = () if result is None else result.network.unmeasured
+    unmeasured = () if run.result is None else run.result.network.unmeasured
     instead = {one["name"]: one["kernel"] for one in unmeasured}
     told = []
-    for operator in found:
-        value = operator.to_json()
-        row = rows[Task(**operator.task).key, operator.space, operator.fingerprint]
-        timed = time_of(store, row, operator)
+    for operator in run.operators:
+        timed = operator.time
+        value = operator.result.to_json()
         value["seconds_from"] = None if timed is None else str(timed.source)
-        if result is None:
+        if run.result is None:
             told.append({**{key: value[key] for key in _SO_FAR}, "compared": False})
         else:
-            delivered_with = instead.get(operator.name)
+            delivered_with = instead.get(value["name"])
             told.append({**value, "compared": True, "delivered_with": delivered_with})
     return told
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from chameleon_cli.results_table import duration
 
 if TYPE_CHECKING:
-    from chameleon_core.run_summary import NetworkSummary
+    from chameleon_core.run_view import NetworkSummary
 
 
 def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
     """A network as JSON values; None where the model is none.
 
     Args:
-        summary: of ``chameleon_core.run_summary.network_summary``.
+        summary: the ``network`` of a ``chameleon_core.run_view.RunView``.
     """
     if summary is None:
         return None
@@ -32,9 +32,9 @@ def network_sentence(summary: NetworkSummary) -> str:
     """A network's time in words, or why it has none.
 
     Args:
-        summary: of ``chameleon_core.run_summary.network_summary``.
+        summary: the ``network`` of a ``chameleon_core.run_view.RunView``.
     """
-    from chameleon_core.run_summary import TimeSource  # noqa: PLC0415 - --help is quick
+    from chameleon_core.run_view import TimeSource  # noqa: PLC0415 - --help is quick
 
     result = summary.result
     if result.failure is not None:

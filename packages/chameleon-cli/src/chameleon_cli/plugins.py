@@ -15,7 +15,7 @@ from chameleon_core.errors import ConfigError, ExitCode, PluginError
 from chameleon_core.pipeline.jsonable import default_of
 from chameleon_core.plugins import UnknownNameError
 from chameleon_core.plugins.factory import load_factory
-from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.records import OperatorRecord
 from chameleon_core.plugins.registry import Registry, default_registry
@@ -49,8 +49,8 @@ def command() -> None:
 @click.option("--options", "with_options", is_flag=True, help="List the options of each as well.")
 def listed(kind: str | None, as_json: bool, with_options: bool) -> None:
     """List what is installed, all of it or one KIND (explorers, say)."""
-    kinds = list(KINDS) if kind is None else [kind_of(kind).name]
     registry = default_registry()
+    kinds = [*registry.kinds] if kind is None else [kind_of(kind, registry.kinds).name]
     if as_json:
         click.echo(json.dumps(_as_json(registry, kinds), indent=2))
     else:
@@ -142,7 +142,7 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
     """
     registry = default_registry()
     entry = find(registry, name)
-    suite = _suite(entry)
+    suite = _suite(registry.kinds[entry.kind])
     suite = type(suite.__name__, (suite,), {"record": entry.record})
     outcomes = load_factory(_OUTCOMES)
     attributes = _subjects(suite, pipeline)
@@ -167,7 +167,7 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
     if as_json:
         click.echo(json.dumps(_checked_json(entry, found), indent=2))
     else:
-        about = f"{KINDS[entry.kind].noun} '{entry.name}' of '{entry.distribution}'"
+        about = f"{registry.kinds[entry.kind].noun} '{entry.name}' of '{entry.distribution}'"
         skipped = sum(one.skipped is not None for one in found)
         more = f", {skipped} skipped" if skipped else ""
         click.echo(f"{about}: {len(found) - failed - skipped} checks passed, {failed} failed{more}")
@@ -191,20 +191,20 @@ def find(registry: Registry, name: str) -> Registration:
         AmbiguousNameError: two distributions have one.
     """
     first, _, rest = name.partition(":")
-    kind = kind_named(first) if rest else None
+    kind = kind_named(first, registry.kinds) if rest else None
     if kind is not None:
         return registry.find(kind.name, rest)
     distribution, _, short = name.rpartition(":")
     kinds = [
         one
-        for one in KINDS
+        for one in registry.kinds
         if any(
             entry.name == short and distribution in {"", entry.distribution}
             for entry in registry.entries(one)
         )
     ]
     if not kinds:
-        known = {entry.name for one in KINDS for entry in registry.entries(one)}
+        known = {entry.name for one in registry.kinds for entry in registry.entries(one)}
         errors = "; ".join(map(str, registry.errors))
         raise UnknownNameError(
             f"there is no plugin '{name}'{did_you_mean(short, sorted(known - {short}))}",
@@ -219,14 +219,14 @@ def find(registry: Registry, name: str) -> Registration:
     return registry.find(kinds[0], name)
 
 
-def _suite(entry: Registration) -> Any:
-    """The conformance suite of a plugin's kind.
+def _suite(kind: Kind) -> Any:
+    """The conformance suite of a kind.
 
     Raises:
         PluginError: the distribution with the checks is not installed.
     """
     try:
-        return load_factory(KINDS[entry.kind].conformance)
+        return load_factory(kind.conformance)
     except PluginError as error:
         cause = error.__cause__
         if isinstance(cause, ModuleNotFoundError) and cause.name == "chameleon_testing":

@@ -14,8 +14,7 @@ from chameleon_cli.network_words import network_json, network_sentence
 from chameleon_cli.results_table import duration, failures, print_table
 
 if TYPE_CHECKING:
-    from chameleon_core.run_summary import NetworkSummary
-    from chameleon_core.store import RecordStore
+    from chameleon_core.run_view import RunView
 
 
 @click.command("status")
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:
     """Show how far the run in folder RUN is."""
-    from chameleon_core.run_folder import read_store  # noqa: PLC0415
+    from chameleon_core.run_view import RunView  # noqa: PLC0415
 
-    with read_store(folder) as store:
-        network = _network(folder, store)
-        value = {"run": str(folder.absolute()), **describe(folder, store)}
+    with RunView(folder) as run:
+        network = run.network
+        value = {"run": str(run.folder), **describe(run)}
     if as_json:
         click.echo(json.dumps({**value, "network": network_json(network)}))
         return
@@ -64,22 +63,18 @@ def command(folder: Path, as_json: bool) -> None:
     print_table(header, rows)
 
 
-def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
+def describe(run: RunView) -> dict[str, Any]:
     """State, seconds and tasks of a run as JSON values.
 
     An operator's ``best_seconds`` is the search's; ``seconds`` is from the comparison where there
     was one, and ``seconds_from`` says which.
     """
-    from chameleon_core.loop.end.comparison import interim_result  # noqa: PLC0415
-    from chameleon_core.run_summary import finished_result, standing_of, time_of  # noqa: PLC0415
-
-    result = finished_result(folder, store)
-    final = {(one.task["name"], one.fingerprint): one for one in result.operators} if result else {}
+    final = {operator.stored.id: operator for operator in run.operators}
     operators = []
-    for stored in store.present_tasks():
-        known = interim_result(store, stored)
+    for operator in run.searched:
+        known, flop = operator.result, operator.stored.task.flop
         best = known.search_seconds
-        timed = time_of(store, stored, final.get((known.name, known.fingerprint), known))
+        timed = final.get(operator.stored.id, operator).time
         operators.append(
             {
                 "name": known.name,
@@ -89,30 +84,19 @@ def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
                 "best_seconds": best,
                 "seconds": None if timed is None else timed.seconds,
                 "seconds_from": None if timed is None else str(timed.source),
-                "flop": stored.task.flop,
-                "gflops": None if best is None else stored.task.flop / best / 1e9,
+                "flop": flop,
+                "gflops": None if best is None else flop / best / 1e9,
                 "wall_seconds": known.spending.total,
                 "spent_seconds": attrs.asdict(known.spending),
             }
         )
-    standing = standing_of(folder, store)
+    standing = run.standing
     return {
         "state": str(standing.state),
         "because": standing.because,
-        "target": store.fact("target"),
-        "runner": store.fact("runner"),
-        "versions": store.fact("versions") or {},
-        "seconds": store.fact("seconds") or 0.0,
+        "target": run.store.fact("target"),
+        "runner": run.store.fact("runner"),
+        "versions": run.versions,
+        "seconds": run.seconds,
         "operators": operators,
     }
-
-
-def _network(folder: Path, store: RecordStore) -> NetworkSummary | None:
-    from chameleon_core.run_summary import (  # noqa: PLC0415
-        finished_result,
-        network_summary,
-        operators_of,
-    )
-
-    result = finished_result(folder, store)
-    return network_summary(store, result, operators_of(store, result))

@@ -15,9 +15,8 @@ import structlog
 
 from chameleon_core.events.records import Event
 from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.hookspecs import hookimpl
+from chameleon_core.plugins.hookspecs import PROJECT, hookimpl
 from chameleon_core.plugins.implementations import order_of, refused_event_hook
-from chameleon_core.plugins.registration import PROJECT
 
 log = structlog.get_logger()
 

@@ -24,7 +24,7 @@ from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.plugins.hookspecs import hookimpl
 from chameleon_core.plugins.registry import Registry
-from chameleon_core.run_folder import read_store
+from chameleon_core.run_view import RunView
 from chameleon_core.stages import Rival, RivalTrace
 from chameleon_core.task import Task
 from chameleon_system.files import unused, write_whole
@@ -146,23 +146,18 @@ def _tune(cell: Cell, pipeline: ResolvedPipeline, interruption: Interruption) ->
     begin(cell)
     notes = cell.folder / NOTES
     with Recorder(notes) as recorder:
-        outcome = run_pipeline(pipeline, listeners=[recorder], interruption=interruption)
+        run_pipeline(pipeline, listeners=[recorder], interruption=interruption)
     noted = read_notes(notes)
     runner = pipeline.runner.create()
     trajectories = []
-    with read_store(cell.folder) as store:
-        rows = {(one.task.key, one.fingerprint): one.id for one in store.tasks()}
-        environment = store.fact("runner") or {}
-        for operator in outcome.operators:
-            task = Task(**operator.task)
-            measurements = store.measurements(rows[task.key, operator.fingerprint])
-            known = runner.best_known(task)
-            trajectories.append(
-                trajectory_of(operator, measurements, noted.get(operator.name), known)
-            )
-    return CellResult(
-        identity=cell.identity, trajectories=tuple(trajectories), environment=environment
-    )
+    with RunView(cell.folder) as run:
+        for operator in run.operators:
+            result, known = operator.result, runner.best_known(operator.stored.task)
+            notes_of_it = noted.get(result.name)
+            trajectories.append(trajectory_of(result, operator.measurements, notes_of_it, known))
+        return CellResult(
+            identity=cell.identity, trajectories=tuple(trajectories), environment=run.runner
+        )
 
 
 def begin(cell: Cell) -> None:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.loop.end.comparison import interim_result
 from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.totals import disturbance_of
-from chameleon_core.run_folder import EVENTS, PIPELINE, read_store
+from chameleon_core.run_folder import EVENTS, PIPELINE
+from chameleon_core.run_view import RunView, ViewedOperator
 from chameleon_core.stages import Disturbance
-from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 
 from chameleon_bench.pages.measured import Measured, measured_of
@@ -90,32 +89,23 @@ def run_record(folder: Path) -> RunRecord:
         RunFolderError: there is no run in it.
     """
     events = run_events(folder / EVENTS)
-    with read_store(folder) as store:
-        result = (store.fact("finished") or {}).get("result")
-        operators = (
-            [OperatorResult.from_json(value) for value in result["operators"]] if result else None
-        )
-        tasks = _tasks(store, operators, events)
-        seconds = float(store.fact("seconds") or 0.0)
-        target, runner = store.fact("target"), store.fact("runner")
-        disturbance = disturbance_of(store)
-        settled, versions = store.fact("model"), store.fact("versions")
     pipeline = folder / PIPELINE
-    return RunRecord(
-        folder=folder.absolute(),
-        finished=result is not None,
-        seconds=seconds,
-        target=target or "",
-        runner=runner or {},
-        versions=versions or {},
-        settled=settled,
-        pipeline=pipeline.read_text(encoding="utf-8") if pipeline.is_file() else "",
-        tasks=tasks,
-        rounds=events.rounds,
-        starts=events.starts,
-        network=NetworkResult.from_json(result["network"]) if result else NetworkResult(),
-        disturbance=disturbance,
-    )
+    with RunView(folder) as run:
+        return RunRecord(
+            folder=run.folder,
+            finished=run.result is not None,
+            seconds=run.seconds,
+            target=run.target,
+            runner=run.runner,
+            versions=run.versions,
+            settled=run.store.fact("model"),
+            pipeline=pipeline.read_text(encoding="utf-8") if pipeline.is_file() else "",
+            tasks=[_task(operator, events) for operator in run.operators],
+            rounds=events.rounds,
+            starts=events.starts,
+            network=NetworkResult() if run.result is None else run.result.network,
+            disturbance=disturbance_of(run.store),
+        )
 
 
 def network_seconds(record: RunRecord) -> list[float]:
@@ -133,28 +123,14 @@ def network_seconds(record: RunRecord) -> list[float]:
     return sums
 
 
-def _tasks(
-    store: RecordStore, operators: Sequence[OperatorResult] | None, events: RunEvents
-) -> list[TaskRecord]:
-    """The operators of a run: those of its result, or as far as they are."""
-    if operators is None:
-        found = [(one, one.task, interim_result(store, one)) for one in store.present_tasks()]
-    else:
-        stored = {(one.task.key, one.space, one.fingerprint): one for one in store.tasks()}
-        tasks = [Task(**operator.task) for operator in operators]
-        found = [
-            (stored[task.key, operator.space, operator.fingerprint], task, operator)
-            for task, operator in zip(tasks, operators, strict=True)
-        ]
-    return [
-        TaskRecord(
-            task=task,
-            measured=measured_of(store, row, events.starts),
-            operator=operator,
-            ended=events.ended.get(task.name, ""),
-        )
-        for row, task, operator in found
-    ]
+def _task(operator: ViewedOperator, events: RunEvents) -> TaskRecord:
+    task = operator.stored.task
+    return TaskRecord(
+        task=task,
+        measured=measured_of(operator.store, operator.stored, events.starts),
+        operator=operator.result,
+        ended=events.ended.get(task.name, ""),
+    )
 
 
 __all__ = ["RunRecord", "TaskRecord", "network_seconds", "run_record"]

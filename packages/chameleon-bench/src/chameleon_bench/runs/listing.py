@@ -9,14 +9,8 @@ from typing import Any
 
 import attrs
 from chameleon_core.errors import ChameleonError
-from chameleon_core.run_folder import EVENTS, NETWORK, RECORDS, read_store
-from chameleon_core.run_summary import (
-    finished_result,
-    network_summary,
-    operators_of,
-    standing_of,
-)
-from chameleon_core.store import RecordStore
+from chameleon_core.run_folder import EVENTS, NETWORK, RECORDS
+from chameleon_core.run_view import RunView
 
 BROKEN = "broken"
 """State of a run folder that cannot be read."""
@@ -99,8 +93,8 @@ def _listed(place: Path, folder: Path, reason: str) -> ListedRun:
     if reason:
         return broken
     try:
-        with read_store(place) as store:
-            return _described(broken, store)
+        with RunView(place) as run:
+            return _described(broken, run)
     except ChameleonError as error:
         return attrs.evolve(broken, because=str(error))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -109,12 +103,9 @@ def _listed(place: Path, folder: Path, reason: str) -> ListedRun:
         return attrs.evolve(broken, because=f"what it holds cannot be understood ({said})")
 
 
-def _described(blank: ListedRun, store: RecordStore) -> ListedRun:
-    standing = standing_of(blank.folder, store)
-    result = finished_result(blank.folder, store)
-    operators = operators_of(store, result)
-    network = network_summary(store, result, operators)
-    document = (store.fact("pipeline") or {}).get("document", {})
+def _described(blank: ListedRun, run: RunView) -> ListedRun:
+    standing, network, document = run.standing, run.network, run.document
+    operators = [operator.result for operator in run.operators]
     times = [
         (one.tuned_seconds or one.search_seconds, int(one.task.get("weight", 1)))
         for one in operators
@@ -131,12 +122,12 @@ def _described(blank: ListedRun, store: RecordStore) -> ListedRun:
         state=str(standing.state),
         because=standing.because,
         model=model_in_words(document.get("model")),
-        target=str(document.get("target", store.fact("target") or "")),
+        target=str(document.get("target", run.target)),
         operators=len(operators),
-        measurements=store.measured,
+        measurements=run.store.measured,
         seconds=total,
         seconds_of=of if total is not None else "",
-        at=store.last_measured_at or blank.at,
+        at=run.store.last_measured_at or blank.at,
     )
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import attrs
 import structlog
 from chameleon_core.errors import ChameleonError
-from chameleon_core.run_folder import EVENTS, RECORDS, read_store
-from chameleon_core.run_summary import standing_of
+from chameleon_core.run_folder import EVENTS, RECORDS
+from chameleon_core.run_view import RunView
 
 from chameleon_bench.pages.run_page import page_of
 from chameleon_bench.pages.run_record import run_record
@@ -125,9 +125,9 @@ class LiveRun:
 
 def _look(folder: Path) -> Look:
     try:
-        with read_store(folder) as store:
-            standing = standing_of(folder, store)
-            told = (standing.state, store.measured, store.fact("seconds"), _written(folder))
+        with RunView(folder) as run:
+            standing = run.standing
+            told = (standing.state, run.store.measured, run.seconds, _written(folder))
     except ChameleonError as error:
         return Look(
             version=f"unreadable {error}", state="unreadable", ended=False, because=str(error)

@@ -5,25 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.loop.end.operator_result import OperatorResult
-from chameleon_core.run_folder import read_store
-from chameleon_core.run_summary import (
+from chameleon_core.run_view import (
     NetworkSummary,
     OperatorTime,
     RunState,
-    finished_result,
-    network_summary,
-    operators_of,
-    standing_of,
-    time_of,
+    RunView,
+    ViewedOperator,
 )
-from chameleon_core.store import RecordStore, StoredTask
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
@@ -116,23 +110,22 @@ def read_run(folder: Path, name: str) -> ComparedRun:
     Raises:
         RunFolderError: there is no run in it, or its records cannot be read.
     """
-    with read_store(folder) as store:
-        result = finished_result(folder, store)
-        found = operators_of(store, result)
-        runner = dict(store.fact("runner") or {})
-        runner.pop("versions", None)
+    with RunView(folder) as run:
+        environment = run.runner
+        environment.pop("versions", None)
         return ComparedRun(
-            folder=folder.absolute(),
+            folder=run.folder,
             name=name,
-            state=standing_of(folder, store).state,
-            operators=_operators(store, found),
-            network=network_summary(store, result, found),
-            measurements=store.measured,
-            seconds=float(store.fact("seconds") or 0.0),
-            document=(store.fact("pipeline") or {}).get("document", {}),
-            target=str(store.fact("target") or ""),
-            environment=runner,
-            versions=store.fact("versions") or {},
+            state=run.standing.state,
+            # Of several operators with other spaces the one added last.
+            operators={computed(each.stored.task): _operator(each) for each in run.operators},
+            network=run.network,
+            measurements=run.store.measured,
+            seconds=run.seconds,
+            document=run.document,
+            target=run.target,
+            environment=environment,
+            versions=run.versions,
         )
 
 
@@ -142,25 +135,14 @@ def computed(task: Task) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-def _operators(store: RecordStore, found: Sequence[OperatorResult]) -> dict[str, ComparedOperator]:
-    """Operators by what they compute; of several with other spaces the one added last."""
-    rows = {(one.task.key, one.space, one.fingerprint): one for one in store.tasks()}
-    made = {}
-    for operator in found:
-        task = Task(**operator.task)
-        stored = rows[task.key, operator.space, operator.fingerprint]
-        made[computed(task)] = _operator(store, stored, operator)
-    return made
-
-
-def _operator(store: RecordStore, stored: StoredTask, operator: OperatorResult) -> ComparedOperator:
-    costs = [measurement.cost for measurement in store.measurements(stored.id)]
+def _operator(operator: ViewedOperator) -> ComparedOperator:
+    task = operator.stored.task
     return ComparedOperator(
-        name=operator.name,
-        weight=stored.task.weight,
-        time=time_of(store, stored, operator),
-        costs=np.array(costs, np.float64),
-        seconds=operator.spending.total,
-        kind=stored.task.operator,
-        arguments=stored.task.arguments,
+        name=operator.result.name,
+        weight=task.weight,
+        time=operator.time,
+        costs=np.array([one.cost for one in operator.measurements], np.float64),
+        seconds=operator.result.spending.total,
+        kind=task.operator,
+        arguments=task.arguments,
     )

@@ -21,7 +21,7 @@ from chameleon_core.pipeline.resolve import STAGES, apply_overrides, merge
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.pipeline.yaml import read_yaml
-from chameleon_core.plugins import KINDS, CommandRecord, PresetRecord
+from chameleon_core.plugins import CommandRecord, PresetRecord
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.given import canonical, given
@@ -187,7 +187,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
     """
     named = set(_texts(documents))
     packages = {name: {package} for name, package in ALWAYS.items()}
-    for kind in KINDS:
+    for kind in registry.kinds:
         for entry in registry.entries(kind):
             if isinstance(entry.record, CommandRecord | PresetRecord):
                 continue

@@ -18,7 +18,6 @@ from chameleon_core.pipeline.resolve import DEFAULT_PRESET, KEYS, STAGES
 from chameleon_core.pipeline.schema import Budget, Requirement
 from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.first_party import CORE
-from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.registry import (
     AmbiguousNameError,
@@ -190,7 +189,7 @@ class _Document:
         entries = {entry.record.factory: entry for entry in self._of_presets(key, kind)}
         nameless = [self._stages.mapping(entry, required=False) for entry in entries.values()]
         return {
-            "description": f"the {KINDS[kind].noun}",
+            "description": f"the {self._registry.kinds[kind].noun}",
             "anyOf": [self._stages.of(kind), *nameless],
             **self._default(key),
         }
@@ -246,11 +245,12 @@ class StageSchemas:
         """A stage of a kind.
 
         Args:
-            kind: a key of ``KINDS``.
+            kind: a key of ``registry.kinds``.
             alone: whether a name has to do, as for ``names`` in an option's metadata.
         """
+        noun = with_article(self._registry.kinds[kind].noun)
         names = {
-            "description": f"{with_article(KINDS[kind].noun)} by name",
+            "description": f"{noun} by name",
             "anyOf": [self.named(entry) for entry in self._registry.entries(kind)] or [NOTHING],
         }
         if alone:
@@ -260,8 +260,7 @@ class StageSchemas:
             entries = self._registry.entries(kind)
             mappings = [self.mapping(entry, required=True) for entry in entries]
             self.definitions[kind] = {
-                "description": f"{with_article(KINDS[kind].noun)}: its name, or a mapping with its "
-                "name and its options",
+                "description": f"{noun}: its name, or a mapping with its name and its options",
                 "anyOf": [names, *mappings],
             }
         return _reference(kind)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from types import NoneType
+from typing import Any
 
 import attrs
+from chameleon_core.pipeline.annotations import fixed_entries, form_of
 from chameleon_core.pipeline.durations import DURATION
 from chameleon_core.pipeline.former_names import former_names
 from chameleon_core.pipeline.jsonable import Tags, default_of, tags_of
 from chameleon_core.pipeline.nodes import heading_field
-from chameleon_core.pipeline.structure import is_mapping, is_sequence
 
 from chameleon_cli.json_schema.bounds import Schema, bounds_of
 
-_SCALARS: dict[Any, str] = {int: "integer", float: "number", str: "string", bool: "boolean"}
+_SCALARS: dict[type, str] = {
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    str: "string",
+    Path: "string",
+    NoneType: "null",
+}
 
 
 class TypeSchemas:
@@ -87,44 +93,41 @@ class TypeSchemas:
             members.append({"not": {"type": ["object", "null"]}, **alone})
         return {"anyOf": members} if len(members) > 1 else section
 
-    def of(self, kind: Any) -> Schema:  # noqa: PLR0911 - one for each kind of type
+    def of(self, kind: Any) -> Schema:
         """The schema of an annotation."""
-        if kind in (Any, object, None):
+        form, inner = form_of(kind)
+        if form in ("anything", "unknown"):
             return {}
-        if kind is type(None):
-            return {"type": "null"}
-        if kind in _SCALARS:
-            return {"type": _SCALARS[kind]}
-        if isinstance(kind, type) and issubclass(kind, Enum):
-            return {"enum": [member.value for member in kind]}
-        if get_origin(kind) is Literal:
-            return {"enum": list(get_args(kind))}
-        if get_origin(kind) in (Union, types.UnionType):
-            return _any_of([self.of(member) for member in get_args(kind)])
-        if is_mapping(kind):
-            arguments = get_args(kind)
-            inner = self.of(arguments[1]) if arguments else {}
-            return {"type": "object", "additionalProperties": inner}
-        if is_sequence(kind):
-            return self._sequence(kind)
-        if isinstance(kind, type) and issubclass(kind, Path):
-            return {"type": "string"}
-        return self.section(kind) if isinstance(kind, type) and attrs.has(kind) else {}
+        schema: Schema = getattr(self, form)(inner)
+        return schema
 
-    def _sequence(self, kind: Any) -> Schema:
-        origin, arguments = get_origin(kind) or kind, get_args(kind)
-        if origin is tuple and arguments and arguments[-1] is not Ellipsis:
-            return {
-                "type": "array",
-                "prefixItems": [self.of(one) for one in arguments],
-                "minItems": len(arguments),
-                "maxItems": len(arguments),
-            }
+    def scalar(self, kind: type) -> Schema:
+        """A number, a text, a flag or null."""
+        return {"type": _SCALARS[kind]}
+
+    def choice(self, choices: Mapping[Any, Any]) -> Schema:
+        """One of some values."""
+        return {"enum": [*choices]}
+
+    def union(self, kinds: tuple[Any, ...]) -> Schema:
+        """A value of one of several types."""
+        return _any_of([self.of(member) for member in kinds])
+
+    def mapping(self, inner: Any) -> Schema:
+        """A mapping of any keys."""
+        return {"type": "object", "additionalProperties": self.of(inner)}
+
+    def sequence(self, kind: tuple[type, tuple[Any, ...]]) -> Schema:
+        """A list."""
+        origin, arguments = kind
+        fixed = fixed_entries(origin, arguments)
+        if fixed is not None:
+            entries, count = [self.of(one) for one in fixed], len(fixed)
+            return {"type": "array", "prefixItems": entries, "minItems": count, "maxItems": count}
         schema: Schema = {"type": "array"}
         if arguments:
             schema["items"] = self.of(arguments[0])
-        unique = isinstance(origin, type) and issubclass(origin, AbstractSet)
-        return {**schema, "uniqueItems": True} if unique else schema
+        return {**schema, "uniqueItems": True} if issubclass(origin, AbstractSet) else schema
 
     def _field(self, field: attrs.Attribute[Any], *, resolved: bool) -> Schema:
         """One option: its type, what its validators refuse, its help and its default."""
@@ -145,7 +148,7 @@ class TypeSchemas:
         tags = tags_of(field, self._classes)
         if tags is not None:
             one = self._tagged(tags)
-            return {"type": "array", "items": one} if is_sequence(field.type) else one
+            return {"type": "array", "items": one} if form_of(field.type)[0] == "sequence" else one
         if "stages" in field.metadata:
             return {"type": "array", "items": self._stage(field.metadata["stages"], False)}
         if "names" in field.metadata:

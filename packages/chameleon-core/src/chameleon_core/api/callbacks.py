@@ -7,8 +7,8 @@ from typing import Final
 
 from chameleon_core.api.checks import functions
 from chameleon_core.events.records import Event
-from chameleon_core.plugins.hookspecs import EventHooks, hookimpl
-from chameleon_core.plugins.registration import PROJECT
+from chameleon_core.plugins.event_hooks import EventHooks
+from chameleon_core.plugins.hookspecs import PROJECT, hookimpl
 
 
 class _Stop:

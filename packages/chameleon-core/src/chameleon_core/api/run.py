@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,12 @@ import attrs
 
 from chameleon_core.api.measurements import Measurements, Rows, Trial
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.end.comparison import interim_result
 from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.run_folder import read_store
-from chameleon_core.store import RecordStore
+from chameleon_core.run_view import RunView
 
 
 @attrs.frozen(kw_only=True)
@@ -117,55 +117,31 @@ def load_run(folder: str | Path) -> Run:
         RunFolderError: there is no run in it, or it cannot be read.
     """
     path = Path(folder).expanduser().absolute()
-    with read_store(path) as store:
-        result, finished = _result(path, store)
-        rows = {
-            (stored.task.name, stored.space, stored.fingerprint): stored.id
-            for stored in store.tasks()
-        }
+    with RunView(path) as run:
+        result = run.result
+        finished = result is not None
+        if result is None:
+            operators = tuple(operator.result for operator in run.operators)
+            result = RunResult(
+                folder=path, seconds=run.seconds, operators=operators, versions=run.versions
+            )
+        asked = run.document.get("require")
+        rows = {operator.result.name: operator.stored.id for operator in run.operators}
     return Run(
-        result=result,
+        result=result if asked is None else attrs.evolve(result, require=Requirement(**asked)),
         finished=finished,
         operators={
             one.name: Operator(
-                result=one,
-                measurements=Measurements(
-                    _Reader(folder=path, task_id=rows[one.name, one.space, one.fingerprint])
-                ),
+                result=one, measurements=Measurements(partial(_rows, path, rows[one.name]))
             )
             for one in result.operators
         },
     )
 
 
-@attrs.frozen(kw_only=True)
-class _Reader:
-    """Reads the rows of a task when it is called."""
-
-    folder: Path
-    task_id: int
-
-    def __call__(self) -> Rows:
-        with read_store(self.folder) as store:
-            return Rows.of(store, self.task_id)
-
-
-def _result(path: Path, store: RecordStore) -> tuple[RunResult, bool]:
-    """The result as it was kept, or as far as it is; and whether the run has ended."""
-    owner = store.fact("pipeline")
-    asked = None if owner is None else owner["document"].get("require")
-    require = None if asked is None else Requirement(**asked)
-    kept = store.fact("finished")
-    if kept is not None:
-        return RunResult.from_json(kept["result"], folder=path, require=require), True
-    interim = RunResult(
-        folder=path,
-        seconds=store.fact("seconds") or 0.0,
-        operators=tuple(interim_result(store, stored) for stored in store.present_tasks()),
-        require=require,
-        versions=store.fact("versions") or {},
-    )
-    return interim, False
+def _rows(folder: Path, task_id: int) -> Rows:
+    with read_store(folder) as store:
+        return Rows.of(store, task_id)
 
 
 __all__ = ["Operator", "Run", "load_run"]

@@ -13,7 +13,6 @@ from chameleon_core.pipeline.members import with_members
 from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.pipeline.structure import Structurer
-from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.registry import AmbiguousNameError, Registry, UnknownNameError
 from chameleon_core.words import with_article
@@ -47,10 +46,11 @@ class StageReader:
 
     def listed(self, kind: str, node: Node) -> Any:
         """A stage that another one's options name."""
-        return self.chosen(f"{with_article(KINDS[kind].noun)} in a list", kind, node)
+        return self.chosen(f"{with_article(self._registry.kinds[kind].noun)} in a list", kind, node)
 
     def chosen(self, about: str, kind: str, node: Node) -> Any:
         """A stage written as its name, or as a mapping with its name and options."""
+        noun = with_article(self._registry.kinds[kind].noun)
         name = node.get("name") if node.is_mapping else node
         if name is None:
             self._say(node.mark, f"{about} needs a 'name' beside its options")
@@ -59,7 +59,7 @@ class StageReader:
             also = ", or 'none' for none" if "none" in self._registry.names(kind) else ""
             self._say(
                 name.mark,
-                f"{about} must name {with_article(KINDS[kind].noun)}, not be {name.in_words()}; "
+                f"{about} must name {noun}, not be {name.in_words()}; "
                 f"leave the key out for the default{also}",
             )
             return None
@@ -70,14 +70,14 @@ class StageReader:
         """A stage of a kind, or None where its problems were added.
 
         Args:
-            kind: a key of ``STAGE_KINDS``.
+            kind: a key of ``chameleon_core.plugins.kinds.STAGE_KINDS``.
             name: as written.
             section: gives what was written for an options class.
         """
         with Collecting(self._problems):
             entry = self.find(kind, name)
             record = entry.record
-            owner = f"{KINDS[kind].noun} '{name.value}'"
+            owner = f"{self._registry.kinds[kind].noun} '{name.value}'"
             options = self.structurer.make(section(record.options), record.options, owner)
             options = self.completed(options, name.mark, entry.distribution)
             return StageSpec(

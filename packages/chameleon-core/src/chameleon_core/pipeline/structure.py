@@ -1,29 +1,22 @@
 """Turns nodes into options classes, strictly, and finds every mistake in one pass.
 
-cattrs picks the hook for each type; the hooks take nodes, so that each mistake is reported
-where it was written. Numbers are strict: ``"3"`` and ``true`` are no integers.
-
-The detailed validation of cattrs says less: of several validators that refuse values it names the
-class of the first, and of unknown keys the mapping that they are in. The places that ruamel keeps
-(``CommentedMap.lc``) are lost where presets, the file and ``--set`` are laid over one another.
+Numbers are strict: ``"3"`` and ``true`` are no integers.
 """
 
 from __future__ import annotations
 
-import math
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
-from enum import Enum
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, get_origin
 
 import attrs
-from cattrs import BaseConverter, StructureHandlerNotFoundError
 
 from chameleon_core.errors import ChameleonError
+from chameleon_core.pipeline.annotations import fixed_entries, form_of
 from chameleon_core.pipeline.durations import parse_duration
 from chameleon_core.pipeline.former_names import in_current_names
 from chameleon_core.pipeline.jsonable import Tags, registered_classes, tags_of
@@ -85,61 +78,17 @@ class KeyPath:
         return PipelineError([Problem(mark=mark, message=f"{self._about()}{rest}")])
 
 
-NAMES = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
-"""What a scalar type is called in an error."""
+NAMES = {
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    types.NoneType: "null",
+}
+"""Words for a scalar type in an error."""
 
 
-class Scalars(KeyPath):
-    """Structure hooks of scalar types, in the form that cattrs calls them."""
-
-    def integer(self, node: Node, _: Any) -> int:
-        """An integer; ``true`` and ``3.0`` are none."""
-        if isinstance(node.value, int) and not isinstance(node.value, bool):
-            return node.value
-        raise self._wrong(node, NAMES[int])
-
-    def number(self, node: Node, _: Any) -> float:
-        """A number; not-a-number and what overflows are none."""
-        value = node.value
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            try:
-                number = float(value)
-            except OverflowError:
-                number = math.nan
-            if not math.isnan(number):
-                return number
-        raise self._wrong(node, NAMES[float])
-
-    def text(self, node: Node, _: Any) -> str:
-        """A text; numbers and dates have to be quoted."""
-        if isinstance(node.value, str):
-            return node.value
-        scalar = not node.is_mapping and not node.is_sequence and node.value is not None
-        raise self._wrong(node, NAMES[str], "; put it in quotes" if scalar else "")
-
-    def flag(self, node: Node, _: Any) -> bool:
-        """``true`` or ``false``."""
-        if isinstance(node.value, bool):
-            return node.value
-        raise self._wrong(node, NAMES[bool])
-
-    def literal(self, node: Node, kind: Any) -> Any:
-        """One of a ``Literal``'s values."""
-        return self._choice(node, {choice: choice for choice in get_args(kind)})
-
-    def enum(self, node: Node, kind: Any) -> Any:
-        """The member of an enumeration that has the value."""
-        return self._choice(node, {member.value: member for member in kind})
-
-    def _choice(self, node: Node, choices: Mapping[Any, Any]) -> Any:
-        for choice, chosen in choices.items():
-            if type(choice) is type(node.value) and choice == node.value:
-                return chosen
-        guess = did_you_mean(node.value, [one for one in choices if isinstance(one, str)])
-        raise self._wrong(node, listing([str(choice) for choice in choices]), guess)
-
-
-class Structurer(Scalars):
+class Structurer(KeyPath):
     """Makes instances of annotated types from nodes.
 
     A field's metadata may hold ``duration`` (texts such as ``20m`` become seconds), ``path`` or
@@ -167,28 +116,6 @@ class Structurer(Scalars):
         self._classes = classes
         self._find = find
         self._blamed = blamed
-        converter = BaseConverter(detailed_validation=False)
-        by_type: dict[Any, Callable[[Any, Any], Any]] = {
-            int: self.integer,
-            float: self.number,
-            str: self.text,
-            bool: self.flag,
-            Path: lambda node, _: Path(self.text(node, str)),
-        }
-        for scalar, hook in by_type.items():
-            converter.register_structure_hook(scalar, hook)
-        # The last registered predicate is asked first.
-        by_test: list[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]]] = [
-            (lambda kind: kind in (Any, object), lambda node, _: node.plain()),
-            (is_mapping, self._mapping),
-            (is_sequence, self._sequence),
-            (lambda kind: get_origin(kind) in (Union, types.UnionType), self._union),
-            (lambda kind: get_origin(kind) is Literal, self.literal),
-            (lambda kind: isinstance(kind, type) and attrs.has(kind), self._attrs),
-        ]
-        for test, hook in by_test:
-            converter.register_structure_hook_func(test, hook)
-        self._converter = converter
 
     def make(self, node: Node, kind: Any, owner: str) -> Any:
         """Make an instance.
@@ -205,54 +132,76 @@ class Structurer(Scalars):
         return self._structure(node, kind)
 
     def _structure(self, node: Node, kind: Any) -> Any:
-        # cattrs would take a text enum for a text: it looks at classes before it asks predicates.
-        if isinstance(kind, type) and issubclass(kind, Enum):
-            return self.enum(node, kind)
-        try:
-            return self._converter.structure(node, kind)
-        except StructureHandlerNotFoundError as error:
-            words = f"the plugin declares the type {kind!r}, which no option can have"
-            raise self._failed(node.mark, words) from error
+        form, inner = form_of(kind)
+        return getattr(self, form)(inner, node)
+
+    def unknown(self, kind: Any, node: Node) -> Any:
+        """No option can have such a type."""
+        words = f"the plugin declares the type {kind!r}, which no option can have"
+        raise self._failed(node.mark, words)
+
+    # ----- values ----------------------------------------------------------------------------
+
+    def anything(self, _: None, node: Node) -> Any:
+        """Whatever was written."""
+        return node.plain()
+
+    def scalar(self, kind: Any, node: Node) -> Any:
+        """A number, a text or a flag; not-a-number and what overflows are no numbers."""
+        wanted = str if kind is Path else kind
+        value: Any = node.value
+        if wanted is float and type(value) is int:
+            with suppress(OverflowError):
+                value = float(value)
+        fits = isinstance(value, wanted) and isinstance(value, bool) is (wanted is bool)
+        if fits and value == value:  # noqa: PLR0124 - not-a-number is no number
+            return Path(value) if kind is Path else value
+        unquoted = wanted is str and value is not None and not isinstance(value, dict | tuple)
+        raise self._wrong(node, NAMES[wanted], "; put it in quotes" if unquoted else "")
+
+    def choice(self, choices: Mapping[Any, Any], node: Node) -> Any:
+        """One of a ``Literal``'s values, or the member of an enumeration that has the value."""
+        for choice, chosen in choices.items():
+            if type(choice) is type(node.value) and choice == node.value:
+                return chosen
+        guess = did_you_mean(node.value, [one for one in choices if isinstance(one, str)])
+        raise self._wrong(node, listing([str(choice) for choice in choices]), guess)
 
     # ----- containers ------------------------------------------------------------------------
 
-    def _sequence(self, node: Node, kind: Any) -> Any:
+    def sequence(self, kind: tuple[type, tuple[Any, ...]], node: Node) -> Any:
+        """A list, as the class that is annotated."""
         if not node.is_sequence:
             raise self._wrong(node, "a list")
-        origin = get_origin(kind) or kind
-        arguments = get_args(kind)
-        if origin is tuple and arguments and arguments[-1] is not Ellipsis:
-            if len(arguments) != len(node.value):
-                raise self._wrong(
-                    node, f"a list of {len(arguments)}", f" with {len(node.value)} entries"
-                )
-            kinds = list(arguments)
-        else:
-            kinds = [arguments[0] if arguments else Any] * len(node.value)
+        origin, arguments = kind
+        kinds = fixed_entries(origin, arguments)
+        if kinds is None:
+            kinds = (arguments[0] if arguments else Any,) * len(node.value)
+        elif len(kinds) != len(node.value):
+            more = f" with {len(node.value)} entries"
+            raise self._wrong(node, f"a list of {len(kinds)}", more)
         made = self._all(
             (f"[{index}]", partial(self._structure, one, inner))
             for index, (one, inner) in enumerate(zip(node.value, kinds, strict=True))
         )
-        if isinstance(origin, type) and issubclass(origin, AbstractSet):
+        if issubclass(origin, AbstractSet):
             return frozenset(made) if issubclass(origin, frozenset) else set(made)
         return made if origin is list else tuple(made)
 
-    def _mapping(self, node: Node, kind: Any) -> dict[str, Any]:
+    def mapping(self, inner: Any, node: Node) -> dict[str, Any]:
+        """A mapping of any keys."""
         if not node.is_mapping:
             raise self._wrong(node, "a mapping")
-        arguments = get_args(kind)
-        inner = arguments[1] if arguments else Any
         made = self._all(
             (key, partial(self._structure, item.node, inner)) for key, item in node.items()
         )
         return dict(zip(node.value, made, strict=True))
 
-    def _union(self, node: Node, kind: Any) -> Any:
-        members = list(get_args(kind))
-        if type(None) in members:
-            if node.value is None:
-                return None
-            members.remove(type(None))
+    def union(self, kinds: tuple[Any, ...], node: Node) -> Any:
+        """The first of several types that the value fits."""
+        members = [kind for kind in kinds if kind is not types.NoneType]
+        if node.value is None and len(members) < len(kinds):
+            return None
         failures = []
         for member in members:
             try:
@@ -267,7 +216,7 @@ class Structurer(Scalars):
         mappings = [
             failure
             for member, failure in zip(members, failures, strict=True)
-            if node.is_mapping and (is_mapping(member) or attrs.has(member))
+            if node.is_mapping and form_of(member)[0] in ("mapping", "section")
         ]
         if inside or len(mappings) == 1:
             raise (inside or mappings)[0]
@@ -275,7 +224,8 @@ class Structurer(Scalars):
 
     # ----- options classes -------------------------------------------------------------------
 
-    def _attrs(self, node: Node, kind: Any) -> Any:
+    def section(self, kind: Any, node: Node) -> Any:
+        """An instance of an options class."""
         try:
             attrs.resolve_types(kind)
         except Exception as error:
@@ -360,7 +310,7 @@ class Structurer(Scalars):
             blamed = isinstance(of, str) and self._blamed()
             raise PipelineError([Problem(mark=item.key_mark, message=message, plugin=blamed)])
         with self._inside(tag):
-            return self._attrs(first_field(item.node, kind), kind)
+            return self.section(kind, first_field(item.node, kind))
 
     def _construct(self, node: Node, kind: Any, values: dict[str, Any]) -> Any:
         try:
@@ -394,28 +344,13 @@ class Structurer(Scalars):
         return problems
 
 
-def is_mapping(kind: Any) -> bool:
-    """Whether a type is written as a mapping of any keys."""
-    origin = get_origin(kind) or kind
-    return isinstance(origin, type) and issubclass(origin, Mapping)
-
-
-def is_sequence(kind: Any) -> bool:
-    """Whether a type is written as a list."""
-    origin = get_origin(kind) or kind
-    return (
-        isinstance(origin, type)
-        and issubclass(origin, Sequence | AbstractSet)
-        and not issubclass(origin, str | bytes)
-    )
-
-
 def _name_of(kind: Any) -> str:
-    if kind in NAMES:
-        return NAMES[kind]
-    if get_origin(kind) is Literal:
-        return listing([str(choice) for choice in get_args(kind)])
-    return "a list" if is_sequence(kind) else "a mapping"
+    form, inner = form_of(kind)
+    if form == "scalar":
+        return NAMES[inner]
+    if form == "choice":
+        return listing([str(choice) for choice in inner])
+    return "a list" if form == "sequence" else "a mapping"
 
 
 def _words(error: BaseException) -> str:

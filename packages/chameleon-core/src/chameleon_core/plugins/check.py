@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -27,6 +27,7 @@ Record = (
     | InstructionRecord
     | PresetRecord
     | CommandRecord
+    | Kind
 )
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
@@ -53,32 +54,34 @@ def complaint(kind: Kind, record: Any) -> str | None:
     summary: Any = record.summary
     if not isinstance(summary, str):
         return f"{about} with a summary that is no text"
-    wrong = _wrong(kind, record)
+    wrong = next((wrong for wrong in _problems(kind, record) if wrong is not None), None)
     return None if wrong is None else f"{about} with {wrong}"
 
 
-def _wrong(kind: Kind, record: Record) -> str | None:
+def _problems(kind: Kind, record: Record) -> Iterator[str | None]:
+    """Each check of a record: a complaint, or None if nothing is wrong."""
+    if not isinstance(record, PresetRecord | Kind):
+        yield _wrong_factory(record.factory)
+        if not isinstance(record, CommandRecord):
+            yield _wrong_version(record.api_version)
     if isinstance(record, PresetRecord):
-        return _wrong_preset(record.pipeline)
-    wrong = _wrong_factory(record.factory)
-    if wrong is not None or isinstance(record, CommandRecord):
-        return wrong
-    wrong = _wrong_version(record.api_version)
-    if wrong is not None:
-        return wrong
-    if isinstance(record, OperatorRecord | InstructionRecord):
-        return _wrong_of_its_kind(record)
-    wrong = _wrong_texts("operators", record.operators)
-    if isinstance(record, TemplateRecord):
-        wrong = wrong or _wrong_texts("targets", record.targets)
-        return wrong or _nothing_of(record)
-    return wrong or _wrong_options(kind, record.options)
-
-
-def _wrong_of_its_kind(record: OperatorRecord | InstructionRecord) -> str | None:
-    if isinstance(record, OperatorRecord):
-        return _wrong_arguments(record.name, record.arguments)
-    return _wrong_needs(record)
+        yield _wrong_preset(record.pipeline)
+    elif isinstance(record, OperatorRecord):
+        yield _wrong_arguments(record.name, record.arguments)
+    elif isinstance(record, InstructionRecord):
+        architecture: Any = record.architecture
+        if not isinstance(architecture, str):
+            yield f"the architecture {architecture!r}, which must be a text"
+        yield _wrong_texts("features", record.features)
+    elif isinstance(record, TemplateRecord):
+        yield _wrong_texts("operators", record.operators)
+        yield _wrong_texts("targets", record.targets)
+        if not (record.operators and record.targets):
+            empty = "targets" if record.operators else "operators"
+            yield f"no {empty}, of which it must name one at least"
+    elif isinstance(record, PluginRecord):
+        yield _wrong_texts("operators", record.operators)
+        yield _wrong_options(kind, record.options)
 
 
 def _wrong_factory(factory: Any) -> str | None:
@@ -102,20 +105,6 @@ def _wrong_texts(what: str, texts: Any) -> str | None:
     if isinstance(texts, tuple) and all(isinstance(one, str) for one in texts):
         return None
     return f"the {what} {texts!r}, which must be a tuple of texts"
-
-
-def _wrong_needs(record: InstructionRecord) -> str | None:
-    architecture: Any = record.architecture
-    if not isinstance(architecture, str):
-        return f"the architecture {architecture!r}, which must be a text"
-    return _wrong_texts("features", record.features)
-
-
-def _nothing_of(record: TemplateRecord) -> str | None:
-    for what in ("operators", "targets"):
-        if not getattr(record, what):
-            return f"no {what}, of which it must name one at least"
-    return None
 
 
 def _wrong_arguments(name: str, arguments: Any) -> str | None:

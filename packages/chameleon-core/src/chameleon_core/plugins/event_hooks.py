@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chameleon_core.plugins.registration import hookspec
+from chameleon_core.plugins.hookspecs import hookspec
 
 if TYPE_CHECKING:  # workers import the hooks, and hear of no event
-    from chameleon_core.events.records import (
-        BatchMeasured,
-        BatchProposed,
-        BestImproved,
-        CheckFinished,
-        CheckStarted,
-        ComparisonProgressed,
-        ComparisonStarted,
-        Measured,
-        RunFinished,
-        RunStarted,
-        TaskFinished,
-    )
+    from chameleon_core.events import records
 
 
 class EventHooks:
@@ -32,7 +20,7 @@ class EventHooks:
     """
 
     @hookspec
-    def chameleon_check_started(self, event: CheckStarted) -> None:
+    def chameleon_check_started(self, event: records.CheckStarted) -> None:
         """What is to be delivered is tried once, before there are tasks.
 
         Example:
@@ -44,7 +32,7 @@ class EventHooks:
         """
 
     @hookspec
-    def chameleon_check_finished(self, event: CheckFinished) -> None:
+    def chameleon_check_finished(self, event: records.CheckFinished) -> None:
         """What is to be delivered can be.
 
         Example:
@@ -56,7 +44,7 @@ class EventHooks:
         """
 
     @hookspec
-    def chameleon_run_started(self, event: RunStarted) -> None:
+    def chameleon_run_started(self, event: records.RunStarted) -> None:
         """A process begins, or continues, a run.
 
         Example:
@@ -68,7 +56,7 @@ class EventHooks:
         """
 
     @hookspec
-    def chameleon_batch_proposed(self, event: BatchProposed) -> None:
+    def chameleon_batch_proposed(self, event: records.BatchProposed) -> None:
         """A batch is about to be measured.
 
         Example:
@@ -80,7 +68,7 @@ class EventHooks:
         """
 
     @hookspec
-    def chameleon_measured(self, event: Measured) -> None:
+    def chameleon_measured(self, event: records.Measured) -> None:
         """One configuration was measured and is on disk.
 
         Example:
@@ -93,7 +81,7 @@ class EventHooks:
         """
 
     @hookspec
-    def chameleon_batch_measured(self, event: BatchMeasured) -> None:
+    def chameleon_batch_measured(self, event: records.BatchMeasured) -> None:
         """A batch is complete.
 
         Example:
@@ -105,7 +93,7 @@ class EventHooks:
         """
 
     @hookspec
-    def chameleon_best_improved(self, event: BestImproved) -> None:
+    def chameleon_best_improved(self, event: records.BestImproved) -> None:
         """A configuration is faster than every one before.
 
         Example:
@@ -117,7 +105,7 @@ class EventHooks:
         """
 
     @hookspec
-    def chameleon_task_finished(self, event: TaskFinished) -> None:
+    def chameleon_task_finished(self, event: records.TaskFinished) -> None:
         """A task gets no further batch.
 
         Example:
@@ -129,7 +117,7 @@ class EventHooks:
         """
 
     @hookspec
-    def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
+    def chameleon_comparison_started(self, event: records.ComparisonStarted) -> None:
         """A task's winners are about to be measured again, interleaved with the baselines.
 
         Example:
@@ -141,7 +129,7 @@ class EventHooks:
         """
 
     @hookspec
-    def chameleon_comparison_progressed(self, event: ComparisonProgressed) -> None:
+    def chameleon_comparison_progressed(self, event: records.ComparisonProgressed) -> None:
         """A step of a comparison is further than before.
 
         Example:
@@ -153,7 +141,7 @@ class EventHooks:
         """
 
     @hookspec
-    def chameleon_run_finished(self, event: RunFinished) -> None:
+    def chameleon_run_finished(self, event: records.RunFinished) -> None:
         """The run is at its end, winners compared.
 
         Example:

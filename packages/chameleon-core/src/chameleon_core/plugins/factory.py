@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from chameleon_core.errors import ChameleonError, PluginError
+from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.records import (
     InstructionRecord,
     OperatorRecord,
     PluginRecord,
     TemplateRecord,
 )
-from chameleon_core.plugins.registration import Kind
 from chameleon_core.words import with_article
 
 TRACEBACK = "`chameleon --debug`, with the same command after it, shows the traceback"

@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins.registration import PROJECT
+from chameleon_core.plugins.hookspecs import PROJECT
 
 ENVIRONMENT = "CHAMELEON_PLUGINS"
 """The variable, with paths separated as those of ``PATH``."""

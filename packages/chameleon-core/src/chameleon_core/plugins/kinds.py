@@ -1,12 +1,221 @@
-"""The kinds of things a plugin can register, as the hook specs declare them."""
+"""The kinds of things that a plugin can register: one table, which the hook specs are made of."""
 
 from __future__ import annotations
 
-from chameleon_core.plugins.hookspecs import RegistrationHooks
-from chameleon_core.plugins.records import PluginRecord
-from chameleon_core.plugins.registration import Kind, kinds_of
+from collections.abc import Iterable
+from typing import Any
 
-KINDS: dict[str, Kind] = kinds_of(RegistrationHooks)
+import attrs
+
+from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.hookspecs import PROJECT, hookspec
+from chameleon_core.plugins.records import (
+    CommandRecord,
+    InstructionRecord,
+    OperatorRecord,
+    PluginRecord,
+    PresetRecord,
+    TemplateRecord,
+)
+
+_STAGES = "chameleon_core.stages"
+_WHOLE = "chameleon-tuner"
+_TVM = "chameleon-tuner-tvm"
+_SAMPLERS = "chameleon-tuner-samplers"
+_TRANSFORMS = "chameleon-tuner-transforms"
+_TVM_SUITES = "chameleon_tvm.testing.suites"
+
+
+_IS_CLASS: Any = attrs.validators.instance_of(type)
+
+
+@attrs.frozen(kw_only=True)
+class Kind:
+    """One kind of plugin.
+
+    Attributes:
+        name: the plural, as in ``chameleon plugins`` and ``chameleon_<name>``.
+        summary: one sentence for the reference.
+        distribution: the distribution that brings some, for install hints.
+        contract: ``"module:Class"``, the abstract class whose methods it must have, or None.
+        record: the class of its records.
+        arguments: names of what its factory is called with.
+        unique: whether a name belongs to one distribution alone, because records of measurements
+            hold it; the names of ``distribution`` are its own.
+        noun: the singular, for sentences.
+        conformance: ``"module:Class"``, the suite that checks such a plugin; by default the testing
+            kit's suite of that noun.
+    """
+
+    name: str = attrs.field(validator=attrs.validators.matches_re(r"[a-z_]+"))
+    summary: str
+    distribution: str
+    contract: str | None = None
+    record: type = attrs.field(default=PluginRecord, validator=_IS_CLASS)
+    arguments: tuple[str, ...] = ("options",)
+    unique: bool = False
+    noun: str = attrs.field()
+    conformance: str = attrs.field()
+
+    @noun.default
+    def _singular(self) -> str:
+        return self.name.replace("_", " ").removesuffix("s")
+
+    @conformance.default
+    def _suite(self) -> str:
+        return f"chameleon_testing.suites:{self.noun.title().replace(' ', '')}Suite"
+
+    @property
+    def hook(self) -> str:
+        """Name of the registration hook."""
+        return f"{PROJECT}_{self.name}"
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether its factory is called with a context beside its options."""
+        return "context" in self.arguments
+
+
+_ROWS = (
+    Kind(
+        name="frontends",
+        summary="Frontends turn the section ``model`` into tasks.",
+        contract=f"{_STAGES}:Frontend",
+        distribution=_TVM,
+    ),
+    Kind(
+        name="operators",
+        summary="Operators are the kinds of tensor operators, made computable.",
+        contract="chameleon_tvm.operators.base:Operator",
+        distribution=_TVM,
+        conformance=f"{_TVM_SUITES}:OperatorSuite",
+        record=OperatorRecord,
+        arguments=("task",),
+        unique=True,
+    ),
+    Kind(
+        name="targets",
+        noun="target resolver",
+        conformance="chameleon_testing.suites:TargetSuite",
+        summary="Target resolvers read the text that a user writes after ``target``.",
+        contract=f"{_STAGES}:TargetResolver",
+        distribution=_TVM,
+    ),
+    Kind(
+        name="spaces",
+        summary="Space providers give a task its design space and builder.",
+        contract=f"{_STAGES}:SpaceProvider",
+        distribution=_TVM,
+    ),
+    Kind(
+        name="templates",
+        summary="Templates are hand-written schedules of operators, with knobs.",
+        contract="chameleon_tvm.spaces.template.base:Template",
+        distribution=_TVM,
+        conformance=f"{_TVM_SUITES}:TemplateSuite",
+        record=TemplateRecord,
+        arguments=("task", "options"),
+    ),
+    Kind(
+        name="instructions",
+        summary="Instructions are machine instructions that templates multiply with.",
+        contract="chameleon_tvm.instructions.base:Instruction",
+        distribution=_TVM,
+        conformance=f"{_TVM_SUITES}:InstructionSuite",
+        record=InstructionRecord,
+        arguments=(),
+        unique=True,
+    ),
+    Kind(
+        name="transforms",
+        summary="Transforms change the loop nests of a convolution.",
+        contract="chameleon_transforms.contract:Transform",
+        distribution=_TRANSFORMS,
+        conformance="chameleon_transforms.testing:TransformSuite",
+    ),
+    Kind(
+        name="network_scores",
+        summary="Scores tell, without training, how well a network may learn.",
+        contract="chameleon_transforms.contract:NetworkScore",
+        distribution=_TRANSFORMS,
+        conformance="chameleon_transforms.testing:NetworkScoreSuite",
+    ),
+    Kind(
+        name="explorers",
+        summary="Explorers walk a design space.",
+        contract=f"{_STAGES}:Explorer",
+        distribution="chameleon-tuner-explorers",
+        arguments=("options", "context"),
+    ),
+    Kind(
+        name="cost_models",
+        summary="Cost models predict which configurations are fast.",
+        contract=f"{_STAGES}:CostModel",
+        distribution="chameleon-tuner-cost-models",
+        arguments=("options", "context"),
+    ),
+    Kind(
+        name="samplers",
+        summary="Samplers keep few of the candidates.",
+        contract=f"{_STAGES}:Sampler",
+        distribution=_SAMPLERS,
+        arguments=("options", "context"),
+    ),
+    Kind(
+        name="synthesizers",
+        summary="Synthesizers replace candidates that need not be measured.",
+        contract=f"{_STAGES}:Synthesizer",
+        distribution=_SAMPLERS,
+        arguments=("options", "context"),
+    ),
+    Kind(
+        name="runners",
+        summary="Runners build, check and time.",
+        contract=f"{_STAGES}:Runner",
+        distribution="chameleon-tuner-runners",
+    ),
+    Kind(
+        name="baselines",
+        summary="Baselines are kernels that a user would run instead.",
+        contract=f"{_STAGES}:Baseline",
+        distribution=_TVM,
+    ),
+    Kind(
+        name="rivals",
+        summary="Rivals are other tuners, for ``chameleon bench``.",
+        contract=f"{_STAGES}:Rival",
+        distribution=_TVM,
+    ),
+    Kind(
+        name="schedulers",
+        summary="Schedulers decide which task gets the next batch.",
+        contract="chameleon_core.schedulers:Scheduler",
+        distribution=CORE,
+        arguments=("options", "context"),
+    ),
+    Kind(
+        name="record_databases",
+        summary="Record databases keep measurements beside the runs.",
+        contract=f"{_STAGES}:RecordDatabase",
+        distribution="chameleon-tuner-records",
+    ),
+    Kind(
+        name="presets",
+        summary="Presets are stages of a pipeline under a name.",
+        distribution=_WHOLE,
+        record=PresetRecord,
+        arguments=(),
+    ),
+    Kind(
+        name="commands",
+        summary="Commands of the command line are made with click.",
+        distribution=_WHOLE,
+        record=CommandRecord,
+        arguments=(),
+    ),
+)
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in _ROWS}
 """Every kind by its name, in the order of the flow."""
 
 STAGE_KINDS: dict[str, Kind] = {
@@ -14,4 +223,30 @@ STAGE_KINDS: dict[str, Kind] = {
 }
 """The kinds that are made with options and used in a pipeline."""
 
-__all__ = ["KINDS", "STAGE_KINDS", "Kind"]
+KIND_OF_KINDS = Kind(
+    name="kinds",
+    noun="kind of plugin",
+    summary="Kinds of plugins that a distribution brings beside these.",
+    distribution=CORE,
+    conformance="",
+    record=Kind,
+    arguments=(),
+)
+"""Its hook ``chameleon_kinds`` yields further rows of the table."""
+
+
+def hook_specs(kinds: Iterable[Kind]) -> type:
+    """The registration hooks of kinds, as pluggy's ``add_hookspecs`` takes them."""
+    return type("RegistrationHooks", (), {kind.hook: _hook_spec(kind) for kind in kinds})
+
+
+def _hook_spec(kind: Kind) -> Any:
+    def registers() -> Iterable[Any]:
+        return ()
+
+    registers.__name__ = registers.__qualname__ = kind.hook
+    registers.__doc__ = kind.summary
+    return hookspec(registers)
+
+
+__all__ = ["KINDS", "KIND_OF_KINDS", "STAGE_KINDS", "Kind", "hook_specs"]

@@ -7,27 +7,33 @@ does is caught, remembered with the distribution it came from, and shown when it
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
 import pluggy
 
 from chameleon_core.plugins.check import complaint
+from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.given import given, replaces
-from chameleon_core.plugins.hookspecs import PROJECT, EventHooks, RegistrationHooks
+from chameleon_core.plugins.hookspecs import PROJECT
 from chameleon_core.plugins.implementations import (
     is_wrapper,
     refused_event_hook,
     refused_registration,
 )
-from chameleon_core.plugins.kinds import KINDS, Kind
+from chameleon_core.plugins.kinds import KIND_OF_KINDS, KINDS, Kind, hook_specs
 from chameleon_core.words import did_you_mean
 
 MOST_RECORDS = 10_000
 """A hook that yields more is taken to be endless."""
+
+_FAILED = "failed to load"
+_MARK = f"{PROJECT}_impl"
+"""The attribute that pluggy's marker gives an implementation."""
 
 
 @attrs.frozen(kw_only=True)
@@ -76,8 +82,13 @@ class DiscoveredPlugin:
 
 @attrs.define(kw_only=True)
 class LoadedPlugins:
-    """The outcome of loading: what is registered, what failed, and pluggy's manager."""
+    """The outcome of loading: what is registered, what failed, and pluggy's manager.
 
+    Attributes:
+        kinds: the kinds of plugins by name, those of distributions after Chameleon's own.
+    """
+
+    kinds: dict[str, Kind] = attrs.field(factory=KINDS.copy)
     entries: list[Registration] = attrs.field(factory=list)
     errors: list[LoadError] = attrs.field(factory=list)
     distributions: list[str] = attrs.field(factory=list)
@@ -107,117 +118,133 @@ def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
     What a plugin prints while it is loaded goes to stderr: stdout holds results alone.
     """
     manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(RegistrationHooks)
     manager.add_hookspecs(EventHooks)
     loaded = LoadedPlugins(manager=manager)
     with contextlib.redirect_stdout(sys.stderr):
-        for candidate in candidates:
-            _load_one(candidate, loaded)
-    for kind in KINDS.values():
+        plugins = [_Plugin(candidate=candidate, loaded=loaded) for candidate in candidates]
+        plugins = [plugin for plugin in plugins if plugin.is_called(_FAILED, plugin.load)]
+        for plugin in plugins:
+            plugin.add_kinds()
+        manager.add_hookspecs(hook_specs([KIND_OF_KINDS, *loaded.kinds.values()]))
+        for plugin in plugins:
+            plugin.register()
+    for kind in loaded.kinds.values():
         if kind.unique:
             _drop_shared_names(kind, loaded)
     return loaded
 
 
-def _load_one(candidate: DiscoveredPlugin, loaded: LoadedPlugins) -> None:
-    if candidate.distribution not in loaded.distributions:
-        loaded.distributions.append(candidate.distribution)
-    loaded.errors += [
-        LoadError(plugin=candidate.name, distribution=candidate.distribution, message=problem)
-        for problem in _register(candidate, loaded)
-    ]
+@attrs.define(kw_only=True)
+class _Plugin:
+    """A plugin that is being loaded; what is wrong with it becomes an error of the outcome."""
 
+    candidate: DiscoveredPlugin
+    loaded: LoadedPlugins
+    hooks: Any = None
 
-def _register(candidate: DiscoveredPlugin, loaded: LoadedPlugins) -> Iterator[str]:
-    """Register one plugin and collect its records; yields what is wrong with it."""
-    name = f"{candidate.distribution}:{candidate.name}"
-    try:
-        plugin = candidate.load()
-        loaded.manager.register(plugin, name)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - SystemExit and pytest's outcomes as well
-        # pluggy keeps a plugin whose second hook it refuses.
-        if loaded.manager.has_plugin(name):
-            loaded.manager.unregister(name=name)
-        yield f"failed to load: {_in_words(error)}"
-        return
-    yield from _unknown_hooks(plugin, loaded.manager)
-    yield from _refused_event_hooks(plugin, loaded.manager)
-    for kind in KINDS.values():
-        for implementation in _implementations(loaded.manager, kind.hook, plugin):
-            refused = refused_registration(implementation)
-            if refused:
-                yield f"implements {kind.hook} {refused}"
-            if not is_wrapper(implementation):
-                yield from _collect(kind, implementation.function, candidate, loaded)
+    def note(self, problem: str) -> None:
+        """Remember a problem."""
+        plugin, owner = self.candidate.name, self.candidate.distribution
+        self.loaded.errors.append(LoadError(plugin=plugin, distribution=owner, message=problem))
 
+    def is_called(self, about: str, call: Callable[..., object], *arguments: Any) -> bool:
+        """Whether a call into the plugin's code returns; notes the exception otherwise."""
+        try:
+            call(*arguments)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - SystemExit and pytest's outcomes as well
+            self.note(f"{about}: {_in_words(error)}")
+            return False
+        return True
 
-def _refused_event_hooks(plugin: Any, manager: pluggy.PluginManager) -> Iterator[str]:
-    for hook in (name for name in vars(EventHooks) if name.startswith(f"{PROJECT}_")):
-        for implementation in _implementations(manager, hook, plugin):
-            refused = refused_event_hook(implementation)
-            if refused:
-                yield f"implements {hook} {refused}"
+    def load(self) -> None:
+        """Import the module or object with the hooks."""
+        if self.candidate.distribution not in self.loaded.distributions:
+            self.loaded.distributions.append(self.candidate.distribution)
+        self.hooks = self.candidate.load()
 
+    def add_kinds(self) -> None:
+        """Add the kinds that the plugin brings, before any plugin registers something of them."""
+        if not hasattr(inspect.getattr_static(self.hooks, KIND_OF_KINDS.hook, None), _MARK):
+            return
+        kinds = self.loaded.kinds
+        for kind in self.records(KIND_OF_KINDS, getattr(self.hooks, KIND_OF_KINDS.hook)):
+            if kinds.setdefault(kind.name, kind) is not kind:
+                self.note(f"registers the kind of plugin '{kind.name}', which there is already")
 
-def _implementations(
-    manager: pluggy.PluginManager, hook: str, plugin: Any
-) -> list[pluggy.HookImpl]:
-    """A plugin's implementations of a hook."""
-    caller: pluggy.HookCaller = getattr(manager.hook, hook)
-    return [one for one in caller.get_hookimpls() if one.plugin is plugin]
+    def register(self) -> None:
+        """Register the plugin and collect its records."""
+        name = f"{self.candidate.distribution}:{self.candidate.name}"
+        manager = self.loaded.manager
+        if not self.is_called(_FAILED, manager.register, self.hooks, name):
+            # pluggy keeps a plugin whose second hook it refuses.
+            if manager.has_plugin(name):
+                manager.unregister(name=name)
+            return
+        self.note_unknown_hooks()
+        for hook in vars(EventHooks):
+            if hook.startswith(f"{PROJECT}_"):
+                self.implementations(hook, refused_event_hook)
+        for kind in self.loaded.kinds.values():
+            for implementation in self.implementations(kind.hook, refused_registration):
+                if not is_wrapper(implementation):
+                    self.collect(kind, implementation.function)
 
+    def collect(self, kind: Kind, hook: Callable[[], Any]) -> None:
+        """Enter the good records of a hook."""
+        plugin, owner = self.candidate.name, self.candidate.distribution
+        about = {"kind": kind.name, "distribution": owner, "plugin": plugin}
+        for record in self.records(kind, hook):
+            entry = Registration(name=record.name, record=record, **about)
+            self.loaded.entries.append(entry)
 
-def _unknown_hooks(plugin: Any, manager: pluggy.PluginManager) -> Iterator[str]:
-    hooks = {name: caller for name, caller in vars(manager.hook).items() if name[0] != "_"}
-    known = [name for name, caller in hooks.items() if caller.has_spec()]
-    for caller in manager.get_hookcallers(plugin) or ():
-        if not caller.has_spec():
-            yield f"implements '{caller.name}', which is no hook{did_you_mean(caller.name, known)}"
+    def implementations(
+        self, hook: str, refused: Callable[[pluggy.HookImpl], str]
+    ) -> list[pluggy.HookImpl]:
+        """The plugin's implementations of a hook; notes what they ask for in vain."""
+        caller: pluggy.HookCaller = getattr(self.loaded.manager.hook, hook)
+        own = [each for each in caller.get_hookimpls() if each.plugin is self.hooks]
+        for reason in filter(None, map(refused, own)):
+            self.note(f"implements {hook} {reason}")
+        return own
 
+    def note_unknown_hooks(self) -> None:
+        """Note what is marked as a hook and is none."""
+        manager = self.loaded.manager
+        hooks = {name: caller for name, caller in vars(manager.hook).items() if name[0] != "_"}
+        known = [name for name, caller in hooks.items() if caller.has_spec()]
+        for caller in manager.get_hookcallers(self.hooks) or ():
+            if not caller.has_spec():
+                guess = did_you_mean(caller.name, known)
+                self.note(f"implements '{caller.name}', which is no hook{guess}")
 
-def _collect(
-    kind: Kind, hook: Any, candidate: DiscoveredPlugin, loaded: LoadedPlugins
-) -> Iterator[str]:
-    """Call one hook, keep its good records, yield what is wrong with the others."""
-    records: list[Any] = []
-    problem = ""
-    try:
-        given = hook()
-        if given is None or isinstance(given, kind.record | str | bytes):
-            problem = f"returns {given!r} from {kind.hook}, which must return a list of records"
-        else:
-            # A generator that fails half way keeps what it yielded before.
-            for record in itertools.islice(given, MOST_RECORDS + 1):
-                records.append(record)  # noqa: PERF402 - see above
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - whatever a plugin does
-        problem = f"failed in {kind.hook}: {_in_words(error)}"
-    if problem:
-        yield problem
-    if len(records) > MOST_RECORDS:
-        yield f"returns more than {MOST_RECORDS} records from {kind.hook}"
-        return
-    names: set[str] = set()
-    for record in records:
-        wrong = complaint(kind, record)
-        if wrong is None and record.name in names:
-            wrong = f"the {kind.noun} '{record.name}' twice"
-        if wrong is not None:
-            yield f"registers {wrong}"
-            continue
-        names.add(record.name)
-        loaded.entries.append(
-            Registration(
-                kind=kind.name,
-                name=record.name,
-                record=record,
-                distribution=candidate.distribution,
-                plugin=candidate.name,
-            )
-        )
+    def records(self, kind: Kind, hook: Callable[[], Any]) -> list[Any]:
+        """Call one hook and return its good records; notes what is wrong with the others."""
+        given: list[Any] = []
+        self.is_called(f"failed in {kind.hook}", self.read, kind, hook, given)
+        if len(given) > MOST_RECORDS:
+            self.note(f"returns more than {MOST_RECORDS} records from {kind.hook}")
+            return []
+        records: dict[str, Any] = {}
+        for record in given:
+            wrong = complaint(kind, record)
+            if wrong is None and record.name in records:
+                wrong = f"the {kind.noun} '{record.name}' twice"
+            if wrong is None:
+                records[record.name] = record
+            else:
+                self.note(f"registers {wrong}")
+        return [*records.values()]
+
+    def read(self, kind: Kind, hook: Callable[[], Any], given: list[Any]) -> None:
+        """Call one hook and keep the records; those before an exception as well."""
+        answer = hook()
+        if answer is None or isinstance(answer, kind.record | str | bytes):
+            self.note(f"returns {answer!r} from {kind.hook}, which must return a list of records")
+            return
+        for record in itertools.islice(answer, MOST_RECORDS + 1):
+            given.append(record)  # noqa: PERF402 - a generator may fail half way
 
 
 def _drop_shared_names(kind: Kind, loaded: LoadedPlugins) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pluggy
@@ -12,7 +12,7 @@ from chameleon_core.errors import PluginError
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.first_party import FIRST_PARTY
 from chameleon_core.plugins.given import canonical
-from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.manager import (
     DiscoveredPlugin,
     LoadedPlugins,
@@ -43,7 +43,9 @@ class Registry:
 
     def __init__(self, loaded: LoadedPlugins) -> None:
         self._loaded = loaded
-        self._entries: dict[str, dict[str, list[Registration]]] = {kind: {} for kind in KINDS}
+        self._entries: dict[str, dict[str, list[Registration]]] = {
+            kind: {} for kind in loaded.kinds
+        }
         for entry in loaded.entries:
             self._entries[entry.kind].setdefault(entry.name, []).append(entry)
 
@@ -86,6 +88,11 @@ class Registry:
         return self._loaded.manager
 
     @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """The kinds of plugins by name, in the order of the flow; those of plugins come last."""
+        return self._loaded.kinds
+
+    @property
     def errors(self) -> Sequence[LoadError]:
         """What went wrong while plugins were loaded."""
         return tuple(self._loaded.errors)
@@ -109,7 +116,7 @@ class Registry:
         """The entry of a name.
 
         Args:
-            kind: a key of ``KINDS``.
+            kind: a key of ``kinds``.
             name: ``name``, or ``distribution:name`` where two distributions use the same.
             author: the distribution that wrote the name down, in a preset say: of several it means
                 its own, or else the first-party one. None where a user wrote it, who may mean any.
@@ -130,7 +137,7 @@ class Registry:
         if len(found) > 1:
             owners = [entry.distribution for entry in found]
             raise AmbiguousNameError(
-                f"{KINDS[kind].noun} '{short}' is registered by "
+                f"{self.kinds[kind].noun} '{short}' is registered by "
                 + " and ".join(f"'{owner}'" for owner in owners),
                 hint=f"write '{owners[0]}:{short}' or '{owners[1]}:{short}'",
             )
@@ -166,7 +173,7 @@ class Registry:
         """Import and make an implementation.
 
         Args:
-            kind: a key of ``STAGE_KINDS``.
+            kind: a key of ``kinds``.
             name: as for ``find``.
             options: an instance of its options class; None for all defaults.
             context: for kinds that take one.
@@ -176,10 +183,10 @@ class Registry:
         """
         record: PluginRecord = self.find(kind, name).record
         chosen = record.options() if options is None else options
-        return make_stage(KINDS[kind], record, chosen, context)
+        return make_stage(self.kinds[kind], record, chosen, context)
 
     def _unknown(self, kind: str, name: str) -> UnknownNameError:
-        about = KINDS[kind]
+        about = self.kinds[kind]
         names = self.names(kind)
         guess = did_you_mean(name.rpartition(":")[2], names)
         message = f"unknown {about.noun} '{name}'{guess}"

@@ -218,7 +218,7 @@ class RecordStore:
 
         None where the version that measured it did not record it.
         """
-        return self._later_column(ORIGIN, task_id)
+        return self._column(ORIGIN, task_id)
 
     def scores(self, task_id: int) -> list[float | None]:
         """What the cost model said of each of a task's measurements, in that order.
@@ -226,9 +226,9 @@ class RecordStore:
         When it was proposed, on the model's own scale, higher is better; None where no trained
         model was asked, or a version that did not record it.
         """
-        return self._later_column(SCORE, task_id)
+        return self._column(SCORE, task_id)
 
-    def _later_column(self, name: str, task_id: int) -> list[Any]:
+    def _column(self, name: str, task_id: int) -> list[Any]:
         """A column that files of earlier versions lack; None in each of its rows then."""
         column = name if name in self._database.columns else "NULL"
         rows = self._database.read(
@@ -239,17 +239,11 @@ class RecordStore:
 
     def places(self, task_id: int) -> list[int]:
         """Where each of a task's measurements is among those of all tasks, in order of arrival."""
-        rows = self._database.read(
-            "SELECT id FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
-        )
-        return [place for (place,) in rows]
+        return self._column("id", task_id)
 
     def measured_at(self, task_id: int) -> list[float]:
         """When each of a task's measurements arrived, in seconds since 1970."""
-        rows = self._database.read(
-            "SELECT measured_at FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
-        )
-        return [at for (at,) in rows]
+        return self._column("measured_at", task_id)
 
     def decoded(self, task_id: int) -> list[dict[str, Any]]:
         """A task's measured configurations decoded, in the order of ``measurements``."""

@@ -16,7 +16,7 @@ from chameleon_core.loop.start.frontend import recalled
 from chameleon_core.loop.start.tasks import frontend_of, spaces_of
 from chameleon_core.pipeline.load import subject_from_dict
 from chameleon_core.pipeline.schema import Subject
-from chameleon_core.run_summary import finished_result
+from chameleon_core.run_view import finished_result
 from chameleon_core.stages import Winner
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.measurement import Measurement
-from chameleon_core.run_folder import read_store
-from chameleon_core.store import RecordStore, StoredTask
+from chameleon_core.run_view import RunView
+from chameleon_core.store import StoredTask
 
 from chameleon_one_shot.dataset.records import DatasetTask
 from chameleon_one_shot.dataset.sampling.drawing import named_by_key
@@ -26,39 +26,38 @@ def tasks_of_run(folder: Path, *, device: Mapping[str, Any], source: str) -> lis
     Raises:
         RunFolderError: there is no run in it, or it cannot be read.
     """
-    with read_store(folder) as store:
+    with RunView(folder) as run:
         return [
-            _task(store, stored, measurements, device, source)
-            for stored in store.tasks()
-            if (measurements := store.measurements(stored.id))
+            _task(run, stored, measurements, device, source)
+            for stored in run.store.tasks()
+            if (measurements := run.store.measurements(stored.id))
         ]
 
 
 def _task(
-    store: RecordStore,
+    run: RunView,
     stored: StoredTask,
     measurements: Sequence[Measurement],
     device: Mapping[str, Any],
     source: str,
 ) -> DatasetTask:
-    pipeline = (store.fact("pipeline") or {}).get("document", {})
-    options = {key: value for key, value in pipeline.get("space", {}).items() if key != "name"}
-    runner = store.fact("runner") or {}
+    space = run.document.get("space", {})
+    options = {key: value for key, value in space.items() if key != "name"}
     return DatasetTask(
         task=named_by_key(stored.task),
         device=device,
-        threads=int(runner.get("threads") or 0),
+        threads=int(run.runner.get("threads") or 0),
         space=stored.space,
         space_options=options,
         fingerprint=stored.fingerprint,
-        versions=store.fact("versions") or {},
+        versions=run.versions,
         source=source,
         configs=np.array([one.config for one in measurements], np.int32),
-        choices=store.decoded(stored.id),
+        choices=run.store.decoded(stored.id),
         seconds=np.array([one.cost for one in measurements], np.float64),
         failures=[None if one.failure is None else one.failure.value for one in measurements],
-        origins=store.origins(stored.id),
-        measured_at=np.array(store.measured_at(stored.id), np.float64),
+        origins=run.store.origins(stored.id),
+        measured_at=np.array(run.store.measured_at(stored.id), np.float64),
     )
 
 

@@ -50,7 +50,7 @@ class DatasetTask:
     space: str
     space_options: Mapping[str, Any]
     fingerprint: str
-    versions: Mapping[str, str]
+    versions: Mapping[str, str | None]
     source: str
     configs: NDArray[np.int32] | None
     choices: Sequence[Mapping[str, Any]]

@@ -14,7 +14,8 @@ from chameleon_core.loop.round.measure import started
 from chameleon_core.loop.start.tasks import spaces_of, tasks_of
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
-from chameleon_core.run_folder import RECORDS, read_store
+from chameleon_core.run_folder import RECORDS
+from chameleon_core.run_view import RunView
 from chameleon_core.stages import MeasureJob, StageRef, TargetResolver
 from chameleon_system.files import unused
 
@@ -123,9 +124,8 @@ def read_source(source: Path, *, registry: Registry) -> list[DatasetTask]:
 
 
 def _of_run(folder: Path, registry: Registry) -> list[DatasetTask]:
-    with read_store(folder) as store:
-        target = str(store.fact("target") or "")
-    device = _device(target, registry)
+    with RunView(folder) as run:
+        device = _device(run.target, registry)
     return tasks_of_run(folder, device=device, source=folder.absolute().name)
 
 

@@ -10,16 +10,8 @@ from chameleon_core.errors import ExitCode, PluginError, RunFolderError
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import hookimpl
-from chameleon_core.run_folder import RunFolder, read_store
-from chameleon_core.run_summary import (
-    RunState,
-    TimeSource,
-    finished_result,
-    network_summary,
-    operators_of,
-    standing_of,
-    time_of,
-)
+from chameleon_core.run_folder import RunFolder
+from chameleon_core.run_view import RunState, RunView, TimeSource
 from chameleon_testing.fakes import ModelOptions, SyntheticExplorer, SyntheticFrontend
 
 
@@ -92,14 +84,13 @@ def interrupted(resolved):
 
 
 def standing(folder):
-    with read_store(folder) as store:
-        return standing_of(folder, store)
+    with RunView(folder) as run:
+        return run.standing
 
 
 def summary(folder):
-    with read_store(folder) as store:
-        result = finished_result(folder, store)
-        return network_summary(store, result, operators_of(store, result))
+    with RunView(folder) as run:
+        return run.network
 
 
 def told(capsys, *words):
@@ -151,11 +142,10 @@ def test_one_without_a_valid_result_has_failed(pipeline):
 
 def test_times_are_from_the_comparison_where_there_was_one(pipeline, capsys):
     result = run_pipeline(pipeline())
-    with read_store(result.folder) as store:
-        for stored, operator in zip(store.tasks(), result.operators, strict=True):
-            timed = time_of(store, stored, operator)
-            assert timed.source is TimeSource.COMPARISON
-            assert timed.seconds == operator.tuned_seconds
+    with RunView(result.folder) as run:
+        for operator in run.operators:
+            assert operator.time.source is TimeSource.COMPARISON
+            assert operator.time.seconds == operator.result.tuned_seconds
     assert "comparison" in told(capsys, "status", result.folder)
     assert ", from the comparison" in told(capsys, "best", result.folder)
 
@@ -164,12 +154,10 @@ def test_times_are_from_the_comparison_where_there_was_one(pipeline, capsys):
 def test_times_are_from_the_search_otherwise(pipeline, capsys, whole):
     resolved = pipeline(baselines=[])
     folder = run_pipeline(resolved).folder if whole else interrupted(resolved)
-    with read_store(folder) as store:
-        result = finished_result(folder, store)
-        operator = operators_of(store, result)[0]
-        timed = time_of(store, store.tasks()[0], operator)
-    assert timed.source is TimeSource.SEARCH
-    assert timed.seconds == operator.search_seconds
+    with RunView(folder) as run:
+        operator = run.operators[0]
+        assert operator.time.source is TimeSource.SEARCH
+        assert operator.time.seconds == operator.result.search_seconds
     value = json.loads(told(capsys, "status", folder, "--json"))
     assert value["network"] is None
     assert value["operators"][0]["seconds_from"] == "search"
@@ -193,8 +181,8 @@ def test_a_network_s_time_is_from_the_comparison(networked, capsys):
 def test_before_it_was_timed_it_is_the_sum_of_its_operators(networked, capsys):
     folder = run_pipeline(networked(Untimed, baselines=[])).folder
     found = summary(folder)
-    with read_store(folder) as store:
-        operators = operators_of(store, finished_result(folder, store))
+    with RunView(folder) as run:
+        operators = [one.result for one in run.operators]
     total = sum(one.search_seconds * one.task["weight"] for one in operators)
     assert found.source is TimeSource.SEARCH
     assert found.seconds == pytest.approx(total)
