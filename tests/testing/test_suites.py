@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import subprocess
+import sys
 import unittest
 
 import attrs
@@ -115,7 +117,7 @@ class Worldly(fakes.SyntheticFrontend):
 
 @pytest.mark.parametrize(
     ("frontend", "words"),
-    [(Forgetful, "two tasks are called 'same'"), (Worldly, "are no JSON")],
+    [(Forgetful, "two tasks are called 'same'"), (Worldly, "is no JSON")],
 )
 def test_frontends(frontend, words):
     options = {"operators": [[4, 5], [6]]}
@@ -462,3 +464,14 @@ def test_the_options_of_our_own_stages_conform(kind):
         suite.test_record()
         with contextlib.suppress(unittest.SkipTest):  # what has no default is the pipeline's to say
             suite.test_options()
+
+
+def test_nothing_is_checked_where_python_leaves_assertions_out():
+    code = (
+        "from chameleon_testing.suites import SamplerSuite; "
+        "from chameleon_testing.suites.checking import outcomes; list(outcomes(SamplerSuite, {}))"
+    )
+    words = [sys.executable, "-O", "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert "`python -O` leaves out" in done.stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,81 +12,44 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 
-from chameleon_testing.fakes import (
-    ModelOptions,
-    RunnerOptions,
-    SyntheticBaseline,
-    SyntheticCostModel,
-    SyntheticExplorer,
-    SyntheticFrontend,
-    SyntheticReplay,
-    SyntheticRival,
-    SyntheticRunner,
-    SyntheticSampler,
-    SyntheticSpace,
-    SyntheticSynthesizer,
-    SyntheticUntuned,
-)
+from chameleon_testing import fakes
 
 
-def _record(factory: type, options: type = NoOptions, name: str = "synthetic") -> PluginRecord:
-    return PluginRecord(
-        name=name,
-        summary=(factory.__doc__ or "").partition("\n")[0],
-        options=options,
-        factory=f"{factory.__module__}:{factory.__name__}",
-    )
+def _registers(*factories: type, options: type = NoOptions) -> Callable[[object], Any]:
+    """A hook that registers stages; a ``SyntheticX`` is ``synthetic``, a second one has more."""
+    names = ["synthetic", *(f"synthetic-{one.__name__[9:].lower()}" for one in factories[1:])]
+    records = [
+        PluginRecord(
+            name=name,
+            summary=(factory.__doc__ or "").partition("\n")[0],
+            options=options,
+            factory=f"{factory.__module__}:{factory.__name__}",
+        )
+        for name, factory in zip(names, factories, strict=True)
+    ]
+
+    @hookimpl
+    def hook(self: object) -> list[PluginRecord]:
+        del self
+        return records
+
+    return hook
 
 
 class SyntheticPlugins:
     """Registers every synthetic stage."""
 
-    @hookimpl
-    def chameleon_frontends(self) -> Iterable[PluginRecord]:
-        """The frontend."""
-        yield _record(SyntheticFrontend, ModelOptions)
-
-    @hookimpl
-    def chameleon_spaces(self) -> Iterable[PluginRecord]:
-        """The space."""
-        yield _record(SyntheticSpace)
-
-    @hookimpl
-    def chameleon_explorers(self) -> Iterable[PluginRecord]:
-        """The explorer."""
-        yield _record(SyntheticExplorer)
-
-    @hookimpl
-    def chameleon_cost_models(self) -> Iterable[PluginRecord]:
-        """The cost model."""
-        yield _record(SyntheticCostModel)
-
-    @hookimpl
-    def chameleon_samplers(self) -> Iterable[PluginRecord]:
-        """The sampler."""
-        yield _record(SyntheticSampler)
-
-    @hookimpl
-    def chameleon_synthesizers(self) -> Iterable[PluginRecord]:
-        """The synthesizer."""
-        yield _record(SyntheticSynthesizer)
-
-    @hookimpl
-    def chameleon_runners(self) -> Iterable[PluginRecord]:
-        """One that stands for hardware, and one that stands for a table."""
-        yield _record(SyntheticRunner, RunnerOptions)
-        yield _record(SyntheticReplay, RunnerOptions, name="synthetic-replay")
-
-    @hookimpl
-    def chameleon_rivals(self) -> Iterable[PluginRecord]:
-        """The rival."""
-        yield _record(SyntheticRival)
-
-    @hookimpl
-    def chameleon_baselines(self) -> Iterable[PluginRecord]:
-        """A vendor's baseline and an untuned one."""
-        yield _record(SyntheticBaseline)
-        yield _record(SyntheticUntuned, name="synthetic-untuned")
+    chameleon_frontends = _registers(fakes.SyntheticFrontend, options=fakes.ModelOptions)
+    chameleon_spaces = _registers(fakes.SyntheticSpace)
+    chameleon_explorers = _registers(fakes.SyntheticExplorer)
+    chameleon_cost_models = _registers(fakes.SyntheticCostModel)
+    chameleon_samplers = _registers(fakes.SyntheticSampler)
+    chameleon_synthesizers = _registers(fakes.SyntheticSynthesizer)
+    chameleon_runners = _registers(
+        fakes.SyntheticRunner, fakes.SyntheticReplay, options=fakes.RunnerOptions
+    )
+    chameleon_rivals = _registers(fakes.SyntheticRival)
+    chameleon_baselines = _registers(fakes.SyntheticBaseline, fakes.SyntheticUntuned)
 
 
 def synthetic_document(
