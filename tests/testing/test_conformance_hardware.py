@@ -6,21 +6,14 @@ import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_core.task import Task
 from chameleon_testing.conformance_hardware import (
     check_runner,
     check_space_provider,
     require_close,
 )
-from chameleon_testing.fakes import RunnerOptions, SyntheticRunner, SyntheticSpace
+from chameleon_testing.fakes import RunnerOptions, SyntheticRunner, SyntheticSpace, synthetic_task
 
-TASK = Task(
-    name="op",
-    operator="synthetic",
-    arguments={"cardinalities": [4, 5], "failing": 40},
-    target="synthetic",
-    flop=1e9,
-)
+TASK = synthetic_task([4, 5], failing=40)
 JOB = MeasureJob(
     task=TASK,
     space=StageRef(factory=f"{SyntheticSpace.__module__}:SyntheticSpace", options={}),

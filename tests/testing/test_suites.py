@@ -19,7 +19,6 @@ from chameleon_core.plugins import (
     STAGE_KINDS,
     CommandRecord,
     NoOptions,
-    PluginRecord,
     PresetRecord,
     default_registry,
     load_factory,
@@ -34,7 +33,6 @@ from chameleon_core.stages import (
     TargetResolver,
 )
 from chameleon_core.stages.record_database import rank
-from chameleon_core.task import Task
 from chameleon_testing import fakes
 from chameleon_testing.suites import (
     BaselineSuite,
@@ -54,14 +52,9 @@ from chameleon_testing.suites import (
     TargetSuite,
 )
 from chameleon_testing.suites.checking import outcomes
+from chameleon_testing.synthetic import record_of
 
-TASK = Task(
-    name="op",
-    operator="synthetic",
-    arguments={"cardinalities": [4, 5], "failing": 20},
-    target="synthetic",
-    flop=1e9,
-)
+TASK = fakes.synthetic_task([4, 5], failing=20)
 JOB = MeasureJob(
     task=TASK,
     space=StageRef(factory="chameleon_testing.fakes:SyntheticSpace"),
@@ -77,16 +70,6 @@ def test_no_kind_lacks_a_suite(kind):
     assert suite.kind == kind.name
     own = [name for name in dir(suite) if name.startswith("test_")]
     assert set(own) - {name for name in dir(StageSuite) if name.startswith("test_")}
-
-
-def record_of(factory, options=NoOptions, **more):
-    return PluginRecord(
-        name="odd",
-        summary="odd",
-        options=options,
-        factory=f"{factory.__module__}:{factory.__qualname__}",
-        **more,
-    )
 
 
 def failures(suite, **attributes):

@@ -11,7 +11,6 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import StageContext
-from chameleon_core.task import Task
 from chameleon_testing import fakes
 
 
@@ -22,13 +21,7 @@ def _grid(*cardinalities, first_guesses=None, holds=None, resolve=None):
 
 
 def _task(space):
-    return Task(
-        name="op",
-        operator="synthetic",
-        arguments={"cardinalities": space.cardinalities.tolist()},
-        target="nowhere",
-        flop=1e9,
-    )
+    return fakes.synthetic_task(space.cardinalities.tolist())
 
 
 def _tuner(space, *, batch_size=4, seed=0, **replaced):

@@ -26,6 +26,14 @@ BASELINE_SECONDS = 4e-3
 """Time of the synthetic baseline; the optimum of every synthetic task takes 1e-3 seconds."""
 
 
+def synthetic_task(
+    cardinalities: Sequence[int], name: str = "op", *, failing: int = 0, target: str = "nowhere"
+) -> Task:
+    """A task with a knob for each of the cardinalities, of whose configurations some fail."""
+    arguments = {"cardinalities": list(cardinalities), "failing": failing}
+    return Task(name=name, operator="synthetic", arguments=arguments, target=target, flop=1e9)
+
+
 def synthetic_cost(task: Task, config: Sequence[int]) -> float:
     """Seconds of a configuration: a bowl whose minimum of 1e-3 lies inside the space."""
     cards = np.array(task.arguments["cardinalities"], float)
@@ -62,13 +70,7 @@ class SyntheticFrontend(stages.Frontend):
 
     def tasks(self, target: str) -> list[Task]:
         return [
-            Task(
-                name=f"op{index}",
-                operator="synthetic",
-                arguments={"cardinalities": list(cards), "failing": self._options.failing},
-                target=target,
-                flop=1e9,
-            )
+            synthetic_task(cards, f"op{index}", failing=self._options.failing, target=target)
             for index, cards in enumerate(self._options.operators)
         ]
 

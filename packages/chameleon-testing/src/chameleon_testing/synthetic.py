@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,42 +15,61 @@ from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 
 from chameleon_testing import fakes
 
+_NAME = "synthetic"
 
-def _registers(*factories: type, options: type = NoOptions) -> Callable[[object], Any]:
-    """A hook that registers stages; a ``SyntheticX`` is ``synthetic``, a second one has more."""
-    names = ["synthetic", *(f"synthetic-{one.__name__[9:].lower()}" for one in factories[1:])]
-    records = [
-        PluginRecord(
-            name=name,
-            summary=(factory.__doc__ or "").partition("\n")[0],
-            options=options,
-            factory=f"{factory.__module__}:{factory.__name__}",
-        )
-        for name, factory in zip(names, factories, strict=True)
-    ]
+
+def record_of(
+    factory: type, options: type = NoOptions, *, name: str = "", **more: Any
+) -> PluginRecord:
+    """The record of a stage.
+
+    Args:
+        factory: the stage's class; its docstring is the summary.
+        options: the class of its options.
+        name: the stage's name; the class's in lower case if it is empty.
+        more: further fields of the record.
+    """
+    return PluginRecord(
+        name=name or factory.__name__.lower(),
+        summary=(factory.__doc__ or factory.__name__).partition("\n")[0],
+        options=options,
+        factory=f"{factory.__module__}:{factory.__qualname__}",
+        **more,
+    )
+
+
+def registering(*records: PluginRecord) -> Callable[[object], Iterator[PluginRecord]]:
+    """A hook of a plugin that registers records, for the body of the plugin's class."""
 
     @hookimpl
-    def hook(self: object) -> list[PluginRecord]:
+    def hook(self: object) -> Iterator[PluginRecord]:
         del self
-        return records
+        yield from records
 
     return hook
+
+
+_synthetic = partial(record_of, name=_NAME)
 
 
 class SyntheticPlugins:
     """Registers every synthetic stage."""
 
-    chameleon_frontends = _registers(fakes.SyntheticFrontend, options=fakes.ModelOptions)
-    chameleon_spaces = _registers(fakes.SyntheticSpace)
-    chameleon_explorers = _registers(fakes.SyntheticExplorer)
-    chameleon_cost_models = _registers(fakes.SyntheticCostModel)
-    chameleon_samplers = _registers(fakes.SyntheticSampler)
-    chameleon_synthesizers = _registers(fakes.SyntheticSynthesizer)
-    chameleon_runners = _registers(
-        fakes.SyntheticRunner, fakes.SyntheticReplay, options=fakes.RunnerOptions
+    chameleon_frontends = registering(_synthetic(fakes.SyntheticFrontend, fakes.ModelOptions))
+    chameleon_spaces = registering(_synthetic(fakes.SyntheticSpace))
+    chameleon_explorers = registering(_synthetic(fakes.SyntheticExplorer))
+    chameleon_cost_models = registering(_synthetic(fakes.SyntheticCostModel))
+    chameleon_samplers = registering(_synthetic(fakes.SyntheticSampler))
+    chameleon_synthesizers = registering(_synthetic(fakes.SyntheticSynthesizer))
+    chameleon_runners = registering(
+        _synthetic(fakes.SyntheticRunner, fakes.RunnerOptions),
+        record_of(fakes.SyntheticReplay, fakes.RunnerOptions, name="synthetic-replay"),
     )
-    chameleon_rivals = _registers(fakes.SyntheticRival)
-    chameleon_baselines = _registers(fakes.SyntheticBaseline, fakes.SyntheticUntuned)
+    chameleon_rivals = registering(_synthetic(fakes.SyntheticRival))
+    chameleon_baselines = registering(
+        _synthetic(fakes.SyntheticBaseline),
+        record_of(fakes.SyntheticUntuned, name="synthetic-untuned"),
+    )
 
 
 def synthetic_document(
@@ -73,8 +93,8 @@ def synthetic_document(
     return {
         "model": {"synthetic": {"operators": [list(o) for o in operators], "failing": failing}},
         "target": "nowhere",
-        **dict.fromkeys(stages, "synthetic"),
-        "runner": {"name": "synthetic", **(runner or {})},
+        **dict.fromkeys(stages, _NAME),
+        "runner": {"name": _NAME, **(runner or {})},
         "scheduler": "round-robin",
         "baselines": ["synthetic", "synthetic-untuned"],
         "budget": {"measurements": 20, "batch_size": 4},
