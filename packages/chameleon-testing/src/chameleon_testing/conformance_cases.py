@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from chameleon_core.measurement import FailureKind
-from chameleon_core.space import Choice, Configs, Constraint, DesignSpace, Factorization, flag
+from chameleon_core.space import (
+    Choice,
+    Configs,
+    Constraint,
+    DesignSpace,
+    Factorization,
+    Values,
+    flag,
+)
 from chameleon_core.stages import Observations, Scores, StageContext
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_testing.generators import SEED
+
+
+def grid(
+    *cardinalities: int, holds: Callable[[Values], NDArray[np.bool_]] | None = None, **more: Any
+) -> DesignSpace:
+    """A space whose knobs k0, k1 and so on have these numbers of choices.
+
+    Args:
+        cardinalities: choices of each knob.
+        holds: a constraint.
+        more: further arguments of the space.
+    """
+    counts = enumerate(cardinalities)
+    knobs = [Choice(name=f"k{index}", options=tuple(range(count))) for index, count in counts]
+    constraints = [] if holds is None else [Constraint(reason="scripted", holds=holds)]
+    return DesignSpace(knobs, constraints=constraints, **more)
 
 
 def tiled_space() -> DesignSpace:
@@ -55,7 +80,7 @@ def spaces() -> Mapping[str, DesignSpace]:
             [modes, flag("other")],
             constraints=[Constraint(reason="nothing is legal", holds=lambda v: v["mode"] < 0)],
         ),
-        "huge": DesignSpace([Choice(name=f"k{i}", options=tuple(range(100))) for i in range(12)]),
+        "huge": grid(*[100] * 12),
     }
 
 
