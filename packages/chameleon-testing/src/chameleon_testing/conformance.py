@@ -1,4 +1,4 @@
-"""What every search stage must do: call these from a plugin's own tests.
+"""The contracts of search stages: call these from a plugin's own tests.
 
 Each check takes a factory, makes the stage on ordinary, extreme and degenerate design spaces,
 and asserts its contract with a sentence::
@@ -185,7 +185,7 @@ def _select(sampler: stages.Sampler, space: DesignSpace, plan: _Plan) -> Configs
 
 
 def _refine(synthesizer: stages.Synthesizer, space: DesignSpace, plan: _Plan) -> Configs:
-    """What a synthesizer makes of a batch, half of it visited, after it learnt of failures."""
+    """The batch that a synthesizer mends, half of it visited, after it learnt of failures."""
     batch = plan.configs[: 2 * _COUNT].copy()
     with trial(batch=batch):
         synthesizer.observe(observe(space, batch, failing=np.arange(len(batch)) % 2 == 0))

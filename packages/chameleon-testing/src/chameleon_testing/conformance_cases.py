@@ -106,7 +106,7 @@ def quality(space: DesignSpace, configs: Configs) -> Scores:
 def observe(
     space: DesignSpace, configs: Configs, *, failing: NDArray[np.bool_] | None = None
 ) -> Observations:
-    """What measuring configurations would give, where ``quality`` is relative throughput.
+    """The result of measuring configurations if ``quality`` were relative throughput.
 
     Args:
         space: the design space.

@@ -1,4 +1,4 @@
-"""What everything that touches code and hardware must do: spaces, runners, baselines.
+"""The contracts of spaces, runners and baselines, which touch code and hardware.
 
 As in :mod:`chameleon_testing.conformance`, each check takes a factory and asserts a contract.
 """

@@ -34,7 +34,7 @@ _MAKERS: Mapping[str, Callable[..., Any]] = {
     "numpy.random.SeedSequence": np.random.SeedSequence,
     "random.Random": random.Random,
 }
-"""What makes generators, by name."""
+"""Makers of generators, by name."""
 
 _KEPT = (np.random.Generator, np.random.RandomState, random.Random)
 

@@ -1,4 +1,4 @@
-"""What all conformance suites have: the record, the options, and what they are tried on."""
+"""The record, the options and the task that conformance suites try a plugin with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chameleon_core.task import Task
 from chameleon_core.versions import stages_of
 
 HEAVY = ("tvm", "torch", "sklearn", "xgboost", "lightgbm", "scipy", "pandas")
-"""What the modules that every command imports must not import."""
+"""Libraries that no module which every command imports may import."""
 
 _IMPORTED = (
     "import sys; path, module, *heavy = sys.argv[1:]; sys.path[:] = path.split('\\n'); "
@@ -42,17 +42,17 @@ class ConformanceSuite:
 
     @property
     def about(self) -> Kind:
-        """What is known of the kind."""
+        """The description of the kind."""
         return KINDS[self.kind]
 
     @property
     def where(self) -> str:
-        """What a sentence begins with."""
+        """The beginning of a sentence."""
         return f"{self.about.noun} '{self.record.name}'"
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        """What of a pipeline the plugin can be tried on, as attributes of the suite.
+        """The parts of a pipeline that the plugin can be tried on, as attributes of the suite.
 
         Args:
             pipeline: one that uses the plugin.
@@ -109,7 +109,7 @@ class StageSuite(ConformanceSuite):
 
     @property
     def registered(self) -> PluginRecord:
-        """What the plugin registers."""
+        """The record that the plugin registers."""
         self.test_record()
         assert self.record is not None
         return self.record
