@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import hypothesis
 import pytest
 import structlog
+from chameleon_core.loop.interruption import Interruption
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from chameleon_core.plugins import NoOptions, hookimpl
+from chameleon_testing.synthetic import (
+    record_of,
+    registering,
+    synthetic_document,
+    synthetic_registry,
+)
 
 # No test looks into the records of whoever runs it, nor adds to them.
 os.environ["CHAMELEON_RECORDS"] = "none"
@@ -72,16 +80,51 @@ def plugin():
     """Makes a plugin named ``odd`` with one implementation, a class of a test module."""
 
     def make(kind, factory, options=NoOptions):
-        def register(self):
-            yield PluginRecord(
-                name="odd",
-                summary="odd",
-                options=options,
-                factory=f"{factory.__module__}:{factory.__qualname__}",
-            )
-
-        hook = f"chameleon_{kind}"
-        register.__name__ = hook
-        return type("Odd", (), {hook: hookimpl(register)})()
+        hook = registering(record_of(factory, options, name="odd"))
+        return type("Odd", (), {f"chameleon_{kind}": hook})()
 
     return make
+
+
+class _StopAfter:
+    """Asks a run to stop after so many measurements."""
+
+    def __init__(self, count):
+        self.left = count
+        self.interruption = Interruption()
+
+    @hookimpl
+    def chameleon_measured(self, event):
+        self.left -= 1
+        if self.left == 0:
+            self.interruption.request()
+
+
+@pytest.fixture(scope="session")
+def stop_after():
+    """Makes a listener that asks a run to stop after so many measurements."""
+    return _StopAfter
+
+
+@pytest.fixture
+def log_lines(tmp_path):
+    """Lines the synthetic runner has logged so far."""
+
+    def lines():
+        log = tmp_path / "log"
+        return log.read_text().splitlines() if log.exists() else []
+
+    return lines
+
+
+@pytest.fixture(scope="session")
+def run_python():
+    """Runs a program with arguments in a process of its own; gives what it prints."""
+
+    def run(program, *arguments, **more):
+        words = [sys.executable, "-c", program, *map(str, arguments)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, **more)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run

@@ -11,10 +11,10 @@ from chameleon_cli.main import run
 from chameleon_cli.options import given_again
 from chameleon_cli.plugins import find
 from chameleon_core.errors import ExitCode
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.plugins import Registry
 from chameleon_core.plugins.given import ENVIRONMENT
 from chameleon_core.stages import Sampler
-from chameleon_testing.synthetic import SyntheticPlugins
+from chameleon_testing.synthetic import SyntheticPlugins, record_of, registering
 
 
 class Broken(Sampler):
@@ -32,20 +32,8 @@ class Unwelcome(Broken):
         raise LookupError("nothing here")
 
 
-def record_of(factory):
-    return PluginRecord(
-        name=factory.__name__.lower(),
-        summary="odd",
-        options=NoOptions,
-        factory=f"{__name__}:{factory.__name__}",
-    )
-
-
 class Plugins:
-    @hookimpl
-    def chameleon_samplers(self):
-        yield record_of(Broken)
-        yield record_of(Unwelcome)
+    chameleon_samplers = registering(record_of(Broken), record_of(Unwelcome))
 
 
 @pytest.fixture(autouse=True)
@@ -116,14 +104,10 @@ def test_a_kind_that_there_is_not_is_refused(capsys):
 
 def test_a_distribution_tells_plugins_of_two_kinds_apart(install, capsys):
     class Other:
-        @hookimpl
-        def chameleon_samplers(self):
-            yield record_of(Broken)
+        chameleon_samplers = registering(record_of(Broken))
 
     class Explorers:
-        @hookimpl
-        def chameleon_explorers(self):
-            yield record_of(Broken)
+        chameleon_explorers = registering(record_of(Broken))
 
     install(Registry.from_plugins([("one", Other()), ("two", Explorers())]))
     assert run(["plugins", "check", "broken"]) == ExitCode.USAGE

@@ -8,7 +8,7 @@ from chameleon_cost_models.ensemble import Ensemble
 from chameleon_cost_models.lightgbm_model import LightGBMModel
 from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
 from chameleon_cost_models.xgboost_model import XGBoostModel
-from chameleon_testing.conformance_cases import context_of, observe, spaces
+from chameleon_testing.conformance_cases import context_of, observe, quality, spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,10 +81,11 @@ def test_nothing_is_learnt_where_all_is_alike(make, count):
         assert model.predict(configs).tolist() == [0.0] * count
 
 
-def test_two_observations_are_enough_to_start(make):
+@pytest.mark.parametrize("count", [2, 20])
+def test_one_success_among_failures_is_enough_to_start(make, count):
     space = spaces()["tiled"]
-    configs = space.sample(2, np.random.default_rng(0))
-    observations = observe(space, configs, failing=np.array([True, False]))
+    configs = space.sample(count, np.random.default_rng(0))
+    observations = observe(space, configs, failing=np.arange(count) != 1)
     model = fitted(make, space, observations)
     assert model.trained
     assert np.isfinite(model.predict(configs)).all()
@@ -113,3 +114,24 @@ def test_unknown_again_when_everything_turns_out_alike(make):
     model = fitted(make, space, observe(space, configs))
     model.fit(observe(space, configs, failing=np.ones(20, bool)))
     assert not model.trained
+
+
+def test_configurations_it_has_not_seen_are_ordered(make):
+    if make is MODELS["ensemble, ei"]:
+        pytest.skip("its scores are expected gains")
+    space = spaces()["tiled"]
+    configs = space.sample(300, np.random.default_rng(0))
+    scores = fitted(make, space, observe(space, configs[:150])).predict(configs[150:])
+    ranks = [np.argsort(np.argsort(v)) for v in (scores, quality(space, configs[150:]))]
+    assert np.corrcoef(ranks)[0, 1] > 0.7
+
+
+def test_failures_score_lower_than_successes(make):
+    if make is MODELS["xgboost, rank"]:
+        pytest.skip("its scores order successes alone")
+    space = spaces()["tiled"]
+    configs = space.sample(200, np.random.default_rng(0))
+    failing = configs[:, -1] == 1
+    model = fitted(make, space, observe(space, configs[:100], failing=failing[:100]))
+    scores = model.predict(configs[100:])
+    assert scores[failing[100:]].max() < scores[~failing[100:]].min()

@@ -109,19 +109,3 @@ def test_it_finds_the_best_of_its_own_observations(space, configs):
     observations = observe(space, configs[:200])
     mean, _ = fitted(space, observations).moments(configs[:200])
     assert quality(space, configs[:200])[mean.argmax()] > np.quantile(quality(space, configs), 0.98)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"acquisition": "pi"},
-        {"kappa": -1.0},
-        {"members": 1},
-        {"feature_fraction": 0.0},
-        {"l2": -1.0},
-        {"rounds": 0},
-    ],
-)
-def test_wrong_options_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        EnsembleOptions(**wrong)

@@ -10,11 +10,11 @@ from chameleon_cost_models import gaussian_process
 from chameleon_cost_models.gaussian_options import GaussianProcessOptions
 from chameleon_cost_models.gaussian_process import GaussianProcess, Posterior, fitted_parameters
 from chameleon_testing.conformance import check_cost_model
-from chameleon_testing.conformance_cases import context_of
+from chameleon_testing.conformance_cases import context_of, grid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-SPACE = DesignSpace([Choice(name=f"k{i}", options=tuple(range(16))) for i in range(3)])
+SPACE = grid(*[16] * 3)
 PLACES = np.array([knob for knob in np.ndindex(16, 16, 16)], np.int32)  # noqa: C416 - tuples
 
 

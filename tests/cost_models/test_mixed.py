@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 from chameleon_core.measurement import FailureKind
-from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Observations
 from chameleon_cost_models.mixed import MixedEnsemble
 from chameleon_cost_models.mixed_options import MixedOptions
 from chameleon_testing.conformance import check_cost_model
-from chameleon_testing.conformance_cases import context_of
+from chameleon_testing.conformance_cases import context_of, grid
 
-SPACE = DesignSpace([Choice(name=f"k{i}", options=tuple(range(16))) for i in range(2)])
+SPACE = grid(*[16] * 2)
 
 
 def _observed(costs, build_seconds=None, run_seconds=None):

@@ -23,7 +23,7 @@ from chameleon_cost_models.options import (
 from chameleon_cost_models.tree_model import Prior
 from chameleon_cost_models.xgboost_model import XGBoostModel
 from chameleon_testing.conformance import check_cost_model
-from chameleon_testing.conformance_cases import context_of, observe, quality, tiled_space
+from chameleon_testing.conformance_cases import context_of, grid, observe, quality, tiled_space
 
 MODELS = {
     "xgboost": (XGBoostModel, XGBoostOptions),
@@ -207,7 +207,7 @@ def test_only_features_of_both_spaces_are_used(lessons):
 
 
 def test_a_space_of_other_knobs_teaches_nothing():
-    stranger = DesignSpace([Choice(name=f"k{i}", options=tuple(range(8))) for i in range(4)])
+    stranger = grid(*[8] * 4)
     prior = Prior(TRANSFER, make_context(history("other", space=stranger, count=60)))
     prior.refresh()
     assert not prior.available

@@ -8,6 +8,7 @@ from chameleon_explorers.annealing import AnnealingExplorer
 from chameleon_explorers.options import AnnealingOptions
 from chameleon_testing.conformance_cases import (
     context_of,
+    grid,
     observe,
     quality,
     spaces,
@@ -28,7 +29,7 @@ class Scorer:
 
 @pytest.fixture
 def space():
-    return DesignSpace([Choice(name=f"k{i}", options=tuple(range(20))) for i in range(8)])
+    return grid(*[20] * 8)
 
 
 def explore(space, options, count=16, *, seed=3, scorer=None):
@@ -123,7 +124,7 @@ def test_it_does_not_change_what_the_model_returned(space):
 
 
 def test_a_small_space_is_scored_as_a_whole_where_it_is_to():
-    space = DesignSpace([Choice(name=f"k{i}", options=tuple(range(10))) for i in range(3)])
+    space = grid(*[10] * 3)
     _, scorer, found = explore(space, AnnealingOptions(chains=8, steps=5, exhaustive=True))
     assert [len(configs) for configs in scorer.calls] == [1000]
     everything = np.sort(quality(space, space.everything))
@@ -131,7 +132,7 @@ def test_a_small_space_is_scored_as_a_whole_where_it_is_to():
 
 
 def test_a_large_space_is_walked_in_all_the_same():
-    space = DesignSpace([Choice(name=f"k{i}", options=tuple(range(33))) for i in range(3)])
+    space = grid(*[33] * 3)
     assert len(space.everything) > 1 << 15
     _, scorer, _ = explore(space, AnnealingOptions(chains=8, steps=124, exhaustive=True))
     assert [len(configs) for configs in scorer.calls][:2] == [8, 8]

@@ -1,15 +1,15 @@
 """The best set keeps what sorting everything would."""
 
 import numpy as np
-from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Visited
 from chameleon_explorers.best_set import BestSet
+from chameleon_testing.conformance_cases import grid
 from hypothesis import given
 from hypothesis import strategies as st
 
 
 def space_of(knobs):
-    return DesignSpace([Choice(name=f"k{i}", options=tuple(range(100))) for i in range(knobs)])
+    return grid(*[100] * knobs)
 
 
 offers = st.lists(

@@ -2,17 +2,10 @@
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Visited
 from chameleon_explorers.droplet import DropletExplorer
 from chameleon_explorers.options import DropletOptions
-from chameleon_testing.conformance_cases import context_of, observe, quality
-
-
-def grid(*cardinalities):
-    return DesignSpace(
-        [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)]
-    )
+from chameleon_testing.conformance_cases import context_of, grid, observe, quality
 
 
 def begun(space, configs, costs, *, seed=0):

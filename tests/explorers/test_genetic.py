@@ -2,16 +2,15 @@
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Visited
 from chameleon_explorers.genetic import GeneticExplorer
 from chameleon_explorers.options import GeneticOptions
-from chameleon_testing.conformance_cases import context_of, observe, quality
+from chameleon_testing.conformance_cases import context_of, grid, observe, quality
 
 
 @pytest.fixture
 def space():
-    return DesignSpace([Choice(name=f"k{i}", options=tuple(range(20))) for i in range(6)])
+    return grid(*[20] * 6)
 
 
 def made(space, seed=0, **options):

@@ -2,20 +2,13 @@
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import Visited
 from chameleon_explorers.local import LocalExplorer
 from chameleon_explorers.moves import kicked, neighbourhoods
 from chameleon_explorers.options import LocalOptions
-from chameleon_testing.conformance_cases import context_of, observe, quality
+from chameleon_testing.conformance_cases import context_of, grid, observe, quality
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-def grid(*cardinalities, holds=None):
-    knobs = [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)]
-    constraints = [] if holds is None else [Constraint(reason="scripted", holds=holds)]
-    return DesignSpace(knobs, constraints=constraints)
 
 
 class Search:

@@ -1,8 +1,5 @@
 """The presets name stages and options that exist."""
 
-import subprocess
-import sys
-
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_cost_models import hooks as cost_models
@@ -71,9 +68,8 @@ def test_both_presets_cover_the_same_keys():
     assert DEFAULT.pipeline.keys() == AUTOTVM.pipeline.keys()
 
 
-def test_hooks_import_no_numerical_library():
+def test_hooks_import_no_numerical_library(run_python):
     modules = "chameleon_explorers", "chameleon_cost_models", "chameleon_samplers"
     code = "import sys\n" + "".join(f"import {name}.hooks\n" for name in modules)
     code += "print(*{'numpy', 'xgboost', 'sklearn', 'torch', 'tvm'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == []
+    assert run_python(code).split() == []

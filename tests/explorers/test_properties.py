@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import Visited
 from chameleon_explorers.droplet import DropletExplorer
 from chameleon_explorers.genetic import GeneticExplorer
@@ -14,7 +13,7 @@ from chameleon_explorers.options import (
     PortfolioOptions,
 )
 from chameleon_explorers.portfolio import PortfolioExplorer
-from chameleon_testing.conformance_cases import context_of, observe
+from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,14 +56,9 @@ def searched(make, space, batch, seed):
     seed=st.integers(0, 99),
 )
 def test_a_whole_space_is_searched_without_repeats(name, cardinalities, modulus, batch, seed):
-    space = DesignSpace(
-        [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)],
-        constraints=[
-            Constraint(
-                reason="scripted",
-                holds=lambda v: sum(v[f"k{i}"] for i in range(len(cardinalities))) % modulus == 0,
-            )
-        ],
+    space = grid(
+        *cardinalities,
+        holds=lambda v: sum(v[f"k{i}"] for i in range(len(cardinalities))) % modulus == 0,
     )
     seen = searched(EXPLORERS[name], space, batch, seed)
     assert len(seen) == len(space.everything)
@@ -73,7 +67,7 @@ def test_a_whole_space_is_searched_without_repeats(name, cardinalities, modulus,
 
 @pytest.mark.parametrize("name", EXPLORERS)
 def test_a_space_of_a_quadrillion_takes_no_longer(name):
-    space = DesignSpace([Choice(name=f"k{i}", options=tuple(range(32))) for i in range(10)])
+    space = grid(*[32] * 10)
     explorer, visited = EXPLORERS[name](context_of(space)), Visited(space)
     seen = space.sample(16, np.random.default_rng(0))
     for _ in range(5):
@@ -86,7 +80,7 @@ def test_a_space_of_a_quadrillion_takes_no_longer(name):
 
 @pytest.mark.parametrize("name", EXPLORERS)
 def test_configurations_that_are_all_equally_fast(name):
-    space = DesignSpace([Choice(name=f"k{i}", options=tuple(range(9))) for i in range(4)])
+    space = grid(*[9] * 4)
     explorer, visited = EXPLORERS[name](context_of(space)), Visited(space)
     seen = space.sample(8, np.random.default_rng(0))
     for _ in range(20):

@@ -8,11 +8,10 @@ from typing import ClassVar
 import attrs
 import pytest
 from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import RecordDatabase, Runner
 from chameleon_records import hooks
@@ -118,19 +117,7 @@ def test_recorded_tables_share_nothing(run, place):
     assert not opened(place).keys()
 
 
-class StopAfter:
-    def __init__(self, count):
-        self.count = count
-        self.interruption = Interruption()
-
-    @hookimpl
-    def chameleon_measured(self, event):
-        self.count -= 1
-        if self.count == 0:
-            self.interruption.request()
-
-
-def test_a_resumed_run_depends_on_no_database(run, place, tmp_path):
+def test_a_resumed_run_depends_on_no_database(run, place, stop_after, tmp_path):
     run("one", records=place, seed=1)
     more = {"budget": {"measurements": 40, "batch_size": 4}, "seed": 2, "records": place}
     run("whole", **more)
@@ -141,7 +128,7 @@ def test_a_resumed_run_depends_on_no_database(run, place, tmp_path):
         tmp_path / "resumed", operators=[[50, 50]], **{**more, "records": other}
     )
     registry = synthetic_registry(hooks)
-    stop = StopAfter(7)
+    stop = stop_after(7)
     with contextlib.suppress(RunInterrupted):
         run_pipeline(
             from_dict(document, registry=registry),
@@ -154,9 +141,9 @@ def test_a_resumed_run_depends_on_no_database(run, place, tmp_path):
     assert stored(tmp_path / "resumed") == stored(tmp_path / "whole")
 
 
-def test_an_interrupted_run_has_added_what_it_measured(place, tmp_path):
+def test_an_interrupted_run_has_added_what_it_measured(place, stop_after, tmp_path):
     document = synthetic_document(tmp_path / "run", operators=[[50, 50]], records=place)
-    stop = StopAfter(6)
+    stop = stop_after(6)
     with contextlib.suppress(RunInterrupted):
         run_pipeline(
             from_dict(document, registry=synthetic_registry(hooks)),

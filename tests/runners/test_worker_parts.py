@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -138,15 +136,14 @@ def test_run_deadline_follows_the_best():
     assert deadlines.run(100.0) == 50.0
 
 
-def test_hooks_import_nothing_heavy():
+def test_hooks_import_nothing_heavy(run_python):
     program = (
         "import sys, json; from chameleon_runners import hooks;"
         "records = [*hooks.chameleon_runners(), *hooks.chameleon_baselines()];"
         "heavy = {'torch', 'tvm', 'numpy', 'psutil'} & set(sys.modules);"
         "print(json.dumps([[r.name for r in records], sorted(heavy)]))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    names, heavy = json.loads(done.stdout)
+    names, heavy = json.loads(run_python(program))
     assert "local" in names
     assert "torch" not in heavy
     assert "tvm" not in heavy

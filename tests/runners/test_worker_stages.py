@@ -11,11 +11,15 @@ import attrs
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline import StageSpec, from_dict
-from chameleon_core.plugins import PluginRecord, hookimpl
 from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
 from chameleon_runners.worker.stages import make_builder, make_device
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from chameleon_testing.synthetic import (
+    record_of,
+    registering,
+    synthetic_document,
+    synthetic_registry,
+)
 
 TASK = Task(name="t", operator="o", arguments={}, target="nowhere", flop=1.0)
 
@@ -72,10 +76,7 @@ class Made(Builder):
 
 
 class Plugin:
-    @hookimpl
-    def chameleon_spaces(self) -> list[PluginRecord]:
-        factory = f"{__name__}:EverySpace"
-        return [PluginRecord(name="every", summary="", options=EveryOptions, factory=factory)]
+    chameleon_spaces = registering(record_of(EverySpace, EveryOptions, name="every"))
 
 
 WRITTEN = {

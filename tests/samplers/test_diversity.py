@@ -2,19 +2,12 @@
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Candidates, Visited
 from chameleon_samplers.diversity import DiversitySampler
 from chameleon_samplers.options import DiversityOptions
-from chameleon_testing.conformance_cases import context_of
+from chameleon_testing.conformance_cases import context_of, grid
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-def space_of(*cardinalities):
-    return DesignSpace(
-        [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)]
-    )
 
 
 def select(space, configs, scores, options, count):
@@ -24,14 +17,14 @@ def select(space, configs, scores, options, count):
 
 
 def test_without_diversity_the_best_scores_are_taken():
-    space = space_of(5, 5)
+    space = grid(5, 5)
     configs = [[0, 0], [0, 1], [1, 1], [4, 4]]
     chosen = select(space, configs, [0.9, 0.8, 0.7, 0.1], DiversityOptions(alpha=0.0), 3)
     assert chosen == configs[:3]
 
 
 def test_a_new_knob_value_is_worth_alpha():
-    space = space_of(5, 5)
+    space = grid(5, 5)
     configs = [[0, 0], [0, 1], [4, 4]]
     scores = [0.9, 0.8, 0.5]
     # After the first, the second brings one new value and the third two.
@@ -42,7 +35,7 @@ def test_a_new_knob_value_is_worth_alpha():
 
 
 def test_released_code_counts_values_alone_among_the_best():
-    space = space_of(9, 9)
+    space = grid(9, 9)
     configs = [[0, 0], [0, 1], [1, 0], [2, 2], [8, 8]]
     scores = [0.9, 0.8, 0.7, 0.6, 0.1]
     # Two batches of two: the last candidate is never looked at, whatever it would bring.
@@ -51,7 +44,7 @@ def test_released_code_counts_values_alone_among_the_best():
 
 
 def test_released_code_looks_at_two_batches_and_at_no_score():
-    space = space_of(9, 9)
+    space = grid(9, 9)
     configs = [[0, 0], [0, 1], [0, 2], [1, 3], [8, 8]]
     scores = [900.0, 800.0, 700.0, 600.0, 500.0]
     assert select(space, configs, scores, DiversityOptions.release(), 2) == [[0, 0], [1, 3]]
@@ -62,7 +55,7 @@ def test_released_code_looks_at_two_batches_and_at_no_score():
 
 @pytest.mark.parametrize("options", [DiversityOptions(), DiversityOptions.release()])
 def test_the_space_fills_a_short_plan(options):
-    space = space_of(9, 9)
+    space = grid(9, 9)
     chosen = select(space, [[1, 1], [2, 2]], [0.5, 0.4], options, 6)
     assert chosen[:2] == [[1, 1], [2, 2]]
     assert len({tuple(row) for row in chosen}) == 6
@@ -79,7 +72,7 @@ def test_the_space_fills_a_short_plan(options):
     data=st.data(),
 )
 def test_every_pick_gains_most(rows, alpha, data):
-    space = space_of(4, 3, 5)
+    space = grid(4, 3, 5)
     scores = data.draw(
         st.lists(st.integers(0, 9).map(float), min_size=len(rows), max_size=len(rows))
     )

@@ -5,16 +5,15 @@ from chameleon_core.loop.round.stages import SearchStages
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import NoOptions
-from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Candidates, Explorer
 from chameleon_samplers.kmeans_knee import KMeansKneeSampler
 from chameleon_samplers.mode import ModeSynthesizer
 from chameleon_samplers.none import NoSynthesizer
 from chameleon_samplers.options import KMeansKneeOptions, ModeOptions
 from chameleon_testing import fakes
-from chameleon_testing.conformance_cases import context_of
+from chameleon_testing.conformance_cases import context_of, grid
 
-SPACE = DesignSpace([Choice(name=f"k{i}", options=tuple(range(50))) for i in range(2)])
+SPACE = grid(*[50] * 2)
 FIRST = np.array([[11, 11], [31, 31]], np.int32)
 # Two groups whose centroids, rounded down, are the configurations measured first.
 CANDIDATES = np.array(

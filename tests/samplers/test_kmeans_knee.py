@@ -3,17 +3,10 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Candidates, Visited
 from chameleon_samplers.kmeans_knee import KMeansKneeSampler, KneeSearch, past_the_knee
 from chameleon_samplers.options import KMeansKneeOptions
-from chameleon_testing.conformance_cases import context_of, quality
-
-
-def space_of(*cardinalities):
-    return DesignSpace(
-        [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)]
-    )
+from chameleon_testing.conformance_cases import context_of, grid, quality
 
 
 def plan_of(space, configs):
@@ -80,7 +73,7 @@ def test_the_loss_falls_with_every_number_of_clusters():
 
 def test_algorithm_1_to_the_letter_stops_at_its_second_number_of_clusters():
     # The reason for larger steps: one cluster more never makes the loss fall 2.5-fold.
-    space = space_of(16, 5, 4, 4, 2, 2, 2)
+    space = grid(16, 5, 4, 4, 2, 2, 2)
     for seed in range(20):
         plan = plan_of(space, space.sample(512, np.random.default_rng(seed)))
         chosen = select(space, plan, KMeansKneeOptions.literal(), seed=seed)
@@ -88,7 +81,7 @@ def test_algorithm_1_to_the_letter_stops_at_its_second_number_of_clusters():
 
 
 def test_a_batch_is_as_small_as_the_knee_says():
-    space = space_of(16, 5, 4, 4, 2, 2, 2)
+    space = grid(16, 5, 4, 4, 2, 2, 2)
     plan = plan_of(space, space.sample(512, np.random.default_rng(0)))
     sizes = {len(select(space, plan, seed=seed)) for seed in range(5)}
     assert sizes <= {16, 24, 32, 40, 48}
@@ -96,7 +89,7 @@ def test_a_batch_is_as_small_as_the_knee_says():
 
 @pytest.mark.parametrize("representative", ["nearest", "best"])
 def test_every_group_is_represented_by_a_candidate(representative):
-    space = space_of(100, 100)
+    space = grid(100, 100)
     configs = np.unique(blobs(10, 9), axis=0)
     options = KMeansKneeOptions(smallest=10, largest=10, representative=representative)
     chosen = select(space, plan_of(space, configs), options)
@@ -106,7 +99,7 @@ def test_every_group_is_represented_by_a_candidate(representative):
 
 
 def test_the_best_of_each_group_where_asked_for():
-    space = space_of(100, 100)
+    space = grid(100, 100)
     configs = np.unique(blobs(10, 9), axis=0)
     options = KMeansKneeOptions(smallest=10, largest=10, representative="best")
     chosen = select(space, plan_of(space, configs), options)
@@ -116,7 +109,7 @@ def test_the_best_of_each_group_where_asked_for():
 
 
 def test_the_best_cluster_comes_first():
-    space = space_of(100, 100)
+    space = grid(100, 100)
     plan = plan_of(space, np.unique(blobs(10, 9), axis=0))
     options = KMeansKneeOptions(smallest=10, largest=10, representative="best")
     scores = quality(space, select(space, plan, options))
@@ -125,7 +118,7 @@ def test_the_best_cluster_comes_first():
 
 def test_scaling_makes_a_knob_with_few_choices_count():
     # Two groups that differ in a flag only, spread widely along the other knob.
-    space = space_of(101, 2)
+    space = grid(101, 2)
     configs = np.array([[10 * i, flag] for i in range(11) for flag in (0, 1)], np.int32)
     both = KMeansKneeOptions(smallest=2, largest=2)
     flags = {tuple(row) for row in select(space, plan_of(space, configs), both)[:, 1:].tolist()}
@@ -136,7 +129,7 @@ def test_scaling_makes_a_knob_with_few_choices_count():
 
 
 def test_rounded_down_centroids_may_be_of_no_candidate():
-    space = space_of(100, 100)
+    space = grid(100, 100)
     configs = np.array([[0, 0], [3, 3], [90, 90], [95, 95]], np.int32)
     options = KMeansKneeOptions(smallest=2, largest=2, scaled=False, representative="floor")
     chosen = select(space, plan_of(space, configs), options)
@@ -144,7 +137,7 @@ def test_rounded_down_centroids_may_be_of_no_candidate():
 
 
 def test_released_code_looks_at_the_two_widest_knobs_only():
-    space = space_of(2, 50, 3, 50)
+    space = grid(2, 50, 3, 50)
     rng = np.random.default_rng(0)
     corners = np.array([[0, 0, 0, 0], [0, 45, 0, 0], [0, 0, 0, 45], [0, 45, 0, 45]])
     noise = rng.integers(0, [2, 4, 3, 4], (4, 30, 4))
@@ -163,7 +156,7 @@ def test_released_code_looks_at_the_two_widest_knobs_only():
 
 @pytest.mark.parametrize("candidates", [1, 3, 7])
 def test_fewer_candidates_than_clusters(candidates):
-    space = space_of(100, 100)
+    space = grid(100, 100)
     configs = space.sample(candidates, np.random.default_rng(0))
     chosen = select(space, plan_of(space, configs))
     assert {tuple(row) for row in chosen.tolist()} == {tuple(row) for row in configs.tolist()}
@@ -171,14 +164,14 @@ def test_fewer_candidates_than_clusters(candidates):
 
 @pytest.mark.parametrize("options", [KMeansKneeOptions(), KMeansKneeOptions.release()])
 def test_candidates_that_are_all_the_same(options):
-    space = space_of(10, 10)
+    space = grid(10, 10)
     configs = np.repeat([[4, 6]], 40, axis=0).astype(np.int32)
     chosen = select(space, Candidates(configs=configs, scores=np.ones(40)), options)
     assert chosen.tolist() == [[4, 6]]
 
 
 def test_nothing_to_choose_from():
-    space = space_of(10, 10)
+    space = grid(10, 10)
     visited = Visited(space)
     plan = plan_of(space, space.sample(8, np.random.default_rng(0)))
     visited.add(plan.configs)
@@ -187,7 +180,7 @@ def test_nothing_to_choose_from():
 
 
 def test_a_batch_bounds_the_clusters():
-    space = space_of(30, 30, 30)
+    space = grid(30, 30, 30)
     plan = plan_of(space, space.sample(512, np.random.default_rng(0)))
     assert len(select(space, plan, KMeansKneeOptions(threshold=1e9), count=20)) == 16
     assert len(select(space, plan, count=5)) == 5
@@ -195,14 +188,14 @@ def test_a_batch_bounds_the_clusters():
 
 @pytest.mark.parametrize("largest", [3, 5])
 def test_never_more_clusters_than_the_largest_number(largest):
-    space = space_of(30, 30, 30)
+    space = grid(30, 30, 30)
     plan = plan_of(space, space.sample(200, np.random.default_rng(0)))
     options = KMeansKneeOptions(smallest=1, largest=largest, step=1, threshold=1.0 + 1e-9)
     assert len(select(space, plan, options)) == largest
 
 
 def test_of_candidates_as_good_the_first_stands_for_a_cluster():
-    space = space_of(100, 100)
+    space = grid(100, 100)
     configs = np.random.default_rng(4).permutation(np.unique(blobs(4, 30), axis=0))
     plan = Candidates(configs=configs.astype(np.int32), scores=np.ones(len(configs)))
     options = KMeansKneeOptions(smallest=4, largest=4, representative="best")
@@ -213,7 +206,7 @@ def test_of_candidates_as_good_the_first_stands_for_a_cluster():
 
 def test_of_knobs_as_wide_the_first_two_are_clustered_by():
     """Candidates that differ in the others alone are one cluster."""
-    space = space_of(*[4] * 24)
+    space = grid(*[4] * 24)
     configs = np.random.default_rng(0).integers(0, 4, (60, 24)).astype(np.int32)
     configs[:, :2] = 1
     plan = Candidates(configs=configs, scores=np.ones(60))
@@ -223,7 +216,7 @@ def test_of_knobs_as_wide_the_first_two_are_clustered_by():
 
 @pytest.mark.parametrize("options", [KMeansKneeOptions.literal(), KMeansKneeOptions.release()])
 def test_the_paper_and_its_code_scale_no_knob_and_round_down(options):
-    space = space_of(101, 2)
+    space = grid(101, 2)
     configs = np.array([[10 * i, flag] for i in range(11) for flag in (0, 1)], np.int32)
     chosen = select(space, plan_of(space, configs), attrs.evolve(options, smallest=2, largest=2))
     assert abs(int(chosen[0, 0]) - int(chosen[1, 0])) >= 30

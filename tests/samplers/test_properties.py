@@ -2,7 +2,6 @@
 
 import numpy as np
 from chameleon_core.plugins import NoOptions
-from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import Candidates, Visited
 from chameleon_samplers.crossover import CrossoverSynthesizer
 from chameleon_samplers.diversity import DiversitySampler
@@ -18,7 +17,7 @@ from chameleon_samplers.options import (
     ModeOptions,
 )
 from chameleon_samplers.random_pick import RandomSampler
-from chameleon_testing.conformance_cases import context_of, observe
+from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,14 +42,9 @@ def situations(draw):
     """A space, the configurations of a plan with scores, and those that were measured."""
     cardinalities = draw(st.lists(st.integers(1, 6), min_size=1, max_size=4))
     modulus = draw(st.sampled_from([1, 2, 3]))
-    space = DesignSpace(
-        [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)],
-        constraints=[
-            Constraint(
-                reason="scripted",
-                holds=lambda v: sum(v[f"k{i}"] for i in range(len(cardinalities))) % modulus == 0,
-            )
-        ],
+    space = grid(
+        *cardinalities,
+        holds=lambda v: sum(v[f"k{i}"] for i in range(len(cardinalities))) % modulus == 0,
     )
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     configs = space.sample(draw(st.integers(0, 40)), rng)

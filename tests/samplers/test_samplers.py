@@ -3,18 +3,17 @@
 import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Candidates, Visited
 from chameleon_samplers.greedy import GreedySampler
 from chameleon_samplers.none import NoSynthesizer
 from chameleon_samplers.options import GreedyOptions
 from chameleon_samplers.random_pick import RandomSampler
-from chameleon_testing.conformance_cases import context_of
+from chameleon_testing.conformance_cases import context_of, grid
 
 
 @pytest.fixture
 def space():
-    return DesignSpace([Choice(name=f"k{i}", options=tuple(range(100))) for i in range(3)])
+    return grid(*[100] * 3)
 
 
 @pytest.fixture

@@ -5,20 +5,13 @@ import itertools
 import numpy as np
 import pytest
 from chameleon_core.measurement import FailureKind
-from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import Candidates, Observations, Visited
 from chameleon_samplers.crossover import CrossoverSynthesizer
 from chameleon_samplers.mode import ModeSynthesizer, _by_frequency
 from chameleon_samplers.options import CrossoverOptions, ModeOptions
-from chameleon_testing.conformance_cases import context_of, observe
+from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-def space_of(*cardinalities, holds=None):
-    knobs = [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)]
-    constraints = [] if holds is None else [Constraint(reason="scripted", holds=holds)]
-    return DesignSpace(knobs, constraints=constraints)
 
 
 def rows(*configs):
@@ -42,29 +35,29 @@ def mode(space, **options):
 
 
 def test_a_visited_sample_becomes_the_mode():
-    space = space_of(5, 5, 5)
+    space = grid(5, 5, 5)
     refined = refine(mode(space), space, rows([0, 0, 0], [4, 4, 4]), visited=[[4, 4, 4]])
     assert refined == [[0, 0, 0], [1, 2, 3]]
 
 
 def test_an_illegal_sample_becomes_the_mode():
-    space = space_of(5, 5, 5, holds=lambda v: v["k0"] + v["k1"] < 8)
+    space = grid(5, 5, 5, holds=lambda v: v["k0"] + v["k1"] < 8)
     assert refine(mode(space), space, rows([4, 4, 0])) == [[1, 2, 3]]
 
 
 def test_a_repeated_sample_becomes_the_mode():
-    space = space_of(5, 5, 5)
+    space = grid(5, 5, 5)
     assert refine(mode(space), space, rows([0, 0, 0], [0, 0, 0])) == [[0, 0, 0], [1, 2, 3]]
 
 
 def test_a_good_batch_stays_as_it_is():
-    space = space_of(5, 5, 5)
+    space = grid(5, 5, 5)
     batch = rows([3, 3, 3], [0, 0, 0])
     assert refine(mode(space), space, batch) == batch.tolist()
 
 
 def test_where_the_mode_was_measured_the_next_most_frequent_comes():
-    space = space_of(5, 5, 5)
+    space = grid(5, 5, 5)
     (refined,) = refine(mode(space), space, rows([4, 4, 4]), visited=[[4, 4, 4], [1, 2, 3]])
     # One knob moved to its second most frequent choice, each of which one candidate has.
     assert (np.array(refined) != [1, 2, 3]).sum() == 1
@@ -72,13 +65,13 @@ def test_where_the_mode_was_measured_the_next_most_frequent_comes():
 
 
 def test_where_the_mode_is_illegal_the_next_most_frequent_comes():
-    space = space_of(5, 5, 5, holds=lambda v: (v["k0"] != 1) | (v["k1"] != 2))
+    space = grid(5, 5, 5, holds=lambda v: (v["k0"] != 1) | (v["k1"] != 2))
     (refined,) = refine(mode(space), space, rows([1, 2, 4]))
     assert refined in ([4, 2, 3], [1, 0, 3], [1, 4, 3])
 
 
 def test_a_choice_that_never_worked_is_no_mode():
-    space = space_of(5, 5, 5)
+    space = grid(5, 5, 5)
     synthesizer = mode(space)
     measured = rows([1, 0, 0], [1, 3, 3], [0, 2, 3])
     synthesizer.observe(observe(space, measured, failing=np.array([True, True, False])))
@@ -86,7 +79,7 @@ def test_a_choice_that_never_worked_is_no_mode():
 
 
 def test_once_is_enough_for_a_choice_to_have_never_worked():
-    space = space_of(5, 5, 5)
+    space = grid(5, 5, 5)
     synthesizer = mode(space)
     measured = rows([1, 0, 0], [0, 2, 3])
     synthesizer.observe(observe(space, measured, failing=np.array([True, False])))
@@ -94,7 +87,7 @@ def test_once_is_enough_for_a_choice_to_have_never_worked():
 
 
 def test_a_choice_that_sometimes_worked_may_be_the_mode():
-    space = space_of(5, 5, 5)
+    space = grid(5, 5, 5)
     synthesizer = mode(space)
     measured = rows([1, 0, 0], [1, 3, 3])
     synthesizer.observe(observe(space, measured, failing=np.array([True, False])))
@@ -102,7 +95,7 @@ def test_a_choice_that_sometimes_worked_may_be_the_mode():
 
 
 def test_several_replacements_differ_and_come_in_order_of_frequency():
-    space = space_of(5, 5, 5)
+    space = grid(5, 5, 5)
     batch = rows([0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0])
     refined = refine(mode(space), space, batch)
     assert refined[:2] == [[0, 0, 0], [1, 2, 3]]
@@ -124,7 +117,7 @@ def test_combinations_come_once_each_in_order_of_preference(tables):
 
 
 def test_choices_that_no_candidate_has_come_after_those_that_some_have():
-    space = space_of(3, 3)
+    space = grid(3, 3)
     plan = Candidates(configs=rows([0, 0], [0, 0], [0, 1]), scores=np.zeros(3))
     seen = Visited(space)
     seen.add(rows([0, 0]))
@@ -137,7 +130,7 @@ def test_choices_that_no_candidate_has_come_after_those_that_some_have():
 
 
 def test_a_share_of_the_batch_can_be_given_up():
-    space = space_of(5, 5, 5)
+    space = grid(5, 5, 5)
     batch = rows([3, 3, 3], [0, 0, 0], [2, 1, 0], [0, 4, 2])
     refined = refine(mode(space, share=0.5), space, batch)
     assert refined[:3] == [[3, 3, 3], [0, 0, 0], [1, 2, 3]]
@@ -152,7 +145,7 @@ def test_the_search_for_combinations_is_bounded():
         asked += len(values["k0"])
         return values["k0"] + values["k1"] + values["k2"] == 0
 
-    space = space_of(50, 50, 50, holds=nothing_but_zero)
+    space = grid(50, 50, 50, holds=nothing_but_zero)
     asked = 0
     refined = refine(mode(space, tries=128), space, rows([0, 0, 0], [1, 1, 1]))
     assert refined == [[0, 0, 0]]
@@ -160,7 +153,7 @@ def test_the_search_for_combinations_is_bounded():
 
 
 def test_a_space_with_nothing_left_gives_a_smaller_batch():
-    space = space_of(1)
+    space = grid(1)
     synthesizer = ModeSynthesizer(ModeOptions(), context_of(space))
     seen = Visited(space)
     seen.add(rows([0]))
@@ -179,7 +172,7 @@ def measured(space, configs, costs):
 
 
 def test_children_have_the_knobs_of_the_fastest():
-    space = space_of(9, 9, 9, 9)
+    space = grid(9, 9, 9, 9)
     fast = rows([1, 1, 1, 1], [2, 2, 2, 2])
     slow = rows([7, 7, 7, 7], [8, 8, 8, 8])
     synthesizer = CrossoverSynthesizer(CrossoverOptions(share=0.5, parents=2), context_of(space))
@@ -196,7 +189,7 @@ def test_children_have_the_knobs_of_the_fastest():
 
 @pytest.mark.parametrize("known", [0, 1])
 def test_without_two_parents_the_batch_stays(known):
-    space = space_of(5, 5, 5)
+    space = grid(5, 5, 5)
     synthesizer = CrossoverSynthesizer(CrossoverOptions(share=1.0), context_of(space))
     synthesizer.observe(measured(space, rows(*[[1, 1, 1]] * known).reshape(-1, 3), [1.0] * known))
     batch = rows([3, 3, 3], [0, 0, 0])
@@ -204,7 +197,7 @@ def test_without_two_parents_the_batch_stays(known):
 
 
 def test_parents_too_alike_leave_the_batch_as_large_as_it_was():
-    space = space_of(5, 5, 5)
+    space = grid(5, 5, 5)
     synthesizer = CrossoverSynthesizer(CrossoverOptions(share=1.0), context_of(space))
     synthesizer.observe(measured(space, rows([1, 1, 1], [1, 1, 2]), [1.0, 1.1]))
     batch = rows([3, 3, 3], [0, 0, 0])

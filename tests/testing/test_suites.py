@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import subprocess
+import sys
 import unittest
 
 import attrs
@@ -17,7 +19,6 @@ from chameleon_core.plugins import (
     STAGE_KINDS,
     CommandRecord,
     NoOptions,
-    PluginRecord,
     PresetRecord,
     default_registry,
     load_factory,
@@ -32,7 +33,6 @@ from chameleon_core.stages import (
     TargetResolver,
 )
 from chameleon_core.stages.record_database import rank
-from chameleon_core.task import Task
 from chameleon_testing import fakes
 from chameleon_testing.suites import (
     BaselineSuite,
@@ -52,14 +52,9 @@ from chameleon_testing.suites import (
     TargetSuite,
 )
 from chameleon_testing.suites.checking import outcomes
+from chameleon_testing.synthetic import record_of
 
-TASK = Task(
-    name="op",
-    operator="synthetic",
-    arguments={"cardinalities": [4, 5], "failing": 20},
-    target="synthetic",
-    flop=1e9,
-)
+TASK = fakes.synthetic_task([4, 5], failing=20)
 JOB = MeasureJob(
     task=TASK,
     space=StageRef(factory="chameleon_testing.fakes:SyntheticSpace"),
@@ -75,16 +70,6 @@ def test_no_kind_lacks_a_suite(kind):
     assert suite.kind == kind.name
     own = [name for name in dir(suite) if name.startswith("test_")]
     assert set(own) - {name for name in dir(StageSuite) if name.startswith("test_")}
-
-
-def record_of(factory, options=NoOptions, **more):
-    return PluginRecord(
-        name="odd",
-        summary="odd",
-        options=options,
-        factory=f"{factory.__module__}:{factory.__qualname__}",
-        **more,
-    )
 
 
 def failures(suite, **attributes):
@@ -115,7 +100,7 @@ class Worldly(fakes.SyntheticFrontend):
 
 @pytest.mark.parametrize(
     ("frontend", "words"),
-    [(Forgetful, "two tasks are called 'same'"), (Worldly, "are no JSON")],
+    [(Forgetful, "two tasks are called 'same'"), (Worldly, "is no JSON")],
 )
 def test_frontends(frontend, words):
     options = {"operators": [[4, 5], [6]]}
@@ -462,3 +447,14 @@ def test_the_options_of_our_own_stages_conform(kind):
         suite.test_record()
         with contextlib.suppress(unittest.SkipTest):  # what has no default is the pipeline's to say
             suite.test_options()
+
+
+def test_nothing_is_checked_where_python_leaves_assertions_out():
+    code = (
+        "from chameleon_testing.suites import SamplerSuite; "
+        "from chameleon_testing.suites.checking import outcomes; list(outcomes(SamplerSuite, {}))"
+    )
+    words = [sys.executable, "-O", "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert "`python -O` leaves out" in done.stderr

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from chameleon_core.plugins import NoOptions, PluginRecord
 from chameleon_testing.suites.checking import outcomes
+from chameleon_testing.synthetic import record_of
 from chameleon_transforms import hooks
 from chameleon_transforms.contract import NetworkScore, Transform
 from chameleon_transforms.testing import NetworkScoreSuite, TransformSuite
-
-
-def record_of(factory):
-    return PluginRecord(
-        name="odd",
-        summary="odd",
-        options=NoOptions,
-        factory=f"{factory.__module__}:{factory.__qualname__}",
-    )
 
 
 def failures(suite, record):

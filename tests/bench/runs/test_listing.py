@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 from chameleon_bench.runs.listing import BROKEN, listed_runs, model_in_words
@@ -102,14 +100,11 @@ def test_a_model_in_few_words(section, words):
     assert model_in_words(section) == words
 
 
-def test_listing_imports_neither_torch_nor_tvm(few):
+def test_listing_imports_neither_torch_nor_tvm(run_python, few):
     program = (
         "import sys; from chameleon_cli.main import run; "
         "code = run(['runs', sys.argv[1]]); "
         "heavy = {'torch', 'tvm', 'scipy', 'sklearn', 'jinja2'} & set(sys.modules); "
         "sys.exit(code or (str(heavy) if heavy else 0))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(few)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    run_python(program, few)

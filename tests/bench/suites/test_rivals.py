@@ -10,9 +10,8 @@ from chameleon_bench.cells.running import run_cell
 from chameleon_bench.suites.load import load_suite
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.pipeline import PipelineError, StageSpec
-from chameleon_core.plugins import PluginRecord, hookimpl
 from chameleon_testing.fakes import SyntheticRival
-from chameleon_testing.synthetic import synthetic_registry
+from chameleon_testing.synthetic import record_of, registering, synthetic_registry
 
 SUITE = """\
 pipelines:
@@ -48,10 +47,7 @@ class Team(SyntheticRival):
 
 
 class Plugin:
-    @hookimpl
-    def chameleon_rivals(self) -> list[PluginRecord]:
-        factory = f"{__name__}:Team"
-        return [PluginRecord(name="team", summary="", options=TeamOptions, factory=factory)]
+    chameleon_rivals = registering(record_of(Team, TeamOptions))
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import io
 import json
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -237,12 +236,11 @@ def test_the_command_line_brings_a_display():
     shown.close()
 
 
-def test_everything_exported_is_there_and_importing_it_is_cheap():
+def test_everything_exported_is_there_and_importing_it_is_cheap(run_python):
     assert set(cc.__all__) <= set(dir(cc))
     for name in cc.__all__:
         assert getattr(cc, name).__doc__ or name == "STOP"
     with pytest.raises(AttributeError, match="no attribute 'tunes'"):
         _ = cc.tunes
     code = "import chameleon_core, sys; print(*{'numpy', 'attrs', 'pluggy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert not done.stdout.strip()
+    assert not run_python(code).strip()

@@ -9,26 +9,12 @@ from chameleon_core.loop.round.stages import SearchStages
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import NoOptions
-from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import StageContext
-from chameleon_core.task import Task
-from chameleon_testing import fakes
-
-
-def _grid(*cardinalities, first_guesses=None, holds=None, resolve=None):
-    knobs = [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)]
-    constraints = [] if holds is None else [Constraint(reason="scripted", holds=holds)]
-    return DesignSpace(knobs, constraints=constraints, first_guesses=first_guesses, resolve=resolve)
+from chameleon_testing import conformance_cases, fakes
 
 
 def _task(space):
-    return Task(
-        name="op",
-        operator="synthetic",
-        arguments={"cardinalities": space.cardinalities.tolist()},
-        target="nowhere",
-        flop=1e9,
-    )
+    return fakes.synthetic_task(space.cardinalities.tolist())
 
 
 def _tuner(space, *, batch_size=4, seed=0, **replaced):
@@ -70,7 +56,7 @@ def _measure(space, configs):
 @pytest.fixture
 def grid():
     """Makes a grid of given cardinalities."""
-    return _grid
+    return conformance_cases.grid
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from typing import ClassVar
 import pytest
 from chameleon_core import hooks
 from chameleon_core.errors import PluginError
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.plugins import Registry
 from chameleon_core.run_folder import read_store
 from chameleon_testing.fakes import RunnerOptions, SyntheticExplorer, SyntheticRunner
-from chameleon_testing.synthetic import SyntheticPlugins, synthetic_document
+from chameleon_testing.synthetic import SyntheticPlugins, record_of, registering, synthetic_document
 
 OPERATORS = [[9, 9, 9], [8, 9, 10], [7, 9, 11]]
 
@@ -58,21 +58,8 @@ class FailsSoon(Watched):
 
 
 class Plugins:
-    @hookimpl
-    def chameleon_runners(self):
-        for factory in (Elsewhere, Tired):
-            yield record(factory, RunnerOptions)
-
-    @hookimpl
-    def chameleon_explorers(self):
-        for factory in (Watched, FailsSoon):
-            yield record(factory)
-
-
-def record(factory, options=NoOptions):
-    name = factory.__name__.lower()
-    where = f"{factory.__module__}:{factory.__qualname__}"
-    return PluginRecord(name=name, summary=name, options=options, factory=where)
+    chameleon_runners = registering(*(record_of(one, RunnerOptions) for one in (Elsewhere, Tired)))
+    chameleon_explorers = registering(record_of(Watched), record_of(FailsSoon))
 
 
 def pipeline_of(folder, *, at_once=3, runner="elsewhere", explorer="watched"):
@@ -129,23 +116,11 @@ def test_a_search_that_fails_ends_the_run_and_keeps_what_was_measured(tmp_path):
     assert sum(len(found) for found in everything(tmp_path).values()) == len(lines) >= 8
 
 
-class StopAfter:
-    def __init__(self, count):
-        self.count = count
-        self.interruption = Interruption()
-
-    @hookimpl
-    def chameleon_measured(self, event):
-        self.count -= 1
-        if self.count == 0:
-            self.interruption.request()
-
-
 @pytest.mark.parametrize("count", [1, 5, 13, 30])
-def test_stopping_loses_nothing_and_going_on_repeats_nothing(tmp_path, count):
+def test_stopping_loses_nothing_and_going_on_repeats_nothing(tmp_path, stop_after, count):
     calm, stopped = folder_of(tmp_path, "calm"), folder_of(tmp_path, "stopped")
     run_pipeline(pipeline_of(calm))
-    stop = StopAfter(count)
+    stop = stop_after(count)
     with pytest.raises(RunInterrupted):
         run_pipeline(pipeline_of(stopped), listeners=[stop], interruption=stop.interruption)
     lines = (stopped / "log").read_text().splitlines()

@@ -13,12 +13,11 @@ from chameleon_core.loop import run as run_module
 from chameleon_core.loop.round.in_flight import BatchesInFlight, SearchExecutor
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.plugins import NoOptions, Registry
 from chameleon_core.schedulers import Scheduler
 from chameleon_core.stages import Arrival, Frontend, MeasureStream
-from chameleon_core.task import Task
-from chameleon_testing.fakes import SyntheticRunner
-from chameleon_testing.synthetic import SyntheticPlugins, synthetic_document
+from chameleon_testing.fakes import SyntheticRunner, synthetic_task
+from chameleon_testing.synthetic import SyntheticPlugins, record_of, registering, synthetic_document
 
 
 @attrs.frozen(kw_only=True)
@@ -151,13 +150,7 @@ class Alike(Frontend):
 
     def tasks(self, target):
         return [
-            Task(
-                name=f"op{index}",
-                operator="synthetic",
-                arguments={"cardinalities": [9, 9, 9], "failing": 10 * index},
-                target=target,
-                flop=1e9,
-            )
+            synthetic_task([9, 9, 9], f"op{index}", failing=10 * index, target=target)
             for index in range(3)
         ]
 
@@ -175,32 +168,9 @@ class Stubborn(Scheduler):
 class VirtualPlugins:
     """Registers the fleet as the runner ``virtual``, and what it is tried with."""
 
-    @hookimpl
-    def chameleon_schedulers(self):
-        yield PluginRecord(
-            name="stubborn",
-            summary="stubborn",
-            options=NoOptions,
-            factory=f"{Stubborn.__module__}:Stubborn",
-        )
-
-    @hookimpl
-    def chameleon_frontends(self):
-        yield PluginRecord(
-            name="alike",
-            summary="alike",
-            options=NoOptions,
-            factory=f"{Alike.__module__}:Alike",
-        )
-
-    @hookimpl
-    def chameleon_runners(self):
-        yield PluginRecord(
-            name="virtual",
-            summary="virtual",
-            options=FleetOptions,
-            factory=f"{VirtualFleet.__module__}:VirtualFleet",
-        )
+    chameleon_schedulers = registering(record_of(Stubborn))
+    chameleon_frontends = registering(record_of(Alike))
+    chameleon_runners = registering(record_of(VirtualFleet, FleetOptions, name="virtual"))
 
 
 def pipeline_of(output, **more):

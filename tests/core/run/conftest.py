@@ -7,17 +7,6 @@ from chameleon_core.run_folder import read_store
 
 
 @pytest.fixture
-def log_lines(tmp_path):
-    """Lines the synthetic runner has logged so far."""
-
-    def lines():
-        log = tmp_path / "log"
-        return log.read_text().splitlines() if log.exists() else []
-
-    return lines
-
-
-@pytest.fixture
 def records():
     """All measurements of a run folder: task name to config to measurement."""
 

@@ -6,13 +6,13 @@ import contextlib
 import json
 
 from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.totals import disturbance_of
-from chameleon_core.plugins import PluginRecord, hookimpl
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Disturbance
 from chameleon_testing.fakes import RunnerOptions, SyntheticRunner
+from chameleon_testing.synthetic import record_of, registering
 
 SHARED = Disturbance(core_seconds=10.0, others_seconds=2.0, pairs=4, kept=3)
 
@@ -27,26 +27,12 @@ class SharedRunner(SyntheticRunner):
 class SharedRunners:
     """Registers it."""
 
-    @hookimpl
-    def chameleon_runners(self):
-        factory = f"{SharedRunner.__module__}:SharedRunner"
-        yield PluginRecord(name="shared", summary="shared", options=RunnerOptions, factory=factory)
+    chameleon_runners = registering(record_of(SharedRunner, RunnerOptions, name="shared"))
 
 
-class StopAtOnce:
-    """Asks the run to stop after its first measurement."""
-
-    def __init__(self):
-        self.interruption = Interruption()
-
-    @hookimpl
-    def chameleon_measured(self, event):
-        self.interruption.request()
-
-
-def test_a_result_says_it_over_all_processes_of_the_run(pipeline):
+def test_a_result_says_it_over_all_processes_of_the_run(pipeline, stop_after):
     made = pipeline(plugins=[SharedRunners()], runner={"name": "shared"})
-    stop = StopAtOnce()
+    stop = stop_after(1)
     with contextlib.suppress(RunInterrupted):
         run_pipeline(made, listeners=[stop], interruption=stop.interruption)
     result = run_pipeline(made)

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.plugins import NoOptions, hookimpl
+from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
@@ -121,28 +121,14 @@ def test_the_wall_clock_ends_the_guesses_too(network, log_lines):
     assert result.operators[0].measurements == 0
 
 
-class Stopping:
-    """Asks a run to stop after so many measurements."""
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-        self.interruption = Interruption()
-
-    @hookimpl
-    def chameleon_measured(self, event):
-        self.left -= 1
-        if not self.left:
-            self.interruption.request()
-
-
 @pytest.mark.parametrize("scheduler", ["round-robin", "gradient"])
 @pytest.mark.parametrize("count", [1, 3, 7, 14])
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(
-    network, outcome, tmp_path, scheduler, count
+    network, outcome, *, stop_after, tmp_path, scheduler, count
 ):
     whole = run_pipeline(network(Half, scheduler=scheduler, output=tmp_path / "whole"))
     cut = network(Half, scheduler=scheduler, output=tmp_path / "cut")
-    stopping = Stopping(count)
+    stopping = stop_after(count)
     with pytest.raises(RunInterrupted):
         run_pipeline(cut, listeners=[stopping], interruption=stopping.interruption)
     with capture_logs() as logs:

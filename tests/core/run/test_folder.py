@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 
 import attrs
 import pytest
@@ -148,18 +147,12 @@ except RunFolderError as error:
 """
 
 
-def test_a_disk_that_fills_up_during_a_run(tmp_path, records):
+def test_a_disk_that_fills_up_during_a_run(run_python, tmp_path, records):
     document = synthetic_document(
         tmp_path / "run", operators=[[40, 40]], runner={"log": str(tmp_path / "log")}
     )
     document["budget"] = {"measurements": 60, "batch_size": 8}
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, json.dumps(document)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    message, hint = done.stdout.strip().splitlines()
+    message, hint = run_python(FULL, json.dumps(document)).strip().splitlines()
     assert "cannot write to" in message
     assert "continues" in hint
     saved = records(tmp_path / "run")["op0"]

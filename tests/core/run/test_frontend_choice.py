@@ -13,7 +13,6 @@ from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.frontend import recalled
 from chameleon_core.run_folder import read_store
-from chameleon_core.task import Task
 from chameleon_testing.fakes import (
     ModelOptions,
     RunnerOptions,
@@ -22,17 +21,12 @@ from chameleon_testing.fakes import (
     SyntheticRunner,
     SyntheticSpace,
     synthetic_cost,
+    synthetic_task,
 )
 
 
 def _task(cards, target="nowhere", failing=0):
-    return Task(
-        name=f"trial{cards}",
-        operator="synthetic",
-        arguments={"cardinalities": list(cards), "failing": failing},
-        target=target,
-        flop=1e9,
-    )
+    return synthetic_task(cards, f"trial{cards}", failing=failing, target=target)
 
 
 class Choosy(SyntheticFrontend):

@@ -6,28 +6,13 @@ import contextlib
 from collections import Counter
 
 import pytest
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
 from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-
-class StopAfter:
-    """Asks the run to stop after so many measurements."""
-
-    def __init__(self, count):
-        self.count = count
-        self.interruption = Interruption()
-
-    @hookimpl
-    def chameleon_measured(self, event):
-        self.count -= 1
-        if self.count == 0:
-            self.interruption.request()
 
 
 def synthetic(folder, **more):
@@ -51,10 +36,10 @@ def undisturbed(tmp_path_factory):
 
 @settings(max_examples=15, deadline=None)
 @given(stops=st.lists(st.integers(1, 15), min_size=1, max_size=4))
-def test_resumed_equals_undisturbed(tmp_path_factory, undisturbed, stops):
+def test_resumed_equals_undisturbed(tmp_path_factory, undisturbed, stop_after, stops):
     folder = tmp_path_factory.mktemp("resumed")
     for count in stops:
-        stop = StopAfter(count)
+        stop = stop_after(count)
         with contextlib.suppress(RunInterrupted):
             run_pipeline(synthetic(folder), listeners=[stop], interruption=stop.interruption)
     result = run_pipeline(synthetic(folder))
@@ -66,8 +51,8 @@ def test_resumed_equals_undisturbed(tmp_path_factory, undisturbed, stops):
     assert max(Counter(lines).values()) == 1
 
 
-def test_a_stop_between_tuning_and_comparing_is_resumed(tmp_path, undisturbed):
-    stop = StopAfter(40)
+def test_a_stop_between_tuning_and_comparing_is_resumed(tmp_path, stop_after, undisturbed):
+    stop = stop_after(40)
     with pytest.raises(RunInterrupted, match="saved") as caught:
         run_pipeline(synthetic(tmp_path), listeners=[stop], interruption=stop.interruption)
     assert "same command" in caught.value.hint
@@ -76,10 +61,10 @@ def test_a_stop_between_tuning_and_comparing_is_resumed(tmp_path, undisturbed):
     assert [(o.name, o.config, o.tuned_seconds) for o in result.operators] == undisturbed[1]
 
 
-def test_seconds_add_up_over_processes(tmp_path):
+def test_seconds_add_up_over_processes(tmp_path, stop_after):
     before = 0.0
     for _ in range(3):
-        stop = StopAfter(5)
+        stop = stop_after(5)
         with pytest.raises(RunInterrupted):
             run_pipeline(synthetic(tmp_path), listeners=[stop], interruption=stop.interruption)
         with read_store(tmp_path / "run") as store:

@@ -20,6 +20,7 @@ from chameleon_testing.fakes import (
     RunnerOptions,
     SyntheticExplorer,
     SyntheticRunner,
+    synthetic_task,
 )
 
 
@@ -76,13 +77,7 @@ class SameKnobs(Frontend):
 
     def tasks(self, target):
         return [
-            Task(
-                name=f"op{index}",
-                operator="synthetic",
-                arguments={"cardinalities": [50, 50], "failing": index},
-                target=target,
-                flop=1e9,
-            )
+            synthetic_task([50, 50], f"op{index}", failing=index, target=target)
             for index in range(2)
         ]
 

@@ -11,12 +11,16 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline import from_dict
-from chameleon_core.plugins import PluginRecord, hookimpl
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Record, RecordDatabase, RecordKey
 from chameleon_core.stages.record_database import rank
 from chameleon_testing.fakes import RunnerOptions, SyntheticRunner
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from chameleon_testing.synthetic import (
+    record_of,
+    registering,
+    synthetic_document,
+    synthetic_registry,
+)
 from structlog.testing import capture_logs
 
 
@@ -69,15 +73,7 @@ class Memory(RecordDatabase):
 
 
 class MemoryPlugin:
-    @hookimpl
-    def chameleon_record_databases(self):
-        yield PluginRecord(
-            name="memory",
-            summary="in this process",
-            options=MemoryOptions,
-            factory=f"{Memory.__module__}:{Memory.__qualname__}",
-            place_option="at",
-        )
+    chameleon_record_databases = registering(record_of(Memory, MemoryOptions, place_option="at"))
 
 
 class Devices(SyntheticRunner):
@@ -96,14 +92,7 @@ class Devices(SyntheticRunner):
 
 
 class DevicesPlugin:
-    @hookimpl
-    def chameleon_runners(self):
-        yield PluginRecord(
-            name="devices",
-            summary="as a test says",
-            options=RunnerOptions,
-            factory=f"{Devices.__module__}:{Devices.__qualname__}",
-        )
+    chameleon_runners = registering(record_of(Devices, RunnerOptions))
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 
 import attrs
 import pytest
@@ -170,12 +168,9 @@ except RunFolderError as error:
 """
 
 
-def test_a_full_disk_is_a_sentence_and_loses_nothing(tmp_path):
+def test_a_full_disk_is_a_sentence_and_loses_nothing(run_python, tmp_path):
     path = tmp_path / "r.sqlite"
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True
-    )
-    saved, message, hint = done.stdout.strip().split("\n")
+    saved, message, hint = run_python(FULL, path).strip().split("\n")
     assert "cannot write to" in message
     assert "continues" in hint
     with RecordStore(path) as store:

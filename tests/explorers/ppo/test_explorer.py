@@ -14,6 +14,7 @@ from chameleon_explorers.presets import PPO_PAPER, PPO_RELEASE  # noqa: E402
 from chameleon_testing.conformance import check_explorer  # noqa: E402
 from chameleon_testing.conformance_cases import (  # noqa: E402
     context_of,
+    grid,
     observe,
     quality,
     spaces,
@@ -48,7 +49,7 @@ def test_it_conforms(chosen):
 
 def wide():
     """A space of 20^8 configurations."""
-    return DesignSpace([Choice(name=f"k{i}", options=tuple(range(20))) for i in range(8)])
+    return grid(*[20] * 8)
 
 
 class Scorer:

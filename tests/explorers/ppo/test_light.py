@@ -1,8 +1,5 @@
 """What is known of ``ppo`` without importing torch."""
 
-import subprocess
-import sys
-
 import pytest
 from chameleon_cost_models.hooks import chameleon_cost_models
 from chameleon_explorers.hooks import chameleon_explorers, chameleon_presets
@@ -36,10 +33,9 @@ def test_the_presets_are_registered_and_differ():
     assert PPO_RELEASE["clip"] == 0.2
 
 
-def test_hooks_options_and_presets_import_no_numerical_library():
+def test_hooks_options_and_presets_import_no_numerical_library(run_python):
     code = "import sys, chameleon_explorers.hooks\nprint(*{'numpy', 'torch'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == []
+    assert run_python(code).split() == []
 
 
 def test_the_record_names_what_exists():

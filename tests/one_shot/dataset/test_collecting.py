@@ -7,27 +7,12 @@ import attrs
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.plugins import hookimpl
 from chameleon_one_shot.dataset.collecting import Collector
 from chameleon_one_shot.dataset.format import PARTS, create, read_dataset, write_part
 from chameleon_one_shot.dataset.plan import read_plan
 from chameleon_one_shot.dataset.records import DatasetError, canonical
 from chameleon_one_shot.dataset.sampling.hold_out import HeldOut
 from chameleon_one_shot.dataset.task_file import read_tasks, write_tasks
-
-
-class StopsAfter:
-    """Asks a collection to stop after so many measurements."""
-
-    def __init__(self, count):
-        self.interruption = Interruption()
-        self._left = count
-
-    @hookimpl
-    def chameleon_measured(self, event):
-        self._left -= 1
-        if self._left == 0:
-            self.interruption.request()
 
 
 @pytest.fixture
@@ -46,15 +31,6 @@ def collect(plan_file, plugins):
         ).collect()
 
     return run
-
-
-@pytest.fixture
-def log_lines(tmp_path):
-    def lines():
-        log = tmp_path / "log"
-        return log.read_text().splitlines() if log.exists() else []
-
-    return lines
 
 
 def contents(folder):
@@ -102,8 +78,8 @@ def test_a_finished_collection_is_only_read(collect, tmp_path, log_lines):
 
 
 @pytest.mark.parametrize("count", [1, 13, 20, 33])
-def test_an_interrupted_collection_continues(collect, tmp_path, log_lines, count):
-    stop = StopsAfter(count)
+def test_an_interrupted_collection_continues(collect, stop_after, tmp_path, log_lines, count):
+    stop = stop_after(count)
     with pytest.raises(RunInterrupted):
         collect(stop=stop)
     some = contents(tmp_path / "data")

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import attrs
 import numpy as np
@@ -98,7 +96,7 @@ def test_it_declines_int8_which_it_saturates_without_vnni():
     assert not baseline().supports(quantized.task("3x3", CPU))
 
 
-def test_asking_imports_neither_torch_nor_tvm():
+def test_asking_imports_neither_torch_nor_tvm(run_python):
     task = SPECS["3x3"].task("3x3", CPU)
     assert isinstance(task, Task)
     code = f"""
@@ -111,12 +109,11 @@ task = Task(**json.loads({json.dumps(task.to_json())!r}))
 baseline.supports(task) and baseline.variants(task)
 print(*{{"torch", "tvm"}} & set(sys.modules))
 """
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == []
+    assert run_python(code).split() == []
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinities here")
-def test_threads_do_not_share_the_core_of_a_bound_main_thread():
+def test_threads_do_not_share_the_core_of_a_bound_main_thread(run_python):
     pytest.importorskip("torch")
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one core")
@@ -133,14 +130,8 @@ threads = [int(p.name) for p in pathlib.Path("/proc/self/task").iterdir()]
 used = [os.sched_getaffinity(thread) for thread in threads]
 print(len(os.sched_getaffinity(0)), len(set().union(*used)))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "2"},
-    )
-    main, together = (int(word) for word in done.stdout.split())
+    told = run_python(code, env={**os.environ, "OMP_NUM_THREADS": "2"})
+    main, together = map(int, told.split())
     assert main == 1
     assert together >= 2
 

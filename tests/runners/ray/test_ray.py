@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -189,10 +187,9 @@ def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch):
     assert "pip install" in str(caught.value.hint)
 
 
-def test_plugins_are_listed_without_ray():
+def test_plugins_are_listed_without_ray(run_python):
     program = "import sys, chameleon_runners.hooks as h; print('ray' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stdout.strip() == b"False"
+    assert run_python(program).strip() == "False"
 
 
 @pytest.mark.parametrize("bad", [{"GPU": 1.0}, {"device": 0.0}])

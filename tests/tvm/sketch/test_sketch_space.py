@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -130,7 +128,7 @@ def test_parallel_feature_is_what_tvm_makes(builder, space):
         assert f"T.parallel({expected}" in script
 
 
-def test_the_space_is_the_same_in_every_process(space, task):
+def test_the_space_is_the_same_in_every_process(run_python, space, task):
     program = (
         "import json, sys\n"
         "from chameleon_core.task import Task\n"
@@ -140,14 +138,8 @@ def test_the_space_is_the_same_in_every_process(space, task):
         "print(json.dumps([space.fingerprint, space.first_guesses.tolist()]))\n"
         "assert 'tvm.s_tir.tensor_intrin' not in sys.modules\n"
     )
-    finished = subprocess.run(
-        [sys.executable, "-c", program],
-        input=json.dumps(task.to_json()),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(finished.stdout) == [space.fingerprint, space.first_guesses.tolist()]
+    told = run_python(program, input=json.dumps(task.to_json()))
+    assert json.loads(told) == [space.fingerprint, space.first_guesses.tolist()]
 
 
 def test_options_that_make_other_programs_make_another_space(task, space):

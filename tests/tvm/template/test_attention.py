@@ -11,16 +11,12 @@ from chameleon_tvm.operators.exponentials import exponential
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
-PROVIDER = TemplateSpace(TemplateOptions())
-FEW = settings(
-    max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+from .computing import NATIVE, PROVIDER, check, few
+
+FEW = few(15)
 TARGETS = ["llvm -mcpu=haswell -num-cores=2", "llvm -mcpu=znver4 -num-cores=4"]
 
 
@@ -70,17 +66,7 @@ def attentions(draw):
 @FEW
 @given(attentions(), st.integers(0, 1000))
 def test_random_shapes_and_configurations(spec, seed):
-    task = spec.task("t", NATIVE)
-    builder = PROVIDER.builder(task, threads=2)
-    (expected,), tolerance = builder.reference()
-    space = PROVIDER.design_space(task)
-    drawn = space.sample(1, np.random.default_rng(seed))
-    assert len(drawn), "the space has no legal configuration"
-    for config in [*space.first_guesses[:1], *drawn]:
-        (got,) = builder.build(config.tolist()).outputs()
-        assert got.shape == expected.shape
-        error = np.abs(got - expected).max() / max(np.abs(expected).max(), 1e-6)
-        assert error <= tolerance, space.decode(config)
+    check(spec, seed)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -1,11 +1,12 @@
 """Templates on bfloat16 tensors of CPUs: sums and epilogue in float32, rounded once."""
 
+from functools import partial
+
 import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.building.lowering import lower_function
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
@@ -20,32 +21,14 @@ from chameleon_tvm.operators.specs import (
     DepthwiseConv2dSpec,
 )
 from chameleon_tvm.quick_tvm import te
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm.spaces.template.provider import template_of
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
-PROVIDER = TemplateSpace(TemplateOptions())
+from . import computing
+from .computing import NATIVE, check_unscheduled
+
 BF16 = {"dtype": "bfloat16"}
 FULL = {**BF16, "bias": True, "residual": True, "activation": "relu"}
-ROUNDINGS = 2.0**-8
-"""Half of the last place of a number is half of it at most."""
-
-
-def check(spec, count=2):
-    builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
-    (expected,), tolerance = builder.reference()
-    configs = [
-        *builder.space.first_guesses[:1],
-        *builder.space.sample(count, np.random.default_rng(0)),
-    ]
-    for config in configs:
-        (got,) = builder.build(config.tolist()).outputs()
-        assert got.shape == expected.shape
-        largest = np.abs(expected).max()
-        # Rounded once: the nearest number, but for what float32 sums lose.
-        assert (np.abs(got - expected) <= ROUNDINGS * np.abs(expected) + 1e-5 * largest).all()
-        assert np.abs(got - expected).max() <= tolerance * largest, builder.space.decode(config)
-
+check = partial(computing.check, count=2, rounded=["bfloat16"])
 
 SPECS = [
     Conv2dSpec(input=[1, 16, 9, 9], filters=24, kernel=3, padding=1, layout="NHWC", **FULL),
@@ -70,11 +53,7 @@ def test_outputs_are_rounded_once(spec):
 
 @pytest.mark.parametrize("spec", SPECS, ids=name_of)
 def test_the_unscheduled_function_computes_the_reference(spec):
-    builder = UnscheduledBuilder(spec.task("t", NATIVE), threads=1)
-    (expected,), tolerance = builder.reference()
-    kernel = builder.build([])
-    (got,) = kernel.outputs()
-    assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
+    check_unscheduled(spec)
 
 
 @pytest.mark.usefixtures("only_pairs")

@@ -1,11 +1,11 @@
 """Templates with an epilogue in registers compute the reference, and pack a user's constants."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
 from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.spec import leaky_relu
@@ -17,15 +17,15 @@ from chameleon_tvm.operators.specs import (
 )
 from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from hypothesis import HealthCheck, assume, given, settings
+from chameleon_tvm.spaces.template.provider import template_of
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
-PROVIDER = TemplateSpace(TemplateOptions(algorithms=("direct",)))
-FEW = settings(
-    max_examples=16, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+from . import computing
+from .computing import NATIVE, few
+
+check = partial(computing.check, options=TemplateOptions(algorithms=("direct",)))
+FEW = few(16)
 EPILOGUES = st.fixed_dictionaries(
     {
         "bias": st.booleans(),
@@ -33,18 +33,6 @@ EPILOGUES = st.fixed_dictionaries(
         "activation": st.sampled_from(["none", "relu", "relu6"]),
     }
 )
-
-
-def check(spec, seed):
-    task = spec.task("t", NATIVE)
-    builder = PROVIDER.builder(task, threads=2)
-    (expected,), tolerance = builder.reference()
-    space = PROVIDER.design_space(task)
-    for config in [*space.first_guesses[:1], *space.sample(1, np.random.default_rng(seed))]:
-        (got,) = builder.build(config.tolist()).outputs()
-        assert got.shape == expected.shape
-        error = np.abs(got - expected).max() / max(1e-30, np.abs(expected).max())
-        assert error <= tolerance, space.decode(config)
 
 
 @st.composite

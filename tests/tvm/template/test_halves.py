@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 import numpy as np
 import pytest
@@ -19,14 +21,14 @@ from chameleon_tvm.operators.specs import (
     DepthwiseConv2dSpec,
 )
 from chameleon_tvm.spaces.template import arithmetic
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm.spaces.template.provider import template_of
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
-PROVIDER = TemplateSpace(TemplateOptions())
+from . import computing
+from .computing import HALF_PLACE, NATIVE, PROVIDER, check_unscheduled
+
 HALVES = ("bfloat16", "float16")
 FULL = {"bias": True, "residual": True, "activation": "relu"}
-HALF_PLACE = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
+check = partial(computing.check, rounded=HALF_PLACE)
 SUMS = 1e-5
 PACKED = {
     "packed": True,
@@ -74,22 +76,6 @@ def name_of(value):
     return f"{value.kind}-{value.sizes}" if hasattr(value, "kind") else str(value)
 
 
-def check(spec, count=1):
-    """Rounded once where the output is small, and as exact as float32 where it is not."""
-    builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
-    (expected,), tolerance = builder.reference()
-    room = HALF_PLACE[spec.output_dtype] * np.abs(expected) + SUMS * np.abs(expected).max()
-    configs = [
-        *builder.space.first_guesses[:1],
-        *builder.space.sample(count, np.random.default_rng(0)),
-    ]
-    for config in configs:
-        (got,) = builder.build(config.tolist()).outputs()
-        assert got.shape == expected.shape
-        assert (np.abs(got - expected) <= room).all(), builder.space.decode(config)
-        assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
-
-
 @pytest.mark.parametrize("spec", [*PRODUCTS, *ATTENTIONS], ids=name_of)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_operators_of_tensors_that_vary_are_rounded_once(spec, dtype):
@@ -121,10 +107,7 @@ def test_outputs_in_float32_are_not_rounded(spec, dtype):
     ids=name_of,
 )
 def test_the_unscheduled_function_computes_the_reference(spec):
-    builder = UnscheduledBuilder(spec.task("t", NATIVE), threads=1)
-    (expected,), tolerance = builder.reference()
-    (got,) = builder.build([]).outputs()
-    assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
+    check_unscheduled(spec)
 
 
 @pytest.mark.usefixtures("only_pairs")

@@ -1,10 +1,11 @@
 """Random legal configurations of every template compute the reference's numbers."""
 
 import platform
+from functools import partial
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError, InvalidConfigurationError
+from chameleon_core.errors import InvalidConfigurationError
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.device.targets import TVMTargets, target_info
 from chameleon_tvm.operators.specs import (
@@ -14,62 +15,21 @@ from chameleon_tvm.operators.specs import (
     DepthwiseConv2dSpec,
 )
 from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
+from . import computing
+from .computing import NATIVE, convolutions, few, provider_of
+
 HASWELL = TVMTargets(NoOptions()).resolve("llvm -mcpu=haswell -num-cores=2")
-PROVIDER = TemplateSpace(TemplateOptions(algorithms=("direct",)))
-FEW = settings(
-    max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
-
-
-def check(spec, seed, count=1, target=NATIVE):
-    """Build random legal configurations and the first guess, and compare their outputs."""
-    task = spec.task("t", target)
-    builder = PROVIDER.builder(task, threads=2)
-    (expected,), tolerance = builder.reference()
-    space = PROVIDER.design_space(task)
-    drawn = space.sample(count, np.random.default_rng(seed))
-    assert len(drawn), "the space has no legal configuration"
-    for config in [*space.first_guesses[:1], *drawn]:
-        (got,) = builder.build(config.tolist()).outputs()
-        assert got.shape == expected.shape
-        error = np.abs(got - expected).max() / np.abs(expected).max()
-        assert error <= tolerance, space.decode(config)
-
-
-@st.composite
-def convolutions(draw):
-    groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
-    block = draw(st.sampled_from([4, 8, 16]))
-    blocked = f"NCHW{block}c"
-    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", blocked]))
-    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", blocked]))
-    ic = draw(st.integers(1, 20)) if layout != blocked else block * draw(st.integers(1, 2))
-    oc = draw(st.integers(1, 40)) if output != blocked else block * draw(st.integers(1, 3))
-    small = st.integers(1, 3)
-    size = st.integers(1, 15)
-    try:
-        return Conv2dSpec(
-            input=[draw(st.integers(1, 2)), ic * groups, draw(size), draw(size)],
-            filters=oc * groups,
-            kernel=(draw(st.integers(1, 4)), draw(st.integers(1, 4))),
-            stride=(draw(small), draw(small)),
-            padding=tuple(draw(st.integers(0, 2)) for _ in range(4)),
-            dilation=(draw(st.integers(1, 2)), draw(st.integers(1, 2))),
-            groups=groups,
-            layout=layout,
-            output_layout=output,
-        )
-    except ConfigError:
-        assume(False)
+DIRECT = TemplateOptions(algorithms=("direct",))
+PROVIDER = provider_of(DIRECT)
+check = partial(computing.check, options=DIRECT)
+FEW = few(25)
 
 
 @FEW
-@given(convolutions(), st.integers(0, 1000))
+@given(convolutions(st.just({})), st.integers(0, 1000))
 def test_convolutions(spec, seed):
     check(spec, seed)
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.conformance_hardware import check_space_provider
 from chameleon_tvm.building.lowering import lower_function
@@ -26,16 +26,14 @@ from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from chameleon_tvm.spaces.template import arithmetic
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
+from .computing import NATIVE, PROVIDER, check, convolutions, few
+
 PLAIN = TVMTargets(NoOptions()).resolve("llvm -mcpu=x86-64 -num-cores=2")
-PROVIDER = TemplateSpace(TemplateOptions())
 INT8 = {"dtype": "int8", "output_dtype": "uint8"}
-FEW = settings(
-    max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+FEW = few(25)
 TYPES = st.fixed_dictionaries(
     {
         "dtype": st.sampled_from(["int8", "int7"]),
@@ -46,53 +44,8 @@ TYPES = st.fixed_dictionaries(
 )
 
 
-def check(spec, seed, count=1, target=NATIVE):
-    """Build random legal configurations and the first guess, and compare their outputs."""
-    builder = PROVIDER.builder(spec.task("t", target), threads=2)
-    (expected,), tolerance = builder.reference()
-    space = builder.space
-    drawn = space.sample(count, np.random.default_rng(seed))
-    assert len(drawn), "the space has no legal configuration"
-    for config in [*space.first_guesses[:1], *drawn]:
-        (got,) = builder.build(config.tolist()).outputs()
-        assert got.shape == expected.shape
-        largest = np.abs(expected).max()
-        if spec.output_dtype == "uint8":
-            # Small outputs may be all on one side of zero, where one step is much of the largest.
-            largest = 255.0
-        assert np.abs(got - expected).max() <= tolerance * largest, space.decode(config)
-
-
-@st.composite
-def convolutions(draw):
-    groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
-    block = draw(st.sampled_from([4, 8, 16]))
-    blocked = f"NCHW{block}c"
-    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", blocked]))
-    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", blocked]))
-    ic = draw(st.integers(1, 20)) if layout != blocked else block * draw(st.integers(1, 2))
-    oc = draw(st.integers(1, 40)) if output != blocked else block * draw(st.integers(1, 3))
-    small = st.integers(1, 3)
-    size = st.integers(1, 15)
-    try:
-        return Conv2dSpec(
-            input=[draw(st.integers(1, 2)), ic * groups, draw(size), draw(size)],
-            filters=oc * groups,
-            kernel=(draw(st.integers(1, 4)), draw(st.integers(1, 4))),
-            stride=(draw(small), draw(small)),
-            padding=tuple(draw(st.integers(0, 2)) for _ in range(4)),
-            dilation=(draw(st.integers(1, 2)), draw(st.integers(1, 2))),
-            groups=groups,
-            layout=layout,
-            output_layout=output,
-            **draw(TYPES),
-        )
-    except ConfigError:
-        assume(False)
-
-
 @FEW
-@given(convolutions(), st.integers(0, 1000))
+@given(convolutions(TYPES), st.integers(0, 1000))
 def test_convolutions(spec, seed):
     check(spec, seed)
 

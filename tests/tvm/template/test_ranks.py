@@ -3,23 +3,18 @@
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.convolution_specs import DEPTHWISE, GROUPED
 from chameleon_tvm.operators.layouts import channels_first, channels_last
 from chameleon_tvm.operators.specs import Conv2dSpec, Conv3dSpec, DepthwiseConv2dSpec
 from chameleon_tvm.spaces.template.conv2d import ConvolutionTemplate, geometry_of
 from chameleon_tvm.spaces.template.geometry import block_diagonal, groups_per_vector
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from hypothesis import HealthCheck, assume, given, settings
+from chameleon_tvm.spaces.template.provider import template_of
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
-PROVIDER = TemplateSpace(TemplateOptions())
-FEW = settings(
-    max_examples=16, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+from .computing import NATIVE, check, few
+
+FEW = few(16)
 EPILOGUE = st.fixed_dictionaries(
     {
         "bias": st.booleans(),
@@ -27,22 +22,6 @@ EPILOGUE = st.fixed_dictionaries(
         "activation": st.sampled_from(["none", "relu"]),
     }
 )
-
-
-def check(spec, seed):
-    """Build the first guess and a random legal configuration, and compare their outputs."""
-    task = spec.task("t", NATIVE)
-    builder = PROVIDER.builder(task, threads=2)
-    (expected,), tolerance = builder.reference()
-    space = PROVIDER.design_space(task)
-    drawn = space.sample(1, np.random.default_rng(seed))
-    assert len(drawn), "the space has no legal configuration"
-    assert space.legal(drawn).all()
-    for config in [*space.first_guesses[:1], *drawn]:
-        (got,) = builder.build(config.tolist()).outputs()
-        assert got.shape == expected.shape
-        error = np.abs(got - expected).max() / max(1e-30, np.abs(expected).max())
-        assert error <= tolerance, space.decode(config)
 
 
 def window(draw, rank):

@@ -5,15 +5,10 @@ import math
 import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace
+from chameleon_testing.conformance_cases import grid
 from chameleon_tvm.spaces.template.guesses import first_guesses, spread
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-def grid(cardinalities):
-    return DesignSpace(
-        [Choice(name=f"k{i}", options=tuple(range(n))) for i, n in enumerate(cardinalities)]
-    )
 
 
 @given(
@@ -21,7 +16,7 @@ def grid(cardinalities):
     count=st.integers(50, 5_000),
 )
 def test_choices_of_the_last_knobs_occur_equally_often(cards, count):
-    space = grid(cards)
+    space = grid(*cards)
     rows = spread(space, count)
     assert 0 < len(rows) < 2 * count
     assert len(space.distinct(rows)) == len(rows)
@@ -37,7 +32,7 @@ def test_choices_of_the_last_knobs_occur_equally_often(cards, count):
 @pytest.mark.parametrize("size", [120_000, 150_000, 239_999])
 def test_the_last_knob_is_not_always_the_same_in_spaces_of_this_size(size):
     """A stride of 3 once met one of three choices."""
-    space = grid([size // 60, 2, 2, 5, 3])
+    space = grid(size // 60, 2, 2, 5, 3)
     assert set(spread(space, 60_000)[:, -1]) == {0, 1, 2}
     unrolls = DesignSpace(
         [

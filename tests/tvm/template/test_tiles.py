@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
-from chameleon_networks.frameworks.precision import ROUNDING
 from chameleon_testing.conformance_hardware import check_space_provider
 from chameleon_tvm.building.lowering import compile_function, lower_function
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
@@ -20,32 +20,30 @@ from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.template import tile_products
 from chameleon_tvm.spaces.template.algorithms import KNOB
 from chameleon_tvm.spaces.template.conv2d import geometry_of
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm.spaces.template.provider import template_of
 from chameleon_tvm.spaces.template.tile_block import Runs
 from chameleon_tvm.spaces.template.tile_products import TileProducts
 from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.testing.instruction_kernels import trials_of
 from chameleon_tvm.testing.instructions import assembly, require_meaning
 from chameleon_tvm.testing.loop_tiles import LoopTiles
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
+from . import computing
+from .computing import NATIVE, PROVIDER, few
+
 SAPPHIRE = TVMTargets(NoOptions()).resolve(
     "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=2"
 )
 GRANITE = TVMTargets(NoOptions()).resolve(
     "llvm -mtriple=x86_64-linux-gnu -mcpu=graniterapids -num-cores=2"
 )
-PROVIDER = TemplateSpace(TemplateOptions())
 INT8 = {"dtype": "int8", "output_dtype": "uint8"}
 BIASED = {"dtype": "bfloat16", "bias": True}
 BF16 = {**BIASED, "residual": True, "activation": "relu"}
 LAYER = Conv2dSpec(input=[1, 64, 14, 14], filters=64, kernel=3, padding=1, layout="NHWC", **INT8)
-FEW = settings(
-    max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+FEW = few(8)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -72,18 +70,7 @@ def tiled(space, count, seed):
     return [found[0], *found[len(found) - count :]]
 
 
-def check(spec, seed, count=1):
-    builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
-    (expected,), tolerance = builder.reference()
-    for config in tiled(builder.space, count, seed):
-        (got,) = builder.build(config.tolist()).outputs()
-        assert got.shape == expected.shape
-        largest = 255.0 if spec.output_dtype == "uint8" else np.abs(expected).max()
-        assert np.abs(got - expected).max() <= tolerance * largest, builder.space.decode(config)
-        if spec.output_dtype in ROUNDING:
-            # Rounded once: the nearest number, but for what float32 sums lose.
-            room = ROUNDING[spec.output_dtype] * np.abs(expected) + 1e-5 * largest
-            assert (np.abs(got - expected) <= room).all()
+check = partial(computing.check, chosen=tiled, rounded=["bfloat16", "float16"])
 
 
 @st.composite

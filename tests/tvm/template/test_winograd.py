@@ -1,6 +1,7 @@
 """Winograd's convolution: transforms, programs, and the algorithm as a knob."""
 
 import platform
+from functools import partial
 
 import attrs
 import numpy as np
@@ -14,17 +15,18 @@ from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
 from chameleon_tvm.spaces.template.transforms import expected_error, transforms
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
+from . import computing
+from .computing import NATIVE, few
+
 ZEN4 = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
 HASWELL = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "haswell", "num-cores": 4}'
 ALL = ("direct", "winograd2", "winograd4")
+check = partial(computing.check, options=TemplateOptions(algorithms=ALL[1:]))
 R5 = Conv2dSpec(input=[1, 128, 28, 28], filters=128, kernel=3, padding=1, layout="NHWC")
-FEW = settings(
-    max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+FEW = few(10)
 
 
 def space_of(spec, *algorithms, target=ZEN4, **options):
@@ -72,7 +74,7 @@ def convolutions(draw):
 @FEW
 @given(convolutions(), st.integers(0, 1000))
 def test_programs_compute_the_reference(spec, seed):
-    check(spec.task("t", NATIVE), seed)
+    check(spec, seed)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="runs x86 code")
@@ -81,17 +83,7 @@ def test_vectors_may_be_of_eight():
         input=[1, 24, 9, 11], filters=40, kernel=3, padding=1, layout="NHWC", bias=True
     )
     haswell = TVMTargets(NoOptions()).resolve("llvm -mcpu=haswell -num-cores=2")
-    check(spec.task("t", haswell), seed=0)
-
-
-def check(task, seed):
-    provider = TemplateSpace(TemplateOptions(algorithms=ALL[1:]))
-    space, builder = provider.design_space(task), provider.builder(task, threads=2)
-    (expected,), tolerance = builder.reference()
-    for config in [*space.first_guesses[:1], *space.sample(1, np.random.default_rng(seed))]:
-        (got,) = builder.build(config.tolist()).outputs()
-        error = np.abs(got - expected).max() / max(1e-30, np.abs(expected).max())
-        assert error <= tolerance, space.decode(config)
+    check(spec, target=haswell)
 
 
 def test_errors_are_what_they_are_expected_to_be():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from chameleon_core.measurement import FailureKind
@@ -19,15 +20,23 @@ from chameleon_core.stages import Observations, Scores, StageContext
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-SEED = 20
-"""Seed of the generators the kit hands out."""
-
-HUGE = "huge"
-"""Name of the space in which two seeds never propose the same by chance."""
+from chameleon_testing.generators import SEED
 
 
-def _always(values: Values) -> NDArray[np.bool_]:
-    return np.ones(len(values["mode"]), np.bool_)
+def grid(
+    *cardinalities: int, holds: Callable[[Values], NDArray[np.bool_]] | None = None, **more: Any
+) -> DesignSpace:
+    """A space whose knobs k0, k1 and so on have these numbers of choices.
+
+    Args:
+        cardinalities: choices of each knob.
+        holds: a constraint.
+        more: further arguments of the space.
+    """
+    counts = enumerate(cardinalities)
+    knobs = [Choice(name=f"k{index}", options=tuple(range(count))) for index, count in counts]
+    constraints = [] if holds is None else [Constraint(reason="scripted", holds=holds)]
+    return DesignSpace(knobs, constraints=constraints, **more)
 
 
 def tiled_space() -> DesignSpace:
@@ -52,7 +61,10 @@ def tiled_space() -> DesignSpace:
 
 
 def spaces() -> Mapping[str, DesignSpace]:
-    """Design spaces by name: ordinary, extreme and degenerate ones."""
+    """Design spaces by name: ordinary, extreme and degenerate ones.
+
+    In the last one two seeds never propose the same by chance.
+    """
     modes = Choice(name="mode", options=tuple(range(12)))
     return {
         "tiled": tiled_space(),
@@ -66,9 +78,9 @@ def spaces() -> Mapping[str, DesignSpace]:
         ),
         "all illegal": DesignSpace(
             [modes, flag("other")],
-            constraints=[Constraint(reason="nothing is legal", holds=lambda v: ~_always(v))],
+            constraints=[Constraint(reason="nothing is legal", holds=lambda v: v["mode"] < 0)],
         ),
-        HUGE: DesignSpace([Choice(name=f"k{i}", options=tuple(range(100))) for i in range(12)]),
+        "huge": grid(*[100] * 12),
     }
 
 
@@ -94,7 +106,7 @@ def quality(space: DesignSpace, configs: Configs) -> Scores:
 def observe(
     space: DesignSpace, configs: Configs, *, failing: NDArray[np.bool_] | None = None
 ) -> Observations:
-    """What measuring configurations would give, where ``quality`` is relative throughput.
+    """The result of measuring configurations if ``quality`` were relative throughput.
 
     Args:
         space: the design space.

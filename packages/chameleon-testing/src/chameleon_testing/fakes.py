@@ -15,35 +15,23 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
+from chameleon_core import stages
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, Configs, DesignSpace
-from chameleon_core.stages import (
-    Baseline,
-    Builder,
-    Candidates,
-    ComparisonPlan,
-    Contender,
-    CostModel,
-    Explorer,
-    Frontend,
-    MeasureJob,
-    Observations,
-    Rival,
-    RivalTrace,
-    Runner,
-    Sampler,
-    ScoreFunction,
-    Scores,
-    SpaceProvider,
-    StageContext,
-    Synthesizer,
-    Visited,
-)
+from chameleon_core.stages import Candidates, Observations, Scores, StageContext, Visited
 from chameleon_core.task import Task
 
 BASELINE_SECONDS = 4e-3
 """Time of the synthetic baseline; the optimum of every synthetic task takes 1e-3 seconds."""
+
+
+def synthetic_task(
+    cardinalities: Sequence[int], name: str = "op", *, failing: int = 0, target: str = "nowhere"
+) -> Task:
+    """A task with a knob for each of the cardinalities, of whose configurations some fail."""
+    arguments = {"cardinalities": list(cardinalities), "failing": failing}
+    return Task(name=name, operator="synthetic", arguments=arguments, target=target, flop=1e9)
 
 
 def synthetic_cost(task: Task, config: Sequence[int]) -> float:
@@ -74,7 +62,7 @@ class ModelOptions:
     failing: int = 0
 
 
-class SyntheticFrontend(Frontend):
+class SyntheticFrontend(stages.Frontend):
     """One task per list of cardinalities."""
 
     def __init__(self, options: ModelOptions) -> None:
@@ -82,18 +70,12 @@ class SyntheticFrontend(Frontend):
 
     def tasks(self, target: str) -> list[Task]:
         return [
-            Task(
-                name=f"op{index}",
-                operator="synthetic",
-                arguments={"cardinalities": list(cards), "failing": self._options.failing},
-                target=target,
-                flop=1e9,
-            )
+            synthetic_task(cards, f"op{index}", failing=self._options.failing, target=target)
             for index, cards in enumerate(self._options.operators)
         ]
 
 
-class SyntheticSpace(SpaceProvider):
+class SyntheticSpace(stages.SpaceProvider):
     """A plain grid."""
 
     def __init__(self, _options: NoOptions) -> None:
@@ -107,11 +89,11 @@ class SyntheticSpace(SpaceProvider):
         ]
         return DesignSpace(knobs, first_guesses=np.zeros((1, len(cards)), np.int32))
 
-    def builder(self, task: Task, *, threads: int) -> Builder:
+    def builder(self, task: Task, *, threads: int) -> stages.Builder:
         raise NotImplementedError("synthetic configurations are never built")
 
 
-class SyntheticBaseline(Baseline):
+class SyntheticBaseline(stages.Baseline):
     """Always takes ``BASELINE_SECONDS``, in both of its variants."""
 
     def __init__(self, _options: NoOptions) -> None:
@@ -123,7 +105,7 @@ class SyntheticBaseline(Baseline):
     def variants(self, task: Task) -> Sequence[str]:  # noqa: ARG002
         return ("plain", "packed")
 
-    def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
+    def builder(self, task: Task, variant: str, *, threads: int) -> stages.Builder:
         raise NotImplementedError("synthetic baselines are never built")
 
 
@@ -148,16 +130,16 @@ class RunnerOptions:
     hold: str = ""
 
 
-class SyntheticRunner(Runner):
+class SyntheticRunner(stages.Runner):
     """Looks the cost up instead of measuring; yields a batch in a random order."""
 
     def __init__(self, options: RunnerOptions) -> None:
         self._options = options
-        self._plan = ComparisonPlan()
+        self._plan = stages.ComparisonPlan()
         self._stopped = False
         self._order = random.Random()  # noqa: S311 - on purpose not reproducible
 
-    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
+    def measure(self, job: stages.MeasureJob) -> Iterator[Measurement]:
         configs = list(job.configs)
         self._order.shuffle(configs)
         for config in configs:
@@ -169,10 +151,10 @@ class SyntheticRunner(Runner):
             time.sleep(self._options.delay)
             yield self._outcome(job.task, config)
 
-    def plan_comparison(self, plan: ComparisonPlan) -> None:
+    def plan_comparison(self, plan: stages.ComparisonPlan) -> None:
         self._plan = plan
 
-    def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
+    def compare(self, task: Task, contenders: Sequence[stages.Contender]) -> list[Measurement]:
         self._log(f"{task.name} compare")
         self._plan.tell("timed", len(contenders), len(contenders))
         baseline = Measurement(config=(), seconds=(BASELINE_SECONDS,))
@@ -219,7 +201,7 @@ class SyntheticReplay(SyntheticRunner):
         """Real time and a millisecond of recorded time for every measurement, in seconds."""
         return time.perf_counter() + self._elapsed
 
-    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
+    def measure(self, job: stages.MeasureJob) -> Iterator[Measurement]:
         for config in job.configs:
             if self._stopped:
                 return
@@ -233,7 +215,7 @@ class SyntheticReplay(SyntheticRunner):
         return synthetic_cost(task, np.floor(cards * 0.6).astype(int).tolist())
 
 
-class SyntheticRival(Rival):
+class SyntheticRival(stages.Rival):
     """Finds the optimum in two points, a second each."""
 
     def __init__(self, _options: NoOptions) -> None:
@@ -246,8 +228,8 @@ class SyntheticRival(Rival):
         measurements: int | None,
         wall_seconds: float | None,  # noqa: ARG002
         seed: int,
-    ) -> RivalTrace:
-        return RivalTrace(
+    ) -> stages.RivalTrace:
+        return stages.RivalTrace(
             at_seconds=(1.0, 2.0),
             measurements=(1, measurements or 1),
             best_seconds=(BASELINE_SECONDS, 1e-3),
@@ -256,14 +238,16 @@ class SyntheticRival(Rival):
         )
 
 
-class SyntheticExplorer(Explorer):
+class SyntheticExplorer(stages.Explorer):
     """Mutates the best configurations seen: a state and a generator that a replay must rebuild."""
 
     def __init__(self, _options: NoOptions, context: StageContext) -> None:
         self._space, self._rng = context.space, context.rng
         self._best: Configs = np.empty((0, len(context.space.knobs)), np.int32)
 
-    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+    def explore(
+        self, score: stages.ScoreFunction | None, visited: Visited, count: int
+    ) -> Candidates:
         parents = np.repeat(self._best, 8, axis=0)
         pool = np.concatenate(
             [self._space.mutate(parents, self._rng), self._space.sample(count, self._rng)]
@@ -278,7 +262,7 @@ class SyntheticExplorer(Explorer):
         self._best = observations.configs[np.argsort(observations.costs, kind="stable")[:4]]
 
 
-class SyntheticCostModel(CostModel):
+class SyntheticCostModel(stages.CostModel):
     """The quality of the nearest measured configuration."""
 
     def __init__(self, _options: NoOptions, context: StageContext) -> None:
@@ -293,13 +277,13 @@ class SyntheticCostModel(CostModel):
         return self._seen is not None
 
     def predict(self, configs: Configs) -> Scores:
-        assert self._seen is not None  # noqa: S101 - the loop asks `trained` first
+        assert self._seen is not None  # the loop asks `trained` first
         distance = np.abs(configs[:, None, :] - self._seen.configs[None]).sum(axis=2)
         nearest: Scores = self._seen.relative_throughput[distance.argmin(axis=1)]
         return nearest
 
 
-class SyntheticSampler(Sampler):
+class SyntheticSampler(stages.Sampler):
     """The first candidates."""
 
     def __init__(self, _options: NoOptions, _context: StageContext) -> None:
@@ -309,7 +293,7 @@ class SyntheticSampler(Sampler):
         return candidates.configs[:count]
 
 
-class SyntheticSynthesizer(Synthesizer):
+class SyntheticSynthesizer(stages.Synthesizer):
     """Leaves the batch as it is."""
 
     def __init__(self, _options: NoOptions, _context: StageContext) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,81 +13,63 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 
-from chameleon_testing.fakes import (
-    ModelOptions,
-    RunnerOptions,
-    SyntheticBaseline,
-    SyntheticCostModel,
-    SyntheticExplorer,
-    SyntheticFrontend,
-    SyntheticReplay,
-    SyntheticRival,
-    SyntheticRunner,
-    SyntheticSampler,
-    SyntheticSpace,
-    SyntheticSynthesizer,
-    SyntheticUntuned,
-)
+from chameleon_testing import fakes
+
+_NAME = "synthetic"
 
 
-def _record(factory: type, options: type = NoOptions, name: str = "synthetic") -> PluginRecord:
+def record_of(
+    factory: type, options: type = NoOptions, *, name: str = "", **more: Any
+) -> PluginRecord:
+    """The record of a stage.
+
+    Args:
+        factory: the stage's class; its docstring is the summary.
+        options: the class of its options.
+        name: the stage's name; the class's in lower case if it is empty.
+        more: further fields of the record.
+    """
     return PluginRecord(
-        name=name,
-        summary=(factory.__doc__ or "").partition("\n")[0],
+        name=name or factory.__name__.lower(),
+        summary=(factory.__doc__ or factory.__name__).partition("\n")[0],
         options=options,
-        factory=f"{factory.__module__}:{factory.__name__}",
+        factory=f"{factory.__module__}:{factory.__qualname__}",
+        **more,
     )
+
+
+def registering(*records: PluginRecord) -> Callable[[object], Iterator[PluginRecord]]:
+    """A hook of a plugin that registers records, for the body of the plugin's class."""
+
+    @hookimpl
+    def hook(self: object) -> Iterator[PluginRecord]:
+        del self
+        yield from records
+
+    return hook
+
+
+_synthetic = partial(record_of, name=_NAME)
 
 
 class SyntheticPlugins:
     """Registers every synthetic stage."""
 
-    @hookimpl
-    def chameleon_frontends(self) -> Iterable[PluginRecord]:
-        """The frontend."""
-        yield _record(SyntheticFrontend, ModelOptions)
-
-    @hookimpl
-    def chameleon_spaces(self) -> Iterable[PluginRecord]:
-        """The space."""
-        yield _record(SyntheticSpace)
-
-    @hookimpl
-    def chameleon_explorers(self) -> Iterable[PluginRecord]:
-        """The explorer."""
-        yield _record(SyntheticExplorer)
-
-    @hookimpl
-    def chameleon_cost_models(self) -> Iterable[PluginRecord]:
-        """The cost model."""
-        yield _record(SyntheticCostModel)
-
-    @hookimpl
-    def chameleon_samplers(self) -> Iterable[PluginRecord]:
-        """The sampler."""
-        yield _record(SyntheticSampler)
-
-    @hookimpl
-    def chameleon_synthesizers(self) -> Iterable[PluginRecord]:
-        """The synthesizer."""
-        yield _record(SyntheticSynthesizer)
-
-    @hookimpl
-    def chameleon_runners(self) -> Iterable[PluginRecord]:
-        """One that stands for hardware, and one that stands for a table."""
-        yield _record(SyntheticRunner, RunnerOptions)
-        yield _record(SyntheticReplay, RunnerOptions, name="synthetic-replay")
-
-    @hookimpl
-    def chameleon_rivals(self) -> Iterable[PluginRecord]:
-        """The rival."""
-        yield _record(SyntheticRival)
-
-    @hookimpl
-    def chameleon_baselines(self) -> Iterable[PluginRecord]:
-        """A vendor's baseline and an untuned one."""
-        yield _record(SyntheticBaseline)
-        yield _record(SyntheticUntuned, name="synthetic-untuned")
+    chameleon_frontends = registering(_synthetic(fakes.SyntheticFrontend, fakes.ModelOptions))
+    chameleon_spaces = registering(_synthetic(fakes.SyntheticSpace))
+    chameleon_explorers = registering(_synthetic(fakes.SyntheticExplorer))
+    chameleon_cost_models = registering(_synthetic(fakes.SyntheticCostModel))
+    chameleon_samplers = registering(_synthetic(fakes.SyntheticSampler))
+    chameleon_synthesizers = registering(_synthetic(fakes.SyntheticSynthesizer))
+    chameleon_runners = registering(
+        _synthetic(fakes.SyntheticRunner, fakes.RunnerOptions),
+        record_of(fakes.SyntheticReplay, fakes.RunnerOptions, name="synthetic-replay"),
+    )
+    chameleon_rivals = registering(_synthetic(fakes.SyntheticRival))
+    chameleon_baselines = registering(
+        _synthetic(fakes.SyntheticBaseline),
+        record_of(fakes.SyntheticUntuned, name="synthetic-untuned"),
+    )
 
 
 def synthetic_document(
@@ -110,8 +93,8 @@ def synthetic_document(
     return {
         "model": {"synthetic": {"operators": [list(o) for o in operators], "failing": failing}},
         "target": "nowhere",
-        **dict.fromkeys(stages, "synthetic"),
-        "runner": {"name": "synthetic", **(runner or {})},
+        **dict.fromkeys(stages, _NAME),
+        "runner": {"name": _NAME, **(runner or {})},
         "scheduler": "round-robin",
         "baselines": ["synthetic", "synthetic-untuned"],
         "budget": {"measurements": 20, "batch_size": 4},

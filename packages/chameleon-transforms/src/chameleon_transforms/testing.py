@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from chameleon_core.plugins import NoOptions
-from chameleon_testing.generators import global_generators_kept
-from chameleon_testing.sentences import require
+from chameleon_testing.generators import trial
 from chameleon_testing.suites.base import StageSuite
 from chameleon_tvm.operators.base import Operator, operator_of, tolerance_of
 from chameleon_tvm.quick_tvm import tvm
@@ -57,24 +56,22 @@ class TransformSuite(StageSuite):
         found = 0
         for name, program in programs().items():
             where = f"{self.where} of the convolution '{name}'"
-            with global_generators_kept(where):
+            with trial(where):
                 made, again = (list(self.make().variants(program)) for _ in range(2))
-            require(made == again, f"{where}: it makes other variants the next time")
+            assert made == again, f"{where}: it makes other variants the next time"
             labels = [label for label, _ in made]
-            require(len(set(labels)) == len(labels), f"{where}: two variants have one label")
+            assert len(set(labels)) == len(labels), f"{where}: two variants have one label"
             for label, changed in made:
-                require(
-                    isinstance(changed, Program),
-                    f"{where}: {label} is {type(changed).__name__} and no Program",
+                assert isinstance(changed, Program), (
+                    f"{where}: {label} is {type(changed).__name__} and no Program"
                 )
-                require(
+                assert (
                     changed.stages[0].input == program.stages[0].input
-                    and changed.stages[-1].output == program.stages[-1].output,
-                    f"{where}: {label} has another shape than what it replaces",
-                )
-                require(changed != program, f"{where}: {label} changes nothing")
+                    and changed.stages[-1].output == program.stages[-1].output
+                ), f"{where}: {label} has another shape than what it replaces"
+                assert changed != program, f"{where}: {label} changes nothing"
             found += len(made)
-        require(found, f"{self.where}: it transforms none of {len(programs())} convolutions")
+        assert found, f"{self.where}: it transforms none of {len(programs())} convolutions"
 
     def test_agreement(self) -> None:
         """What torch computes of a variant, its operators compute as well."""
@@ -82,11 +79,10 @@ class TransformSuite(StageSuite):
             for label, changed in self.make().variants(program):
                 told = disagreement(changed)
                 error, limit = told["error"], told["tolerance"]
-                require(
-                    error <= limit,
+                assert error <= limit, (
                     f"{self.where} of the convolution '{name}': {label} computes something else in "
                     f"torch than its operators do: relative error {error:.2g} over {limit:.2g}, "
-                    "not a number where outputs are written by nobody",
+                    "not a number where outputs are written by nobody"
                 )
 
 
@@ -101,7 +97,7 @@ class NetworkScoreSuite(StageSuite):
         space, images = _space()
         labels = torch.arange(_SAMPLES)
         candidates = [space.candidate(row) for row in (space.original, _changed(space))]
-        with global_generators_kept(where):
+        with trial(where):
             scores = [
                 [
                     float(self.make().score(Judge(space, images, labels).candidate(one)))
@@ -110,18 +106,13 @@ class NetworkScoreSuite(StageSuite):
                 for order in (candidates, candidates[::-1])
             ]
         once, again = scores[0], scores[1][::-1]
-        require(
-            all(math.isfinite(one) for one in once),
-            f"{where}: it cannot score a small network: {once}",
+        assert all(math.isfinite(one) for one in once), (
+            f"{where}: it cannot score a small network: {once}"
         )
-        require(
-            all(
-                math.isclose(one, other, rel_tol=1e-5)
-                for one, other in zip(once, again, strict=True)
-            ),
-            f"{where}: a network's score depends on what was scored before",
-        )
-        require(once[0] != once[1], f"{where}: two networks have one score, {once[0]:.4g}")
+        assert all(
+            math.isclose(one, other, rel_tol=1e-5) for one, other in zip(once, again, strict=True)
+        ), f"{where}: a network's score depends on what was scored before"
+        assert once[0] != once[1], f"{where}: two networks have one score, {once[0]:.4g}"
 
     def test_data(self) -> None:
         """It leaves images, labels and weights as they are."""
@@ -133,7 +124,7 @@ class NetworkScoreSuite(StageSuite):
         before = {name: one.detach().clone() for name, one in given.items()}
         self.make().score(judged)
         for name, one in given.items():
-            require(torch.equal(one.detach(), before[name]), f"{self.where}: it changes the {name}")
+            assert torch.equal(one.detach(), before[name]), f"{self.where}: it changes the {name}"
 
 
 def _space() -> tuple[NetworkSpace, torch.Tensor]:

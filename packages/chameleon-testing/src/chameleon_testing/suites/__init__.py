@@ -13,35 +13,22 @@ instructions are in ``chameleon_tvm.testing.suites``, those of transforms and ne
 ``chameleon_transforms.testing``.
 """
 
-from chameleon_testing.suites.base import ConformanceSuite, StageSuite, TaskSuite
-from chameleon_testing.suites.databases import RecordDatabaseSuite
-from chameleon_testing.suites.hardware import BaselineSuite, RivalSuite, RunnerSuite, SpaceSuite
-from chameleon_testing.suites.models import FrontendSuite, TargetSuite
-from chameleon_testing.suites.search import (
-    CostModelSuite,
-    ExplorerSuite,
-    SamplerSuite,
-    SchedulerSuite,
-    SynthesizerSuite,
-)
-from chameleon_testing.suites.words import CommandSuite, PresetSuite
+from chameleon_testing.suites import base, hardware, pipelines, search
 
-__all__ = [
-    "BaselineSuite",
-    "CommandSuite",
-    "ConformanceSuite",
-    "CostModelSuite",
-    "ExplorerSuite",
-    "FrontendSuite",
-    "PresetSuite",
-    "RecordDatabaseSuite",
-    "RivalSuite",
-    "RunnerSuite",
-    "SamplerSuite",
-    "SchedulerSuite",
-    "SpaceSuite",
-    "StageSuite",
-    "SynthesizerSuite",
-    "TargetSuite",
-    "TaskSuite",
-]
+ConformanceSuite = base.ConformanceSuite
+StageSuite = base.StageSuite
+TaskSuite = base.TaskSuite
+ExplorerSuite = search.ExplorerSuite
+CostModelSuite = search.CostModelSuite
+SamplerSuite = search.SamplerSuite
+SynthesizerSuite = search.SynthesizerSuite
+SchedulerSuite = search.SchedulerSuite
+SpaceSuite = hardware.SpaceSuite
+RunnerSuite = hardware.RunnerSuite
+BaselineSuite = hardware.BaselineSuite
+RivalSuite = hardware.RivalSuite
+RecordDatabaseSuite = hardware.RecordDatabaseSuite
+FrontendSuite = pipelines.FrontendSuite
+TargetSuite = pipelines.TargetSuite
+PresetSuite = pipelines.PresetSuite
+CommandSuite = pipelines.CommandSuite

@@ -1,4 +1,4 @@
-"""What all conformance suites have: the record, the options, and what they are tried on."""
+"""The record, the options and the task that conformance suites try a plugin with."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from chameleon_core.plugins.check import complaint
 from chameleon_core.task import Task
 from chameleon_core.versions import stages_of
 
-from chameleon_testing.sentences import ConformanceError, require
-
 HEAVY = ("tvm", "torch", "sklearn", "xgboost", "lightgbm", "scipy", "pandas")
-"""What the modules that every command imports must not import."""
+"""Libraries that no module which every command imports may import."""
+
+_IMPORTED = (
+    "import sys; path, module, *heavy = sys.argv[1:]; sys.path[:] = path.split('\\n'); "
+    "__import__(module); print(*[name for name in heavy if name in sys.modules])"
+)
 
 
 class ConformanceSuite:
@@ -39,17 +42,17 @@ class ConformanceSuite:
 
     @property
     def about(self) -> Kind:
-        """What is known of the kind."""
+        """The description of the kind."""
         return KINDS[self.kind]
 
     @property
     def where(self) -> str:
-        """What a sentence begins with."""
+        """The beginning of a sentence."""
         return f"{self.about.noun} '{self.record.name}'"
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        """What of a pipeline the plugin can be tried on, as attributes of the suite.
+        """The parts of a pipeline that the plugin can be tried on, as attributes of the suite.
 
         Args:
             pipeline: one that uses the plugin.
@@ -57,19 +60,34 @@ class ConformanceSuite:
         del pipeline
         return {}
 
+    def given(self, attribute: str, noun: str) -> Any:
+        """An attribute that whoever derives from the suite sets.
+
+        Args:
+            attribute: its name.
+            noun: what it holds, in a sentence.
+
+        Raises:
+            unittest.SkipTest: it is not set.
+        """
+        found = getattr(self, attribute)
+        if found is None:
+            raise unittest.SkipTest(
+                f"it needs {noun}: set the suite's attribute '{attribute}', or name a pipeline "
+                "that uses the plugin"
+            )
+        return found
+
     def test_record(self) -> None:
         """It registers a record that is complete."""
-        require(
-            self.record is not None,
+        assert self.record is not None, (
             f"{type(self).__name__} does not say what it checks: set its attribute 'record' to "
-            "what the plugin registers",
+            "what the plugin registers"
         )
         wrong = complaint(self.about, self.record)
-        require(wrong is None, f"the plugin registers {wrong}")
-        require(
-            self.record.summary.strip(),
-            f"{self.where}: its summary is empty; say in one line what it does",
-        )
+        assert wrong is None, f"the plugin registers {wrong}"
+        told = self.record.summary.strip()
+        assert told, f"{self.where}: its summary is empty; say in one line what it does"
 
 
 class StageSuite(ConformanceSuite):
@@ -84,81 +102,75 @@ class StageSuite(ConformanceSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        for stage in _stages(pipeline):
+        for stage in stages_of(pipeline):
             if stage.kind == cls.kind and stage.record == cls.record:
                 return {"options": stage.options_json}
         return {}
 
     @property
     def registered(self) -> PluginRecord:
-        """What the plugin registers."""
+        """The record that the plugin registers."""
         self.test_record()
-        assert self.record is not None  # noqa: S101 - see above
+        assert self.record is not None
         return self.record
 
-    def made_options(self) -> Any:
+    def made_options(self, **more: Any) -> Any:
         """The options that the plugin is tried with.
 
+        Args:
+            more: options beside those of the suite.
+
         Raises:
-            ConformanceError: they cannot be made.
+            AssertionError: they cannot be made.
             unittest.SkipTest: one that has no default is not given.
         """
-        kind = self.registered.options
-        missing = [
-            field.alias
-            for field in attrs.fields(kind)
-            if field.init and field.default is attrs.NOTHING and field.alias not in self.options
-        ]
-        if missing:
+        kind, options = self.registered.options, {**self.options, **more}
+        fields = [field for field in attrs.fields(kind) if field.init]
+        needed = {field.alias for field in fields if field.default is attrs.NOTHING}
+        if missing := ", ".join(map(repr, sorted(needed - options.keys()))):
             raise unittest.SkipTest(
-                f"{', '.join(map(repr, missing))} has no default: set the suite's attribute "
-                "'options', or name a pipeline that uses the plugin"
+                f"{missing} has no default: set the suite's attribute 'options', or name a "
+                "pipeline that uses the plugin"
             )
         try:
-            return read_options(self.options, kind, self.where)
+            return read_options(options, kind, self.where)
         except ChameleonError as error:
-            raise ConformanceError(f"{self.where}: its options cannot be made: {error}") from error
+            raise AssertionError(f"{self.where}: its options cannot be made: {error}") from error
 
-    def make(self, context: Any = None) -> Any:
+    def make(self, context: Any = None, **options: Any) -> Any:
         """The plugin, made as a pipeline makes it.
 
         Args:
             context: of kinds that take one.
+            options: those beside the suite's.
         """
-        return make_stage(self.about, self.registered, self.made_options(), context)
+        return make_stage(self.about, self.registered, self.made_options(**options), context)
 
     def test_options(self) -> None:
         """Its options are data: frozen, documented, and the same again after JSON."""
         options = self.made_options()
         kind = type(options)
-        for field in attrs.fields(kind):
-            require(
-                field.metadata.get("help"),
-                f"{self.where}: option '{field.alias}' has no help; add metadata={{\"help\": ...}}",
-            )
-            try:
-                setattr(options, field.name, getattr(options, field.name))
-            except attrs.exceptions.FrozenError:
-                continue
-            require(
-                condition=False,
-                sentence=f"{self.where}: its options can be changed after a run has begun; make "
-                "their class with @attrs.frozen(kw_only=True)",
-            )
-        written = to_json(options)
         try:
-            again = read_options(json.loads(json.dumps(written)), kind, self.where)
+            again = read_options(json.loads(json.dumps(to_json(options))), kind, self.where)
         except (TypeError, ValueError, ChameleonError) as error:
-            raise ConformanceError(
+            raise AssertionError(
                 f"{self.where}: its options cannot be written as JSON and read again, as worker "
                 f"processes read them: {error}"
             ) from error
         for field in attrs.fields(kind):
+            about, value = f"{self.where}: option '{field.alias}'", getattr(options, field.name)
+            told = field.metadata.get("help")
+            assert told, f'{about} has no help; add metadata={{"help": ...}}'
             # Reading makes paths absolute, and stages of their names.
-            require(
-                {"path", "stages"} & field.metadata.keys()
-                or getattr(again, field.name) == getattr(options, field.name),
-                f"{self.where}: its option '{field.alias}' is another one after JSON",
+            read = {"path", "stages"} & field.metadata.keys() or getattr(again, field.name) == value
+            assert read, f"{about} is another one after JSON"
+            try:
+                setattr(options, field.name, value)
+            except attrs.exceptions.FrozenError:
+                continue
+            raise AssertionError(
+                f"{self.where}: its options can be changed after a run has begun; make their class "
+                "with @attrs.frozen(kw_only=True)"
             )
 
     def test_light_import(self) -> None:
@@ -166,18 +178,14 @@ class StageSuite(ConformanceSuite):
         options = self.registered.options
         if options is NoOptions:
             return
-        code = (
-            "import sys; path, module, *heavy = sys.argv[1:]; sys.path[:] = path.split('\\n'); "
-            "__import__(module); print(*[name for name in heavy if name in sys.modules])"
-        )
-        words = [sys.executable, "-c", code, "\n".join(sys.path), options.__module__, *HEAVY]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        words = ["-c", _IMPORTED, "\n".join(sys.path), options.__module__, *HEAVY]
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
         if done.returncode:
             raise unittest.SkipTest(f"{options.__module__} is no module that can be imported alone")
-        require(
-            not done.stdout.strip(),
-            f"{self.where}: importing {options.__module__} imports {done.stdout.strip()}, which "
-            "every command would wait for; import it where it is used",
+        heavy = done.stdout.strip()
+        assert not heavy, (
+            f"{self.where}: importing {options.__module__} imports {heavy}, which every command "
+            "would wait for; import it where it is used"
         )
 
 
@@ -201,16 +209,5 @@ class TaskSuite(StageSuite):
         Raises:
             unittest.SkipTest: there is none.
         """
-        if self.task is None:
-            raise unittest.SkipTest(
-                "it needs a task: set the suite's attribute 'task', or name a pipeline that uses "
-                "the plugin"
-            )
-        return self.task
-
-
-def _stages(pipeline: ResolvedPipeline) -> list[Any]:
-    return list(stages_of(pipeline))
-
-
-__all__ = ["ConformanceSuite", "StageSuite", "TaskSuite"]
+        task: Task = self.given("task", "a task")
+        return task

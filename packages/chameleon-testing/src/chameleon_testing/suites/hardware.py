@@ -1,25 +1,23 @@
-"""Suites of what makes and measures code: spaces, runners, baselines, rivals."""
+"""Suites of what makes, measures and remembers: spaces, runners, rivals, record databases."""
 
 from __future__ import annotations
 
-import json
 import math
+import tempfile
 import unittest
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.stages import Contender, MeasureJob, RivalTrace, StageRef
+from chameleon_core.stages import Contender, MeasureJob, Record, RecordKey, RivalTrace, StageRef
 
-from chameleon_testing.conformance_cases import SEED
-from chameleon_testing.conformance_hardware import (
-    check_baseline,
-    check_kernel,
-    check_runner,
-    check_space_provider,
-)
-from chameleon_testing.sentences import require
-from chameleon_testing.suites.base import TaskSuite
+from chameleon_testing import conformance_hardware as checks
+from chameleon_testing.generators import SEED
+from chameleon_testing.suites.base import StageSuite, TaskSuite
 
 _SAMPLE = 4
 """Random configurations that are measured."""
@@ -29,8 +27,8 @@ class SpaceSuite(TaskSuite):
     """Checks of a space provider, on ``task``.
 
     Attributes:
-        builds: whether its configurations are built in this process; False where only a runner
-            of its own knows what to do with them.
+        builds: whether its configurations are built in this process; False if only a runner of
+            its own knows what to do with them.
     """
 
     kind = "spaces"
@@ -38,7 +36,7 @@ class SpaceSuite(TaskSuite):
 
     def test_space(self) -> None:
         """A task's design space is the same in every process, and holds legal configurations."""
-        check_space_provider(self.make, self.given_task())
+        checks.check_space_provider(self.make, self.given_task())
 
     def test_kernel(self) -> None:
         """The first guess, or else a random configuration, computes what the reference does."""
@@ -50,7 +48,8 @@ class SpaceSuite(TaskSuite):
         drawn = space.sample(1, np.random.default_rng(SEED))
         (config, *_) = np.concatenate([space.first_guesses, drawn]).tolist()
         builder = provider.builder(task, threads=1)
-        check_kernel(builder, builder.build(config), where=f"{self.where}, configuration {config}")
+        where = f"{self.where}, configuration {config}"
+        checks.check_kernel(builder, builder.build(config), where=where)
 
 
 class RunnerSuite(TaskSuite):
@@ -66,14 +65,11 @@ class RunnerSuite(TaskSuite):
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
         found = super().subjects(pipeline)
-        if "task" in found:
-            space = pipeline.space.create().design_space(found["task"])
-            drawn = space.sample(_SAMPLE, np.random.default_rng(SEED))
-            found["job"] = MeasureJob(
-                task=found["task"],
-                space=StageRef.of(pipeline.space),
-                configs=[tuple(config) for config in drawn.tolist()],
-            )
+        if task := found.get("task"):
+            space = pipeline.space.create().design_space(task)
+            configs = space.sample(_SAMPLE, np.random.default_rng(SEED)).tolist()
+            stage = StageRef.of(pipeline.space)
+            found["job"] = MeasureJob(task=task, space=stage, configs=list(map(tuple, configs)))
         return found
 
     def given_job(self) -> MeasureJob:
@@ -82,44 +78,33 @@ class RunnerSuite(TaskSuite):
         Raises:
             unittest.SkipTest: there is none.
         """
-        if self.job is None:
-            raise unittest.SkipTest(
-                "it needs configurations: set the suite's attribute 'job', or name a pipeline that "
-                "uses the plugin"
-            )
-        return self.job
+        job: MeasureJob = self.given("job", "configurations")
+        return job
 
     def test_measurements(self) -> None:
         """It gives one measurement per configuration, with times or a failure in words."""
-        check_runner(self.make, self.given_job())
+        checks.check_runner(self.make, self.given_job())
 
     def test_comparison(self) -> None:
         """It times contenders against each other, one measurement each, in their order."""
         job = self.given_job()
-        contenders = [
-            Contender(name="tuned", stage=job.space, config=config) for config in job.configs[:2]
-        ]
+        configs = job.configs[:2]
         with self.make() as runner:
             runner.prepare(job.space)
-            found = runner.compare(job.task, contenders)
-        require(
-            [one.config for one in found] == [one.config for one in contenders],
-            f"{self.where}: a comparison gives other measurements than one per contender, in order",
+            found = runner.compare(
+                job.task, [Contender(name="tuned", stage=job.space, config=one) for one in configs]
+            )
+        assert [one.config for one in found] == configs, (
+            f"{self.where}: a comparison gives other measurements than one per contender, in order"
         )
 
     def test_conditions(self) -> None:
         """What it says of itself is JSON, and lanes and batch size are numbers that make sense."""
         with self.make() as runner:
-            for what, told in (
-                ("describe", runner.describe()),
-                ("conditions", runner.conditions()),
-            ):
-                try:
-                    json.dumps(told, allow_nan=False)
-                except (TypeError, ValueError) as error:
-                    require(condition=False, sentence=f"{self.where}: {what}() is no JSON: {error}")
-            require(runner.batch_size >= 1, f"{self.where}: a batch of {runner.batch_size}")
-            require(runner.lanes >= 0, f"{self.where}: has {runner.lanes} lanes")
+            checks.after_json(runner.describe(), f"{self.where}: describe()")
+            checks.after_json(runner.conditions(), f"{self.where}: conditions()")
+            assert runner.batch_size >= 1, f"{self.where}: a batch of {runner.batch_size}"
+            assert runner.lanes >= 0, f"{self.where}: has {runner.lanes} lanes"
             runner.close()
 
 
@@ -130,7 +115,7 @@ class BaselineSuite(TaskSuite):
 
     def test_variants(self) -> None:
         """Each of its variants computes the task's outputs, and has a clock."""
-        check_baseline(self.make, self.given_task())
+        checks.check_baseline(self.make, self.given_task())
 
 
 class RivalSuite(TaskSuite):
@@ -147,41 +132,116 @@ class RivalSuite(TaskSuite):
 
     def test_trace(self) -> None:
         """What it found is a curve that rises in time and falls in cost, within its limits."""
-        trace = self.make().tune(
-            self.given_task(),
-            measurements=self.measurements,
-            wall_seconds=self.wall_seconds,
-            seed=SEED,
-        )
-        where = self.where
-        kind = type(trace).__name__
-        require(isinstance(trace, RivalTrace), f"{where}: {kind} instead of a RivalTrace")
-        lengths = {len(trace.at_seconds), len(trace.measurements), len(trace.best_seconds)}
-        require(
-            len(lengths) == 1 and lengths != {0},
+        limits = {"measurements": self.measurements, "wall_seconds": self.wall_seconds}
+        trace = self.make().tune(self.given_task(), **limits, seed=SEED)
+        where, kind = self.where, type(trace).__name__
+        assert isinstance(trace, RivalTrace), f"{where}: {kind} instead of a RivalTrace"
+        curve = (trace.at_seconds, trace.measurements, trace.best_seconds)
+        lengths = {len(one) for one in curve}
+        assert len(lengths) == 1 and lengths != {0}, (
             f"{where}: at_seconds, measurements and best_seconds have {sorted(lengths)} points, "
-            "not one each for every point",
+            "not one each for every point"
         )
-        times, counts, best = (
-            np.asarray(one, float)
-            for one in (trace.at_seconds, trace.measurements, trace.best_seconds)
-        )
-        require((times > 0).all(), f"{where}: a point at or before its start")
-        require((np.diff(times) > 0).all(), f"{where}: its points do not rise in time")
-        require((np.diff(counts) >= 0).all(), f"{where}: it takes measurements back")
-        require(
-            counts[-1] <= self.measurements,
-            f"{where}: {counts[-1]:.0f} measurements, not the {self.measurements} it may make",
-        )
-        require((np.diff(best) <= 0).all(), f"{where}: its best time grows")
-        require((best > 0).all(), f"{where}: its best time is not positive")
-        require(0 <= trace.failed <= counts[-1], f"{where}: more failures than measurements")
+        times, counts, best = (np.asarray(one, float) for one in curve)
+        assert (times > 0).all(), f"{where}: a point at or before its start"
+        assert (np.diff(times) > 0).all(), f"{where}: its points do not rise in time"
+        assert (np.diff(counts) >= 0).all(), f"{where}: it takes measurements back"
+        limit = f"not the {self.measurements} it may make"
+        assert counts[-1] <= self.measurements, f"{where}: {counts[-1]:.0f} measurements, {limit}"
+        assert (np.diff(best) <= 0).all(), f"{where}: its best time grows"
+        assert (best > 0).all(), f"{where}: its best time is not positive"
+        assert 0 <= trace.failed <= counts[-1], f"{where}: more failures than measurements"
         final = trace.final_seconds
-        require(
-            final is None or (math.isfinite(final) and final > 0),
-            f"{where}: its final time is {final}; None says that there is none",
-        )
-        try:
-            json.dumps(dict(trace.details), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            require(condition=False, sentence=f"{where}: its details are no JSON: {error}")
+        sensible = final is None or (math.isfinite(final) and final > 0)
+        assert sensible, f"{where}: its final time is {final}; None says that there is none"
+        checks.after_json(dict(trace.details), f"{where}: the content of its details")
+
+
+class RecordDatabaseSuite(StageSuite):
+    """Checks of a record database, on one that is new.
+
+    Attributes:
+        location: name of the file or folder that it is made at, if its record says which option
+            a place is (``place_option``).
+        persistent: whether another object of the same options finds what was added.
+    """
+
+    kind = "record_databases"
+    location: ClassVar[str] = "records.sqlite"
+    persistent: ClassVar[bool] = True
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """A new database, and a function that opens it again."""
+        with tempfile.TemporaryDirectory() as folder:
+            place = self.registered.place_option
+            given = {place: str(Path(folder) / self.location)} if place else {}
+            database = self.make(**given)
+            if not database.writable:
+                database.close()
+                raise unittest.SkipTest("nothing can be added to it")
+            yield database, lambda: self.make(**given)
+            database.close()
+
+    def test_what_was_added(self) -> None:
+        """What is added is found under its key, again after closing, and nothing else is."""
+        key, records = _key(64), [_record(1, 1e-3), _record(2, None)]
+        with self.opened() as (made, open_again):
+            database = made
+            assert database.place, f"{self.where}: it does not say where it is ('place')"
+            assert not database.keys(), f"{self.where}: a new one has keys"
+            assert not database.records(key), f"{self.where}: it has records of an unknown key"
+            changed = database.add({key: records})
+            assert changed == len(records), f"{self.where}: adding 2 records changed {changed}"
+            if self.persistent:
+                database.close()
+                database.close()
+                database = open_again()
+            found = sorted(database.records(key), key=lambda one: one.measurement.config)
+            assert found == records, f"{self.where}: it gives back other records than were added"
+            assert list(database.keys()) == [key], f"{self.where}: it has other keys than added"
+            assert not database.records(_key(128)), f"{self.where}: it mixes up two keys"
+            database.close()
+
+    def test_order(self) -> None:
+        """Adding is idempotent, and of two records the better one stays, whichever came first."""
+        key, slow, fast = _key(64), _record(1, 2e-3), _record(1, 1e-3)
+        for records in ((fast, slow), (slow, fast)):
+            with self.opened() as (database, _):
+                for record in records:
+                    database.add({key: [record]})
+                assert list(database.records(key)) == [fast], (
+                    f"{self.where}: of two records of a configuration not the one of the lower "
+                    "rank stays"
+                )
+                again = database.add({key: [fast]})
+                assert again == 0, f"{self.where}: adding a record again changed {again}"
+
+    def test_family(self) -> None:
+        """``keys(like)`` gives the keys of one family, in an order that depends on them alone."""
+        keys, orders = [_key(64), _key(128), _key(64, target="other")], []
+        for order in (keys, keys[::-1]):
+            with self.opened() as (database, _):
+                for key in order:
+                    database.add({key: [_record(1, 1e-3)]})
+                orders.append(list(database.keys()))
+                family = {key.digest for key in database.keys(_key(32))}
+                assert family == {key.digest for key in keys[:2]}, (
+                    f"{self.where}: keys(like) gives other keys than those of its family"
+                )
+        assert orders[0] == orders[1], f"{self.where}: its keys come in the order of their adding"
+
+
+def _key(size: int, *, target: str = "none") -> RecordKey:
+    names = {"operator": "none", "space": "conformance", "fingerprint": "0" * 16}
+    arguments, conditions = {"size": size}, {"threads": 1}
+    return RecordKey(**names, target=target, arguments=arguments, conditions=conditions)
+
+
+def _record(tile: int, seconds: float | None) -> Record:
+    if seconds is None:
+        kind = FailureKind.RUN_ERROR
+        measurement = Measurement(config=(0, tile), failure=kind, message="as scripted")
+    else:
+        measurement = Measurement(config=(0, tile), seconds=(seconds,))
+    return Record(measurement=measurement, knobs={"tile": tile}, measured_at=1.0)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
-from chameleon_core.schedulers import Scheduler, SchedulerContext, TaskState
+from chameleon_core.schedulers import SchedulerContext, TaskState
 from chameleon_core.task import Task
 
 from chameleon_testing.conformance import (
@@ -15,9 +14,7 @@ from chameleon_testing.conformance import (
     check_sampler,
     check_synthesizer,
 )
-from chameleon_testing.conformance_cases import SEED
-from chameleon_testing.generators import global_generators_kept
-from chameleon_testing.sentences import require
+from chameleon_testing.generators import SEED, trial
 from chameleon_testing.suites.base import StageSuite
 
 
@@ -82,92 +79,61 @@ class SchedulerSuite(StageSuite):
     def test_choices(self) -> None:
         """It names a task that waits until none does, the same from one seed."""
         for at_once in (1, 2):
-            where = f"{self.where}, {at_once} tasks at once"
-            with global_generators_kept(where):
-                once, again = (
-                    _run(self.make, where, tasks=len(_COSTS), at_once=at_once) for _ in range(2)
-                )
-            require(once == again, f"{where}: two runs of one seed differ")
-            require(once, f"{where}: it ends the run before any task had a batch")
+            with trial(f"{self.where}, {at_once} tasks at once"):
+                once, again = (self._run(_COSTS, at_once) for _ in range(2))
+                assert once == again, "two runs of one seed differ"
+                assert once, "it ends the run before any task had a batch"
 
     def test_one_task(self) -> None:
         """It can schedule a run of one task, and one whose tasks all fail."""
-        require(_run(self.make, self.where, tasks=1), f"{self.where}: one task gets no batch")
-        failing = _run(self.make, self.where, tasks=2, failing=True)
-        require(failing, f"{self.where}: tasks that fail get no batch at all")
+        with trial(self.where):
+            assert self._run(_COSTS[:1]), "one task gets no batch"
+            assert self._run((np.inf, np.inf)), "tasks that fail get no batch at all"
 
     def test_end(self) -> None:
         """It names no task where all are done."""
-        tasks = _tasks(2)
-        states = [_state(task, _ROUNDS, [1e-3] * _ROUNDS, done=True) for task in tasks]
-        chosen = self.make(_context(tasks)).next_task(states)
-        require(chosen is None, f"{self.where}: it names task {chosen} where all tasks are done")
+        states = _states([[1e-3] * _ROUNDS] * 2)
+        chosen = self.make(_context(states)).next_task(states)
+        assert chosen is None, f"{self.where}: it names task {chosen} where all tasks are done"
+
+    def _run(self, costs: tuple[float, ...], at_once: int = 1) -> list[int]:
+        """The tasks that got a batch, in order; the batch that was begun first ends first."""
+        histories: list[list[float]] = [[] for _ in costs]
+        scheduler = self.make(_context(_states(histories)))
+        flying: list[int] = []
+        order: list[int] = []
+        for _ in range(2 * len(costs) * _ROUNDS + 1):
+            states = _states(histories, flying)
+            chosen = scheduler.next_task(states) if len(flying) < at_once else None
+            if chosen is not None and chosen not in flying:
+                index = isinstance(chosen, int | np.integer) and 0 <= chosen < len(costs)
+                assert index, f"it names {chosen!r}, which is no task's index"
+                assert states[chosen].waiting, f"it names task {chosen}, which is done"
+                flying.append(chosen)
+                order.append(int(chosen))
+            elif flying:
+                ended = flying.pop(0)
+                histories[ended].append(costs[ended] * 0.875 ** len(histories[ended]))
+            else:
+                return order
+        raise AssertionError("it goes on when all tasks are done")
 
 
-def _tasks(count: int) -> list[Task]:
+def _states(histories: list[list[float]], flying: list[int] | None = None) -> list[TaskState]:
+    """The states of tasks with these costs, of which some are being measured."""
     return [
-        Task(name=f"op{i}", operator="none", arguments={"i": i}, target="none", flop=1e9)
-        for i in range(count)
+        TaskState(
+            task=Task(name=f"op{i}", operator="", arguments={"i": i}, target="", flop=1e9),
+            rounds=len(history),
+            measured=len(history) * _BATCH,
+            history=tuple(history),
+            done=len(history) >= _ROUNDS,
+            in_flight=i in (flying or ()),
+        )
+        for i, history in enumerate(histories)
     ]
 
 
-def _context(tasks: list[Task]) -> SchedulerContext:
-    return SchedulerContext(tasks=tasks, rng=np.random.default_rng(SEED), batch_size=_BATCH)
-
-
-def _state(
-    task: Task, rounds: int, history: list[float], *, done: bool = False, in_flight: bool = False
-) -> TaskState:
-    return TaskState(
-        task=task,
-        rounds=rounds,
-        measured=rounds * _BATCH,
-        history=tuple(history),
-        done=done,
-        in_flight=in_flight,
-    )
-
-
-def _run(
-    make: Callable[[SchedulerContext], Scheduler],
-    where: str,
-    *,
-    tasks: int,
-    at_once: int = 1,
-    failing: bool = False,
-) -> list[int]:
-    """Which tasks got a batch, in order; the batch that was begun first ends first."""
-    known = _tasks(tasks)
-    scheduler = make(_context(known))
-    rounds, histories = [0] * tasks, [list[float]() for _ in known]
-    flying: list[int] = []
-    order: list[int] = []
-    for _ in range(2 * tasks * _ROUNDS + 1):
-        states = [
-            _state(
-                task,
-                rounds[i],
-                histories[i],
-                done=rounds[i] >= _ROUNDS,
-                in_flight=i in flying,
-            )
-            for i, task in enumerate(known)
-        ]
-        chosen = scheduler.next_task(states) if len(flying) < at_once else None
-        if chosen is not None and chosen not in flying:
-            require(
-                isinstance(chosen, int | np.integer) and 0 <= chosen < tasks,
-                f"{where}: it names {chosen!r}, which is no task's index",
-            )
-            require(states[chosen].waiting, f"{where}: it names task {chosen}, which is done")
-            flying.append(chosen)
-            order.append(int(chosen))
-        elif flying:
-            ended = flying.pop(0)
-            cost = np.inf if failing else _COSTS[ended] * 0.875 ** rounds[ended]
-            rounds[ended] += 1
-            histories[ended].append(float(cost))
-        else:
-            return order
-    require(condition=False, sentence=f"{where}: it goes on when all tasks are done")
-    return order
+def _context(states: list[TaskState]) -> SchedulerContext:
+    tasks, rng = [state.task for state in states], np.random.default_rng(SEED)
+    return SchedulerContext(tasks=tasks, rng=rng, batch_size=_BATCH)

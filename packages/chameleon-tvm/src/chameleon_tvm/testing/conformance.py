@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 from chameleon_core.stages import Arrays, Builder
 from chameleon_core.task import Task
-from chameleon_testing.conformance import require
 from chameleon_testing.conformance_hardware import check_space_provider, require_close
 
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
@@ -29,21 +28,21 @@ def check_operator(task: Task) -> None:
         task: a small one, for a target that this machine runs.
 
     Raises:
-        ConformanceError: with what is wrong, as a sentence.
+        AssertionError: with what is wrong, as a sentence.
     """
     where = f"operator '{task.operator}'"
     again = Task(**json.loads(json.dumps(task.to_json())))
-    require(again.key == task.key, f"{where}: its arguments change when they are written as JSON")
+    assert again.key == task.key, f"{where}: its arguments change when they are written as JSON"
     operator, other = operator_of(task), operator_of(again)
     inputs = operator.inputs()
-    require(_same(inputs, other.inputs()), f"{where}: its inputs differ from process to process")
+    assert _same(inputs, other.inputs()), f"{where}: its inputs differ from process to process"
     kept = [array.copy() for array in inputs]
     expected = operator.reference(inputs)
-    require(_same(inputs, kept), f"{where}: its reference changes its inputs")
-    require(_same(expected, other.reference(inputs)), f"{where}: its reference is not settled")
+    assert _same(inputs, kept), f"{where}: its reference changes its inputs"
+    assert _same(expected, other.reference(inputs)), f"{where}: its reference is not settled"
     places = range(len(inputs))
-    require(operator.constants <= set(places), f"{where}: a constant is none of its inputs")
-    require(operator.flop > 0, f"{where}: it has no floating-point operations")
+    assert operator.constants <= set(places), f"{where}: a constant is none of its inputs"
+    assert operator.flop > 0, f"{where}: it has no floating-point operations"
     _check_outputs(UnscheduledBuilder(task, threads=1), [()], f"{where}, without a schedule")
 
 
@@ -56,7 +55,7 @@ def check_template(task: Task, options: TemplateOptions | None = None, *, count:
         count: configurations that are built, first guesses before random ones.
 
     Raises:
-        ConformanceError: with what is wrong, as a sentence.
+        AssertionError: with what is wrong, as a sentence.
         ConfigError: there is no template for the task.
     """
     provider = TemplateSpace(options or TemplateOptions())

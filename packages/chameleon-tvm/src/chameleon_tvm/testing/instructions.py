@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from chameleon_core.plugins import InstructionRecord, NoOptions
-from chameleon_testing.conformance import require
 from numpy.typing import NDArray
 
 from chameleon_tvm.building.lowering import lower_function
@@ -32,20 +31,18 @@ def check_instruction(record: InstructionRecord, target: str = "native") -> bool
         Whether it was run, too.
 
     Raises:
-        ConformanceError: with what is wrong, as a sentence.
+        AssertionError: with what is wrong, as a sentence.
         PluginError: it cannot be imported or made.
     """
     made = instruction_of(record)
     for what in ("name", "summary", "architecture"):
         told, said = getattr(record, what), getattr(made, what)
-        require(
-            told == said,
-            f"instruction '{record.name}': the record's {what} is {told!r}, its class's {said!r}",
+        assert told == said, (
+            f"instruction '{record.name}': the record's {what} is {told!r}, its class's {said!r}"
         )
     told, said = sorted(record.features), sorted(made.features)
-    require(
-        told == said,
-        f"instruction '{record.name}': the record's features are {told}, its class's {said}",
+    assert told == said, (
+        f"instruction '{record.name}': the record's features are {told}, its class's {said}"
     )
     return check_meaning(made, target)
 
@@ -64,7 +61,7 @@ def check_meaning(instruction: Instruction, target: str = "native") -> bool:
         Whether it was run, too.
 
     Raises:
-        ConformanceError: with what is wrong, as a sentence.
+        AssertionError: with what is wrong, as a sentence.
         TargetError: the system refuses what the instruction needs.
     """
     where = f"instruction '{instruction.name}'"
@@ -72,7 +69,7 @@ def check_meaning(instruction: Instruction, target: str = "native") -> bool:
     built_for = tvm_target(resolved)
     trials = trials_of(instruction, target_features(built_for))
     same = instruction.architecture in {"", architecture_of(built_for)}
-    require(trials and same, f"{where}: the target {target} lacks it")
+    assert trials and same, f"{where}: the target {target} lacks it"
     runs = is_this_cpu(built_for, json.loads(resolved))
     for trial in trials:
         about = f"{where}, {trial}"
@@ -80,7 +77,7 @@ def check_meaning(instruction: Instruction, target: str = "native") -> bool:
         code = lower_function(function, built_for, plain_loops=True)
         text = assembly(code)
         found = any(mnemonic in text for mnemonic in instruction.mnemonics)
-        require(found, f"{about}: none of {', '.join(instruction.mnemonics)} in its code")
+        assert found, f"{about}: none of {', '.join(instruction.mnemonics)} in its code"
         if runs:
             require_permissions(function)
             _check_results(trial, code.jit(), about)
@@ -102,7 +99,7 @@ def require_meaning(trial: Trial, operands: Operands, sums: NDArray[Any], *, whe
         where: said first in the sentence of a failure.
 
     Raises:
-        ConformanceError: it is not.
+        AssertionError: it is not.
     """
     expected, terms = trial.expected(operands)
     got = sums.reshape(expected.shape)

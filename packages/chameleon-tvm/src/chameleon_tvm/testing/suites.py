@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins import NoOptions, OperatorRecord, default_registry
 from chameleon_core.task import Task
-from chameleon_testing.sentences import require
 from chameleon_testing.suites.base import ConformanceSuite
 
 from chameleon_tvm.device.targets import TVMTargets
@@ -53,20 +52,15 @@ class _OperatorTaskSuite(ConformanceSuite):
         self.test_record()
         if self.task is not None:
             return self.task
-        if self.spec is None:
-            raise unittest.SkipTest(
-                "it needs the arguments of an operator: set the suite's attribute 'spec', or name "
-                "a pipeline that uses the plugin"
-            )
-        return self.spec.task("conformance", TVMTargets(NoOptions()).resolve(self.target))
+        spec: OperatorSpec = self.given("spec", "the arguments of an operator")
+        return spec.task("conformance", TVMTargets(NoOptions()).resolve(self.target))
 
     def require_found(self, kind: str) -> None:
         """Require that processes find the plugin by its name, as those that build do."""
         known = [entry.record for entry in default_registry().entries(kind)]
-        require(
-            self.record in known,
+        assert self.record in known, (
             f"{self.where}: no process would find it: install its package (`pip install -e .`), or "
-            "give it with `chameleon --plugin`",
+            "give it with `chameleon --plugin`"
         )
 
 
@@ -89,9 +83,8 @@ class OperatorSuite(_OperatorTaskSuite):
         if kind is None:
             raise unittest.SkipTest("only networks are made of such operators")
         again = kind.of(task).task(task.name, task.target)
-        require(
-            again.key == task.key,
-            f"{self.where}: its arguments change when they are read from a task again",
+        assert again.key == task.key, (
+            f"{self.where}: its arguments change when they are read from a task again"
         )
 
 

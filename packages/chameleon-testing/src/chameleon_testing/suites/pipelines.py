@@ -1,0 +1,174 @@
+"""Suites of what a pipeline or a command line names: frontends, targets, presets, commands."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import Any, ClassVar
+
+from chameleon_core.errors import ChameleonError, TargetError
+from chameleon_core.loop.start.tasks import target_of
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.resolve import KEYS
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.plugins import Registry, default_registry, hookimpl
+from chameleon_core.plugins.factory import load_factory
+from chameleon_core.stages import Frontend
+from chameleon_core.task import Task
+
+from chameleon_testing.conformance_hardware import after_json
+from chameleon_testing.generators import trial
+from chameleon_testing.suites.base import ConformanceSuite, StageSuite
+from chameleon_testing.synthetic import SyntheticPlugins
+
+
+class FrontendSuite(StageSuite):
+    """Checks of a frontend.
+
+    Attributes:
+        target: a resolved target that it names tasks for.
+    """
+
+    kind = "frontends"
+    target: ClassVar[str] = "conformance"
+
+    @classmethod
+    def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
+        return {**super().subjects(pipeline), "target": target_of(pipeline)}
+
+    def test_tasks(self) -> None:
+        """Its tasks are data: unique names, positive work, and the same again in any process."""
+        with trial(self.where):
+            frontend = self.make()
+            tasks, again = (one.tasks(self.target) for one in (frontend, self.make()))
+            assert all(isinstance(task, Task) for task in tasks), "names something else than tasks"
+            delivers = type(frontend).deliver is not Frontend.deliver
+            assert tasks or delivers, "it names no task, and delivers nothing"
+            names = [task.name for task in tasks]
+            twice = ", ".join(sorted({repr(name) for name in names if names.count(name) > 1}))
+            assert not twice, f"two tasks are called {twice}"
+            assert len(tasks) == len(again), "another number of tasks the next time"
+            for task, other in zip(tasks, again, strict=True):
+                about = f"task '{task.name}'"
+                assert task.flop > 0, f"{about} has no floating-point operations"
+                assert task.weight >= 1, f"{about} has the weight {task.weight}"
+                assert task.target == self.target, (
+                    f"{about} is for the target {task.target!r}, not for the one it was asked for"
+                )
+                read = Task(**after_json(task.to_json(), f"the content of {about}"))
+                assert read.key == task.key, (
+                    f"the arguments of {about} change when they are written as JSON"
+                )
+                assert task.key == other.key, f"{about} is another one the next time"
+
+
+class TargetSuite(StageSuite):
+    """Checks of a target resolver.
+
+    Attributes:
+        targets: what users may write.
+        nonsense: what is no target.
+    """
+
+    kind = "targets"
+    targets: ClassVar[tuple[str, ...]] = ("native",)
+    nonsense: ClassVar[str] = "no-such-target --at-all"
+
+    @classmethod
+    def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
+        return {**super().subjects(pipeline), "targets": (pipeline.target,)}
+
+    def test_canonical(self) -> None:
+        """A target has one form: resolving it again changes nothing."""
+        for text in self.targets:
+            about, resolved = f"{self.where}: '{text}'", self.make().resolve(text)
+            named = isinstance(resolved, str) and resolved
+            assert named, f"{about} resolves to {resolved!r}, not to a text"
+            again = self.make().resolve(resolved)
+            assert again == resolved, (
+                f"{about} resolves to {resolved!r}, and that to {again!r}; records are kept under "
+                "the resolved form, so there must be one"
+            )
+
+    def test_nonsense(self) -> None:
+        """What is no target is refused in a sentence with a next step."""
+        try:
+            resolved = self.make().resolve(self.nonsense)
+        except TargetError as error:
+            assert error.hint, f"{self.where}: its refusal has no hint that says what there is"
+        except Exception as error:
+            kind = type(error).__name__
+            raise AssertionError(
+                f"{self.where}: it refuses '{self.nonsense}' with {kind}, not with TargetError"
+            ) from error
+        else:
+            raise AssertionError(f"{self.where}: it takes '{self.nonsense}' for {resolved!r}")
+
+    def test_description(self) -> None:
+        """What it knows of a device is JSON, with sorted features, and the same again."""
+        for text in self.targets:
+            target = self.make().resolve(text)
+            told, again = (dict(self.make().describe(target)) for _ in range(2))
+            after_json(told, f"{self.where}: the description of '{text}'")
+            features = list(told.get("features", []))
+            sentence = f"{self.where}: the features of '{text}' are not sorted"
+            assert features == sorted(features), sentence
+            assert told == again, f"{self.where}: '{text}' is described differently the next time"
+
+
+class PresetSuite(ConformanceSuite):
+    """Checks of a preset: with the installed plugins, and the package's own."""
+
+    kind = "presets"
+
+    def test_keys(self) -> None:
+        """It has keys of a pipeline alone, and none that is the pipeline file's own."""
+        self.test_record()
+        for key in self.record.pipeline:
+            assert key in KEYS, f"{self.where}: a pipeline has no key '{key}'"
+            assert key not in {"model", "output", "preset"}, (
+                f"{self.where}: it names '{key}', which every pipeline file says for itself"
+            )
+
+    def test_pipeline(self) -> None:
+        """A pipeline that names it is complete: all its stages and options are known."""
+        self.test_record()
+        record, model = self.record, {"synthetic": {"operators": [[4, 4]]}}
+        known = [one.record for one in default_registry().entries("presets")]
+
+        class Own:
+            @hookimpl
+            def chameleon_presets(self) -> Any:
+                """The preset that is checked, if nobody installed it."""
+                return [] if record in known else [record]
+
+        registry = Registry.from_plugins([SyntheticPlugins(), Own()], with_installed=True)
+        document = {"model": model, "target": "native", "preset": record.name}
+        try:
+            from_dict(document, registry=registry)
+        except ChameleonError as error:
+            sentence = f"{self.where}: a pipeline with it cannot be read: {error}"
+            raise AssertionError(sentence) from error
+
+
+class CommandSuite(ConformanceSuite):
+    """Checks of a command of the command line."""
+
+    kind = "commands"
+
+    def test_help(self) -> None:
+        """It is a click command that explains itself with ``--help``."""
+        self.test_record()
+        command = load_factory(self.record.factory)
+        main = getattr(command, "main", None)
+        assert callable(main), (
+            f"{self.where}: {self.record.factory!r} is {type(command).__name__} and no click "
+            "command; make it with @click.command()"
+        )
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            code = main(args=["--help"], prog_name="chameleon", standalone_mode=False)
+        assert code in {None, 0}, f"{self.where}: --help ends with exit code {code}"
+        text = getattr(command, "help", None) or getattr(command, "short_help", None)
+        told = text and printed.getvalue().strip()
+        assert told, f"{self.where}: it has no help; give its function a docstring"
