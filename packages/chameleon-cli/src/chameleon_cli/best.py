@@ -74,7 +74,7 @@ def _operators(
 
     rows = {(one.task.key, one.space, one.fingerprint): one for one in store.tasks()}
     unmeasured = () if result is None else result.network.unmeasured
-    instead = {one["name"]: one["kernel"] for one in unmeasured}
+    instead = {task.name: task.kernel for task in unmeasured}
     told = []
     for operator in found:
         value = operator.to_json()

@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 from chameleon_core.loop.end.comparison import interim_result
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.totals import disturbance_of
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.run_folder import EVENTS, PIPELINE, read_store
 from chameleon_core.stages import Disturbance
 from chameleon_core.store import RecordStore
