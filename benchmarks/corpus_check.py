@@ -88,7 +88,9 @@ def _delivered(
             folder=Path(folder, "network"),
             threads=threads,
         )
-        answer = {"tasks": [task.name for task in tasks], "network": frontend.deliver(delivery)}
+        delivered = frontend.deliver(delivery)
+        network = None if delivered is None else delivered.to_json()
+        answer = {"tasks": [task.name for task in tasks], "network": network}
         typed = isinstance(frontend, NetworkFrontend) and frontend.precision is not None
         if typed and delivery.folder.is_dir():
             steps.begin("precision")

@@ -62,7 +62,7 @@ def told(network: ImportedNetwork, delivery: Delivery) -> dict[str, Any]:
         has no such number; ``megabytes`` of the largest process.
     """
     precision = read_manifest(delivery.folder)["precision"]
-    rows = precision["front"]
+    rows = precision.get("front", [])
     delivered = [row for row in rows if row["delivered"]]
     return {
         "precision": precision["precision"],

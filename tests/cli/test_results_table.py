@@ -21,8 +21,8 @@ from chameleon_cli.results_table import (
     print_table,
     rival_table,
 )
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import OperatorResult, VariantResult
+from chameleon_core.network_result import BucketResult, FrontPoint, NetworkResult, RivalTime
 
 
 class Terminal(io.StringIO):
@@ -86,14 +86,15 @@ INT8 = NetworkResult(
     untuned_seconds=0.1,
     max_relative_error=2e-3,
     precision="int8",
+    precisions=("int8",),
     rivals={"torch": 0.02},
     rivals_reduced={
-        "openvino as it comes": {
-            "asked": "as-it-comes",
-            "precision": "bfloat16",
-            "seconds": 0.002,
-            "max_relative_error": 3.4e-3,
-        }
+        "openvino as it comes": RivalTime(
+            asked="as-it-comes",
+            precision="bfloat16",
+            seconds=0.002,
+            max_relative_error=3.4e-3,
+        )
     },
     folder="here",
 )
@@ -120,10 +121,11 @@ def test_rivals_in_float32_alone_stay_in_the_networks_line():
 
 
 def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
-    front = [
-        {"types": {"float32": 5}, "seconds": 0.005, "error": 0.0, "delivered": False},
-        {"types": {"int8": 3, "float32": 2}, "seconds": 0.004, "error": 2e-3, "delivered": True},
-    ]
+    mixed = {"int8": 3, "float32": 2}
+    front = (
+        FrontPoint(types={"float32": 5}, seconds=0.005, error=0.0, delivered=False),
+        FrontPoint(types=mixed, seconds=0.004, error=2e-3, delivered=True),
+    )
     chosen = {"precision_summary": "of 5 operators 3 in int8, 2 in float32", "front": front}
     network = attrs.evolve(INT8, **chosen)
     assert front_rows(network) == [
@@ -138,27 +140,20 @@ def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
 
 
 def test_front_and_precision_of_each_bucket_name_it(capsys):
-    front = [
-        {
-            "bucket": "64",
-            "types": {"int8": 5},
-            "seconds": 0.004,
-            "error": 2e-3,
-            "delivered": True,
-        }
-    ]
-    bucket = {
-        "name": "64",
-        "latency_seconds": 0.001,
-        "untuned_seconds": None,
-        "rivals": {"torch": 0.0005},
-        "rivals_reduced": {"torch int8": {"asked": "int8", "seconds": 0.003}},
-        "ratio": 3.0,
-        "max_relative_error": 2e-3,
-        "precision": "int8",
-    }
+    types = {"int8": 5}
+    front = (FrontPoint(bucket="64", types=types, seconds=0.004, error=2e-3, delivered=True),)
+    rival = RivalTime(asked="int8", precision="int8", seconds=0.003, max_relative_error=0.01)
+    bucket = BucketResult(
+        name="64",
+        latency_seconds=0.001,
+        rivals={"torch": 0.0005},
+        rivals_reduced={"torch int8": rival},
+        max_relative_error=2e-3,
+        precision="int8",
+        precisions=("int8",),
+    )
     chosen = {"precision_summary": "bucket 64: of 5 operators 5 in int8", "front": front}
-    network = attrs.evolve(INT8, **chosen, buckets=[bucket])
+    network = attrs.evolve(INT8, **chosen, buckets=(bucket,))
     assert front_rows(network) == [("64", "int8 5", "4.00 ms", "2.0e-03", "delivered")]
     assert bucket_rows(network) == [
         ("64", "1.00 ms", "-", "torch int8 3.00 ms", "3.000", "2.0e-03", "int8")

@@ -72,6 +72,7 @@ ONLY_IN = {
     ("chameleon_runners", "tvm"): ("rpc/",),
 }
 DISTRIBUTIONS = {
+    "attr": "attrs",
     "tvm": "apache-tvm",
     "tvm_ffi": "apache-tvm-ffi",
     "ruamel": "ruamel.yaml",

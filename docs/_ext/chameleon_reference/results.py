@@ -7,9 +7,19 @@ import re
 from pathlib import Path
 
 import attrs
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import OperatorResult, VariantResult
 from chameleon_core.loop.end.result import RunResult
+from chameleon_core.network_result import (
+    BucketResult,
+    Footprint,
+    FrontPoint,
+    KernelTime,
+    LayoutResult,
+    NetworkResult,
+    OwnPrecision,
+    RivalTime,
+    Unmeasured,
+)
 from chameleon_core.spending import Spending
 
 from chameleon_reference.markdown import cell, section, table
@@ -22,6 +32,17 @@ _SAID_BY = {"spent_seconds": "spending", "run": "folder"}
 _SUMS = {"wall_seconds": "the sum of all that ``spent_seconds`` divides."}
 """Keys that are no attribute."""
 
+_PARTS = {
+    "A rival in another precision": RivalTime,
+    "A kernel of the network": KernelTime,
+    "An operator that was never timed": Unmeasured,
+    "Types that there were to choose": FrontPoint,
+    "A footprint": Footprint,
+    "The layout": LayoutResult,
+    "Agreement in half precision": OwnPrecision,
+}
+"""Parts of a network's result."""
+
 
 def results() -> dict[str, dict[str, str]]:
     """The keys of each kind of object with what they hold."""
@@ -33,6 +54,8 @@ def results() -> dict[str, dict[str, str]]:
         "A variant of an operator's comparison": _told(VariantResult, _fields(VariantResult)),
         "Where an operator's wall-clock went": _told(Spending, _fields(Spending)),
         "The network": _told(NetworkResult, [*_fields(NetworkResult), "ratio"]),
+        **{title: _told(kind, _fields(kind)) for title, kind in _PARTS.items()},
+        "A bucket of shapes": _told(BucketResult, [*_fields(BucketResult), "ratio"]),
     }
 
 
@@ -59,7 +82,9 @@ def _fields(kind: type) -> list[str]:
 
 def _told(kind: type, keys: list[str]) -> dict[str, str]:
     """What a class says of keys: in its docstring, or in that of a property."""
-    said = _SUMS | dict(_ENTRY.findall(inspect.getdoc(kind) or ""))
+    said = dict(_SUMS)
+    for base in reversed(kind.__mro__[:-1]):
+        said |= dict(_ENTRY.findall(inspect.getdoc(base) or ""))
     for key in keys:
         member = getattr(kind, key, None)
         if isinstance(member, property) and member.__doc__:

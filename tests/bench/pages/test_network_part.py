@@ -8,14 +8,20 @@ import attrs
 import pytest
 from chameleon_bench.pages.run_page import page_of
 from chameleon_bench.pages.run_record import run_record
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.run import run_pipeline
+from chameleon_core.network_result import (
+    BucketResult,
+    FrontPoint,
+    NetworkResult,
+    RivalTime,
+    Unmeasured,
+)
 
 NETWORK = NetworkResult(
     latency_seconds=0.004,
     rivals={"torch": 0.02, "onnxruntime": 0.003},
     left_out={"openvino": "openvino is not <installed>"},
-    unmeasured=[{"name": "op1", "kernel": "first guess", "because": "it was not reached"}],
+    unmeasured=(Unmeasured(name="op1", kernel="first guess", because="it was not reached"),),
     folder="here",
 )
 
@@ -34,32 +40,31 @@ def test_that_it_is_slower_comes_first(page):
     assert "not measured, delivered with the first guess (it was not reached): op1" in shown
 
 
-BUCKET = {
-    "name": "64",
-    "shapes": {"ids": [1, 64]},
-    "latency_seconds": 0.001,
-    "untuned_seconds": None,
-    "rivals": {"torch": 0.0009, "onnxruntime": 0.003},
-    "ratio": 0.9,
-    "max_relative_error": 2e-7,
-    "seconds": 3.25,
-}
+BUCKET = BucketResult(
+    name="64",
+    shapes={"ids": (1, 64)},
+    latency_seconds=0.001,
+    rivals={"torch": 0.0009, "onnxruntime": 0.003},
+    max_relative_error=2e-7,
+    seconds=3.25,
+)
 
 
 def test_each_bucket_has_a_row(page):
-    shown = page(attrs.evolve(NETWORK, buckets=[BUCKET]))
+    shown = page(attrs.evolve(NETWORK, buckets=(BUCKET,)))
     row = "<td>64</td><td>ids [1, 64]</td><td>1 ms</td><td>torch 900 µs</td><td>0.90</td>"
     assert row in shown
     assert "<td>3.2 s</td>" in shown
 
 
 def test_rivals_in_several_precisions_are_not_mixed(page):
-    found = {"asked": "int8", "precision": "int8", "seconds": 0.005, "max_relative_error": 0.013}
+    rival = RivalTime(asked="int8", precision="int8", seconds=0.005, max_relative_error=0.013)
     network = attrs.evolve(
         NETWORK,
         precision="int8",
+        precisions=("int8",),
         max_relative_error=2e-3,
-        rivals_reduced={"onnxruntime int8": found},
+        rivals_reduced={"onnxruntime int8": rival},
     )
     shown = page(network)
     like = "<td>onnxruntime int8</td><td>int8</td><td>same precision</td><td>5 ms</td>"
@@ -69,10 +74,10 @@ def test_rivals_in_several_precisions_are_not_mixed(page):
 
 
 def test_each_point_of_the_front_has_a_row(page):
-    rows = [
-        {"types": {"float32": 5}, "seconds": 0.005, "error": 0.0, "delivered": False},
-        {"types": {"int8": 5}, "seconds": 0.003, "error": 2e-3, "delivered": True},
-    ]
+    rows = (
+        FrontPoint(types={"float32": 5}, seconds=0.005, error=0.0, delivered=False),
+        FrontPoint(types={"int8": 5}, seconds=0.003, error=2e-3, delivered=True),
+    )
     shown = page(attrs.evolve(NETWORK, front=rows, precision_summary="of 5 operators 5 in <int8>"))
     assert "Precision: of 5 operators 5 in &lt;int8&gt;." in shown
     assert "<td>float32 5</td><td>5 ms</td>" in shown
@@ -81,11 +86,11 @@ def test_each_point_of_the_front_has_a_row(page):
 
 
 def test_each_bucket_has_its_precision_and_its_points(page):
-    row = {"types": {"int8": 5}, "seconds": 0.003, "error": 2e-3, "delivered": True}
+    types = {"int8": 5}
+    point = FrontPoint(types=types, seconds=0.003, error=2e-3, delivered=True, bucket="64")
     told = "bucket 64: of 5 operators 5 in int8"
-    buckets = [{**BUCKET, "precision": "int8"}]
-    front = [{**row, "bucket": "64"}]
-    shown = page(attrs.evolve(NETWORK, buckets=buckets, front=front, precision_summary=told))
+    buckets = (attrs.evolve(BUCKET, precision="int8"),)
+    shown = page(attrs.evolve(NETWORK, buckets=buckets, front=(point,), precision_summary=told))
     assert "<td>64</td><td>int8 5</td><td>3 ms</td>" in shown
     assert "<td>3.2 s</td><td>int8</td>" in shown
     assert re.search(r"<th[^>]*>precision", shown)

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from chameleon_core.loop.end.network_result import NetworkResult, alike, rival_rows
-from chameleon_core.loop.end.shortfalls import slower
+from chameleon_core.loop.end.shortfalls import remarks, slower
+from chameleon_core.network_result import NetworkResult, RivalTime, rival_rows
 
 
 def _reduced(asked, seconds, precision=None, error=0.01):
-    return {
-        "asked": asked,
-        "precision": precision or asked,
-        "seconds": seconds,
-        "max_relative_error": error,
-    }
+    return RivalTime(
+        asked=asked,
+        precision=precision or asked,
+        seconds=seconds,
+        max_relative_error=error,
+    )
 
 
 INT8 = NetworkResult(
     latency_seconds=0.004,
     max_relative_error=2e-3,
     precision="int8, the rest float32",
+    precisions=("int8",),
     rivals={"torch": 0.02, "onnxruntime": 0.016},
     rivals_reduced={
         "openvino as it comes": _reduced("as-it-comes", 0.002, "bfloat16", 3e-3),
@@ -33,7 +34,7 @@ INT8 = NetworkResult(
 
 
 def test_like_comes_first_and_reduced_ones_last():
-    assert [row.name for row in rival_rows(INT8)] == [
+    assert [name for name, _ in rival_rows(INT8)] == [
         "openvino int8",
         "onnxruntime int8",
         "onnxruntime",
@@ -41,8 +42,9 @@ def test_like_comes_first_and_reduced_ones_last():
         "torch.compile bfloat16",
         "openvino as it comes",
     ]
-    assert [row.like for row in rival_rows(INT8)] == [True, True, False, False, False, False]
-    precisions = {row.name: row.precision for row in rival_rows(INT8)}
+    like = [rival.asked in INT8.precisions for _, rival in rival_rows(INT8)]
+    assert like == [True, True, False, False, False, False]
+    precisions = {name: rival.precision for name, rival in rival_rows(INT8)}
     assert precisions["openvino as it comes"] == "bfloat16"
     assert precisions["torch"] == "float32"
 
@@ -50,36 +52,48 @@ def test_like_comes_first_and_reduced_ones_last():
 def test_the_ratio_is_to_the_best_in_the_same_precision():
     assert INT8.ratio == pytest.approx(0.003 / 0.004)
     assert "slower than openvino int8" in (slower(INT8, []) or "")
-    float32 = attrs.evolve(INT8, precision="float32")
+    float32 = attrs.evolve(INT8, precision="float32", precisions=("float32",))
     assert float32.ratio == pytest.approx(0.016 / 0.004)
     assert slower(float32, []) is None
-    assert [row.name for row in rival_rows(float32) if row.like] == ["onnxruntime", "torch"]
-    assert not any(row.like for row in rival_rows(float32)[2:])
+    like = [name for name, rival in rival_rows(float32) if rival.asked == "float32"]
+    assert like == [name for name, _ in rival_rows(float32)[:2]] == ["onnxruntime", "torch"]
 
 
 def test_without_any_of_its_precision_it_is_held_against_float32():
-    alone = attrs.evolve(INT8, precision="float16")
+    alone = attrs.evolve(INT8, precision="float16", precisions=("float16",))
     assert alone.ratio == pytest.approx(0.016 / 0.004)
 
 
 def test_a_framework_that_has_the_network_in_half_precision_says_so():
     half = attrs.evolve(INT8, rivals_precision={"torch": "bfloat16"})
-    precisions = {row.name: row.precision for row in rival_rows(half)}
+    precisions = {name: rival.precision for name, rival in rival_rows(half)}
     assert (precisions["torch"], precisions["onnxruntime"]) == ("bfloat16", "float32")
 
 
 @pytest.mark.parametrize(
-    ("precision", "asked", "expected"),
+    ("words", "precisions"),
     [
-        ("int8", "int8", True),
-        ("bfloat16 and int8", "int8", True),
-        ("bfloat16", "float16", False),
-        ("int8, the rest float32", "float32", False),
-        ("float32", "float32", True),
+        ("int8", ("int8",)),
+        ("bfloat16 and int8", ("bfloat16", "int8")),
+        ("bfloat16, float16 and int8, the rest float32", ("bfloat16", "float16", "int8")),
+        ("float32", ("float32",)),
     ],
 )
-def test_what_is_alike(precision, asked, expected):
-    assert alike(precision, asked) is expected
+def test_folders_of_earlier_versions_say_precisions_in_words(words, precisions):
+    assert NetworkResult.from_json({"precision": words}).precisions == precisions
+
+
+def test_what_is_said_of_the_verification_is_read_again():
+    told = {
+        "reference": "torch float32",
+        "conditioning": "the network makes much of roundings",
+        "own_precision": {"dtype": "bfloat16", "reference": "torch", "max_relative_error": 1e-3},
+    }
+    network = NetworkResult.from_json(told)
+    assert told.items() <= network.to_json().items()
+    [line] = remarks(network)
+    assert line.startswith("compared with torch float32; the network makes much of roundings; ")
+    assert line.endswith("; in bfloat16 1.0e-03 off torch")
 
 
 def test_a_result_in_float32_says_no_more_than_it_did():

@@ -11,10 +11,10 @@ from typing import ClassVar
 import pytest
 from chameleon_cli.results_table import print_network
 from chameleon_core.errors import ExitCode, TargetError
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.plugins import hookimpl
 from chameleon_core.stages import Delivery, SpaceProvider
 from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
@@ -154,7 +154,7 @@ def test_the_winners_are_compiled(pipeline, plugin):
     assert delivery.folder == result.folder / "network"
     assert result.exit_code is ExitCode.OK
     written = json.loads((result.folder / "best.json").read_text())
-    assert written["network"] == {**TOLD, "folder": str(delivery.folder)}
+    assert written["network"] == {**TOLD, "reference": "torch", "folder": str(delivery.folder)}
     assert RunResult.from_json(written, folder=result.folder).network == result.network
 
 

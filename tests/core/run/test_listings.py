@@ -7,8 +7,8 @@ import os
 import attrs
 import pytest
 from chameleon_core.loop.end.listings import MOST, listing_folder, worth_listing
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.run import run_pipeline
+from chameleon_core.network_result import KernelTime, NetworkResult
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
 from chameleon_core.run_folder import LISTINGS
 from chameleon_core.task import Task
@@ -113,8 +113,11 @@ def test_those_that_take_most_of_the_time_are_listed(pipeline):
     ]
     names = [found.name for found in worth_listing(many, NetworkResult())]
     assert names == [f"op{place}" for place in range(MOST + 2, 2, -1)]
-    kernels = [{"name": "op1", "seconds": 2e-3}, {"name": "op0", "seconds": 3e-3}]
-    network = NetworkResult(kernels=kernels)
+    kernels = [
+        KernelTime(name=name, tuned=True, calls=1, seconds=seconds)
+        for name, seconds in (("op1", 2e-3), ("op0", 3e-3))
+    ]
+    network = NetworkResult(kernels=tuple(kernels))
     assert [found.name for found in worth_listing(many, network)] == ["op0", "op1"]
     without = [attrs.evolve(one, config=None)]
     assert worth_listing(without, NetworkResult()) == []

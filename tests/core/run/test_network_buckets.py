@@ -8,10 +8,10 @@ import attrs
 import pytest
 from chameleon_cli.results_table import print_network
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.end.shortfalls import missed, slower
 from chameleon_core.loop.run import run_pipeline
+from chameleon_core.network_result import BucketResult, NetworkResult, RivalTime
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 
@@ -27,6 +27,8 @@ def _row(name, latency, **rivals):
         "ratio": fastest / latency if fastest and latency else None,
         "max_relative_error": 2e-7,
         "seconds": 3.25,
+        "precision": "float32",
+        "precisions": ["float32"],
     }
 
 
@@ -37,13 +39,13 @@ class Bucketed(SyntheticFrontend):
     """Delivers a network in two buckets."""
 
     def deliver(self, delivery):
-        return {
-            "latency_seconds": 0.003,
-            "rivals": {"torch": 0.0049},
-            "max_relative_error": 2e-7,
-            "buckets": ROWS,
-            "folder": str(delivery.folder),
-        }
+        return NetworkResult(
+            latency_seconds=0.003,
+            rivals={"torch": 0.0049},
+            max_relative_error=2e-7,
+            buckets=tuple(map(BucketResult.from_json, ROWS)),
+            folder=str(delivery.folder),
+        )
 
 
 @pytest.fixture
@@ -74,15 +76,19 @@ def test_a_bucket_that_is_slower_is_said_though_the_sum_is_not(result):
     assert slower(result.network, []) == (
         "in bucket 64 the network is slower than torch: 1 ms against 900 µs, 0.90 times its speed"
     )
-    assert slower(attrs.evolve(result.network, buckets=ROWS[1:]), []) is None
+    assert slower(attrs.evolve(result.network, buckets=result.network.buckets[1:]), []) is None
 
 
 def test_each_bucket_is_held_against_what_runs_in_its_own_precision(result):
-    reduced = {"onnxruntime int8": {"asked": "int8", "seconds": 0.0008}}
-    rows = [{**row, "precision": "int8", "rivals_reduced": reduced} for row in ROWS[:1]]
-    assert slower(attrs.evolve(result.network, buckets=rows), []) == (
+    rival = RivalTime(asked="int8", precision="int8", seconds=8e-4, max_relative_error=0.01)
+    bucket = attrs.evolve(
+        result.network.buckets[0],
+        precisions=("int8",),
+        rivals_reduced={"onnxruntime int8": rival},
+    )
+    assert slower(attrs.evolve(result.network, buckets=(bucket,)), []) == (
         "in bucket 64 the network is slower than onnxruntime int8: 1 ms against 800 µs, "
-        "0.90 times its speed"
+        "0.80 times its speed"
     )
 
 
@@ -99,7 +105,11 @@ def test_a_requirement_holds_for_each_bucket(result):
 
 
 def test_buckets_that_were_not_timed_have_no_ratio(capsys):
-    network = NetworkResult(max_relative_error=2e-7, folder="network", buckets=[_row("64", None)])
+    network = NetworkResult(
+        max_relative_error=2e-7,
+        folder="network",
+        buckets=(BucketResult.from_json(_row("64", None)),),
+    )
     print_network(network)
     assert ["64", "-", "-", "-", "-", "2.0e-07"] in [
         line.split() for line in capsys.readouterr().out.splitlines()

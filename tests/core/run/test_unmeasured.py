@@ -11,11 +11,11 @@ from chameleon_cli.best import command as best_command
 from chameleon_cli.run import _print
 from chameleon_cli.status import command as status_command
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.end.shortfalls import slower
 from chameleon_core.loop.run import run_pipeline
+from chameleon_core.network_result import KernelTime, NetworkResult, Unmeasured
 from chameleon_core.pipeline import PipelineError
 from chameleon_core.stages import Delivery
 from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
@@ -115,8 +115,8 @@ def _network(**more):
     return NetworkResult(
         latency_seconds=OURS,
         rivals={"torch": 0.02, "onnxruntime": THEIRS},
-        kernels=KERNELS,
-        unmeasured=[{"name": "dense", "kernel": "first guess", "because": "it was not reached"}],
+        kernels=tuple(KernelTime(**kernel) for kernel in KERNELS),
+        unmeasured=(Unmeasured(name="dense", kernel="first guess", because="it was not reached"),),
         folder="here",
         **more,
     )

@@ -13,7 +13,7 @@ import chameleon_networks
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.stages import Delivery, Trials
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery import bucketed, deliver_buckets
@@ -73,8 +73,7 @@ def delivered(
     source = _masked(networks, 4, 12, pad=0.0)
     delivery = random_delivery(source, tmp_path_factory.mktemp("run") / "network")
     result = source.deliver(delivery)
-    assert result is not None
-    assert result["failure"] is None
+    assert result.failure is None
     return source, delivery, result
 
 
@@ -92,7 +91,7 @@ def test_a_folder_has_a_network_for_each_bucket(delivered: Made):
         "axes": [[0, 1, 0.0], [1, 1, 0.0]],
         "outputs": [[0, 1, 1]],
     }
-    assert {**manifest["latency"], "folder": str(delivery.folder)} == result
+    assert {**manifest["latency"], "folder": str(delivery.folder)} == result.to_json()
     weights = {winner.task.key: winner.task.weight for winner in delivery.winners}
     counted = dict.fromkeys(weights, 0)
     for bucket in manifest["buckets"]:
@@ -101,15 +100,15 @@ def test_a_folder_has_a_network_for_each_bucket(delivered: Made):
             counted[task["key"]] += task["occurrences"]
         assert own["verification"]["max_relative_error"] < 1e-5
     assert counted == weights, "each bucket has its own occurrences, and its own tasks alone"
-    rows = NetworkResult.from_json(result).buckets
-    assert [row["shapes"] for row in rows] == [
-        {"ids": [1, 4], "mask": [1, 4]},
-        {"ids": [1, 12], "mask": [1, 12]},
+    rows = result.buckets
+    assert [row.shapes for row in rows] == [
+        {"ids": (1, 4), "mask": (1, 4)},
+        {"ids": (1, 12), "mask": (1, 12)},
     ]
     names = {winner.task.name for winner in delivery.winners}
-    assert {one["name"] for one in result["kernels"] if one["tuned"]} == names
+    assert {one.name for one in result.kernels if one.tuned} == names
     assert source.network.options.compare is False
-    assert result["latency_seconds"] is None
+    assert result.latency_seconds is None
 
 
 def test_weights_that_are_the_same_are_there_once(delivered: Made):
@@ -240,9 +239,8 @@ def test_padding_that_changes_the_answers_is_refused_before_tuning(tmp_path: Pat
 def test_padding_that_changes_the_answers_is_not_delivered(random_delivery: Any, tmp_path: Path):
     source = _mean(tmp_path)
     result = source.deliver(random_delivery(source, tmp_path / "network"))
-    assert result is not None
-    assert result["failure"].startswith("the network is not delivered: padding changes")
-    assert "leave out `pad`" in result["failure"]
+    assert result.failure.startswith("the network is not delivered: padding changes")
+    assert "leave out `pad`" in result.failure
     assert not (tmp_path / "network").exists()
 
 
@@ -273,8 +271,7 @@ def test_a_bucket_that_fails_is_named_and_nothing_delivered(
 
     monkeypatch.setattr(Kernels, "of", lying)
     result = source.deliver(delivery)
-    assert result is not None
-    assert result["failure"].startswith("bucket length=12: the network is not delivered")
+    assert result.failure.startswith("bucket length=12: the network is not delivered")
     assert not delivery.folder.exists()
 
 
@@ -294,8 +291,7 @@ def test_weights_that_got_lost_on_the_way_are_not_delivered(
 
     monkeypatch.setattr(deliver_buckets, "share_weights", lying)
     result = source.deliver(random_delivery(source, tmp_path / "network"))
-    assert result is not None
-    assert "is not what it was alone: its outputs are off by" in result["failure"]
+    assert "is not what it was alone: its outputs are off by" in result.failure
     assert not (tmp_path / "network").exists()
 
 
@@ -353,8 +349,7 @@ def test_what_was_settled_is_recalled_for_each_bucket(networks: Path):
 def test_batches_of_an_onnx_file(random_delivery: Any, tmp_path: Path):
     source = _convolved(tmp_path, 1, 4)
     result = source.deliver(random_delivery(source, tmp_path / "network"))
-    assert result is not None
-    assert result["failure"] is None
+    assert result.failure is None
     network: Any = chameleon_networks.load(tmp_path / "network")
     images = np.random.default_rng(1).standard_normal((3, 3, 6, 6)).astype(np.float32)
     assert network.plan(images) == "axis 0 of image.in 3 is padded to 4"
@@ -364,25 +359,21 @@ def test_batches_of_an_onnx_file(random_delivery: Any, tmp_path: Path):
 
 def test_latencies_are_sums_of_what_ran_in_every_bucket(networks: Path):
     source = _masked(networks, 4, 12, pad=None)
-    one = {
-        "latency_seconds": 0.5,
-        "untuned_seconds": 2.0,
-        "rivals": {"torch": 1.0, "openvino": 0.25},
-        "max_relative_error": 1e-6,
-        "reference": "torch",
-        "layout": {"layout": "NHWC"},
-        "unmeasured": [],
-        "kernels": [],
-        "seconds": 1.0,
-    }
-    other = {**one, "rivals": {"torch": 2.0}, "left_out": {"openvino": "it failed"}}
+    one = NetworkResult(
+        latency_seconds=0.5,
+        untuned_seconds=2.0,
+        rivals={"torch": 1.0, "openvino": 0.25},
+        max_relative_error=1e-6,
+        reference="torch",
+    )
+    other = attrs.evolve(one, rivals={"torch": 2.0}, left_out={"openvino": "it failed"})
     made = {"length=4": one, "length=12": other}
     found = summed(source.network, made, {"length=4": {}, "length=12": {}})
-    assert found["latency_seconds"] == 1.0
-    assert found["untuned_seconds"] == 4.0
-    assert found["rivals"] == {"torch": 3.0}
-    assert found["left_out"] == {"openvino": "bucket length=12: it failed"}
-    assert [row["ratio"] for row in found["buckets"]] == [0.5, 4.0]
-    unknown = {**made, "length=12": {**other, "latency_seconds": None}}
+    assert found.latency_seconds == 1.0
+    assert found.untuned_seconds == 4.0
+    assert found.rivals == {"torch": 3.0}
+    assert found.left_out == {"openvino": "bucket length=12: it failed"}
+    assert [row.ratio for row in found.buckets] == [0.5, 4.0]
+    unknown = {**made, "length=12": attrs.evolve(other, latency_seconds=None)}
     names: dict[str, Any] = {"length=4": {}, "length=12": {}}
-    assert summed(source.network, unknown, names)["latency_seconds"] is None
+    assert summed(source.network, unknown, names).latency_seconds is None

@@ -13,6 +13,7 @@ import chameleon_networks
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
+from chameleon_core.network_result import LayoutResult
 from chameleon_core.plugins import NoOptions
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery import delivery_steps
@@ -37,12 +38,13 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 def test_small_networks_are_delivered(network: str, frontend: Any, delivered: Any):
     source = frontend(network)
     delivery, result = delivered(network)
-    assert result["failure"] is None
-    assert 0 < result["max_relative_error"] < 1e-5 < TOLERANCE
+    assert result.failure is None
+    assert 0 < result.max_relative_error < 1e-5 < TOLERANCE
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
     assert {task["key"] for task in manifest["tasks"]} == {w.task.key for w in delivery.winners}
     assert manifest["verification"]["reference"] == "torch"
-    assert result["layout"] == manifest["layout"] == source.choice.to_json()
+    assert manifest["layout"] == source.choice.to_json()
+    assert result.layout == LayoutResult(**manifest["layout"])
     inputs = source.network.samples(np.random.default_rng(5))
     [expected] = source.network.framework("torch", 1)(inputs)
     got = chameleon_networks.load(delivery.folder)(*inputs)
@@ -60,14 +62,15 @@ def test_a_network_in_half_precision_is_compared_in_both(delivery_of: Any):
     source = _half()
     delivery = delivery_of(source)
     result = source.deliver(delivery)
-    assert result["failure"] is None
-    assert result["reference"] == "torch float32"
-    assert result["max_relative_error"] < 1e-5
-    own = result["own_precision"]
-    assert (own["dtype"], own["reference"]) == ("bfloat16", "torch")
-    assert result["max_relative_error"] < own["max_relative_error"] < own["tolerance"]
+    assert result.failure is None
+    assert result.reference == "torch float32"
+    assert result.max_relative_error < 1e-5
+    own = result.own_precision
+    assert own is not None
+    assert (own.dtype, own.reference) == ("bfloat16", "torch")
+    assert result.max_relative_error < own.max_relative_error < own.tolerance
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
-    assert manifest["verification"]["own_precision"] == own
+    assert manifest["verification"]["own_precision"] == result.to_json()["own_precision"]
     assert [one["dtype"] for one in manifest["inputs"] + manifest["outputs"]] == ["float32"] * 2
 
 
@@ -80,18 +83,18 @@ def test_a_network_that_is_not_what_the_framework_computes_in_half_precision(
     delivery = delivery_of(source)
     monkeypatch.setattr(delivery_steps, "ROUNDINGS", 1e-3)
     result = source.deliver(delivery)
-    assert "compared with torch in bfloat16, its outputs are off by" in result["failure"]
+    assert "compared with torch in bfloat16, its outputs are off by" in result.failure
     assert not delivery.folder.exists()
 
 
 def test_it_is_told_where_the_time_goes(delivered: Any):
     delivery, result = delivered("resnet_small")
-    kernels = result["kernels"]
+    kernels = result.kernels
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
     occurrences = {task["name"]: task["occurrences"] for task in manifest["tasks"]}
-    assert {one["name"]: one["calls"] for one in kernels if one["tuned"]} == occurrences
-    assert any(not one["tuned"] for one in kernels), "pooling and the like are there, too"
-    seconds = [one["seconds"] for one in kernels]
+    assert {one.name: one.calls for one in kernels if one.tuned} == occurrences
+    assert any(not one.tuned for one in kernels), "pooling and the like are there, too"
+    seconds = [one.seconds for one in kernels]
     assert seconds == sorted(seconds, reverse=True)
     assert min(seconds) > 0
 
@@ -125,9 +128,9 @@ def test_an_onnx_file_is_delivered_without_onnxruntime(
     options = OnnxOptions(source=str(tmp_path / "net.onnx"), compare=False)
     source = NetworkFrontend(OnnxNetwork(options))
     result = source.deliver(delivery_of(source))
-    assert result["failure"] is None
-    assert result["reference"] == "untuned"
-    assert result["max_relative_error"] < 1e-5
+    assert result.failure is None
+    assert result.reference == "untuned"
+    assert result.max_relative_error < 1e-5
 
 
 SCRIPT = """
@@ -154,7 +157,7 @@ def test_a_fresh_process_needs_numpy_alone(tiny: Any, delivery_of: Any, tmp_path
     delivery = delivery_of(NetworkFrontend(tiny))
     # With no winner at all everything is compiled by default.
     delivery = attrs.evolve(delivery, winners=())
-    assert NetworkFrontend(tiny).deliver(delivery)["failure"] is None
+    assert NetworkFrontend(tiny).deliver(delivery).failure is None
     moved = delivery.folder.rename(tmp_path / "elsewhere")
     found = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=moved, capture_output=True, text=True, check=True
@@ -191,8 +194,8 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(
 
     monkeypatch.setattr(Kernels, "of", lying)
     result = NetworkFrontend(tiny).deliver(delivery)
-    assert f"the kernel of {guilty} is to blame" in result["failure"]
-    assert result["max_relative_error"] > TOLERANCE
+    assert f"the kernel of {guilty} is to blame" in result.failure
+    assert result.max_relative_error > TOLERANCE
     assert not delivery.folder.exists()
 
 
@@ -209,10 +212,10 @@ def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refuse
     result, refused = NetworkFrontend(tiny).deliver(delivery), refusal(AMX)
     if refused:
         sentence = f"the kernels need AMX, and the system refuses arch_prctl: {refused}"
-        assert sentence in result["failure"]
+        assert sentence in result.failure
         assert not delivery.folder.exists()
     else:
-        assert result["failure"] is None
+        assert result.failure is None
         manifest = json.loads((delivery.folder / "manifest.json").read_text())
         assert manifest["permissions"] == [AMX]
 

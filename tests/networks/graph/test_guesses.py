@@ -149,8 +149,8 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
     monkeypatch.setattr(Kernels, "of", lying)
     kept = [wrong, reached, predicted]
     result = source.deliver(attrs.evolve(delivery, winners=kept))
-    assert result["failure"] is None
-    told = {one["name"]: one for one in result["unmeasured"]}
+    assert result.failure is None
+    told = {one.name: one for one in result.unmeasured}
     assert told.keys() == {task.name for task in source.named_tasks(delivery.target)}
     assert told[wrong.task.name]["kernel"] == "another guess"
     assert "its outputs are off" in told[wrong.task.name]["because"]
@@ -161,11 +161,11 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
     }
     assert told[predicted.task.name]["kernel"] == "configuration predicted to be best"
     others = {
-        one["kernel"] for name, one in told.items() if name not in {one.task.name for one in kept}
+        one.kernel for name, one in told.items() if name not in {one.task.name for one in kept}
     }
     assert others == {"default schedule"}
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
-    assert manifest["unmeasured"] == result["unmeasured"]
+    assert manifest["unmeasured"] == result.to_json()["unmeasured"]
     assert {task["name"]: task["measured"] for task in manifest["tasks"]} == {
         wrong.task.name: False,
         reached.task.name: False,

@@ -187,9 +187,9 @@ def test_what_was_predicted_is_compiled_again(
     registry = Registry.from_plugins(plugins, with_installed=True)
     made = from_dict(document, registry=registry)
     result = run_pipeline(made)
-    kernels = {one["name"]: one["kernel"] for one in result.network.unmeasured}
+    kernels = {task.name: task.kernel for task in result.network.unmeasured}
     assert set(kernels.values()) == {"configuration predicted to be best"}
-    reasons = {one["because"] for one in result.network.unmeasured}
+    reasons = {task.because for task in result.network.unmeasured}
     assert reasons == {"not measured, as the budget says"}
     again = chameleon("compile", result.folder, "--output", tmp_path / "again", "--json")
     assert again.returncode == 0, again.stderr

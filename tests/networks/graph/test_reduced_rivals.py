@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.network_result import NetworkResult, RivalTime
 from chameleon_core.stages import Arrays
 from chameleon_networks.delivery import baselines
 from chameleon_networks.delivery.networks import NetworkFrontend
@@ -61,8 +61,8 @@ def test_each_has_its_precision_and_its_error(tiny: Any):
         results = rivals.results(seconds)
     assert rivals.left_out["openvino as it comes"] == "it failed while it was timed"
     int8 = results["onnxruntime int8"]
-    assert (int8["asked"], int8["precision"], int8["seconds"]) == ("int8", "int8", 2.0)
-    assert 1e-4 < int8["max_relative_error"] < 0.5
+    assert (int8.asked, int8.precision, int8.seconds) == ("int8", "int8", 2.0)
+    assert 1e-4 < int8.max_relative_error < 0.5
 
 
 def test_what_a_framework_cannot_do_is_a_sentence(tiny: Any):
@@ -115,22 +115,14 @@ def test_outputs_of_one_sample_that_are_near_zero_do_not_make_an_error_large():
 
 
 def test_buckets_are_summed_where_all_of_them_were_timed():
-    def one(seconds: float, error: float) -> dict[str, Any]:
-        return {
-            "asked": "int8",
-            "precision": "int8",
-            "seconds": seconds,
-            "max_relative_error": error,
-        }
+    def one(seconds: float, error: float) -> RivalTime:
+        return RivalTime(asked="int8", precision="int8", seconds=seconds, max_relative_error=error)
 
     first = {"a": one(1.0, 0.1), "b": one(1.0, 0.1)}
     second = {"a": one(2.0, 0.3)}
-    results = [
-        {"rivals_reduced": first, "rivals_precision": {}},
-        {"rivals_reduced": second, "rivals_precision": {}},
-    ]
-    assert reduced_of_all(results)["rivals_reduced"] == {"a": one(3.0, 0.3)}
-    assert reduced_of_all([{}, {}]) == {}, "a float32 run's result stays what it was"
+    results = [NetworkResult(rivals_reduced=rivals) for rivals in (first, second)]
+    assert reduced_of_all(results) == {"a": one(3.0, 0.3)}
+    assert reduced_of_all([NetworkResult()] * 2) == {}, "in float32 there are none"
 
 
 def test_its_process_says_no_precision_of_what_is_in_float32(tiny: Any):
@@ -138,7 +130,7 @@ def test_its_process_says_no_precision_of_what_is_in_float32(tiny: Any):
         assert process.precision is None
 
 
-Deliver = Callable[[OnnxNetwork], dict[str, Any]]
+Deliver = Callable[[OnnxNetwork], NetworkResult]
 
 
 @pytest.fixture
@@ -148,11 +140,10 @@ def deliver(random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def timed(processes: Any, *_: Any, **__: Any) -> dict[str, float]:
         return {process.name: 1.0 for process in processes}
 
-    def made(network: OnnxNetwork) -> dict[str, Any]:
+    def made(network: OnnxNetwork) -> NetworkResult:
         frontend = NetworkFrontend(network)
         result = frontend.deliver(random_delivery(frontend, tmp_path / "network"))
-        assert result is not None
-        assert result["failure"] is None
+        assert result.failure is None
         return result
 
     monkeypatch.setattr(baselines, "median_seconds", timed)
@@ -174,13 +165,12 @@ def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
 
     monkeypatch.setattr(SettledNetwork, "reduced_request", request)
     result = deliver(compared)
-    assert set(result["rivals"]) == {"onnxruntime", "openvino"}
-    assert result["rivals_precision"] == {}
-    reduced = result["rivals_reduced"]
+    assert set(result.rivals) == {"onnxruntime", "openvino"}
+    assert result.rivals_precision == {}
+    reduced = result.rivals_reduced
     assert {"onnxruntime int8", "openvino as it comes"} <= set(reduced)
-    assert {"openvino int8"} == {"openvino int8"} & (set(reduced) | set(result["left_out"]))
-    network = NetworkResult.from_json(result)
-    assert network.rivals_reduced == reduced
+    assert {"openvino int8"} == {"openvino int8"} & (set(reduced) | set(result.left_out))
+    assert NetworkResult.from_json(result.to_json()) == result
 
 
 def test_a_delivery_stays_where_its_request_fails(
@@ -191,8 +181,8 @@ def test_a_delivery_stays_where_its_request_fails(
 
     monkeypatch.setattr(SettledNetwork, "reduced_request", request)
     result = deliver(compared)
-    assert "rivals_reduced" not in result
-    told = result["left_out"]["what is in reduced precision"]
+    assert result.rivals_reduced == {}
+    told = result.left_out["what is in reduced precision"]
     assert told == "calibrate: data.py:batches yields no batch"
 
 

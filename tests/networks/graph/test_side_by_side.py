@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_networks.delivery import side_by_side as module
-from chameleon_networks.delivery.side_by_side import Compared, precision_of, side_by_side
+from chameleon_networks.delivery.side_by_side import Compared, side_by_side, told_of
 from chameleon_networks.delivery.typed.comparing import reduced_request
 from chameleon_networks.package.package import write_manifest
 
@@ -30,7 +30,9 @@ def test_a_network_is_in_the_types_that_were_chosen_or_that_it_came_with(
 ):
     write_manifest(tmp_path, manifest)
     network: Any = SimpleNamespace(quantized=quantized)
-    assert precision_of(tmp_path, network) == expected
+    told = told_of(tmp_path, network)
+    assert told.precision == expected
+    assert told.precisions == (expected.partition(",")[0],)
 
 
 def test_what_fails_is_left_out_with_its_reason(tiny: Any, monkeypatch: pytest.MonkeyPatch):

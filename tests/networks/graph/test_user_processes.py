@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chameleon_core.network_result import Footprint
 from chameleon_networks.frameworks import running
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.running.first_answer import first_answer
@@ -48,12 +49,12 @@ def test_frameworks_choose_their_threads_unless_there_are_fewer():
 
 def test_a_new_process_gives_an_answer(folder: Path):
     footprint = first_answer(folder)
-    assert 0 < footprint["first_answer_seconds"] < 300
-    assert footprint["memory_bytes"] > 1e6
+    assert 0 < (footprint.first_answer_seconds or 0) < 300
+    assert (footprint.memory_bytes or 0) > 1e6
     files = [file for file in folder.iterdir() if file.name != "objects.tar"]
-    assert footprint["disk_bytes"] == sum(file.stat().st_size for file in files if file.is_file())
+    assert footprint.disk_bytes == sum(file.stat().st_size for file in files if file.is_file())
 
 
 def test_what_gives_no_answer_has_no_footprint(folder: Path):
     (folder / "weights.bin").unlink()
-    assert first_answer(folder) == {}
+    assert first_answer(folder) == Footprint()

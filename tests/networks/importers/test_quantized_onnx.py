@@ -142,11 +142,10 @@ def test_a_network_is_verified_by_what_it_means(tmp_path: Path):
     graph, made = standard_chain(0, bits=8)
     network = graph.network(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
     result = NetworkFrontend(network).deliver(guessed(network, tmp_path / "network"))
-    assert result is not None
-    assert result["failure"] is None
-    assert result["reference"] == ONNXRUNTIME_FLOAT32
+    assert result.failure is None
+    assert result.reference == ONNXRUNTIME_FLOAT32
     # A step is 1/255 of the largest number, at least.
-    assert result["max_relative_error"] <= 1.5 / 128
+    assert result.max_relative_error <= 1.5 / 128
 
 
 def standard_chain(seed: int, bits: int) -> tuple[Graph, str]:

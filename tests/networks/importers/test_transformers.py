@@ -67,9 +67,8 @@ def test_it_is_delivered_and_verified(network: str, file: Path, tmp_path: Path):
     result = frontend.deliver(
         Delivery(target=target, winners=winners, space=space, folder=folder, threads=2)
     )
-    assert result is not None
-    assert result["failure"] is None
-    assert result["reference"] == "torch"
-    assert 0 < result["max_relative_error"] < 1e-4
-    tuned = {one["name"] for one in result["kernels"] if one["tuned"]}
+    assert result.failure is None
+    assert result.reference == "torch"
+    assert 0 < result.max_relative_error < 1e-4
+    tuned = {one.name for one in result.kernels if one.tuned}
     assert tuned == {winner.task.name for winner in winners}

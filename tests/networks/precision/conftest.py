@@ -106,7 +106,7 @@ def _delivered(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivering, "median_seconds", median_seconds)
         patch.setattr(delivering, "seconds_in_network", seconds_in_network)
-        found: dict[str, Any] = frontend.deliver(delivery)
+        found = frontend.deliver(delivery)
     return found, folder
 
 

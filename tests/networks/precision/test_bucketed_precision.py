@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.end.network_result import NetworkResult
+from chameleon_core.network_result import FrontPoint, NetworkResult, RivalTime
 from chameleon_core.pipeline import Precision
 from chameleon_core.run_folder import read_store
 from chameleon_core.task import Task
@@ -294,7 +294,7 @@ def test_answers_of_any_length_are_within_the_bound(
     delivered: tuple[dict[str, Any], Path], source: BucketedFrontend, length: int
 ) -> None:
     result, folder = delivered
-    assert result["failure"] is None
+    assert result.failure is None
     assert 1e-5 < _error(folder, source, length) < 0.1
 
 
@@ -302,23 +302,21 @@ def test_the_result_says_which_types_each_bucket_has(
     delivered: tuple[dict[str, Any], Path],
 ) -> None:
     result, folder = delivered
-    assert result["precision"] == "int8"
-    told = result["precision_summary"].split("; bucket ")
+    assert result.precision == "int8"
+    told = result.precision_summary.split("; bucket ")
     assert told[0].startswith("bucket length=4: of 2 operators 2 in int8; error ")
     assert told[1].startswith("length=12: of 2 operators 2 in int8; error ")
-    chosen = [row for row in result["front"] if row["delivered"]]
-    assert [(row["bucket"], row["types"]) for row in chosen] == [
-        (name, {"int8": 2}) for name in BUCKETS
-    ]
-    rows = NetworkResult.from_json(result).buckets
-    assert [row["precision"] for row in rows] == ["int8", "int8"]
-    assert result["max_relative_error"] == max(row["max_relative_error"] for row in rows) < 0.1
+    chosen = [row for row in result.front if row.delivered]
+    assert [(row.bucket, row.types) for row in chosen] == [(name, {"int8": 2}) for name in BUCKETS]
+    rows = result.buckets
+    assert [row.precision for row in rows] == ["int8", "int8"]
+    assert result.max_relative_error == max(row.max_relative_error for row in rows) < 0.1
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["precision"]["front"] == result["front"]
+    assert manifest["precision"]["front"] == result.to_json()["front"]
     for name, row in zip(BUCKETS, rows, strict=True):
         own = json.loads((folder / name / "manifest.json").read_text())
         assert {task["arguments"]["dtype"] for task in own["tasks"]} == {"int8"}
-        assert own["verification"]["max_relative_error"] == row["max_relative_error"]
+        assert own["verification"]["max_relative_error"] == row.max_relative_error
         assert own["verification"]["samples"] == 3, "the batches that were kept aside"
 
 
@@ -329,17 +327,17 @@ def test_a_bound_is_held_in_every_bucket(
     precision: Precision,
     tmp_path: Path,
 ) -> None:
-    errors = [row["max_relative_error"] for row in delivered[0]["buckets"]]
+    errors = [row.max_relative_error for row in delivered[0].buckets]
     assert errors[0] != errors[1]
     bound = float(np.sqrt(errors[0] * errors[1]))
     result, _ = deliver(tmp_path / "network", attrs.evolve(precision, max_error=bound))
-    assert result["failure"] is None
-    rows = result["buckets"]
-    assert all(row["max_relative_error"] <= bound for row in rows)
+    assert result.failure is None
+    rows = result.buckets
+    assert all(row.max_relative_error <= bound for row in rows)
     exact = int(np.argmin(errors))
-    assert rows[exact]["precision"] == "int8"
-    assert rows[1 - exact]["precision"] != "int8"
-    assert result["precision"] == "int8, the rest float32"
+    assert rows[exact].precision == "int8"
+    assert rows[1 - exact].precision != "int8"
+    assert result.precision == "int8, the rest float32"
 
 
 @pytest.mark.long
@@ -352,8 +350,8 @@ def test_two_bytes_are_searched_in_buckets(
     kept = frontend.decide(trials)
     share = {"bfloat16": 0.25, "float16": 0.75}
     result, made = delivered_in(source.network, kept, tmp_path / "network", asked, alone=share)
-    assert result["failure"] is None
-    assert result["precision"] == "bfloat16"
+    assert result.failure is None
+    assert result.precision == "bfloat16"
     assert 1e-5 < _error(made, source, 9) < 0.1
 
 
@@ -416,52 +414,41 @@ def test_a_run_and_another_bound_from_the_command_line(
 
 
 def test_types_of_all_buckets_together(source: BucketedFrontend) -> None:
-    def one(precision: str, **types: int) -> dict[str, Any]:
-        row = {"types": types, "seconds": 0.5, "error": 1e-3}
-        other = {"types": {"bfloat16": 2}, "seconds": 1.0, "error": 1e-4, "delivered": False}
-        return {
-            "latency_seconds": 0.5,
-            "untuned_seconds": 2.0,
-            "rivals": {"torch": 1.0},
-            "rivals_reduced": {
-                "torch int8": {
-                    "asked": "int8",
-                    "precision": "int8",
-                    "seconds": 0.25,
-                    "max_relative_error": 1e-2,
-                }
-            },
-            "rivals_precision": {},
-            "max_relative_error": 1e-6,
-            "reference": "torch",
-            "layout": {"layout": "NHWC"},
-            "unmeasured": [],
-            "kernels": [],
-            "seconds": 1.0,
-            "precision": precision,
-            "precision_summary": f"in {precision}",
-            "front": [other, {**row, "delivered": True}] if types else [],
-        }
+    def one(precision: str, **types: int) -> NetworkResult:
+        row = FrontPoint(types=types, seconds=0.5, error=1e-3, delivered=True)
+        other = FrontPoint(types={"bfloat16": 2}, seconds=1.0, error=1e-4, delivered=False)
+        rival = RivalTime(asked="int8", precision="int8", seconds=0.25, max_relative_error=1e-2)
+        return NetworkResult(
+            latency_seconds=0.5,
+            untuned_seconds=2.0,
+            rivals={"torch": 1.0},
+            rivals_reduced={"torch int8": rival},
+            max_relative_error=1e-6,
+            precision=precision,
+            precisions=(precision,),
+            precision_summary=f"in {precision}",
+            front=(other, row) if types else (),
+        )
 
     names: dict[str, dict[str, str]] = {name: {} for name in BUCKETS}
 
-    def found(short: dict[str, Any], long: dict[str, Any]) -> dict[str, Any]:
+    def found(short: NetworkResult, long: NetworkResult) -> NetworkResult:
         return summed(source.network, dict(zip(BUCKETS, (short, long), strict=True)), names)
 
     mixed = found(one("int8", int7=2), one("float32", float32=2))
-    assert mixed["precision"] == "int8, the rest float32"
+    assert mixed.precision == "int8, the rest float32"
     told = "bucket length=4: in int8; bucket length=12: in float32"
-    assert mixed["precision_summary"] == told
-    assert [(row["bucket"], row["delivered"]) for row in mixed["front"]] == [
+    assert mixed.precision_summary == told
+    assert [(row.bucket, row.delivered) for row in mixed.front] == [
         ("length=4", False),
         ("length=4", True),
         ("length=12", False),
         ("length=12", True),
     ]
-    assert [row["precision"] for row in mixed["buckets"]] == ["int8", "float32"]
+    assert [row.precision for row in mixed.buckets] == ["int8", "float32"]
     # Like is held against like in each bucket.
-    assert [row["ratio"] for row in mixed["buckets"]] == [0.5, 2.0]
+    assert [row.ratio for row in mixed.buckets] == [0.5, 2.0]
     both = found(one("int8", int8=2), one("bfloat16", bfloat16=2))
-    assert both["precision"] == "bfloat16 and int8"
+    assert both.precision == "bfloat16 and int8"
     failed = found(one("int8", int8=2), one("float32"))
-    assert failed["precision"] == "int8, the rest float32"
+    assert failed.precision == "int8, the rest float32"

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from chameleon_core.network_result import FrontPoint
 from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
@@ -210,10 +211,7 @@ def test_a_networks_precision_in_words(types: dict[int, str], expected: str) -> 
 def test_a_point_in_words() -> None:
     point = Point(types={0: "int8", 2: "int8"}, seconds=1e-3, error=2e-3)
     assert point.line(3) == "1 ms, error 2.0e-03: 2 in int8, 1 in float32"
-    assert point.to_json(3, delivered=True) == {
-        "types": {"int8": 2, "float32": 1},
-        "seconds": 1e-3,
-        "error": 2e-3,
-        "delivered": True,
-    }
+    types = {"int8": 2, "float32": 1}
+    told = FrontPoint(types=types, seconds=1e-3, error=2e-3, delivered=True)
+    assert point.told(3, delivered=True) == told
     assert Precision(type="int8").types == ("int8",)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import TargetError
-from chameleon_core.loop.end.network_result import alike
 from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
@@ -28,6 +27,7 @@ from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.weights import quantized_weights
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
+from chameleon_tvm.words import chosen_types
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -156,11 +156,11 @@ def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
     result, _ = delivered(
         AVX2, tiny, kept, tmp_path / "network", precision, alone={"int8": 0.5, "int7": 0.4}
     )
-    assert result["failure"] is None
-    assert result["precision"] == "int8"
-    assert result["precision_summary"].startswith("of 4 operators 4 in int7; error ")
-    assert {"int7": 4} in [row["types"] for row in result["front"] if row["delivered"]]
-    assert 1e-5 < result["max_relative_error"] < 0.2
+    assert result.failure is None
+    assert result.precision == "int8"
+    assert result.precision_summary.startswith("of 4 operators 4 in int7; error ")
+    assert {"int7": 4} in [row.types for row in result.front if row.delivered]
+    assert 1e-5 < result.max_relative_error < 0.2
 
 
 @pytest.mark.usefixtures("_as_the_cpu_is")
@@ -175,4 +175,4 @@ def test_cpus_with_an_instruction_for_all_bytes_do_not_try_it(tiny: Any) -> None
 def test_others_are_compared_with_in_int8() -> None:
     assert precisions_beside(["float32", *KINDS]) == ("int8", "as-it-comes")
     assert in_words({0: "int7", 1: "int8"}, 2) == "int8"
-    assert alike(in_words({0: "int7"}, 2), "int8")
+    assert chosen_types(["int7", "float32"]) == ("int8",)

@@ -88,7 +88,7 @@ def test_each_step_says_what_it_has_taken(
     found, _ = whole
     in_types = {f"{step} types" for step in ("simulating", "choosing")}
     in_types |= {f"{step} in types" for step in ("compiling", "verifying", "timing")}
-    assert set(found["delivery_seconds"]) == {"reference", "compiling and verifying", *in_types}
+    assert set(found.delivery_seconds) == {"reference", "compiling and verifying", *in_types}
     assert set(settled["types"]["seconds"]) == {"types", "calibration"}
 
 
@@ -104,28 +104,28 @@ def test_tasks_can_be_named_before_anything_is_settled(
 
 def test_int8_is_delivered_where_it_is_faster(whole: Any, tiny: Any) -> None:
     result, folder = whole
-    assert result["failure"] is None
-    assert result["precision"] == "int8"
-    assert result["precision_summary"].startswith("of 4 operators 4 in int8; error ")
-    assert 1e-5 < result["max_relative_error"] < 0.1
-    assert [row["delivered"] for row in result["front"]].count(True) == 1
-    assert result["front"][-1]["types"] == {"int8": 4}
+    assert result.failure is None
+    assert result.precision == "int8"
+    assert result.precision_summary.startswith("of 4 operators 4 in int8; error ")
+    assert 1e-5 < result.max_relative_error < 0.1
+    assert [row.delivered for row in result.front].count(True) == 1
+    assert result.front[-1].types == {"int8": 4}
     assert 1e-5 < _error(folder, tiny) < 0.1
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["precision"]["front"] == result["front"]
+    assert manifest["precision"]["front"] == result.to_json()["front"]
     assert manifest["verification"]["tolerance"] == 0.1
-    assert manifest["verification"]["max_relative_error"] == result["max_relative_error"]
+    assert manifest["verification"]["max_relative_error"] == result.max_relative_error
     assert {task["arguments"]["dtype"] for task in manifest["tasks"]} == {"int8"}
 
 
 def test_a_bound_between_gives_some_operators_in_int8(
     deliver: Deliver, whole: Any, tiny: Any
 ) -> None:
-    errors = [row["error"] for row in whole[0]["front"]]
+    errors = [row.error for row in whole[0].front]
     bound = 1.05 * errors[len(errors) // 2]
     result, folder = deliver(Precision(search=("int8",), max_error=bound))
-    assert result["precision"] == "int8, the rest float32"
-    assert result["max_relative_error"] <= bound
+    assert result.precision == "int8, the rest float32"
+    assert result.max_relative_error <= bound
     assert 1e-5 < _error(folder, tiny) < 0.2
 
 
@@ -142,11 +142,11 @@ def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
     assert kept["types"]["types"] == [kind]
     folder = tmp_path / "network"
     result, _ = delivered_in(tiny, kept, folder, precision)
-    assert result["failure"] is None
-    assert result["precision"] == kind
-    [front] = [row for row in result["front"] if row["delivered"]]
-    assert front["types"] == {kind: 4}
-    assert 0.02 * place < result["max_relative_error"] < 2 * front["error"]
+    assert result.failure is None
+    assert result.precision == kind
+    [front] = [row for row in result.front if row.delivered]
+    assert front.types == {kind: 4}
+    assert 0.02 * place < result.max_relative_error < 2 * front.error
     assert 0.02 * place < _error(folder, tiny) < 13 * place
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {task["arguments"]["dtype"] for task in manifest["tasks"]} == {kind}
@@ -165,8 +165,8 @@ def test_types_are_mixed_in_one_network(
     assert kept is not None
     assert kept["types"]["types"] == ["bfloat16", "int8"]
     result, folder = delivered_in(tiny, kept, tmp_path / "network", precision)
-    assert result["failure"] is None
-    assert {kind for row in result["front"] for kind in row["types"]} >= {"bfloat16", "float32"}
+    assert result.failure is None
+    assert {kind for row in result.front for kind in row.types} >= {"bfloat16", "float32"}
     assert 1e-5 < _error(folder, tiny) < 0.1
 
 
@@ -191,12 +191,12 @@ def test_float32_is_delivered_and_said_where_int8_is_slower_or_too_inexact(
     deliver: Deliver, tiny: Any, precision: Precision, how: dict[str, float], why: str
 ) -> None:
     result, folder = deliver(precision, **how)
-    assert result["failure"] is None
-    assert result["precision"] == "float32"
-    assert result["precision_summary"].startswith("float32, ")
-    assert why in result["precision_summary"]
+    assert result.failure is None
+    assert result.precision == "float32"
+    assert result.precision_summary.startswith("float32, ")
+    assert why in result.precision_summary
     assert _error(folder, tiny) < 1e-4
-    assert result["max_relative_error"] < 1e-4
+    assert result.max_relative_error < 1e-4
 
 
 def test_types_are_chosen_by_what_operators_take_in_networks(
@@ -217,8 +217,8 @@ def test_types_are_chosen_by_what_operators_take_in_networks(
     result, _ = deliver(Precision(type="int8"), alone=1.1, in_network=share)
     assert [len(types) for types in chosen] == [3, 2], "each choice is of what the last one showed"
     assert chosen[0].items() > chosen[1].items()
-    assert result["precision"] == "int8, the rest float32"
-    assert min(row["seconds"] for row in result["front"]) < 3.5e-3
+    assert result.precision == "int8, the rest float32"
+    assert min(row.seconds for row in result.front) < 3.5e-3
 
 
 def test_types_are_chosen_by_what_is_measured_alone_where_networks_cannot_be_profiled(
@@ -228,8 +228,8 @@ def test_types_are_chosen_by_what_is_measured_alone_where_networks_cannot_be_pro
         raise ChameleonError("the process ended", hint="")
 
     result, _ = deliver(Precision(type="int8"), alone=0.5, in_network=failing)
-    assert result["precision"] == "int8"
-    assert result["front"][0]["seconds"] == pytest.approx(4e-3, rel=1e-2)
+    assert result.precision == "int8"
+    assert result.front[0].seconds == pytest.approx(4e-3, rel=1e-2)
 
 
 METRICS = """
@@ -252,13 +252,13 @@ def test_a_metric_bounds_how_much_worse_the_network_may_be(
     (tmp_path / "eval.py").write_text(METRICS)
     source = f"{tmp_path}/eval.py:first"
     loose, _ = deliver(Precision(search=("int8",), metric=source, max_drop=1e3))
-    assert loose["precision"] == "int8"
+    assert loose.precision == "int8"
     with pytest.MonkeyPatch.context() as patch:
         # By this metric every network in types is worse than float32.
         patch.setattr(candidates, "scored", _worse)
         strict, _ = deliver(Precision(search=("int8",), metric=source, max_drop=0.5))
-    assert strict["precision"] == "float32"
-    assert "a drop of 0.5" in strict["precision_summary"]
+    assert strict.precision == "float32"
+    assert "a drop of 0.5" in strict.precision_summary
 
 
 def _worse(_: Any, __: str, run: Any) -> float:

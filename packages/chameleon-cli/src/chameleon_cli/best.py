@@ -57,7 +57,7 @@ def command(folder: Path, as_json: bool) -> None:
 def _operators(run: RunView) -> list[dict[str, Any]]:
     """Per operator the decoded configuration with its costs."""
     unmeasured = () if run.result is None else run.result.network.unmeasured
-    instead = {one["name"]: one["kernel"] for one in unmeasured}
+    instead = {task.name: task.kernel for task in unmeasured}
     told = []
     for operator in run.operators:
         timed = operator.time

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 from chameleon_core.dtypes import FLOAT32
-from chameleon_core.loop.end.network_result import (
-    NetworkResult,
-    RivalRow,
-    fastest_like,
-    rival_rows,
-)
 from chameleon_core.loop.end.operator_result import OperatorResult
-from chameleon_core.loop.end.shortfalls import footprint_lines, left_out_lines, unmeasured_lines
+from chameleon_core.loop.end.shortfalls import remarks
+from chameleon_core.network_result import KernelTime, NetworkResult, RivalTime, rival_rows
 from chameleon_core.words import in_seconds
 
 from chameleon_cli.colours import in_colours
@@ -74,10 +69,10 @@ def network_lines(network: NetworkResult) -> list[str]:
     error = f"largest relative error {network.max_relative_error:.1e}"
     if network.delivered_seconds is not None:
         error = f"verified after {network.delivered_seconds:.1f} s, {error}"
-    before = [f"layout: {network.layout['summary']}"] if network.layout else []
+    before = [f"layout: {network.layout.summary}"] if network.layout else []
     if network.precision_summary:
         before.append(f"precision: {network.precision_summary}")
-    before += unmeasured_lines(network)
+    before += remarks(network)
     if network.latency_seconds is None:
         return [*before, f"network: {error}, in {network.folder}"]
     others = {"untuned": network.untuned_seconds}
@@ -90,8 +85,6 @@ def network_lines(network: NetworkResult) -> list[str]:
     return [
         *before,
         f"{what}: {duration(network.latency_seconds)} ({times})",
-        *footprint_lines(network),
-        *left_out_lines(network),
         f"{error}, in {network.folder}",
     ]
 
@@ -103,26 +96,14 @@ _SHOWN = 0.01
 
 def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     """Where the time of a network goes, one row per kernel, as in ``KERNEL_HEADER``."""
-    total = sum(kernel["seconds"] for kernel in network.kernels)
-    unmeasured = {one["name"] for one in network.unmeasured}
-    large = [one for one in network.kernels if one["seconds"] >= _SHOWN * total]
-    small = [one for one in network.kernels if one["seconds"] < _SHOWN * total]
-    rows = [
-        (
-            f"{one['name']}{_remark(one, unmeasured)}",
-            one["calls"],
-            one["seconds"],
-        )
-        for one in large
-    ]
+    total = sum(kernel.seconds for kernel in network.kernels)
+    unmeasured = {task.name for task in network.unmeasured}
+    large = [kernel for kernel in network.kernels if kernel.seconds >= _SHOWN * total]
+    small = [kernel for kernel in network.kernels if kernel.seconds < _SHOWN * total]
+    rows = [(f"{one.name}{_remark(one, unmeasured)}", one.calls, one.seconds) for one in large]
     if small:
-        rows.append(
-            (
-                f"{len(small)} others",
-                sum(one["calls"] for one in small),
-                sum(one["seconds"] for one in small),
-            )
-        )
+        calls, seconds = sum(one.calls for one in small), sum(one.seconds for one in small)
+        rows.append((f"{len(small)} others", calls, seconds))
     return [
         (name, str(calls), duration(seconds), f"{seconds / total:.1%}")
         for name, calls, seconds in rows
@@ -141,21 +122,17 @@ def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
     ours = network.latency_seconds
     if not network.rivals_reduced or ours is None:
         return []
-    first = RivalRow(
-        name="the compiled network",
-        precision=network.precision,
-        seconds=ours,
-        max_relative_error=network.max_relative_error,
-    )
+    error, precision = network.max_relative_error, network.precision
+    first = RivalTime(asked="", precision=precision, seconds=ours, max_relative_error=error)
     return [
         (
-            row.name,
-            row.precision,
-            duration(row.seconds),
-            f"{row.seconds / ours:.2f}",
-            "-" if row.max_relative_error is None else f"{row.max_relative_error:.1e}",
+            name,
+            rival.precision,
+            duration(rival.seconds),
+            f"{rival.seconds / ours:.2f}",
+            "-" if rival.max_relative_error is None else f"{rival.max_relative_error:.1e}",
         )
-        for row in [first, *rival_rows(network)]
+        for name, rival in [("the compiled network", first), *rival_rows(network)]
     ]
 
 
@@ -169,13 +146,13 @@ def front_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     """
     return [
         (
-            *([str(one["bucket"])] if "bucket" in one else []),
-            ", ".join(f"{kind} {count}" for kind, count in one["types"].items()),
-            duration(one["seconds"]),
-            f"{one['error']:.1e}",
-            "delivered" if one["delivered"] else "",
+            *([] if point.bucket is None else [point.bucket]),
+            ", ".join(f"{kind} {count}" for kind, count in point.types.items()),
+            duration(point.seconds),
+            f"{point.error:.1e}",
+            "delivered" if point.delivered else "",
         )
-        for one in network.front
+        for point in network.front
     ]
 
 
@@ -188,26 +165,26 @@ def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     Where types were chosen, the last column has the precision of each.
     """
     rows: list[tuple[str, ...]] = []
-    for one in network.buckets:
-        rival = fastest_like(one)
+    for bucket in network.buckets:
+        rival = bucket.fastest_rival
         rows.append(
             (
-                str(one["name"]),
-                duration(one["latency_seconds"]),
-                duration(one["untuned_seconds"]),
+                bucket.name,
+                duration(bucket.latency_seconds),
+                duration(bucket.untuned_seconds),
                 "-" if rival is None else f"{rival[0]} {duration(rival[1])}",
-                "-" if one["ratio"] is None else f"{one['ratio']:.3f}",
-                f"{one['max_relative_error']:.1e}",
-                *([str(one["precision"])] if "precision" in one else []),
+                "-" if bucket.ratio is None else f"{bucket.ratio:.3f}",
+                f"{bucket.max_relative_error:.1e}",
+                *([bucket.precision] if network.precision_summary else []),
             )
         )
     return rows
 
 
-def _remark(kernel: Mapping[str, Any], unmeasured: Collection[str]) -> str:
-    if kernel["name"] in unmeasured:
+def _remark(kernel: KernelTime, unmeasured: Collection[str]) -> str:
+    if kernel.name in unmeasured:
         return " (not measured)"
-    return "" if kernel["tuned"] else " (not tuned)"
+    return "" if kernel.tuned else " (not tuned)"
 
 
 def print_network(network: NetworkResult) -> None:

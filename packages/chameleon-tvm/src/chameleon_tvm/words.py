@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from chameleon_core.dtypes import FLOAT32, display_name
 from chameleon_core.errors import ChameleonError
@@ -43,14 +43,21 @@ def identifier(name: str) -> str:
     return re.sub(r"\W+", "_", name, flags=re.ASCII)
 
 
+def chosen_types(kinds: Iterable[str]) -> tuple[str, ...]:
+    """The types beside float32 that a network computes in; float32 without any.
+
+    Args:
+        kinds: types of its operators.
+    """
+    return tuple(sorted({display_name(kind) for kind in kinds} - {FLOAT32})) or (FLOAT32,)
+
+
 def types_in_words(kinds: Collection[str]) -> str:
     """The precision of a network, such as ``int8, the rest float32``; that of its rivals, too.
 
     Args:
         kinds: types of all of its operators.
     """
-    reduced = sorted({display_name(kind) for kind in kinds} - {FLOAT32})
-    if not reduced:
-        return FLOAT32
-    rest = f", the rest {FLOAT32}" if FLOAT32 in kinds else ""
-    return listing(reduced).replace(" or ", " and ") + rest
+    chosen = chosen_types(kinds)
+    rest = f", the rest {FLOAT32}" if FLOAT32 in kinds and FLOAT32 not in chosen else ""
+    return listing(chosen).replace(" or ", " and ") + rest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chameleon_core.loop.end.network_result import NetworkResult, RivalRow, fastest_like, rival_rows
-from chameleon_core.loop.end.shortfalls import footprint_lines, left_out_lines, unmeasured_lines
+from chameleon_core.loop.end.shortfalls import remarks
+from chameleon_core.network_result import KernelTime, NetworkResult, RivalTime, rival_rows
 from chameleon_core.words import in_seconds
 
 from chameleon_bench.pages.figures import bar
@@ -23,8 +23,8 @@ def network_part(record: RunRecord) -> dict[str, Any]:
         record: the run.
     """
     network = record.network
-    total = sum(kernel["seconds"] for kernel in network.kernels)
-    tuned = sum(kernel["seconds"] for kernel in network.kernels if kernel["tuned"])
+    total = sum(kernel.seconds for kernel in network.kernels)
+    tuned = sum(kernel.seconds for kernel in network.kernels if kernel.tuned)
     latency = network.latency_seconds
     return {
         "failure": network.failure,
@@ -34,11 +34,7 @@ def network_part(record: RunRecord) -> dict[str, Any]:
         "layout": network.layout,
         "precision": network.precision_summary,
         "front": _front(network) if network.front else None,
-        "remarks": [
-            *unmeasured_lines(network),
-            *footprint_lines(network),
-            *left_out_lines(network),
-        ],
+        "remarks": remarks(network),
         "buckets": _buckets(record) if network.buckets else None,
         "against": None if latency is None else _against(record, latency),
         "total": total,
@@ -49,18 +45,18 @@ def network_part(record: RunRecord) -> dict[str, Any]:
 
 def _front(network: NetworkResult) -> Table:
     """The types that there were to choose among: their error against their seconds."""
-    whole = max(one["seconds"] for one in network.front)
+    whole = max(point.seconds for point in network.front)
     buckets = ["bucket"] if network.buckets else []
     rows = [
         (
-            *(str(one[name]) for name in buckets),
-            ", ".join(f"{kind} {count}" for kind, count in one["types"].items()),
-            in_seconds(one["seconds"]),
-            bar({"operators": one["seconds"]}, whole),
-            f"{one['error']:.1e}",
-            "delivered" if one["delivered"] else "",
+            *([] if point.bucket is None else [point.bucket]),
+            ", ".join(f"{kind} {count}" for kind, count in point.types.items()),
+            in_seconds(point.seconds),
+            bar({"operators": point.seconds}, whole),
+            f"{point.error:.1e}",
+            "delivered" if point.delivered else "",
         )
-        for one in network.front
+        for point in network.front
     ]
     return Table(header=(*buckets, "operators in", "seconds", "", "error", ""), rows=rows)
 
@@ -69,18 +65,18 @@ def _buckets(record: RunRecord) -> Table:
     """One inference in each bucket of shapes; the precision of each where types were chosen."""
     chosen = ["precision"] if record.network.precision_summary else []
     rows = []
-    for one in record.network.buckets:
-        rival = fastest_like(one)
+    for bucket in record.network.buckets:
+        rival = bucket.fastest_rival
         rows.append(
             (
-                str(one["name"]),
-                ", ".join(f"{name} {shape}" for name, shape in one["shapes"].items()),
-                in_seconds(one["latency_seconds"]),
+                bucket.name,
+                ", ".join(f"{name} {list(shape)}" for name, shape in bucket.shapes.items()),
+                in_seconds(bucket.latency_seconds),
                 "-" if rival is None else f"{rival[0]} {in_seconds(rival[1])}",
-                "-" if one["ratio"] is None else f"{one['ratio']:.2f}",
-                f"{one['max_relative_error']:.1e}",
-                f"{one['seconds']:.1f} s",
-                *(str(one[name]) for name in chosen),
+                "-" if bucket.ratio is None else f"{bucket.ratio:.2f}",
+                f"{bucket.max_relative_error:.1e}",
+                f"{bucket.seconds:.1f} s",
+                *([bucket.precision] if chosen else []),
             )
         )
     header = ("bucket", "shapes", "median", "best rival", "ratio", "error", "compiled in")
@@ -110,45 +106,50 @@ def _against(record: RunRecord, ours: float) -> Table:
 
 def _with_precisions(network: NetworkResult, ours: float) -> Table:
     """The same where rivals ran in several precisions: like with like first, each row says so."""
-    rows = rival_rows(network)
-    whole = max(ours, *(row.seconds for row in rows))
-    error = network.max_relative_error
-    first = RivalRow(
-        name=_OURS, precision=network.precision, seconds=ours, max_relative_error=error
-    )
+    error, precision = network.max_relative_error, network.precision
+    first = RivalTime(asked="", precision=precision, seconds=ours, max_relative_error=error)
+    rivals = rival_rows(network)
+    whole = max(ours, *(rival.seconds for _, rival in rivals))
     cells = [
         (
-            row.name,
-            row.precision,
-            ("same precision" if row.like else "another precision") if row.name != _OURS else "",
-            in_seconds(row.seconds),
-            f"{row.seconds / ours:.2f}",
-            "-" if row.max_relative_error is None else f"{row.max_relative_error:.1e}",
-            bar({row.name: row.seconds}, whole),
+            name,
+            rival.precision,
+            _likeness(rival, network),
+            in_seconds(rival.seconds),
+            f"{rival.seconds / ours:.2f}",
+            "-" if rival.max_relative_error is None else f"{rival.max_relative_error:.1e}",
+            bar({name: rival.seconds}, whole),
         )
-        for row in [first, *rows]
+        for name, rival in [(_OURS, first), *rivals]
     ]
     header = ("one inference", "precision", "compared in", "median", "times ours", "error", "")
     return Table(header=header, rows=cells)
+
+
+def _likeness(rival: RivalTime, network: NetworkResult) -> str:
+    """Whether like is held against like; empty for the network itself."""
+    if not rival.asked:
+        return ""
+    return "same precision" if rival.asked in network.precisions else "another precision"
 
 
 def _kernels(record: RunRecord, total: float) -> Table:
     """Where the time goes, kernel by kernel, beside what each takes alone."""
     kernels = record.network.kernels
     tasks = {one.task.name: one for one in record.tasks}
-    unmeasured = {one["name"]: one["kernel"] for one in record.network.unmeasured}
+    unmeasured = {task.name: task.kernel for task in record.network.unmeasured}
     rows = []
     for kernel in kernels:
-        task = tasks.get(kernel["name"]) if kernel["tuned"] else None
-        calls, seconds = kernel["calls"], kernel["seconds"]
+        task = tasks.get(kernel.name) if kernel.tuned else None
+        calls, seconds = kernel.calls, kernel.seconds
         rows.append(
             (
-                kernel["name"],
+                kernel.name,
                 _state(kernel, unmeasured),
                 str(calls),
                 in_seconds(seconds),
                 f"{seconds / total:.1%}",
-                bar({kernel["name"]: seconds}, kernels[0]["seconds"]),
+                bar({kernel.name: seconds}, kernels[0].seconds),
                 _speed(task, calls, seconds),
                 "-" if task is None else _times(task.best_seconds, calls),
                 "-" if task is None else _times(task.first_seconds, calls),
@@ -158,10 +159,10 @@ def _kernels(record: RunRecord, total: float) -> Table:
     return Table(header=header, rows=rows)
 
 
-def _state(kernel: Mapping[str, Any], unmeasured: Mapping[str, str]) -> str:
-    if kernel["name"] in unmeasured:
-        return f"{unmeasured[kernel['name']]}, not measured"
-    return "tuned" if kernel["tuned"] else "not tuned"
+def _state(kernel: KernelTime, unmeasured: Mapping[str, str]) -> str:
+    if kernel.name in unmeasured:
+        return f"{unmeasured[kernel.name]}, not measured"
+    return "tuned" if kernel.tuned else "not tuned"
 
 
 def _speed(task: TaskRecord | None, calls: int, seconds: float) -> str:

@@ -263,7 +263,7 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
     network = record.network
     several = " in each bucket" if network.buckets else ""
     told = f"One inference{several} takes {in_seconds(latency)}"
-    rival = min(network.like_rivals.items(), key=lambda pair: pair[1], default=None)
+    rival = network.fastest_rival
     if rival is not None:
         name, seconds = rival
         told += f"; {name}, the fastest alternative here, takes {in_seconds(seconds)}"
@@ -280,7 +280,7 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
 
 def _of_kernels(record: RunRecord) -> list[str]:
     """What the kernels of a network add up to that was not timed as a whole."""
-    total = math.fsum(kernel["seconds"] for kernel in record.network.kernels)
+    total = math.fsum(kernel.seconds for kernel in record.network.kernels)
     return [f"The delivered network's kernels take {in_seconds(total)} in all."] if total else []
 
 

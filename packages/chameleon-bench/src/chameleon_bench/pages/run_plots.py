@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.network_result import KernelTime
 from chameleon_core.words import in_seconds
 
 from chameleon_bench.pages.plots import (
@@ -127,10 +128,10 @@ def _before_and_after(record: RunRecord) -> Plot | None:
 
 def _bars(record: RunRecord) -> list[_Bar]:
     """Bars of all operators, the largest operator first."""
-    in_place = {str(kernel["name"]): kernel for kernel in record.network.kernels}
+    in_place = {kernel.name: kernel for kernel in record.network.kernels}
     tasks = {one.task.name: one for one in record.tasks if not one.task.alternative_of}
     replaced = {one.task.name: one.task.alternative_of for one in record.tasks}
-    kernels: dict[str, list[Mapping[str, Any]]] = {name: [] for name in tasks}
+    kernels: dict[str, list[KernelTime]] = {name: [] for name in tasks}
     for name, kernel in in_place.items():
         # What computes the same in another type stands in its operator's row.
         kernels.setdefault(replaced.get(name) or name, []).append(kernel)
@@ -140,13 +141,13 @@ def _bars(record: RunRecord) -> list[_Bar]:
         task = tasks.get(name)
         times: dict[str, float | None] = {}
         if task is not None:
-            calls = float(sum(one["calls"] for one in found) or task.task.weight)
+            calls = float(sum(one.calls for one in found) or task.task.weight)
             times = {key: _times(value, calls) for key, value in _alone(task).items()}
         if found:
-            times[_IN_PLACE] = math.fsum(one["seconds"] for one in found)
+            times[_IN_PLACE] = math.fsum(one.seconds for one in found)
         of_operator[name] = times
-        if [str(one["name"]) for one in found] not in ([], [name]):
-            delivered[name] = ", ".join(f"{one['name']} ({one['calls']})" for one in found)
+        if [one.name for one in found] not in ([], [name]):
+            delivered[name] = ", ".join(f"{one.name} ({one.calls})" for one in found)
     order = sorted(of_operator, key=lambda name: -_ours(of_operator[name]))
     contenders = ("untuned", "vendor", _FIRST, _TUNED, _IN_PLACE)
     return [

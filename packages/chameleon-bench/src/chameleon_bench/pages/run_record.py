@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.totals import disturbance_of
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.run_folder import EVENTS, PIPELINE
 from chameleon_core.run_view import RunView, ViewedOperator
 from chameleon_core.stages import Disturbance

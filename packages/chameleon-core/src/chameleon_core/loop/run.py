@@ -12,7 +12,6 @@ from chameleon_core.events import RunFinished, RunStarted
 from chameleon_core.loop.end.comparison import Baselines, compared_results
 from chameleon_core.loop.end.delivery import deliver
 from chameleon_core.loop.end.listings import list_winners
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.interruption import Interruption
@@ -40,6 +39,7 @@ from chameleon_core.loop.start.tasks import (
 from chameleon_core.loop.start.warm_start import WarmStart
 from chameleon_core.loop.totals import RunTotals
 from chameleon_core.loop.tuning import Tuning
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins.registry import default_registry

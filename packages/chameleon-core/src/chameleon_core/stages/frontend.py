@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from chameleon_core.errors import ConfigError
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.precision import Precision
 from chameleon_core.stages.code import SpaceProvider
 from chameleon_core.stages.jobs import ComparisonPlan
@@ -179,20 +180,15 @@ class Frontend(ABC):
             ConfigError: an operator cannot be what it says (shapes that do not fit, say).
         """
 
-    def deliver(self, delivery: Delivery) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
+    def deliver(self, delivery: Delivery) -> NetworkResult | None:  # noqa: ARG002 - optional hook
         """Compile and verify what the tasks are parts of, such as a whole network.
 
         Called at the end of a run, on an object whose ``tasks`` may not have been called.
 
         Returns:
-            For ``network`` of the run's result, or None where there is nothing to deliver:
-            ``latency_seconds``, ``untuned_seconds``, ``rivals`` (name to seconds) and
-            ``max_relative_error``, each null where it does not apply; ``kernels``, where its
-            time goes, ``unmeasured`` and ``left_out`` (see ``NetworkResult``);
-            ``delivered_seconds``, from the call of this method
-            until the result was in the folder, and ``delivery_seconds``, what each step of that
-            has taken, by name; ``failure``, a sentence, where nothing was
-            delivered; and more, as JSON values.
+            ``network`` of the run's result, or None if there is nothing to deliver. Its
+            ``delivered_seconds`` count from the call of this method. A mapping of the keys that
+            ``run --json`` prints of a network is taken as well.
 
         Raises:
             ChameleonError: it cannot be done at all.

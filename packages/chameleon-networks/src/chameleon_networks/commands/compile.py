@@ -12,7 +12,7 @@ from chameleon_core.errors import ChameleonError, ExitCode
 from chameleon_core.pipeline.schema import Subject
 
 if TYPE_CHECKING:
-    from chameleon_core.loop.end.network_result import NetworkResult
+    from chameleon_core.network_result import NetworkResult
     from chameleon_core.store import RecordStore
 
 
@@ -71,7 +71,6 @@ def command(
 
 
 def _compiled(store: RecordStore, pipeline: Subject, folder: Path, output: Path) -> NetworkResult:
-    from chameleon_core.loop.end.network_result import NetworkResult  # noqa: PLC0415
     from chameleon_core.stages import Delivery  # noqa: PLC0415
 
     from chameleon_networks.commands.runs import (  # noqa: PLC0415
@@ -83,7 +82,7 @@ def _compiled(store: RecordStore, pipeline: Subject, folder: Path, output: Path)
 
     space = pipeline.space.create()
     budget = (store.fact("pipeline") or {})["document"].get("budget", {})
-    delivered = network_of(pipeline, store).deliver(
+    return network_of(pipeline, store).deliver(
         Delivery(
             target=str(store.fact("target")),
             winners=(*winners_of(store), *guesses_for(store, pipeline, folder)),
@@ -93,4 +92,3 @@ def _compiled(store: RecordStore, pipeline: Subject, folder: Path, output: Path)
             measures=budget.get("measurements") != 0,
         )
     )
-    return NetworkResult.from_json(delivered or {})

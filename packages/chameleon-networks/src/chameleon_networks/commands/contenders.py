@@ -10,7 +10,6 @@ import click
 from chameleon_bench.statistics.estimates import estimate
 from chameleon_cli.results_table import duration, print_table
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.end.network_result import alike
 
 from chameleon_networks.delivery.side_by_side import SideBySide
 from chameleon_networks.frameworks.reduced import AS_IT_COMES
@@ -68,8 +67,8 @@ def _like(ratios: Mapping[str, float], found: SideBySide) -> float | None:
     """The ratio to those in the network's own precision; None where none of them is."""
     if not found.about:
         return next(iter(ratios.values()), None)
-    own = str(found.about.get(OURS, {}).get("precision", ""))
-    return next((ratio for asked, ratio in ratios.items() if alike(own, asked)), None)
+    own = found.about.get(OURS, {}).get("precisions", ())
+    return next((ratio for asked, ratio in ratios.items() if asked in own), None)
 
 
 def _ratios(
@@ -86,8 +85,8 @@ def _ratios(
     for name, seconds in medians.items():
         if name != OURS:
             groups.setdefault(about.get(name, {}).get("asked", ""), []).append(seconds)
-    own = str(about.get(OURS, {}).get("precision", ""))
-    order = sorted(groups, key=lambda asked: (not alike(own, asked), asked != AS_IT_COMES))
+    own = about.get(OURS, {}).get("precisions", ())
+    order = sorted(groups, key=lambda asked: (asked not in own, asked != AS_IT_COMES))
     return {asked: min(groups[asked]) / ours for asked in order}
 
 

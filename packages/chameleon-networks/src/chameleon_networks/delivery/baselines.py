@@ -7,21 +7,18 @@ import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import attrs
 import structlog
+from chameleon_core.dtypes import FLOAT32
 from chameleon_core.errors import ChameleonError
+from chameleon_core.network_result import Footprint, NetworkResult
 from chameleon_core.stages import Arrays, Delivery
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.compile.compile import untuned
 from chameleon_networks.compile.uncompilable import no_kernels
-from chameleon_networks.delivery.reduced_rivals import (
-    ReducedRequest,
-    ReducedRivals,
-    rivals_precision,
-)
+from chameleon_networks.delivery.reduced_rivals import ReducedRequest, ReducedRivals
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.imported_network import ImportedNetwork
@@ -132,19 +129,23 @@ class Baselines:
         finally:
             process.close()
 
-    def latencies(
-        self, ours: NetworkProcess, inputs: Arrays, reduced: ReducedRequest | None = None
-    ) -> dict[str, Any]:
-        """Seconds of the network, of itself untuned, and of other frameworks, in turns.
+    def timed(
+        self,
+        result: NetworkResult,
+        ours: NetworkProcess,
+        inputs: Arrays,
+        reduced: ReducedRequest | None = None,
+    ) -> NetworkResult:
+        """A result with seconds of the network, itself untuned and other frameworks, in turns.
 
         Args:
+            result: what there is to say about the network before.
             ours: the network that is delivered.
             inputs: that all are timed with.
-            reduced: the precisions beside float32 in which other frameworks run it, too; then
-                there is ``rivals_reduced`` as well, see ``ReducedRivals.results``.
+            reduced: the precisions beside float32 in which other frameworks run it, too.
         """
         if not self._network.options.compare:
-            return {}
+            return result
         begun, plan = time.perf_counter(), self._delivery.plan
         processes = [ours]
         if self.reference.name in self._network.frameworks:
@@ -158,23 +159,23 @@ class Baselines:
         for name in self._network.frameworks:
             if name in seconds and not seconds[name]:
                 self.left_out[name] = "it failed while it was timed"
-        others = {name: seconds[name] for name in self._network.frameworks if seconds.get(name)}
-        found: dict[str, Any] = {
-            "rivals_footprint": {
-                process.name: {"memory_bytes": process.about()["memory_bytes"]}
+        others = {name: took for name in self._network.frameworks if (took := seconds.get(name))}
+        precisions = {name: self._network.precision_of(name) for name in others}
+        reduced_times = {} if beside is None else beside.results(seconds)
+        return attrs.evolve(
+            result,
+            footprint={
+                process.name: Footprint(memory_bytes=process.about()["memory_bytes"])
                 for process in processes
                 if process.name in others
             },
-            "latency_seconds": seconds[ours.name],
-            "untuned_seconds": seconds.get(UNTUNED),
-            "rivals": others,
-            "left_out": self.left_out,
-        }
-        if beside is None:
-            return found
-        found["rivals_reduced"] = beside.results(seconds)
-        found["rivals_precision"] = rivals_precision(self._network, others)
-        return {**found, "left_out": self.left_out | beside.left_out}
+            latency_seconds=seconds[ours.name],
+            untuned_seconds=seconds.get(UNTUNED),
+            rivals=others,
+            rivals_reduced=reduced_times,
+            rivals_precision={k: kind for k, kind in precisions.items() if kind != FLOAT32},
+            left_out=self.left_out | ({} if beside is None else beside.left_out),
+        )
 
     def _reduced(self, request: ReducedRequest) -> ReducedRivals:
         threads = self._delivery.threads

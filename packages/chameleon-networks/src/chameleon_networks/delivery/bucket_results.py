@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+import attrs
 from chameleon_core.dtypes import FLOAT32
-from chameleon_core.loop.end.network_result import fastest_like
-from chameleon_tvm.words import types_in_words
+from chameleon_core.network_result import (
+    BucketResult,
+    InferenceResult,
+    KernelTime,
+    LayoutResult,
+    NetworkResult,
+    Unmeasured,
+)
+from chameleon_tvm.words import chosen_types, types_in_words
 
 from chameleon_networks.delivery.reduced_rivals import reduced_of_all
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
 
-Results = Mapping[str, dict[str, Any]]
-"""What ``deliver.verified`` says about each bucket, and what is added to it."""
+Results = Mapping[str, NetworkResult]
+"""By the name of each bucket."""
 
 
 def summed(
     bucketed: BucketedNetwork, results: Results, called: Mapping[str, Mapping[str, str]]
-) -> dict[str, Any]:
+) -> NetworkResult:
     """One inference of each bucket together, and a row for each.
 
     Args:
@@ -27,83 +34,80 @@ def summed(
         called: of each bucket what the run calls its tasks, where several buckets have different
             ones of one name.
     """
-    others = list(dict.fromkeys(name for one in results.values() for name in one["rivals"]))
-    everywhere = [name for name in others if all(name in one["rivals"] for one in results.values())]
+    every = list(results.values())
     left_out = {
         name: f"bucket {bucket}: {why}"
-        for bucket, one in results.items()
-        for name, why in one.get("left_out", {}).items()
+        for bucket, result in results.items()
+        for name, why in result.left_out.items()
     }
-    rows: list[dict[str, Any]] = []
-    kernels: dict[tuple[str, bool], dict[str, Any]] = {}
-    unmeasured: dict[str, dict[str, str]] = {}
+    rows: list[BucketResult] = []
+    kernels: dict[tuple[str, bool], KernelTime] = {}
+    unmeasured: dict[str, Unmeasured] = {}
     for bucket, _ in bucketed.networks:
-        one = results[bucket.name]
-        fastest = fastest_like(one)
-        latency = one["latency_seconds"]
-        more: dict[str, Any] = {
-            name: one[name] for name in ("precision", "rivals_reduced") if name in one
-        }
-        rows.append(
-            {
-                "name": bucket.name,
-                "shapes": {name: list(shape) for name, shape in bucket.shapes.items()},
-                "latency_seconds": latency,
-                "untuned_seconds": one["untuned_seconds"],
-                "rivals": one["rivals"],
-                "ratio": fastest[1] / latency if fastest and latency else None,
-                "max_relative_error": one["max_relative_error"],
-                "seconds": one["seconds"],
-                "layout": one["layout"]["layout"],
-                **more,
-            }
+        result, names = results[bucket.name], called[bucket.name]
+        row = BucketResult(
+            name=bucket.name,
+            shapes={name: tuple(shape) for name, shape in bucket.shapes.items()},
+            seconds=result.delivered_seconds or 0.0,
+            layout=result.layout.layout if result.layout else "",
+            **{name: getattr(result, name) for name in attrs.fields_dict(InferenceResult)},
         )
-        names = called[bucket.name]
-        for kernel in one["kernels"]:
-            name = names.get(kernel["name"], kernel["name"]) if kernel["tuned"] else kernel["name"]
-            entry = kernels.setdefault(
-                (name, kernel["tuned"]), {**kernel, "name": name, "calls": 0, "seconds": 0.0}
-            )
-            entry["calls"] += kernel["calls"]
-            entry["seconds"] += kernel["seconds"]
-        for task in one["unmeasured"]:
-            name = names.get(task["name"], task["name"])
-            unmeasured.setdefault(name, {**task, "name": name})
-    return {
-        "latency_seconds": _sum(one["latency_seconds"] for one in results.values()),
-        "untuned_seconds": _sum(one["untuned_seconds"] for one in results.values()),
-        "rivals": {
-            name: sum(one["rivals"][name] for one in results.values()) for name in everywhere
+        rows.append(row)
+        for kernel in result.kernels:
+            name = names.get(kernel.name, kernel.name) if kernel.tuned else kernel.name
+            key = name, kernel.tuned
+            before = kernels.get(key, attrs.evolve(kernel, name=name, calls=0, seconds=0.0))
+            calls, took = before.calls + kernel.calls, before.seconds + kernel.seconds
+            kernels[key] = attrs.evolve(before, calls=calls, seconds=took)
+        for task in result.unmeasured:
+            name = names.get(task.name, task.name)
+            unmeasured.setdefault(name, attrs.evolve(task, name=name))
+    whole = NetworkResult(
+        latency_seconds=_sum(result.latency_seconds for result in every),
+        untuned_seconds=_sum(result.untuned_seconds for result in every),
+        rivals={
+            name: sum(result.rivals[name] for result in every)
+            for name in every[0].rivals
+            if all(name in result.rivals for result in every)
         },
-        "max_relative_error": max(one["max_relative_error"] for one in results.values()),
-        "reference": next(iter(results.values()))["reference"],
-        "layout": _layouts(results),
-        "kernels": sorted(kernels.values(), key=lambda kernel: -float(kernel["seconds"])),
-        "unmeasured": list(unmeasured.values()),
-        "left_out": left_out,
-        "buckets": rows,
-        "failure": None,
-        **reduced_of_all(list(results.values())),
-        **_precision(results),
-    }
+        rivals_precision=every[0].rivals_precision,
+        rivals_reduced=reduced_of_all(every),
+        max_relative_error=max(result.max_relative_error or 0.0 for result in every),
+        reference=every[0].reference,
+        conditioning=_each({name: one.conditioning for name, one in results.items()}),
+        layout=_layouts(rows),
+        kernels=tuple(sorted(kernels.values(), key=lambda kernel: -kernel.seconds)),
+        unmeasured=tuple(unmeasured.values()),
+        left_out=left_out,
+        buckets=tuple(rows),
+    )
+    return _with_types(whole, results)
 
 
-def _precision(results: Results) -> dict[str, Any]:
-    """The types of all buckets together, and those of each; nothing where none were chosen."""
-    if not any("precision_summary" in one for one in results.values()):
-        return {}
+def _with_types(whole: NetworkResult, results: Results) -> NetworkResult:
+    """With the types of all buckets together and of each; the same if none were chosen."""
+    summary = _each({name: one.precision_summary for name, one in results.items()})
+    if summary is None:
+        return whole
     front = [
-        {"bucket": name, **row} for name, one in results.items() for row in one.get("front", ())
+        attrs.evolve(point, bucket=name) for name, one in results.items() for point in one.front
     ]
-    # Where there is no front, types could not be chosen.
-    kinds = [FLOAT32 for one in results.values() if not one.get("front")]
-    kinds += [kind for row in front if row["delivered"] for kind in row["types"]]
-    told = [f"bucket {name}: {one['precision_summary']}" for name, one in results.items()]
-    return {
-        "precision": types_in_words(kinds),
-        "precision_summary": "; ".join(told),
-        "front": front,
-    }
+    # Without a front types could not be chosen.
+    kinds = [FLOAT32 for result in results.values() if not result.front]
+    kinds += [kind for point in front if point.delivered for kind in point.types]
+    return attrs.evolve(
+        whole,
+        precision=types_in_words(kinds),
+        precisions=chosen_types(kinds),
+        precision_summary=summary,
+        front=tuple(front),
+    )
+
+
+def _each(sentences: Mapping[str, str | None]) -> str | None:
+    """Sentences about buckets as one; None without any."""
+    told = (f"bucket {name}: {words}" for name, words in sentences.items() if words)
+    return "; ".join(told) or None
 
 
 def _sum(seconds: Iterable[float | None]) -> float | None:
@@ -112,11 +116,11 @@ def _sum(seconds: Iterable[float | None]) -> float | None:
     return None if None in known else sum(one for one in known if one is not None)
 
 
-def _layouts(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _layouts(rows: Iterable[BucketResult]) -> LayoutResult:
     """The layout of each bucket, and a sentence."""
-    chosen = {name: one["layout"]["layout"] for name, one in results.items()}
+    chosen = {row.name: row.layout for row in rows}
     if len(set(chosen.values())) == 1:
         told = f"{next(iter(chosen.values()))} in each bucket"
     else:
         told = ", ".join(f"{layout} in bucket {name}" for name, layout in chosen.items())
-    return {"buckets": chosen, "summary": told}
+    return LayoutResult(buckets=chosen, summary=told)

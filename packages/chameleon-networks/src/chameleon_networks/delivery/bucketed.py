@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 from chameleon_core.errors import ConfigError, TargetError
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline import Precision
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
@@ -143,7 +144,7 @@ class BucketedFrontend(Frontend):
             for key, task in found.items()
         ]
 
-    def deliver(self, delivery: Delivery) -> dict[str, Any] | None:
+    def deliver(self, delivery: Delivery) -> NetworkResult:
         from chameleon_networks.delivery.deliver_buckets import delivered  # noqa: PLC0415 - needs TVM
 
         settled = {bucket.name: network.settled() for bucket, network in self.networks}

@@ -6,9 +6,10 @@ import contextlib
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
+import attrs
 import structlog
+from chameleon_core.network_result import LayoutResult, NetworkResult
 from chameleon_core.stages import Delivery
 from chameleon_system.files import replace_folder
 
@@ -29,7 +30,7 @@ from chameleon_networks.running.verify import SAMPLES
 log = structlog.get_logger()
 
 
-def delivered(settled: SettledNetwork, delivery: Delivery) -> dict[str, Any]:
+def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
     """Compile, verify and time a network; only what gives the right answers gets into the folder.
 
     It is there as soon as it is verified; what it takes is written into its manifest later.
@@ -39,7 +40,7 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> dict[str, Any]:
         delivery: what to compile it with, and where to.
 
     Returns:
-        See ``Frontend.deliver``.
+        Its result, with a ``failure`` if nothing is in the folder.
 
     Raises:
         ChameleonError: it cannot be compiled at all, or nothing can check it.
@@ -55,20 +56,21 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> dict[str, Any]:
         staged, result = in_types(steps, settled.precision, staged, result)
         # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
         replace(staged, delivery.folder)
-        result["delivered_seconds"] = time.perf_counter() - started
-        result["delivery_seconds"] = steps.seconds.until_now()
+        seconds, each = time.perf_counter() - started, steps.seconds.until_now()
+        result = attrs.evolve(result, delivered_seconds=seconds, delivery_seconds=each)
         log.info("network_delivered", folder=str(delivery.folder))
         ours = stack.enter_context(steps.running(staged))
-        result.update(steps.latencies(ours))
-        rivals = result.pop("rivals_footprint", None)
-        if rivals is not None:
-            result["footprint"] = {"network": first_answer(delivery.folder), **rivals}
-        result["kernels"] = steps.kernel_seconds(ours, staged)
-        write_manifest(delivery.folder, {**read_manifest(staged), "latency": result})
-    return {**result, "folder": str(delivery.folder)}
+        result = steps.timed(result, ours)
+        compare = settled.network.options.compare
+        footprint = {"network": first_answer(delivery.folder)} if compare else {}
+        footprint |= result.footprint
+        kernels = steps.kernel_seconds(ours, staged)
+        result = attrs.evolve(result, footprint=footprint, kernels=kernels)
+        write_manifest(delivery.folder, {**read_manifest(staged), "latency": result.to_json()})
+    return attrs.evolve(result, folder=str(delivery.folder))
 
 
-def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None, dict[str, Any]]:
+def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None, NetworkResult]:
     """Compile and verify a network in the types that it has anyway.
 
     Args:
@@ -85,33 +87,31 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
     else:
         verdict = steps.verdict(staged)
     staged, verdict = mended(steps, staged, verdict)
-    result: dict[str, Any] = {
-        "latency_seconds": None,
-        "untuned_seconds": None,
-        "rivals": {},
-        "max_relative_error": verdict.max_relative_error,
-        "reference": steps.baselines.reference.name,
-        "layout": settled.choice.to_json(),
-        "unmeasured": steps.unmeasured(),
-        "failure": None,
-    }
+    reference = steps.baselines.reference.name
+    result = NetworkResult(
+        max_relative_error=verdict.max_relative_error,
+        reference=reference,
+        layout=LayoutResult(**settled.choice.to_json()),
+        unmeasured=steps.unmeasured(),
+    )
     if staged is None or verdict.problem is not None:
-        return None, {**result, "failure": steps.explain_failure(verdict)}
-    verification: dict[str, Any] = {
-        "reference": steps.baselines.reference.name,
-        "samples": SAMPLES,
-        "tolerance": steps.expected.tolerance,
-        "max_relative_error": verdict.max_relative_error,
-    }
+        return None, attrs.evolve(result, failure=steps.explain_failure(verdict))
     if steps.expected.conditioning is not None:
-        why = steps.expected.conditioning.sentence(steps.baselines.reference.name)
-        verification["conditioning"] = result["conditioning"] = why
+        why = steps.expected.conditioning.sentence(reference)
+        result = attrs.evolve(result, conditioning=why)
         log.warning("rounding_is_large", why=why)
     if settled.network.half is not None:
         own = steps.in_own_precision(staged, settled.network.half)
-        verification["own_precision"] = result["own_precision"] = own
-        if own.get("problem"):
-            return None, {**result, "failure": f"the network is not delivered: {own['problem']}"}
+        failure = own.problem and f"the network is not delivered: {own.problem}"
+        result = attrs.evolve(result, own_precision=own, failure=failure)
+        if failure:
+            return None, result
+    told = ("reference", "max_relative_error", "conditioning", "own_precision")
+    verification = {
+        "samples": SAMPLES,
+        "tolerance": steps.expected.tolerance,
+        **{name: value for name, value in result.to_json().items() if name in told},
+    }
     # What the package says of its weights stays.
     manifest = {**read_manifest(staged), **steps.manifest(), "verification": verification}
     write_manifest(staged, manifest)

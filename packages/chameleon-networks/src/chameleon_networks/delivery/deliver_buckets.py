@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.stages import Arrays, Delivery
 from chameleon_core.task import Task
 
@@ -23,7 +24,7 @@ from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.delivery.dispatch import BucketShapes, PaddingProbe, dispatch_table
 from chameleon_networks.delivery.padding import WAY_OUT, padding_problem
 from chameleon_networks.delivery.settled_network import SettledNetwork
-from chameleon_networks.delivery.typed.delivery import in_types
+from chameleon_networks.delivery.typed.delivery import in_types, precision_told
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.package.package import (
     check_compiler,
@@ -47,7 +48,7 @@ def delivered(
     settled: Mapping[str, SettledNetwork],
     named_tasks: Callable[[str], list[Task]],
     delivery: Delivery,
-) -> dict[str, Any]:
+) -> NetworkResult:
     """Compile, verify and time a network in each of its buckets.
 
     Nothing gets into the folder unless every bucket gives the right answers, padded inputs among
@@ -60,7 +61,7 @@ def delivered(
         delivery: what to compile it with, and where to.
 
     Returns:
-        See ``Frontend.deliver``; ``buckets`` has a row for each.
+        The result of all buckets together, and of each.
 
     Raises:
         ChameleonError: a bucket cannot be compiled at all, or nothing can check it.
@@ -86,9 +87,9 @@ def delivered(
         for bucket, network in settled.items():
             log.info("bucket_begun", bucket=bucket)
             found = _compiled(network, own[bucket], whole / bucket, plain / bucket)
-            if found.result["failure"] is not None:
-                failure = f"bucket {bucket}: {found.result['failure']}"
-                return {**found.result, "failure": failure, "kernels": []}
+            if found.result.failure is not None:
+                failure = f"bucket {bucket}: {found.result.failure}"
+                return attrs.evolve(found.result, failure=failure)
             made[bucket] = found
         results = {name: one.result for name, one in made.items()}
         manifest = _combined(bucketed, whole)
@@ -97,18 +98,17 @@ def delivered(
         problem = _problem(bucketed, whole, plain, made, delivery.threads)
         if problem is not None:
             failure = f"the network is not delivered: {problem}"
-            return {**summed(bucketed, results, called), "failure": failure}
+            return attrs.evolve(summed(bucketed, results, called), failure=failure)
         replace(whole, delivery.folder)
     seconds = time.perf_counter() - started
     log.info("network_delivered", folder=str(delivery.folder), buckets=len(results))
     if bucketed.options.compare:
-        _time(settled, own, made, delivery.folder)
-    result = {**summed(bucketed, results, called), "delivered_seconds": seconds}
-    said = ("precision", "precision_summary", "front")
-    if "front" in result:
-        manifest["precision"] = {name: result[name] for name in said}
-    write_manifest(delivery.folder, {**manifest, "latency": result})
-    return {**result, "folder": str(delivery.folder)}
+        results = _timed(settled, own, made, delivery.folder)
+    result = attrs.evolve(summed(bucketed, results, called), delivered_seconds=seconds)
+    if result.precision_summary:
+        manifest["precision"] = precision_told(result)
+    write_manifest(delivery.folder, {**manifest, "latency": result.to_json()})
+    return attrs.evolve(result, folder=str(delivery.folder))
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -116,13 +116,13 @@ class _Made:
     """The network of one bucket.
 
     Attributes:
-        result: what ``deliver.verified`` says about it, and what is added to it.
+        result: what there is to say about it before it is timed.
         kernels: that it is compiled with.
         inputs: some of its own.
         outputs: of it alone for them; none where it is not to be delivered.
     """
 
-    result: dict[str, Any]
+    result: NetworkResult
     kernels: Kernels
     inputs: Arrays
     outputs: Arrays
@@ -151,7 +151,8 @@ def _compiled(settled: SettledNetwork, delivery: Delivery, folder: Path, plain: 
         kernels = steps.kernel_seconds(running, staged)
         outputs = running.outputs(inputs)
         shutil.copytree(staged, folder)
-    result = {**result, "kernels": kernels, "seconds": time.perf_counter() - begun}
+    seconds = time.perf_counter() - begun
+    result = attrs.evolve(result, kernels=kernels, delivered_seconds=seconds)
     return _Made(result=result, kernels=steps.kernels, inputs=inputs, outputs=outputs)
 
 
@@ -236,19 +237,21 @@ def _changed_by_padding(
     return None if padding is None else f"{padding}. {WAY_OUT}"
 
 
-def _time(
+def _timed(
     settled: Mapping[str, SettledNetwork],
     own: Mapping[str, Delivery],
     made: Mapping[str, _Made],
     folder: Path,
-) -> None:
-    """Add the latencies of each bucket to what is known about it.
+) -> dict[str, NetworkResult]:
+    """The result of each bucket with its latencies.
 
     The network is timed as it is delivered, choosing the bucket included.
     """
+    results = {}
     for bucket, network in settled.items():
         with contextlib.ExitStack() as stack:
             steps = DeliverySteps(network, own[bucket], stack)
             steps.kernels = made[bucket].kernels
             ours = stack.enter_context(steps.running(folder))
-            made[bucket].result.update(steps.latencies(ours))
+            results[bucket] = steps.timed(made[bucket].result, ours)
+    return results

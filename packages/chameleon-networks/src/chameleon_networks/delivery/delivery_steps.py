@@ -9,9 +9,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
+from chameleon_core.network_result import KernelTime, NetworkResult, OwnPrecision, Unmeasured
 from chameleon_core.stages import Delivery
 from chameleon_tvm.words import one_line
 
@@ -148,11 +150,11 @@ class DeliverySteps:
             "layout": self._settled.choice.to_json(),
             "virtual_machine": self._virtual_machine,
             **({"permissions": self._permissions} if self._permissions else {}),
-            "unmeasured": self.unmeasured(),
+            "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
         }
 
-    def unmeasured(self) -> list[dict[str, str]]:
-        """Operators whose kernel was never timed: ``NetworkResult.unmeasured``."""
+    def unmeasured(self) -> tuple[Unmeasured, ...]:
+        """Operators whose kernel was never timed."""
         given = {winner.task.key: winner for winner in self._delivery.winners}
         found = []
         for task in self._settled.named_tasks(self._delivery.target):
@@ -162,9 +164,8 @@ class DeliverySteps:
             if chosen is not None and chosen.measured:
                 continue
             best = PREDICTED if first is not None and first.predicted else FIRST
-            if chosen is None or first is None:
-                kernel = DEFAULT
-            else:
+            kernel = DEFAULT
+            if chosen is not None and first is not None:
                 kernel = best if chosen.config == first.config else ANOTHER
             because = "it was not reached" if first is not None else "no measurement succeeded"
             if not self._delivery.measures:
@@ -172,8 +173,8 @@ class DeliverySteps:
             if first is not None and kernel != best:
                 because += f", and its {best} gives no program"
             because = self.replaced.get(task.key, because)
-            found.append({"name": task.name, "kernel": kernel, "because": because})
-        return found
+            found.append(Unmeasured(name=task.name, kernel=kernel, because=because))
+        return tuple(found)
 
     def compile(self, kernels: Kernels, name: str) -> Path:
         """The network with some kernels in a folder of its own."""
@@ -253,34 +254,30 @@ class DeliverySteps:
             process.close()
         return verdict
 
-    def in_own_precision(self, folder: Path, kind: str) -> dict[str, Any]:
+    def in_own_precision(self, folder: Path, kind: str) -> OwnPrecision:
         """The network of a folder against the framework's answers in half precision.
 
         Args:
             folder: of a network that agrees with the same in float32.
             kind: the precision, a key of ``ROUNDING``.
-
-        Returns:
-            ``dtype``, ``reference``, ``tolerance``, ``max_relative_error`` and ``problem``, the
-            latter two null where there is none; without a reference the ``dtype`` alone.
         """
         found = self.baselines.opened(TORCH)
         if found is None:
-            return {"dtype": kind}
+            return OwnPrecision(dtype=kind)
         tolerance = ROUNDINGS * ROUNDING[kind]
         with found, self.running(folder) as process:
             expected = [found.outputs(inputs) for inputs in self._samples]
             verdict = compared(process.outputs, self._samples, expected, tolerance=tolerance)
         problem = verdict.problem
-        return {
-            "dtype": kind,
-            "reference": found.name,
-            "tolerance": tolerance,
-            "max_relative_error": verdict.max_relative_error,
-            "problem": problem
+        return OwnPrecision(
+            dtype=kind,
+            reference=found.name,
+            tolerance=tolerance,
+            max_relative_error=verdict.max_relative_error,
+            problem=problem
             and f"compared with torch in {kind}, {problem}; it agrees with the "
             "same network in float32, which a model returned in float32 is compared with alone",
-        }
+        )
 
     def explain_failure(self, verdict: OutputCheck) -> str:
         """A sentence that names the tasks to blame for a network that fails."""
@@ -300,23 +297,25 @@ class DeliverySteps:
         """The network of a folder in a process of its own: where there is one, what verified it."""
         return self._verified.pop(folder, None) or self._process("network", folder)
 
-    def latencies(self, ours: NetworkProcess) -> dict[str, Any]:
-        """Seconds of the network and of its baselines; see ``Baselines.latencies``."""
+    def timed(self, result: NetworkResult, ours: NetworkProcess) -> NetworkResult:
+        """A result with seconds of the network and its baselines; see ``Baselines.timed``."""
         try:
             reduced = self._settled.reduced_request(self.baselines.reference.outputs)
         except ChameleonError as error:
             log.warning("not_compared_in_reduced_precision", problem=str(error), hint=error.hint)
             self.baselines.left_out["what is in reduced precision"] = one_line(error)
             reduced = None
-        return self.baselines.latencies(ours, self._samples[0], reduced)
+        return self.baselines.timed(result, ours, self._samples[0], reduced)
 
-    def kernel_seconds(self, process: NetworkProcess, folder: Path) -> list[dict[str, Any]]:
+    def kernel_seconds(self, process: NetworkProcess, folder: Path) -> tuple[KernelTime, ...]:
         """Where the time goes; nothing where that cannot be found out."""
         try:
-            return process.profile(str(folder), self._samples[0])
+            return tuple(
+                KernelTime(**row) for row in process.profile(str(folder), self._samples[0])
+            )
         except ChameleonError as error:
             log.warning("network_not_profiled", problem=str(error), hint=error.hint)
-            return []
+            return ()
 
     def _process(self, name: str, folder: Path) -> NetworkProcess:
         return delivered_process(name, folder, threads=self._delivery.threads)

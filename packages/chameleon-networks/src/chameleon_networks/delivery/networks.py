@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline import Precision
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
@@ -192,7 +193,7 @@ class NetworkFrontend(Frontend):
             precision=self.precision,
         )
 
-    def deliver(self, delivery: Delivery) -> dict[str, Any] | None:
+    def deliver(self, delivery: Delivery) -> NetworkResult:
         from chameleon_networks.delivery.deliver import delivered  # noqa: PLC0415 - needs TVM
 
         return delivered(self.settled(), delivery)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import structlog
 from chameleon_core.dtypes import display_name
 from chameleon_core.errors import ChameleonError
+from chameleon_core.network_result import NetworkResult, RivalTime
 from chameleon_core.stages import Arrays
 from chameleon_tvm.words import one_line
 
@@ -129,23 +130,18 @@ class ReducedRivals:
         process.pause()
         self._opened[name] = process
 
-    def results(self, seconds: Mapping[str, float | None]) -> dict[str, dict[str, Any]]:
+    def results(self, seconds: Mapping[str, float | None]) -> dict[str, RivalTime]:
         """What is known of each that was timed, by name.
 
         Args:
             seconds: of one inference of each network by its name; None for one that failed.
-
-        Returns:
-            ``asked``, the precision asked for, ``precision``, what it computes in as it says,
-            ``seconds`` and ``max_relative_error``, against the reference in float32.
         """
         found = {}
         for name, process in self._opened.items():
-            took = seconds.get(name)
-            if took is None:
+            if (took := seconds.get(name)) is not None:
+                found[name] = RivalTime(seconds=took, **self.about(process))
+            else:
                 self.left_out[name] = "it failed while it was timed"
-                continue
-            found[name] = {**self.about(process), "seconds": took}
         return found
 
     def about(self, process: NetworkProcess) -> dict[str, Any]:
@@ -157,35 +153,21 @@ class ReducedRivals:
         }
 
 
-def rivals_precision(network: ImportedNetwork, names: Iterable[str]) -> dict[str, str]:
-    """What those of some frameworks compute in that do not in float32, by name."""
-    named = {name: network.precision_of(name) for name in names}
-    return {name: precision for name, precision in named.items() if precision != FLOAT32}
-
-
-def reduced_of_all(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One inference in each bucket of shapes by what was timed in all of them.
+def reduced_of_all(results: Sequence[NetworkResult]) -> dict[str, RivalTime]:
+    """One inference in each bucket by what was timed in all of them, with its largest error.
 
     Args:
-        results: what ``Baselines.latencies`` says of each bucket.
-
-    Returns:
-        The same of all together, the largest error of each; nothing where none was asked for.
+        results: of each bucket.
     """
-    found = [one["rivals_reduced"] for one in results if "rivals_reduced" in one]
-    if len(found) < len(results):
-        return {}
-    everywhere = [name for name in found[0] if all(name in one for one in found)]
+    times = [result.rivals_reduced for result in results]
     return {
-        "rivals_precision": results[0]["rivals_precision"],
-        "rivals_reduced": {
-            name: {
-                **found[0][name],
-                "seconds": sum(one[name]["seconds"] for one in found),
-                "max_relative_error": max(one[name]["max_relative_error"] for one in found),
-            }
-            for name in everywhere
-        },
+        name: attrs.evolve(
+            rival,
+            seconds=sum(one[name].seconds for one in times),
+            max_relative_error=max(one[name].max_relative_error or 0.0 for one in times),
+        )
+        for name, rival in times[0].items()
+        if all(name in one for one in times)
     }
 
 

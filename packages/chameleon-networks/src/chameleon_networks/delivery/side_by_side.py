@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
+from chameleon_core.network_result import NetworkResult
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.delivery.reduced_rivals import (
@@ -111,8 +112,8 @@ def side_by_side(asked: Compared) -> SideBySide:
     )
 
 
-def precision_of(folder: Path, network: ImportedNetwork) -> str:
-    """What the delivered network of a folder computes in, in words.
+def told_of(folder: Path, network: ImportedNetwork) -> NetworkResult:
+    """The precision that the folder of a delivered network tells.
 
     Args:
         folder: the network's, or that of one of its buckets.
@@ -120,8 +121,12 @@ def precision_of(folder: Path, network: ImportedNetwork) -> str:
     """
     said = read_manifest(folder).get("precision")
     if said is not None:
-        return str(said["precision"])
-    return INT8 if network.quantized else FLOAT32
+        return NetworkResult.from_json(said)
+    return _computed_in(INT8 if network.quantized else FLOAT32)
+
+
+def _computed_in(precision: str) -> NetworkResult:
+    return NetworkResult(precision=precision, precisions=(precision,))
 
 
 def _opened(
@@ -158,11 +163,8 @@ def _with_errors(
     right = []
     for process in processes:
         name = process.name
-        folder = asked.ours.get(name)
-        if folder is None:
-            precision = asked.network.precision_of(name)
-        else:
-            precision = precision_of(folder / asked.bucket, asked.network)
+        folder, own = asked.ours.get(name), asked.network.precision_of
+        told = told_of(folder / asked.bucket, asked.network) if folder else _computed_in(own(name))
         try:
             error = max_relative_error(process.outputs, request.samples, request.expected)
         except ChameleonError as problem:
@@ -170,6 +172,7 @@ def _with_errors(
             left_out[name] = one_line(problem)
             continue
         process.pause()
-        about[name] = {"precision": precision, "asked": precision, "max_relative_error": error}
+        about[name] = {"asked": told.precision, "max_relative_error": error}
+        about[name] |= {"precision": told.precision, "precisions": told.precisions}
         right.append(process)
     return about, right

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 import numpy as np
+from chameleon_core.network_result import FrontPoint
 from chameleon_core.words import in_seconds
 from chameleon_tvm.words import types_in_words
 
@@ -55,14 +56,10 @@ class Point:
         counts[FLOAT32] = chains - len(self.types)
         return {kind: count for kind, count in counts.items() if count}
 
-    def to_json(self, chains: int, *, delivered: bool) -> dict[str, Any]:
-        """A row of the front."""
-        return {
-            "types": self.counted(chains),
-            "seconds": self.seconds,
-            "error": self.error,
-            "delivered": delivered,
-        }
+    def told(self, chains: int, *, delivered: bool) -> FrontPoint:
+        """The point as a result has it."""
+        types = self.counted(chains)
+        return FrontPoint(types=types, seconds=self.seconds, error=self.error, delivered=delivered)
 
     def line(self, chains: int) -> str:
         """The point in words."""

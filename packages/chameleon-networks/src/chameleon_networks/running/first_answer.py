@@ -7,9 +7,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import structlog
+from chameleon_core.network_result import Footprint
 
 log = structlog.get_logger()
 
@@ -33,7 +33,7 @@ print(re.search(r"^Pss:\\s+(\\d+)", open("/proc/self/smaps_rollup").read(), re.M
 """A user's program: zeros in, one answer out."""
 
 
-def first_answer(folder: Path) -> dict[str, Any]:
+def first_answer(folder: Path) -> Footprint:
     """What a new process takes to its first answer with a delivered network.
 
     The files are in memory already, as after a first start. The process has the variables of
@@ -43,8 +43,7 @@ def first_answer(folder: Path) -> dict[str, Any]:
         folder: the network's, of one shape.
 
     Returns:
-        ``first_answer_seconds`` from the start of the process, ``memory_bytes`` (its share of what
-        it has in common with others) and ``disk_bytes`` of what loading needs; empty if it fails.
+        Its memory has its share of what it has in common with others. Nothing is known if it fails.
     """
     command = [sys.executable, "-c", _USER, str(folder)]
     seconds, memory = [], []
@@ -55,15 +54,15 @@ def first_answer(folder: Path) -> dict[str, Any]:
         )
         if process.returncode:
             log.warning("first_answer_not_timed", problem=process.stderr[-400:])
-            return {}
+            return Footprint()
         answered, kilobytes = process.stdout.split()
         seconds.append(float(answered) - started)
         memory.append(1024 * int(kilobytes))
-    return {
-        "first_answer_seconds": statistics.median(seconds),
-        "memory_bytes": int(statistics.median(memory)),
-        "disk_bytes": disk_bytes(folder),
-    }
+    return Footprint(
+        first_answer_seconds=statistics.median(seconds),
+        memory_bytes=int(statistics.median(memory)),
+        disk_bytes=disk_bytes(folder),
+    )
 
 
 def disk_bytes(folder: Path) -> int:

@@ -15,7 +15,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_system.cores import usable_cores
 from chameleon_tvm.words import one_line
 
-from chameleon_networks.delivery.side_by_side import precision_of
+from chameleon_networks.delivery.side_by_side import told_of
 from chameleon_networks.frameworks.openvino_precisions import NAMES
 from chameleon_networks.frameworks.reduced import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_networks.frameworks.running import OPENVINO
@@ -144,7 +144,7 @@ def _ways(asked: Served, files: Mapping[str, ModelFile], streams: int, inputs: P
     # What takes all cores by itself is asked nothing.
     threads = 0 if asked.threads == len(usable_cores()) else asked.threads
     common = {"inputs": str(inputs), "seconds": asked.seconds, "neighbours": asked.neighbours}
-    own = precision_of(asked.folder / asked.bucket, asked.network)
+    own = told_of(asked.folder / asked.bucket, asked.network).precision
     request = network_request(asked.folder.absolute(), streams, threads)
     ways = [_Way(name=asked.ours, words="", asked=own, request={**request, **common})]
     for name, file in files.items():

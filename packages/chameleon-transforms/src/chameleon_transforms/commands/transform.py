@@ -12,9 +12,9 @@ from chameleon_cli.options import given_again, output_option, set_option
 from chameleon_cli.progress import progress_for
 from chameleon_cli.results_table import print_table
 from chameleon_cli.streams import results_alone
-from chameleon_core.loop.end.network_result import NetworkResult
-from chameleon_core.loop.end.shortfalls import unmeasured_lines
+from chameleon_core.loop.end.shortfalls import remarks
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 
@@ -116,7 +116,7 @@ def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | Non
         timed = "" if seconds is None else f", {1e3 * seconds:.3g} ms"
         place = network.folder or f"not there: {network.failure}"
         click.echo(f"compiled, with weights from before training: {place}{timed}")
-        for line in unmeasured_lines(network):
+        for line in remarks(network):
             click.echo(line)
         if network.unmeasured:
             click.echo("repeat the command with a larger `budget`, which is for this network alone")

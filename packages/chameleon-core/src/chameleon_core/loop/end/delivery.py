@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import structlog
@@ -12,11 +13,11 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.events import ComparisonProgressed, ComparisonStarted
 from chameleon_core.events.records import Event
 from chameleon_core.loop.end.comparison import SHARE
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.plugin_contract import PluginContract, contract_of
 from chameleon_core.loop.round.batch import tuples
 from chameleon_core.loop.start.tasks import delivers, provider_of
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import ComparisonPlan, Delivery, Frontend, Winner
@@ -72,8 +73,6 @@ def deliver(
     except ChameleonError as error:
         log.warning("network_not_delivered", problem=str(error), hint=error.hint)
         return NetworkResult(failure=str(error))
-    if delivered is None:
-        return NetworkResult()
     if delivered.delivered_seconds is None:
         return delivered
     return attrs.evolve(delivered, delivered_seconds=seconds_before + delivered.delivered_seconds)
@@ -151,11 +150,11 @@ def not_reached(operators: Sequence[OperatorResult]) -> None:
             log.info(told, count=len(missed), of=len(some), operators=missed)
 
 
-def _ask(contract: PluginContract, frontend: Frontend, delivery: Delivery) -> NetworkResult | None:
+def _ask(contract: PluginContract, frontend: Frontend, delivery: Delivery) -> NetworkResult:
     with contract.call("deliver the network"):
-        value = frontend.deliver(delivery)
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise contract.broken(f"delivered a {type(value).__name__} instead of a mapping")
-    return NetworkResult.from_json(value)
+        value: Any = frontend.deliver(delivery)
+        if value is None or isinstance(value, Mapping):
+            return NetworkResult.from_json(value or {})
+    if isinstance(value, NetworkResult):
+        return value
+    raise contract.broken(f"delivered a {type(value).__name__} instead of a NetworkResult")

@@ -17,12 +17,12 @@ import attrs
 import structlog
 from chameleon_system.processes.child import ChildProcess
 
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.measure import CheckedRunner
 from chameleon_core.loop.start.tasks import provider_of
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.run_folder import LISTINGS
 from chameleon_core.stages import StageRef
@@ -56,7 +56,7 @@ def worth_listing(
         operators: of a run.
         network: what was made of them; what is not in it is left out.
     """
-    in_place = {str(kernel["name"]): float(kernel["seconds"]) for kernel in network.kernels}
+    in_place = {kernel.name: kernel.seconds for kernel in network.kernels}
 
     def seconds(one: OperatorResult) -> float:
         alone = one.tuned_seconds or one.search_seconds or 0.0

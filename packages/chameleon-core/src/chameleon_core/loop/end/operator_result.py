@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attr
 import attrs
+import cattrs
 
 from chameleon_core.spending import Spending
 
 TUNED = "tuned"
 """Name of the contenders that are configurations of the space."""
+
+_FLAGS = {"recorded", "predicted"}
+"""Keys that are in JSON only if they are true."""
 
 
 @attrs.frozen(kw_only=True)
@@ -114,6 +119,7 @@ class OperatorResult:
 
     def to_json(self) -> dict[str, Any]:
         """What ``run --json`` prints of an operator, and what ``from_json`` needs."""
+        values = attr.asdict(self, filter=lambda field, value: field.name not in _FLAGS or value)
         return {
             "name": self.name,
             "untuned_seconds": self.untuned_seconds,
@@ -121,40 +127,15 @@ class OperatorResult:
             "vendor_seconds": self.vendor_seconds,
             "ratio": self.ratio,
             "gflops": self.gflops,
-            "measurements": self.measurements,
-            "origins": dict(self.origins),
-            "failed": dict(self.failed),
-            "failure": self.failure,
-            "ended": self.ended,
             "wall_seconds": self.spending.total,
-            "spent_seconds": attrs.asdict(self.spending),
-            "search_seconds": self.search_seconds,
-            "max_relative_error": self.max_relative_error,
-            "config": None if self.config is None else list(self.config),
-            "alternatives": [list(config) for config in self.alternatives],
-            "guesses": [list(config) for config in self.guesses],
-            **({"recorded": True} if self.recorded else {}),
-            **({"predicted": True} if self.predicted else {}),
-            "best": None if self.best is None else dict(self.best),
-            "space": self.space,
-            "fingerprint": self.fingerprint,
-            "task": dict(self.task),
-            "variants": [attrs.asdict(variant) for variant in self.variants],
+            "spent_seconds": values.pop("spending"),
+            **values,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> OperatorResult:
         """The inverse of ``to_json``."""
-        config, spent = value["config"], value["spent_seconds"]
-        # Folders of earlier versions do not have all of them.
-        same = {name: value[name] for name in attrs.fields_dict(cls) if name in value}
-        made = {
-            "config": None if config is None else tuple(config),
-            "alternatives": tuple(tuple(one) for one in value.get("alternatives", ())),
-            "guesses": tuple(tuple(one) for one in value.get("guesses", ())),
-            "variants": tuple(VariantResult(**variant) for variant in value["variants"]),
-        }
-        return cls(**{**same, **made, "spending": Spending(**spent)})
+        return cattrs.structure({**value, "spending": value["spent_seconds"]}, cls)
 
 
 def _fastest(seconds: Any) -> float | None:

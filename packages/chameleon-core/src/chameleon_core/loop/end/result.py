@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.end.network_result import NetworkResult
 from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.end.shortfalls import missed, slower
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.stages import Disturbance
 

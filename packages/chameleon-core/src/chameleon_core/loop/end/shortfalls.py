@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 
-from chameleon_core.loop.end.network_result import NetworkResult, fastest_like
 from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.network_result import Footprint, InferenceResult, KernelTime, NetworkResult
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.words import in_seconds
 
@@ -49,9 +48,9 @@ def _network_missed(asked: float, network: NetworkResult) -> list[str]:
     if network.ratio < asked:
         return [f"network: {network.ratio:.3f} instead of {words}"]
     return [
-        f"network, bucket {one['name']}: {one['ratio']:.3f} instead of {words}"
-        for one in network.buckets
-        if one["ratio"] is not None and one["ratio"] < asked
+        f"network, bucket {bucket.name}: {bucket.ratio:.3f} instead of {words}"
+        for bucket in network.buckets
+        if bucket.ratio is not None and bucket.ratio < asked
     ]
 
 
@@ -65,97 +64,101 @@ def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str |
     Returns:
         A sentence or two; None where nothing that was timed is faster.
     """
-    if network.ratio is None or network.ratio >= 1.0 or network.latency_seconds is None:
+    told = _slower_than_fastest(network)
+    if told is None:
         return _slower_buckets(network)
-    rival = min(network.like_rivals.items(), key=lambda pair: pair[1])
-    told = _slower_than_fastest(rival, network.latency_seconds, network.ratio)
     largest = _largest(network, operators)
     return f"{told}. Most of its time goes to {'; '.join(largest)}" if largest else told
 
 
 def _slower_buckets(network: NetworkResult) -> str | None:
     """In which buckets of shapes a network is slower, though in all of them together it is not."""
-    behind = [one for one in network.buckets if one["ratio"] is not None and one["ratio"] < 1.0]
     told = (
-        f"in bucket {one['name']} "
-        + _slower_than_fastest(rival, one["latency_seconds"], one["ratio"])
-        for one in behind
-        if (rival := fastest_like(one)) is not None
+        f"in bucket {bucket.name} {words}"
+        for bucket in network.buckets
+        if (words := _slower_than_fastest(bucket)) is not None
     )
     return "; ".join(told) or None
 
 
-def _slower_than_fastest(rival: tuple[str, float], latency: float, ratio: float) -> str:
-    name, seconds = rival
-    return (
-        f"the network is slower than {name}: {in_seconds(latency)} against {in_seconds(seconds)}, "
-        f"{ratio:.2f} times its speed"
-    )
+def _slower_than_fastest(result: InferenceResult) -> str | None:
+    """That it is slower than its fastest rival; None if it is not."""
+    rival, ratio = result.fastest_rival, result.ratio
+    if rival is None or ratio is None or ratio >= 1.0:
+        return None
+    ours, theirs = in_seconds(result.latency_seconds), in_seconds(rival[1])
+    words = f"the network is slower than {rival[0]}: {ours} against {theirs}"
+    return f"{words}, {ratio:.2f} times its speed"
 
 
 def _largest(network: NetworkResult, operators: Sequence[OperatorResult]) -> list[str]:
     """The largest kernels, those that nobody tuned first, with what each takes."""
-    total = sum(kernel["seconds"] for kernel in network.kernels)
-    unmeasured = {one["name"]: one["kernel"] for one in network.unmeasured}
-    large = [one for one in network.kernels if one["seconds"] >= _WORTH_NAMING * total]
+    total = sum(kernel.seconds for kernel in network.kernels)
+    unmeasured = {task.name for task in network.unmeasured}
+    large = [kernel for kernel in network.kernels if kernel.seconds >= _WORTH_NAMING * total]
     ordered = sorted(
-        large, key=lambda one: (one["tuned"] and one["name"] not in unmeasured, -one["seconds"])
+        large,
+        key=lambda kernel: (kernel.tuned and kernel.name not in unmeasured, -kernel.seconds),
     )
     alone = {one.name: one.tuned_seconds or one.search_seconds for one in operators}
-    return [_described(one, total, unmeasured, alone) for one in ordered[:_NAMED]]
+    return [_described(kernel, total, unmeasured, alone) for kernel in ordered[:_NAMED]]
 
 
 def _described(
-    kernel: Mapping[str, Any],
+    kernel: KernelTime,
     total: float,
-    unmeasured: Mapping[str, str],
+    unmeasured: Collection[str],
     alone: Mapping[str, float | None],
 ) -> str:
-    name, seconds = str(kernel["name"]), kernel["seconds"]
+    name, seconds = kernel.name, kernel.seconds
     share = f"{in_seconds(seconds)} ({seconds / total:.0%})"
     if name in unmeasured:
         return f"{name}, never measured, {share}"
-    if not kernel["tuned"]:
+    if not kernel.tuned:
         return f"{name}, not tuned, {share}"
     best = alone.get(name)
-    beside = "" if best is None else f", {in_seconds(best * kernel['calls'])} alone"
+    beside = "" if best is None else f", {in_seconds(best * kernel.calls)} alone"
     return f"{name}, {share}{beside}"
 
 
-def unmeasured_lines(network: NetworkResult) -> list[str]:
-    """Which kernels of a network were never measured, one line for each kind and reason."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for one in network.unmeasured:
-        found.setdefault((one["kernel"], one["because"]), []).append(one["name"])
+def remarks(network: NetworkResult) -> list[str]:
+    """How a network was verified, and what else there is to know beside its times, a line each."""
+    own = network.own_precision
+    verified = [network.reference and f"compared with {network.reference}", network.conditioning]
+    if own is not None and own.reference:
+        verified.append(f"in {own.dtype} {own.max_relative_error:.1e} off {own.reference}")
+    guesses: dict[tuple[str, str], list[str]] = {}
+    for task in network.unmeasured:
+        guesses.setdefault((task.kernel, task.because), []).append(task.name)
     return [
-        f"not measured, delivered with the {kernel} ({because}): {', '.join(names)}"
-        for (kernel, because), names in found.items()
+        *filter(None, ["; ".join(filter(None, verified))]),
+        *(
+            f"not measured, delivered with the {kernel} ({because}): {', '.join(names)}"
+            for (kernel, because), names in guesses.items()
+        ),
+        *_footprint_lines(network),
+        *(f"{name} left out: {why}" for name, why in network.left_out.items()),
     ]
 
 
-def left_out_lines(network: NetworkResult) -> list[str]:
-    """What a network was not compared with, and why, a line each."""
-    return [f"{name} left out: {why}" for name, why in network.left_out.items()]
-
-
-def footprint_lines(network: NetworkResult) -> list[str]:
+def _footprint_lines(network: NetworkResult) -> list[str]:
     """How soon a network answers and what it takes beside time; no line if that is not known."""
-    own = network.footprint.get("network")
-    if not own:
+    own = network.footprint.get("network", Footprint())
+    if own.first_answer_seconds is None:
         return []
     others = ", ".join(
-        f"{name} {_megabytes(one['memory_bytes'])}"
-        for name, one in network.footprint.items()
-        if one is not own
+        f"{name} {_megabytes(footprint.memory_bytes)}"
+        for name, footprint in network.footprint.items()
+        if footprint is not own
     )
     beside = f" (processes with {others})" if others else ""
-    seconds, memory = own["first_answer_seconds"], _megabytes(own["memory_bytes"])
+    seconds, memory = own.first_answer_seconds, _megabytes(own.memory_bytes)
     first = f"first answer {seconds:.2f} s after its process starts, in {memory} of memory{beside}"
-    return [f"{first}; {_megabytes(own['disk_bytes'])} on disk"]
+    return [f"{first}; {_megabytes(own.disk_bytes)} on disk"]
 
 
-def _megabytes(size: float) -> str:
-    return f"{size / 1e6:.0f} MB"
+def _megabytes(size: int | None) -> str:
+    return "-" if size is None else f"{size / 1e6:.0f} MB"
 
 
-__all__ = ["footprint_lines", "left_out_lines", "missed", "slower", "unmeasured_lines"]
+__all__ = ["missed", "remarks", "slower"]

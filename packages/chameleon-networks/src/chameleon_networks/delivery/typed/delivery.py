@@ -11,12 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+import attrs
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.fallbacks import fall_back
+from chameleon_core.network_result import NetworkResult
 from chameleon_core.words import in_seconds
+from chameleon_tvm.words import chosen_types
 
 from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.delivery.in_network import OpenNetwork, seconds_in_network
@@ -49,8 +51,8 @@ def in_types(
     steps: DeliverySteps,
     settled: PrecisionDecisions | None,
     staged: Path,
-    result: dict[str, Any],
-) -> tuple[Path, dict[str, Any]]:
+    result: NetworkResult,
+) -> tuple[Path, NetworkResult]:
     """Choose types for a network that is verified in float32.
 
     Args:
@@ -60,8 +62,7 @@ def in_types(
         result: what there is to say about it.
 
     Returns:
-        The folder of what is to be delivered, and what there is to say about that: ``precision`` in
-        words, ``precision_summary``, a sentence, and ``front``, a row for each point.
+        The folder of what is to be delivered, and what there is to say about that.
     """
     if settled is None:
         return staged, result
@@ -71,7 +72,13 @@ def in_types(
         except ChameleonError as error:
             log.warning("types_not_chosen", problem=str(error), hint=error.hint)
             told = f"{FLOAT32}, since types could not be chosen: {error}"
-            return staged, {**result, "precision": FLOAT32, "precision_summary": told, "front": []}
+            return staged, attrs.evolve(result, precision_summary=told)
+
+
+def precision_told(result: NetworkResult) -> Mapping[str, object]:
+    """The part of a manifest about the types that were chosen for a network."""
+    told = {"precision", "precisions", "precision_summary", "front"}
+    return {name: value for name, value in result.to_json().items() if name in told}
 
 
 class _TypedDelivery:
@@ -119,7 +126,7 @@ class _TypedDelivery:
             rate=bytes_per_second(),
         )
 
-    def chosen(self, result: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
+    def chosen(self, result: NetworkResult) -> tuple[Path, NetworkResult]:
         """The folder of what is to be delivered, and what there is to say about it."""
         candidates = self._chosen()
         single = self._front.uniform(self._bound)
@@ -130,21 +137,22 @@ class _TypedDelivery:
         best, seconds = self._fastest(candidates)
         taken = {} if best is None else best.point.types
         points = self._told_of(best)
-        rows = [one.to_json(self._chains, delivered=one.types == taken) for one in points]
         for one in points:
             log.info("precision_point", point=one.line(self._chains))
         told = "; ".join([self._summary(best, seconds), *self._front.told, *self._staying])
         log.info("precision_chosen", why=told)
-        said = {
-            "precision": in_words(taken, self._chains),
-            "precision_summary": told,
-            "front": rows,
-        }
-        folder, found = self._staged, {**result, **said}
+        folder = self._staged
+        result = attrs.evolve(
+            result,
+            precision=in_words(taken, self._chains),
+            precisions=chosen_types(taken.values()),
+            precision_summary=told,
+            front=tuple(one.told(self._chains, delivered=one.types == taken) for one in points),
+        )
         if best is not None and best.folder is not None:
-            folder, found = best.folder, {**found, "max_relative_error": best.error}
-        self._write_manifest(folder, best, said)
-        return folder, found
+            folder, result = best.folder, attrs.evolve(result, max_relative_error=best.error)
+        self._write_manifest(folder, best, result)
+        return folder, result
 
     def _chosen(self) -> list[Candidate]:
         """Networks that hold the bounds, each the fastest by what the ones before have shown.
@@ -290,10 +298,8 @@ class _TypedDelivery:
             told.append(f"a drop of {precision.max_drop:g} of {precision.metric} is allowed")
         return " and ".join(told)
 
-    def _write_manifest(
-        self, folder: Path, best: Candidate | None, said: Mapping[str, Any]
-    ) -> None:
-        manifest = {**read_manifest(folder), "precision": dict(said)}
+    def _write_manifest(self, folder: Path, best: Candidate | None, result: NetworkResult) -> None:
+        manifest = {**read_manifest(folder), "precision": precision_told(result)}
         if best is not None:
             manifest["verification"] = {
                 "reference": self._steps.baselines.reference.name,
@@ -304,4 +310,4 @@ class _TypedDelivery:
         write_manifest(folder, manifest)
 
 
-__all__ = ["in_types"]
+__all__ = ["in_types", "precision_told"]
