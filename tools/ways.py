@@ -112,8 +112,9 @@ def _way(pipeline: dict[str, Any]) -> Way:
 def written(text: str, title: str, lines: list[str]) -> str:
     """A page with the tree below a heading replaced."""
     tree = "\n".join(["```text", *lines, "```"])
-    pattern = rf"(\n## {re.escape(title)}\n.*?)```text\n(?:.*?\n)?```"
-    return re.sub(pattern, lambda found: found[1] + tree, text, count=1, flags=re.DOTALL)
+    line = r"(?:(?!```).*\n)*"
+    pattern = rf"(\n## {re.escape(title)}\n{line})```text\n{line}```"
+    return re.sub(pattern, lambda found: found[1] + tree, text, count=1)
 
 
 def main() -> None:

@@ -45,3 +45,8 @@ def test_the_page_shows_what_the_code_does(title, tmp_path):
     pytest.importorskip("torch")
     page = ways.PAGE.read_text(encoding="utf-8")
     assert ways.written(page, title, TITLES[title](tmp_path).lines()) == page
+
+
+def test_an_empty_tree_is_filled():
+    page = "# A\n\n## One\n\n```text\n```\n\n## Two\n\n```text\n```\n"
+    assert ways.written(page, "One", ["new"]) == page.replace("text\n", "text\nnew\n", 1)

@@ -124,7 +124,9 @@ def _described(
 def remarks(network: NetworkResult) -> list[str]:
     """How a network was verified, and what else there is to know beside its times, a line each."""
     own = network.own_precision
-    verified = [network.reference and f"compared with {network.reference}", network.conditioning]
+    # A frontend that finds no framework here compares with the network as TVM compiles it anyway.
+    reference = "TVM without tuning" if network.reference == "untuned" else network.reference
+    verified = [reference and f"compared with {reference}", network.conditioning]
     if own is not None and own.reference:
         verified.append(f"in {own.dtype} {own.max_relative_error:.1e} off {own.reference}")
     guesses: dict[tuple[str, str], list[str]] = {}
