@@ -32,7 +32,7 @@ class RivalTime:
 
 @attrs.frozen(kw_only=True)
 class KernelTime:
-    """Where some of a network's time goes.
+    """A kernel of a network, and the time that it takes.
 
     Attributes:
         name: of the kernel; a tuned one's is its task's.

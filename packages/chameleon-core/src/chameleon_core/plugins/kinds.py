@@ -81,7 +81,7 @@ _ROWS = (
         name="frontends",
         summary="Frontends turn the section ``model`` into tasks.",
         contract=f"{_STAGES}:Frontend",
-        distribution=_TVM,
+        distribution="chameleon-tuner-networks",
     ),
     Kind(
         name="operators",
