@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.network_result import NetworkResult
 from chameleon_networks.commands import streams as command
 from chameleon_networks.commands.bench_network import stream_numbers
 from chameleon_networks.serving import clients, model_files, streams
@@ -178,7 +179,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
         "onnxruntime": ModelFile(framework="onnxruntime", precision="float32", hint=None, path="x"),
     }
     monkeypatch.setattr(streams, "model_files", lambda *_: (files, {"other": "it is not there"}))
-    monkeypatch.setattr(streams, "precision_of", lambda *_: "float32")
+    monkeypatch.setattr(streams, "told_of", lambda *_: NetworkResult(precision="float32"))
     network: Any = Stub()
     return Served(
         network=network,

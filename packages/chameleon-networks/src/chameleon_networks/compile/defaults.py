@@ -9,7 +9,7 @@ import structlog
 from chameleon_core.fallbacks import fall_back
 from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
+from chameleon_tvm.spaces.loops.schedule import REFUSED, LoopPlan, default_plan, scheduled
 from chameleon_tvm.words import identifier
 
 log = structlog.get_logger()
@@ -47,8 +47,11 @@ def with_default_schedules(
         try:
             tuned = None if plan_of is None else plan_of(str(variable.name_hint), function)
             made = scheduled(function, tuned or default_plan(function), lanes)
+        except REFUSED as error:
+            log.debug("default_schedule_refused", problem=str(error).splitlines()[-1])
+            continue
         except Exception as error:  # noqa: BLE001 - TVM's own schedule is there instead
-            fall_back("default_schedule_refused", error, function=variable.name_hint)
+            fall_back("default_schedule_failed", error, function=variable.name_hint)
             continue
         module.update_func(variable, made)
     return module

@@ -28,6 +28,9 @@ from chameleon_tvm.spaces.loops.blocks import (
 from chameleon_tvm.spaces.loops.lowered import LANES
 from chameleon_tvm.spaces.loops.trees import walk
 
+REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
+"""Errors of TVM if a step is none of a function: it calls a library, say, or has no loops."""
+
 MOST_PARTS = 64
 """Parts of a loop: several for each of many threads, so that all of them end together."""
 
@@ -143,8 +146,7 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
         What ``loops_of`` turns into loops over arrays.
 
     Raises:
-        tvm.error.InternalError, ScheduleError: TVM refuses a step; the function is of no such
-            form.
+        InternalError, ScheduleError: TVM refuses a step (``REFUSED``).
     """
     schedule = Schedule(tvm.IRModule({"main": function}))
     root = schedule.get_sblock("root")

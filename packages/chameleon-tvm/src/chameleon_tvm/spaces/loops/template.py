@@ -17,7 +17,7 @@ from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.loops.lowered import loops_of
-from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
+from chameleon_tvm.spaces.loops.schedule import REFUSED, LoopPlan, default_plan, scheduled
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
 
@@ -49,7 +49,8 @@ class LoopTemplate(Template):
             self._default = default_plan(self._function)
             scheduled(self._function, self._default, self._lanes)
         except Exception as error:
-            fall_back("function_not_scheduled_as_loops", error, task=task.name)
+            if not isinstance(error, REFUSED):
+                fall_back("function_not_scheduled_as_loops", error, task=task.name)
             raise ConfigError(
                 f"the function of task {task.name!r} cannot be scheduled as loops: "
                 f"{str(error).splitlines()[-1]}",
