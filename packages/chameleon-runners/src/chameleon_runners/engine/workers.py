@@ -6,9 +6,11 @@ done once per worker and event, so that hundreds of workers cost what one costs.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import attrs
@@ -111,15 +113,51 @@ Listener = Callable[[WorkerEvent], None]
 
 
 class WorkerPool(ABC):
-    """Starts workers, gives them work, and tells listeners what became of it."""
+    """Starts workers, gives them work, and tells listeners what became of it.
+
+    Attributes:
+        closed: whether all workers were ended for good.
+    """
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Listener, WorkerEvent]] = deque()
+        self._numbers = itertools.count()
+        self._due: list[tuple[float, int, Worker, Work]] = []
+        self.closed = False
 
-    @property
-    @abstractmethod
-    def closed(self) -> bool:
-        """Whether all workers were ended for good."""
+    def _require_open(self) -> None:
+        """See that workers may be started.
+
+        Raises:
+            StoppedError: all workers were ended for good.
+        """
+        if self.closed:
+            raise StoppedError
+
+    def _expect(self, worker: Worker, work: Work) -> None:
+        """Have ``_overdue`` name a worker if it is still at its work at the deadline."""
+        heapq.heappush(self._due, (work.deadline, next(self._numbers), worker, work))
+
+    def _seconds_to_wait(self, longest: float, until: float | None) -> float:
+        """How long a pool may wait: not beyond the next deadline, nor until the clock's ``until``.
+
+        Args:
+            longest: most seconds.
+            until: what the caller asks for; None for whatever time it takes.
+        """
+        # Work that was answered in time leaves its deadline behind.
+        while self._due and self._due[0][2].work is not self._due[0][3]:
+            heapq.heappop(self._due)
+        limits = [until] if until is not None else []
+        limits += [self._due[0][0]] if self._due else []
+        return max(0.0, min([longest, *(limit - self.now() for limit in limits)]))
+
+    def _overdue(self) -> Iterator[tuple[Worker, Work]]:
+        """The workers whose work has a deadline that is over, each once."""
+        while self._due and self._due[0][0] < self.now():
+            _, _, worker, work = heapq.heappop(self._due)
+            if worker.work is work:
+                yield worker, work
 
     @abstractmethod
     def now(self) -> float:
@@ -173,8 +211,7 @@ class WorkerPool(ABC):
         while self._waiting and not self.closed:
             listener, event = self._waiting.popleft()
             listener(event)
-        if self.closed:
-            raise StoppedError
+        self._require_open()
 
     def ask(
         self, worker: Worker, message: Message, timeout: float, turn: Callable[[], None]
