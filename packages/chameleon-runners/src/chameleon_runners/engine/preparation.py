@@ -13,8 +13,7 @@ from chameleon_core.task import Task
 from chameleon_runners.engine.context import MeasureContext
 from chameleon_runners.engine.references import stage_key
 from chameleon_runners.engine.stage_errors import raise_stage_error
-from chameleon_runners.engine.worker_process import EndReason
-from chameleon_runners.engine.workers import WorkerEvent
+from chameleon_runners.engine.workers import EndReason, WorkerEvent
 from chameleon_runners.worker.protocol import Message
 
 _OPEN_ATTEMPTS = 4

@@ -12,8 +12,15 @@ from collections import deque
 from collections.abc import Callable
 
 from chameleon_runners.engine.starter import Starter
-from chameleon_runners.engine.worker_process import EndReason, WorkerProcess
-from chameleon_runners.engine.workers import Listener, StoppedError, Worker, WorkerEvent, WorkerPool
+from chameleon_runners.engine.worker_process import WorkerProcess
+from chameleon_runners.engine.workers import (
+    EndReason,
+    Listener,
+    StoppedError,
+    Worker,
+    WorkerEvent,
+    WorkerPool,
+)
 from chameleon_runners.worker.protocol import Message
 
 

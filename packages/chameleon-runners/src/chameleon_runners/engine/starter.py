@@ -9,7 +9,8 @@ import attrs
 import structlog
 from chameleon_core.errors import TargetError
 
-from chameleon_runners.engine.worker_process import EndReason, WorkerProcess
+from chameleon_runners.engine.worker_process import WorkerProcess
+from chameleon_runners.engine.workers import EndReason
 from chameleon_runners.environment import worker_environment
 from chameleon_runners.worker.protocol import Message
 

@@ -15,11 +15,12 @@ import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import StageRef
 
-from chameleon_runners.engine.worker_process import EndReason, Work, WorkerEnd
 from chameleon_runners.engine.workers import (
+    EndReason,
     Listener,
-    PlainWorker,
+    Work,
     Worker,
+    WorkerEnd,
     WorkerEvent,
     WorkerPool,
 )
@@ -42,7 +43,7 @@ _BUILDING = (FailureKind.INVALID, FailureKind.BUILD_ERROR, FailureKind.BUILD_TIM
 
 
 @attrs.define(kw_only=True, eq=False)
-class SimulatedWorker(PlainWorker):
+class SimulatedWorker(Worker):
     """A worker without a process.
 
     Attributes:

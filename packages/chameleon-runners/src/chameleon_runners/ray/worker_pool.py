@@ -14,11 +14,12 @@ from typing import Any
 import attrs
 import ray
 
-from chameleon_runners.engine.worker_process import EndReason, Work, WorkerEnd
 from chameleon_runners.engine.workers import (
+    EndReason,
     Listener,
-    PlainWorker,
+    Work,
     Worker,
+    WorkerEnd,
     WorkerEvent,
     WorkerPool,
 )
@@ -74,7 +75,7 @@ class _Host:
 
 
 @attrs.define(kw_only=True, eq=False)
-class RayWorker(PlainWorker):
+class RayWorker(Worker):
     """A worker on some node; it gets an actor with its first command, which tells what it needs.
 
     Attributes:
@@ -213,7 +214,7 @@ class RayPool(WorkerPool):
             return
         worker.host.answered = True
         answer = done.result()
-        worker.log, worker.end = answer.log, answer.end
+        worker.printed, worker.end = answer.log, answer.end
         listener, message = work.tag
         if answer.parcel is not None:
             _deliver(answer.parcel, message)
