@@ -4,11 +4,6 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Candidates, Visited
-from chameleon_samplers.crossover import CrossoverSynthesizer
-from chameleon_samplers.diversity import DiversitySampler
-from chameleon_samplers.greedy import GreedySampler
-from chameleon_samplers.kmeans_knee import KMeansKneeSampler
-from chameleon_samplers.mode import ModeSynthesizer
 from chameleon_samplers.none import NoSynthesizer
 from chameleon_samplers.options import (
     CrossoverOptions,
@@ -22,19 +17,7 @@ from chameleon_testing.conformance import check_sampler, check_synthesizer
 from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-STAGES = {
-    GreedyOptions: GreedySampler,
-    KMeansKneeOptions: KMeansKneeSampler,
-    DiversityOptions: DiversitySampler,
-    ModeOptions: ModeSynthesizer,
-    CrossoverOptions: CrossoverSynthesizer,
-}
-
-
-def maker(options):
-    return lambda context: STAGES[type(options)](options, context)
-
+from stages import maker
 
 SAMPLERS = {
     "greedy": maker(GreedyOptions()),
