@@ -6,7 +6,7 @@ import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_testing.conformance_hardware import (
+from chameleon_testing.conformance import (
     check_runner,
     check_space_provider,
     require_close,

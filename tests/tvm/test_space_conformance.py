@@ -1,7 +1,7 @@
 """Our own space providers pass the checks that third parties' are given."""
 
 import pytest
-from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_testing.conformance import check_space_provider
 from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, Conv2dSpec, DenseSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace

@@ -18,7 +18,7 @@ import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Contender
 from chameleon_runners.testing.faults import FAULTS, Fault, config
-from chameleon_testing.conformance_hardware import check_runner
+from chameleon_testing.conformance import check_runner
 
 from ..conftest import (  # noqa: TID252 - tests are no package
     TASK,

@@ -8,7 +8,7 @@ import pytest
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import MeasureJob
 from chameleon_runners.fleet.simulated import SimulatedFleetRunner
-from chameleon_testing.conformance_hardware import check_runner
+from chameleon_testing.conformance import check_runner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -12,7 +12,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_runners.replay.reading import table_of_task, tables_at
 from chameleon_runners.replay.space import TableSpace
 from chameleon_runners.replay.table import table_of
-from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_testing.conformance import check_space_provider
 
 from .conftest import tasks_of, tiny_cache
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
-from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_testing.conformance import check_space_provider
 from chameleon_tvm.building.lowering import lower_function
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.instructions.base import Dot

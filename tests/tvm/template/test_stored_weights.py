@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_testing.conformance import check_space_provider
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm.spaces.template.algorithms import rounding_error

@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_testing.conformance import check_space_provider
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import Conv2dSpec
 from chameleon_tvm.spaces.auto import AutoSpace
