@@ -7,7 +7,6 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 import numpy as np
-from chameleon_core.errors import PluginError
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Contender
 
@@ -95,16 +94,3 @@ def _hopeless(one: S, racing: Sequence[S]) -> bool:
     own: float = one.candidate.fastest
     best: float = min((other.candidate.fastest for other in racing), default=own)
     return own > _HOPELESS * best
-
-
-def no_reference(task: str, reasons: Sequence[str]) -> PluginError:
-    """That no contender could compute the expected outputs.
-
-    Args:
-        task: the task's name.
-        reasons: of each contender that was asked.
-    """
-    return PluginError(
-        f"no contender can compute the expected outputs of task {task!r} ({'; '.join(reasons)})",
-        hint="the builder of a space has to implement reference()",
-    )

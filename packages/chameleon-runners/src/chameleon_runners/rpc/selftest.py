@@ -40,13 +40,8 @@ def main() -> None:
                 found.append({"server": None, "ok": False, "message": str(error)})
                 break
             try:
-                session = RpcSession(
-                    grant.address.host,
-                    grant.address.port,
-                    grant.key,
-                    lifetime=_SESSION_SECONDS,
-                    deadline=_ANSWER_SECONDS,
-                )
+                times = {"lifetime": _SESSION_SECONDS, "deadline": _ANSWER_SECONDS}
+                session = RpcSession(grant.address, grant.key, **times)
             except ChameleonError as error:
                 found.append({"server": str(grant.address), "ok": False, "message": str(error)})
                 continue
