@@ -55,11 +55,11 @@ class PortfolioExplorer(Explorer):
     def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
         """The candidates of the explorer whose turn it is, the next one's where it has none."""
         for arm in sorted(self._arms, key=self._promise, reverse=True):
-            found = arm.explorer.explore(score, visited, count)
+            candidates = arm.explorer.explore(score, visited, count)
             self._chosen = arm
-            if len(found.configs):
+            if len(candidates.configs):
                 break
-        return found
+        return candidates
 
     def observe(self, observations: Observations) -> None:
         """Credit the explorer of the last round, and let all of them learn."""

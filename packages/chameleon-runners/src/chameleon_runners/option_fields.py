@@ -64,10 +64,10 @@ def in_place(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attrib
     """
     known = {field.name: field for field in fields}
     order = [field.name for field in attrs.fields(cls.__bases__[0])]
-    place = len(order)
+    position = len(order)
     for name in [name for name in known if name not in order]:
         if known[name].metadata.get(_BEFORE):
-            place = order.index(known[name].metadata[_BEFORE])
-        order.insert(place, name)
-        place += 1
+            position = order.index(known[name].metadata[_BEFORE])
+        order.insert(position, name)
+        position += 1
     return [known[name] for name in order]

@@ -78,7 +78,7 @@ class TimingPolicy:
 
 @attrs.frozen(kw_only=True)
 class Timing:
-    """What timing one kernel gave.
+    """The result of timing one kernel.
 
     Attributes:
         seconds: mean seconds of each repeat that counts.

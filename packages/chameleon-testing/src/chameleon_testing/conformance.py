@@ -118,7 +118,7 @@ def _tried(
     for name, space in spaces().items():
         for label, case in cases(space).items():
             fields = attrs.asdict(case, recurse=False) if attrs.has(type(case)) else {}
-            given = {key: one for key, one in fields.items() if isinstance(one, np.ndarray)}
+            given = {key: value for key, value in fields.items() if isinstance(value, np.ndarray)}
             with trial(f"{noun} on the space '{name}', {label}", **given):
                 once, again = (use(make(context_of(space)), space, case) for _ in range(2))
                 assert np.array_equal(once, again), "two runs of one seed differ"
@@ -154,16 +154,16 @@ def _explore(explorer: stages.Explorer, space: DesignSpace, guided: bool) -> Con
     possible = len(space.sample(2 * _COUNT * _ROUNDS, np.random.default_rng(0)))
     for _ in range(_ROUNDS):
         score = (lambda configs: quality(space, configs)) if guided else None
-        found, before = explorer.explore(score, visited, _COUNT), len(seen)
-        assert isinstance(found, Candidates), f"{type(found).__name__} instead of Candidates"
+        proposed, before = explorer.explore(score, visited, _COUNT), len(seen)
+        assert isinstance(proposed, Candidates), f"{type(proposed).__name__} instead of Candidates"
         assert len(visited) == before, "it marks configurations as visited itself"
-        _require_batch(space, found.configs, visited, _COUNT)
-        assert found.scores.shape == (len(found.configs),), "not one score per candidate"
-        assert np.isfinite(found.scores).all(), "a score is not finite"
-        assert (np.diff(found.scores) <= 0).all(), "candidates are not best first"
-        assert before >= possible or len(found.configs), "nothing found although there is more"
-        visited.add(found.configs)
-        seen = np.concatenate([seen, found.configs])
+        _require_batch(space, proposed.configs, visited, _COUNT)
+        assert proposed.scores.shape == (len(proposed.configs),), "not one score per candidate"
+        assert np.isfinite(proposed.scores).all(), "a score is not finite"
+        assert (np.diff(proposed.scores) <= 0).all(), "candidates are not best first"
+        assert before >= possible or len(proposed.configs), "nothing found although there is more"
+        visited.add(proposed.configs)
+        seen = np.concatenate([seen, proposed.configs])
         # Every third fails, so that an explorer which learns meets failures too.
         observed = observe(space, seen, failing=np.arange(len(seen)) % 3 == 0)
         with trial(configs=observed.configs, costs=observed.costs):
@@ -288,7 +288,7 @@ def check_space_provider(make: Callable[[], stages.SpaceProvider], task: Task) -
     assert space.fingerprint == again.fingerprint, f"{where}: two spaces of one task differ"
     same = np.array_equal(space.first_guesses, again.first_guesses)
     assert same, f"{where}: its first guesses differ"
-    configs, others = (one.sample(_SAMPLE, np.random.default_rng(SEED)) for one in (space, again))
+    configs, others = (each.sample(_SAMPLE, np.random.default_rng(SEED)) for each in (space, again))
     assert np.array_equal(configs, others), f"{where}: two samples of one seed differ"
     assert len(configs), f"{where}: nothing in it is legal"
     features = space.features(configs)
@@ -317,12 +317,12 @@ def check_runner(make: Callable[[], stages.Runner], job: MeasureJob) -> list[Mea
         runner.close()
     wanted = Counter(tuple(config) for config in job.configs)
     for round_ in (measurements, again, *streamed):
-        found = Counter(measurement.config for measurement in round_)
-        assert found == wanted, "runner: not exactly one measurement per configuration"
-    for one in measurements:
-        assert one.ok or one.message, f"runner: the failure of {one.config} has no message"
-        positive = all(np.isfinite(seconds) and seconds > 0 for seconds in one.seconds)
-        assert positive, f"runner: {one.config} has times that are not positive"
+        got = Counter(measurement.config for measurement in round_)
+        assert got == wanted, "runner: not exactly one measurement per configuration"
+    for result in measurements:
+        assert result.ok or result.message, f"runner: the failure of {result.config} has no message"
+        positive = all(np.isfinite(seconds) and seconds > 0 for seconds in result.seconds)
+        assert positive, f"runner: {result.config} has times that are not positive"
     return measurements
 
 
@@ -339,7 +339,7 @@ def check_stream(runner: stages.Runner, job: MeasureJob) -> list[list[Measuremen
     if type(runner).stream is stages.Runner.stream:
         return []
     assert runner.lanes >= 0, f"runner: has {runner.lanes} lanes"
-    found: dict[MeasureJob, list[Measurement]] = {job: [], attrs.evolve(job): []}
+    arrived: dict[MeasureJob, list[Measurement]] = {job: [], attrs.evolve(job): []}
     with runner.stream() as stream:
         early = stream.busy
         assert not early, "stream: busy before it has a job"
@@ -348,17 +348,17 @@ def check_stream(runner: stages.Runner, job: MeasureJob) -> list[list[Measuremen
         assert stream.busy, "stream: not busy although it has a job"
         stream.poll(timeout=0.0)
     with runner.stream() as stream:
-        for one in found:
-            stream.submit(one)
+        for submitted in arrived:
+            stream.submit(submitted)
         while stream.busy:
             arrival = stream.poll()
             assert arrival or not stream.busy, "stream: nobody woke it, yet it came with nothing"
             if arrival is not None:
-                assert arrival.job in found, "stream: a measurement of a job that nobody gave it"
-                found[arrival.job].append(arrival.measurement)
+                assert arrival.job in arrived, "stream: a measurement of a job that nobody gave it"
+                arrived[arrival.job].append(arrival.measurement)
         assert stream.poll() is None, "stream: a measurement after the last one"
         stream.close()
-    return list(found.values())
+    return list(arrived.values())
 
 
 def check_baseline(make: Callable[[], stages.Baseline], task: Task) -> None:
@@ -411,10 +411,10 @@ def require_close(got: Arrays, expected: Arrays, tolerance: float, where: str) -
         AssertionError: they do not agree, or are of another number or shape.
     """
     assert len(got) == len(expected), f"{where}: {len(got)} outputs, not {len(expected)}"
-    for one, other in zip(got, expected, strict=True):
-        assert one.shape == other.shape, f"{where}: shape {one.shape}, not {other.shape}"
+    for output, other in zip(got, expected, strict=True):
+        assert output.shape == other.shape, f"{where}: shape {output.shape}, not {other.shape}"
         # Differences of unsigned numbers would wrap around.
-        ours, wanted = one.astype(np.float64), other.astype(np.float64)
+        ours, wanted = output.astype(np.float64), other.astype(np.float64)
         scale = float(np.abs(wanted).max(initial=0.0)) or 1.0
         error = float(np.abs(ours - wanted).max(initial=0.0)) / scale
         assert error <= tolerance, (

@@ -160,7 +160,7 @@ def _joint(every: Tensor, actions: Tensor) -> Tensor:
 
 
 def masked(allowed: Tensor, bias: Tensor) -> Tensor:
-    """What is added to logits: the bias where an action is allowed, else never."""
+    """The numbers to add to logits: the bias if an action is allowed, else never."""
     return torch.where(allowed, bias, _NEVER)
 
 

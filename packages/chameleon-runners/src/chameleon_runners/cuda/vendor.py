@@ -1,7 +1,6 @@
 """Kernels of vendors' libraries on a device of this machine.
 
-What is sent to the device's process is a kernel's name; the library is called there, through
-PyTorch.
+The device's process gets a kernel's name, and calls the library through PyTorch.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class CandidateRun:
 
     @property
     def repeat_seconds(self) -> float:
-        """What one of its repeats takes in seconds; infinity where there was none yet."""
+        """Seconds that one of its repeats takes; infinity if there was none yet."""
         return max(1, self.number) * self.fastest
 
     @property

@@ -200,7 +200,7 @@ class Comparison(ABC, Generic[C]):
             StoppedError: all is to stop.
         """
         self._go_on()
-        built = sum(one.built or one.result is not None for one in self._entries)
+        built = sum(entry.built or entry.result is not None for entry in self._entries)
         self._tell("built", built, len(self._entries))
         self._pool.run_once(self._due())
         self._go_on()
@@ -250,7 +250,7 @@ class Comparison(ABC, Generic[C]):
     def _answer(
         self, entry: ContenderState[C], message: Message, *, timed: bool = False
     ) -> Message | None:
-        """What a command about a contender gives; None for one that has failed for good.
+        """The answer to a command about a contender; None for one that has failed for good.
 
         Args:
             entry: the contender.

@@ -1,4 +1,4 @@
-"""What the kernels of one task are built and timed with, whoever does it."""
+"""The tools that build and time the kernels of one task, whoever does it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _as_json = functools.cache(attrs.asdict)
 def checked_and_timed(
     reference: Reference, policy: TimingPolicy, best: float | None, cores: Sequence[int] = ()
 ) -> Message:
-    """What a command says that has a kernel checked and timed.
+    """Fields of a command that has a kernel checked and timed.
 
     Args:
         reference: its expected outputs.

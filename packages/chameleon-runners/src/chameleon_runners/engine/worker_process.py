@@ -41,7 +41,7 @@ class WorkerProcess(Worker):
         theirs = (command_read, reply_write)
         try:
             self._child = ChildProcess(
-                _MODULE, [str(one) for one in theirs], environment=environment, descriptors=theirs
+                _MODULE, list(map(str, theirs)), environment=environment, descriptors=theirs
             )
         except BaseException:
             for descriptor in (self._commands, self.replies):

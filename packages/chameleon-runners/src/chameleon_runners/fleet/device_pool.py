@@ -71,7 +71,7 @@ class WaitingPolicy:
         self._since = now if self._since is None else self._since
         refused = bool(devices) and all(_REFUSED in device.reason for device in devices)
         patience = self._seconds
-        if refused and patience is not None and not any(one.description for one in devices):
+        if refused and patience is not None and not any(device.description for device in devices):
             patience = min(patience, _REFUSED_SECONDS)
         if patience is not None and now >= self._since + patience:
             raise TargetError(

@@ -14,7 +14,7 @@ from chameleon_runners.worker.protocol import Message
 
 
 class DeviceStatus(StrEnum):
-    """What a device is at."""
+    """The present occupation of a device."""
 
     STARTING = "starting"
     CONNECTING = "connecting"

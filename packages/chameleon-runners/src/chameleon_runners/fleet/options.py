@@ -1,4 +1,4 @@
-"""What every runner of a fleet can be told; importable without any numerical library."""
+"""Options of every runner of a fleet; importable without any numerical library."""
 
 from __future__ import annotations
 

@@ -54,8 +54,10 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
         numbers: Iterator[int],
     ) -> None:
         entries = [
-            ContenderState(contender=one, candidate=context.candidate(one.config, next(numbers)))
-            for one in contenders
+            ContenderState(
+                contender=contender, candidate=context.candidate(contender.config, next(numbers))
+            )
+            for contender in contenders
         ]
         super().__init__(task, entries, context=context, keep=False)
         self._devices = context.devices
@@ -157,7 +159,7 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
         raise _DeviceReplacedError
 
     def _judge(self, candidate: FleetCandidateRun) -> Measurement | Verdict:
-        """What becomes of a contender."""
+        """Decide what becomes of a contender."""
         while True:
             verdict = candidate.judge(elsewhere=self._devices.elsewhere(candidate.asked))
             if verdict is not Verdict.WAIT:

@@ -150,8 +150,8 @@ def _indexed(
     else:
         rank_of = dict(zip(values, ranks, strict=True))
         options = tuple(sorted(rank_of, key=lambda value: rank_of[value]))
-    place = {value: index for index, value in enumerate(options)}
-    return options, [place[value] for value in values]
+    index_of = {value: index for index, value in enumerate(options)}
+    return options, [index_of[value] for value in values]
 
 
 def _knob(name: str, options: tuple[Any, ...]) -> Knob:

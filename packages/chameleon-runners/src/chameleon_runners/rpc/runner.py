@@ -30,7 +30,7 @@ _GRACE = 0.8
 
 
 def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
-    """What lists the devices that a runner's options name.
+    """A function that lists the devices that a runner's options name.
 
     Raises:
         ConfigError: they name none, or name them in two ways.
@@ -59,7 +59,7 @@ def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
             hint="Give `tracker: host:port` and `key:`, or `address: host:port`; "
             "`chameleon serve` starts one and prints these lines.",
         )
-    listed = [_addressed(options, Address.parse(one)) for one in options.addresses]
+    listed = [_addressed(options, Address.parse(text)) for text in options.addresses]
     chosen = listed[: options.devices]
     return lambda: chosen
 
@@ -102,8 +102,8 @@ class TrackerDevices:
         return [self._device_ref(number) for number in range(1, most + 1)][: self._options.devices]
 
     def _device_ref(self, number: int) -> DeviceRef:
-        one = RpcDeviceOptions(tracker=str(self._tracker), key=self._key, proxied=self._proxied)
-        return DeviceRef(name=f"{self._key}#{number}", device=_reference(self._options, one))
+        device = RpcDeviceOptions(tracker=str(self._tracker), key=self._key, proxied=self._proxied)
+        return DeviceRef(name=f"{self._key}#{number}", device=_reference(self._options, device))
 
     def _unknown(self, known: Sequence[Queue]) -> DeviceLostError | TargetError:
         others = sorted(queue.key for queue in known if queue.servers)
@@ -120,8 +120,8 @@ class TrackerDevices:
 
 
 def _addressed(options: RpcOptions, address: Address) -> DeviceRef:
-    one = RpcDeviceOptions(address=str(address), key=options.key or "")
-    return DeviceRef(name=str(address), device=_reference(options, one))
+    device = RpcDeviceOptions(address=str(address), key=options.key or "")
+    return DeviceRef(name=str(address), device=_reference(options, device))
 
 
 def _reference(options: RpcOptions, one: RpcDeviceOptions) -> StageRef:

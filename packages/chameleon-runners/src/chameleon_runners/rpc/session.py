@@ -159,7 +159,7 @@ class RpcSession:
             return self._loader.load(artifact)
 
     def facts(self, kind: str, index: int) -> ServerFacts:
-        """What the server is, without any target."""
+        """Facts about the server, without any target."""
         with self.calls():
             return ask(self._session.get_function, self._session.device(kind, index), kind)
 

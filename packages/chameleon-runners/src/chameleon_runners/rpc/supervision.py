@@ -147,7 +147,7 @@ _MISSES = 3
 
 @attrs.frozen(kw_only=True)
 class ServingPlan:
-    """What is served.
+    """The tracker and the servers to start.
 
     Attributes:
         host: address that all listen on; anything but this machine's own lets others in.
@@ -182,7 +182,7 @@ class Serving:
     """A tracker and servers that live as long as this context.
 
     Args:
-        plan: what is served.
+        plan: the tracker and the servers to start.
     """
 
     def __init__(self, plan: ServingPlan) -> None:
@@ -261,12 +261,12 @@ class Serving:
                     self.tracker.kill()
 
     def describe(self) -> dict[str, Any]:
-        """What a client has to know, and the runner section of a pipeline that says it."""
+        """All that a client has to know, and the runner section of a pipeline that says it."""
         runner = {"name": "rpc", "tracker": str(self.address), "key": self._plan.key}
         return {
             "tracker": str(self.address),
             "key": self._plan.key,
-            "servers": [f"{self._announced}:{one.address.port}" for one in self.servers],
+            "servers": [f"{self._announced}:{server.address.port}" for server in self.servers],
             "runner": runner,
         }
 

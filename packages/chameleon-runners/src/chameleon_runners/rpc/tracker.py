@@ -78,7 +78,7 @@ class Queue:
 
 
 class ServerState(StrEnum):
-    """What a server did when it was called."""
+    """The reaction of a server to a call."""
 
     FREE = "free"
     BUSY = "busy"
@@ -209,7 +209,7 @@ def _receive(connection: socket.socket, count: int, limit: float) -> bytes:
 
 
 def _granted(answer: Any) -> Any:
-    """What follows the code of success."""
+    """The value behind the code of success."""
     code, value = answer
     if code != _Code.SUCCESS:
         raise ValueError(f"it answers {code}")

@@ -24,7 +24,7 @@ _SLOWER = 20.0
 
 
 class DeviceFault(StrEnum):
-    """What a device does wrong with the candidate that it is given."""
+    """A mistake that a device makes with the candidate that it is given."""
 
     CRASHES = "crashes"
     HANGS = "hangs"
@@ -215,9 +215,9 @@ def fault_device_ref(name: str, folder: Path, **options: Any) -> DeviceRef:
     """
     state = folder / name
     state.mkdir(parents=True, exist_ok=True)
-    made = FaultDeviceOptions(state=str(state), **options)
+    chosen = FaultDeviceOptions(state=str(state), **options)
     factory = f"{FaultDevice.__module__}:{FaultDevice.__name__}"
     return DeviceRef(
         name=name,
-        device=StageRef(factory=factory, options=attrs.asdict(made)),
+        device=StageRef(factory=factory, options=attrs.asdict(chosen)),
     )

@@ -147,7 +147,7 @@ def failed(kind: FailureKind, message: str, **more: Any) -> Message:
 
 
 def _kind_of(error: BaseException, *, building: bool) -> FailureKind:
-    """What kind of failure of a candidate an exception is."""
+    """The kind of failure of a candidate that an exception stands for."""
     if isinstance(error, InvalidConfigurationError):
         return FailureKind.INVALID
     if out_of_memory(error):

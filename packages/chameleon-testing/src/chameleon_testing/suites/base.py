@@ -73,13 +73,13 @@ class ConformanceSuite:
         Raises:
             unittest.SkipTest: it is not set.
         """
-        found = getattr(self, attribute)
-        if found is None:
+        value = getattr(self, attribute)
+        if value is None:
             raise unittest.SkipTest(
                 f"it needs {noun}: set the suite's attribute '{attribute}', or name a pipeline "
                 "that uses the plugin"
             )
-        return found
+        return value
 
     def test_record(self) -> None:
         """It registers a record that is complete."""
@@ -240,7 +240,7 @@ def outcomes(suite: type[ConformanceSuite], attributes: Mapping[str, Any]) -> It
         raise ChameleonError("checks are assertions, which `python -O` leaves out")
     chosen = type(suite.__name__, (suite,), dict(attributes))
     # In the order in which they are written, those that all suites have first.
-    written = [name for one in reversed(chosen.__mro__) for name in vars(one)]
+    written = [name for kind in reversed(chosen.__mro__) for name in vars(kind)]
     for name in dict.fromkeys(name for name in written if name.startswith("test_")):
         check = getattr(chosen, name)
         sentence, _, _ = (inspect.getdoc(check) or name).partition("\n")

@@ -64,13 +64,13 @@ class RunnerSuite(TaskSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        found = super().subjects(pipeline)
-        if task := found.get("task"):
+        subjects = super().subjects(pipeline)
+        if task := subjects.get("task"):
             space = pipeline.space.create().design_space(task)
             configs = space.sample(_SAMPLE, np.random.default_rng(SEED)).tolist()
             stage = StageRef.of(pipeline.space)
-            found["job"] = MeasureJob(task=task, space=stage, configs=list(map(tuple, configs)))
-        return found
+            subjects["job"] = MeasureJob(task=task, space=stage, configs=list(map(tuple, configs)))
+        return subjects
 
     def test_measurements(self) -> None:
         """It gives one measurement per configuration, with times or a failure in words."""
@@ -82,15 +82,16 @@ class RunnerSuite(TaskSuite):
         configs = job.configs[:2]
         with self.make() as runner:
             runner.prepare(job.space)
-            found = runner.compare(
-                job.task, [Contender(name="tuned", stage=job.space, config=one) for one in configs]
+            measurements = runner.compare(
+                job.task,
+                [Contender(name="tuned", stage=job.space, config=config) for config in configs],
             )
-        same = [measurement.config for measurement in found] == configs
+        same = [measurement.config for measurement in measurements] == configs
         told = "a comparison gives other measurements than one per contender, in order"
         assert same, f"{self.where}: {told}"
 
     def test_conditions(self) -> None:
-        """What it says of itself is JSON, and lanes and batch size are numbers that make sense."""
+        """It describes itself in JSON, and lanes and batch size are numbers that make sense."""
         with self.make() as runner:
             checks.after_json(runner.describe(), f"{self.where}: describe()")
             checks.after_json(runner.conditions(), f"{self.where}: conditions()")
@@ -122,7 +123,7 @@ class RivalSuite(TaskSuite):
     wall_seconds: ClassVar[float] = 60.0
 
     def test_trace(self) -> None:
-        """What it found is a curve that rises in time and falls in cost, within its limits."""
+        """Its results are a curve that rises in time and falls in cost, within its limits."""
         limits = {"measurements": self.measurements, "wall_seconds": self.wall_seconds}
         trace = self.make().tune(self.given("task", "a task"), **limits, seed=SEED)
         with trial(self.where):
@@ -179,7 +180,7 @@ class RecordDatabaseSuite(StageSuite):
             database.close()
 
     def test_what_was_added(self) -> None:
-        """What is added is found under its key, again after closing, and nothing else is."""
+        """A record is found under its key, again after closing, and nothing else is."""
         key, records = _key(64), [_record(1, 1e-3), _record(2, None)]
         with self.opened() as (database, open_again), trial(self.where):
             assert database.place, "it does not say where it is ('place')"
@@ -192,8 +193,8 @@ class RecordDatabaseSuite(StageSuite):
                 database.close()
                 database.close()
                 again = open_again()
-            found = sorted(again.records(key), key=lambda record: record.measurement.config)
-            assert found == records, "it gives back other records than were added"
+            kept = sorted(again.records(key), key=lambda record: record.measurement.config)
+            assert kept == records, "it gives back other records than were added"
             assert list(again.keys()) == [key], "it has other keys than added"
             assert not again.records(_key(128)), "it mixes up two keys"
             again.close()

@@ -45,7 +45,7 @@ class FrontendSuite(StageSuite):
         """Its tasks are data: unique names, positive work, and the same again in any process."""
         with trial(self.where):
             frontend = self.make()
-            tasks, again = (one.tasks(self.target) for one in (frontend, self.make()))
+            tasks, again = (each.tasks(self.target) for each in (frontend, self.make()))
             assert all(isinstance(task, Task) for task in tasks), "names something else than tasks"
             delivers = type(frontend).deliver is not Frontend.deliver
             assert tasks or delivers, "it names no task, and delivers nothing"
@@ -97,7 +97,7 @@ class TargetSuite(StageSuite):
                 )
 
     def test_nonsense(self) -> None:
-        """What is no target is refused in a sentence with a next step."""
+        """A text that is no target is refused in a sentence with a next step."""
         with trial(self.where):
             try:
                 resolved = self.make().resolve(self.nonsense)
@@ -111,7 +111,7 @@ class TargetSuite(StageSuite):
                 raise AssertionError(f"it takes '{self.nonsense}' for {resolved!r}")
 
     def test_description(self) -> None:
-        """What it knows of a device is JSON, with sorted features, and the same again."""
+        """Its description of a device is JSON, with sorted features, and the same again."""
         for text in self.targets:
             with trial(f"{self.where}: '{text}'"):
                 target = self.make().resolve(text)
@@ -150,7 +150,7 @@ class PresetSuite(ConformanceSuite):
         """A pipeline that names it is complete: all its stages and options are known."""
         self.test_record()
         record = self.record
-        known = [one.record for one in default_registry().entries("presets")]
+        known = [entry.record for entry in default_registry().entries("presets")]
 
         class Own:
             @hookimpl
