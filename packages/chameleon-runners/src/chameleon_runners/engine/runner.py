@@ -247,9 +247,11 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         self._closed = True
         # A second caller returns no earlier than the first: when nothing is left.
         with self._closing:
-            self._leave(polite=polite)
-            if self._remove is not None:
-                self._remove()
+            try:
+                self._leave(polite=polite)
+            finally:
+                if self._remove is not None:
+                    self._remove()
 
     @abstractmethod
     def _leave(self, *, polite: bool) -> None:

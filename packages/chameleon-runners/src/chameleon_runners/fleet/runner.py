@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
+from chameleon_core.errors import ChameleonError
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Arrival, Contender, MeasureJob, MeasureStream
 from chameleon_core.task import Task
@@ -391,5 +392,6 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
 
     def _leave(self, *, polite: bool) -> None:
         if polite and self._devices is not None:
-            with contextlib.suppress(Exception):
+            # Workers may end meanwhile; what is left of them goes with the runner anyway.
+            with contextlib.suppress(StoppedError, ChameleonError):
                 self._devices.farewell()

@@ -226,6 +226,7 @@ class RayPool(WorkerPool):
         """An actor is gone, or as good as gone."""
         if worker.host is not None:
             self._hosts.discard(worker.host)
+            # Ray raises errors of its own for an actor that is gone already.
             with contextlib.suppress(Exception):
                 ray.kill(worker.host.actor)
         seconds = time.monotonic() - work.started

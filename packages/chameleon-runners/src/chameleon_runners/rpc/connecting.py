@@ -23,6 +23,7 @@ class WrongKeyError(TargetError):
 
 def hang_up(session: Any) -> None:
     """Give the device of a session back, if its server still listens."""
+    # TVM raises whatever its server did wrong, and there is nothing left to be done about it.
     with contextlib.suppress(Exception):
         session.get_function("CloseRPCConnection")()
 
