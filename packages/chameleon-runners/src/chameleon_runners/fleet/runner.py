@@ -323,7 +323,8 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
 
     def _started(self, resources: Resources[WorkerPool]) -> None:
         devices = DevicePool(resources.pool, self._options, self._device_refs)
-        devices.start()
+        # Their workers start before it is known what they are for.
+        devices.list_anew()
         self._devices = devices
 
     @property
