@@ -115,7 +115,7 @@ class TreeModel(CostModel):
 log = structlog.get_logger()
 
 _SHARED = 0.5
-"""A task teaches another only where it has at least this share of the features of the other's
+"""A task teaches another only if it has at least this share of the features of the other's
 knobs: one common knob does not make two templates alike."""
 
 _GROWTH = 1.25
@@ -134,7 +134,7 @@ _PARAMETERS: dict[str, Any] = {
 _ROUNDS = 100
 
 Lesson = tuple[Features, NDArray[np.float64]]
-"""One other task: its features in the columns of this one, NaN where it has none, and its
+"""One other task: its features in the columns of this one, NaN if it has none, and its
 relative throughput; shapes (n, features) and (n,)."""
 
 

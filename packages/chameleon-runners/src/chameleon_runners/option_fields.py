@@ -25,7 +25,7 @@ def option(
     """``attrs.field`` with what options have in common.
 
     Args:
-        default: its value where none is given, which no check has to accept where it is None; a
+        default: its value if none is given, which no check has to accept where it is None; a
             type stands for a new object each time.
         words: its help.
         binds: whether measurements depend on it (``chameleon_core.plugins.options``).

@@ -26,7 +26,7 @@ class TorchKernel(Kernel):
         arguments: makes a new copy of the arguments, packed as ``run`` wants them.
         sizes: bytes of each argument.
         constants: places of those that are constants of a network: cold caches are cold for them
-            alone. Empty where there are none: then for all arguments.
+            alone. Empty if there are none: then for all arguments.
     """
 
     def __init__(

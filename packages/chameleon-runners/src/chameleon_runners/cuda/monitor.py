@@ -65,7 +65,7 @@ def driver_lists() -> tuple[int, str]:
 
 
 def _visible() -> list[str] | None:
-    """The driver's names of the GPUs that this process may use; None where those are all."""
+    """The driver's names of the GPUs that this process may use; None if those are all."""
     text = os.environ.get(_VISIBLE)
     if text is None:
         return None

@@ -42,7 +42,7 @@ class VendorRecipe:
 
 
 def read_vendor_recipe(artifact: Path) -> VendorRecipe | None:
-    """The recipe in an artifact; None where a compiled kernel is in it."""
+    """The recipe in an artifact; None if a compiled kernel is in it."""
     path = artifact / RECIPE
     if not path.exists():
         return None

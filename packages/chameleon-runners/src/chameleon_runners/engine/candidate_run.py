@@ -33,7 +33,7 @@ class CandidateRun:
         again: repeats taken with the other leaders, in turn.
         disturbed: further ones, during which a thread lost its core (``timing.Repeats``).
         turns: how many turns gave them.
-        failure: its measurement, where it failed after it had been timed.
+        failure: its measurement, if it failed after it had been timed.
     """
 
     config: tuple[int, ...]

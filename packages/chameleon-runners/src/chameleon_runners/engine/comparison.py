@@ -231,7 +231,7 @@ class Comparison(ABC, Generic[C]):
             raise StoppedError
 
     def _due(self) -> float | None:
-        """When there is something to do, whatever happens; None where there is nothing."""
+        """When there is something to do, whatever happens; None if there is nothing."""
         return None
 
     def _prepare(self) -> None:

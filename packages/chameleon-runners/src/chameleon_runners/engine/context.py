@@ -55,7 +55,7 @@ class MeasureContext:
         threads: threads a kernel runs with.
         retries: further tries of a candidate whose worker was killed from outside.
         clock_cores: that the main thread of a worker is bound to while a kernel is timed there;
-            empty where that is another machine's business.
+            empty if that is another machine's business.
     """
 
     pool: WorkerPool

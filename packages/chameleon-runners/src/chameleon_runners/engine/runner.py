@@ -148,7 +148,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
 
     @property
     def _recycle_after(self) -> int | None:
-        """Builds after which a builder is replaced; None where it may still hold kernels."""
+        """Builds after which a builder is replaced; None if it may still hold kernels."""
         return None
 
     def _started(self, resources: Resources[Pool]) -> None:

@@ -84,7 +84,7 @@ class WorkerProcess(Worker):
             self._child.signal(signal.SIGCONT)
 
     def poll(self) -> Message | None:
-        """The reply to the work in hand if it came; ends the worker where it has to.
+        """The reply to the work in hand if it came; ends the worker if it has to.
 
         After a call, either ``end`` is set, or a message was returned, or the work goes on.
         """

@@ -39,7 +39,7 @@ class Availability:
         return len(self._hopeful) > len(asked & self._hopeful)
 
     def take(self, avoid: Collection[str] = ()) -> DeviceState | None:
-        """A free device, which is busy from now on; None where there is none."""
+        """A free device, which is busy from now on; None if there is none."""
         skipped: list[DeviceState] = []
         free = None
         while self._free and free is None:
@@ -94,5 +94,5 @@ class Availability:
 
     @property
     def next_due(self) -> float:
-        """When the next device is due; infinity where none is."""
+        """When the next device is due; infinity if none is."""
         return self._timers[0][0] if self._timers else float("inf")

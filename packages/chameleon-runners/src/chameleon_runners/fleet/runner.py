@@ -245,7 +245,7 @@ class FleetStream(MeasureStream):
         return self._arrival(whatever=True)
 
     def _employ(self) -> None:
-        """Give free devices and idle builders work: the oldest job's, where it has any for them."""
+        """Give free devices and idle builders work: the oldest job's, if it has any for them."""
         for run in self._runs:
             run.assign()
         room = self._options.build_ahead * max(1, self._devices.hopeful)

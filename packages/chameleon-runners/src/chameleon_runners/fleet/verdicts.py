@@ -53,7 +53,7 @@ class Reliability:
         faults: candidates that failed on it and succeeded elsewhere.
         successes: candidates that succeeded on it.
         fleet: the same of all devices together, which a device resembles until it has shown that
-            it does not; None where it is not known.
+            it does not; None if it is not known.
     """
 
     faults: int = 0

@@ -43,7 +43,7 @@ class Rounds:
 
     Args:
         options: the runner's options.
-        best_seconds: the best cost before this batch; infinity where there is none.
+        best_seconds: the best cost before this batch; infinity if there is none.
 
     Attributes:
         held: the candidates, the fastest first.
@@ -232,7 +232,7 @@ class TimingPhase:
         Cold caches need copies of the weights that only a kernel that is timed has.
 
         Returns:
-            Those that are done with; the candidate itself where nothing was beside it.
+            Those that are done with; the candidate itself if nothing was beside it.
         """
         waiting = self.waits_in(worker)
         for other in waiting[len(waiting) // 2 :]:

@@ -114,7 +114,7 @@ class Host:
         )
 
     def _worker_of(self, number: int, preload: str | None) -> WorkerProcess | None:
-        """The worker of a number, ready or ended; None where nobody wants it any more."""
+        """The worker of a number, ready or ended; None if nobody wants it any more."""
         with self._lock:
             if number <= self._given_up:
                 return None

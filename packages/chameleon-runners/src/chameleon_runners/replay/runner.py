@@ -75,7 +75,7 @@ class ReplayRunner(Runner):
         return {"device": "recorded tables", "noise": self._options.noise.value}
 
     def best_known(self, task: Task) -> float | None:
-        """The lowest cost in the table in seconds; None where nothing in it succeeded."""
+        """The lowest cost in the table in seconds; None if nothing in it succeeded."""
         best = self._table(task).best_seconds
         return best if math.isfinite(best) else None
 

@@ -58,7 +58,7 @@ class Table:
         configs: the recorded configurations as knob indices, distinct, shape (m, knobs).
         measurements: one per row of ``configs``; their ``run_seconds`` are those of everything
             but compiling: benchmarking, verifying, the tuner's own overhead.
-        flop: floating-point operations of one evaluation; 0 where the table does not say.
+        flop: floating-point operations of one evaluation; 0 if the table does not say.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Table:
 
     @property
     def best_seconds(self) -> float:
-        """The lowest cost in the table in seconds; infinity where everything failed."""
+        """The lowest cost in the table in seconds; infinity if everything failed."""
         return float(self.costs.min())
 
     def space(self) -> DesignSpace:

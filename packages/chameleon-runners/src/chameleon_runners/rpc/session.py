@@ -68,7 +68,7 @@ class RpcSession:
         threading.Thread(target=self._watch, args=(seconds,), daemon=True).start()
 
     def keep(self) -> bool:
-        """Count as used now; False where another session is needed."""
+        """Count as used now; False if another session is needed."""
         with self._using:
             self._used = time.monotonic()
             return not (self.over or self._spoilt)
