@@ -25,6 +25,9 @@ _ANSWER_SECONDS = 0.9
 _FORGET_SECONDS = 60.0
 """A server that is restarted is missing from the tracker's summary for a moment."""
 
+_SAME = ("device_index", "threads", "priority", "session_timeout", "idle_timeout", "cooldown")
+"""Options of the runner that each of its devices has as well."""
+
 _GRACE = 0.8
 """Of the time that a runner gives a worker to connect: the worker says itself what is wrong."""
 
@@ -127,14 +130,9 @@ def _addressed(options: RpcOptions, address: Address) -> DeviceRef:
 def _reference(options: RpcOptions, one: RpcDeviceOptions) -> StageRef:
     complete = attrs.evolve(
         one,
-        device_index=options.device_index,
-        threads=options.threads,
-        priority=options.priority,
+        **{name: getattr(options, name) for name in _SAME},
         connect_timeout=_GRACE * options.connect_timeout,
-        session_timeout=options.session_timeout,
-        idle_timeout=options.idle_timeout,
         cache_bytes=options.cache_mib << 20,
-        cooldown=options.cooldown,
     )
     return StageRef(factory=FACTORY, options=attrs.asdict(complete))
 

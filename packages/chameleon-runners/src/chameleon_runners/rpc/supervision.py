@@ -36,34 +36,29 @@ START_SECONDS = 60.0
 """Longest start of a process, its imports included, in seconds."""
 
 
+@attrs.define(eq=False)
 class Child:
     """One process that listens on a port, started again on the same port when it ends.
 
-    Args:
+    Attributes:
         role: ``server`` or ``tracker``.
         address: where it listens.
         arguments: more arguments of its module.
         environment: its environment variables.
+        restarts: how often it was started again.
     """
 
-    def __init__(
-        self,
-        role: str,
-        address: Address,
-        arguments: Sequence[str],
-        environment: dict[str, str],
-    ) -> None:
-        self.role = role
-        self.address = address
-        self.restarts = 0
-        self._arguments = list(arguments)
-        self._environment = environment
-        self._process: ChildProcess | None = None
-        self._conversation: Conversation | None = None
-        self._started = 0.0
-        self._pause = _FIRST_PAUSE
-        self._due = 0.0
-        self._listening = False
+    role: str
+    address: Address
+    _arguments: Sequence[str]
+    _environment: dict[str, str]
+    restarts: int = attrs.field(default=0, init=False)
+    _process: ChildProcess | None = attrs.field(default=None, init=False)
+    _conversation: Conversation | None = attrs.field(default=None, init=False)
+    _started: float = attrs.field(default=0.0, init=False)
+    _pause: float = attrs.field(default=_FIRST_PAUSE, init=False)
+    _due: float = attrs.field(default=0.0, init=False)
+    _listening: bool = attrs.field(default=False, init=False)
 
     @property
     def pid(self) -> int | None:

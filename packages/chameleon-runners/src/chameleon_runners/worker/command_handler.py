@@ -113,20 +113,10 @@ class CommandHandler:
         self._device: Device | None = None
         self._kernels: dict[int, Kernel] = {}
         self._references: dict[str, Arrays] = {}
-        self._commands: dict[str, Callable[[Message], Message]] = {
-            "init": self._init,
-            "open": self._open,
-            "reference": self._reference,
-            "build": self._build,
-            "measure": self._measure,
-            "repeat": self._repeat,
-            "export": self._export,
-            "connect": self._connect,
-            "probe": self._probe,
-            "disconnect": self._disconnect,
-            "load": self._load,
-            "run": self._run,
-        }
+        building = (self._init, self._open, self._reference, self._build, self._export)
+        timing = (self._load, self._run, self._measure, self._repeat)
+        answers = (*building, *timing, self._connect, self._probe, self._disconnect)
+        self._commands = {answer.__name__.removeprefix("_"): answer for answer in answers}
 
     def answer(self, message: Message) -> Message:
         """Do what a command says and return the reply, whatever a candidate does in Python."""
