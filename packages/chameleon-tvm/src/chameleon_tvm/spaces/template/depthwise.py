@@ -29,8 +29,8 @@ from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.staging import Input
-from chameleon_tvm.spaces.template.tile_position import TilePosition
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
+from chameleon_tvm.spaces.template.writing import TilePosition
 
 
 class DepthwiseConvolution(DirectConvolution):

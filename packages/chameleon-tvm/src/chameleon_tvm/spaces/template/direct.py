@@ -21,8 +21,7 @@ from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile, tap_patterns, valid_taps
 from chameleon_tvm.spaces.template.staging import Input
-from chameleon_tvm.spaces.template.tile_position import TilePosition
-from chameleon_tvm.spaces.template.writing import Output
+from chameleon_tvm.spaces.template.writing import Output, TilePosition
 
 Tap = tuple[Expr, tuple[Expr, ...], Expr, Expr]
 """Block of input channels, and outer axes, row and column of the filter."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
 from chameleon_tvm.instructions.halves import half_of
 from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.element_types import HALVES
@@ -17,7 +21,6 @@ from chameleon_tvm.spaces.template.quantized_epilogue import (
     QuantizedProductEpilogue,
     QuantizedVectorEpilogue,
 )
-from chameleon_tvm.spaces.template.tile_position import TilePosition
 from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 
@@ -70,6 +73,26 @@ def epilogue_of(
     if spec is not None and spec.quantized:
         return QuantizedVectorEpilogue(spec, channels, shape, sums=sums)
     return VectorEpilogue(spec, channels, shape)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TilePosition:
+    """Where a tile of outputs is: image, group, block of channels, first row and column.
+
+    Attributes:
+        outer: where it is along each outer axis.
+        sums: the registers its sums are in, in order of rows, columns and vectors of channels.
+        valid: which taps of which columns are inside the input, shape (columns, kernel width).
+    """
+
+    n: Expr
+    outer: tuple[Expr, ...]
+    group: Expr
+    block: Expr
+    y: Expr
+    x: Expr
+    sums: tuple[Buffer, ...]
+    valid: NDArray[np.bool_]
 
 
 class Output:
