@@ -1,14 +1,22 @@
-"""Measures what a CPU's caches and units do together: its peak, and its memory's bandwidth."""
+"""Describes a CPU, and measures its peak and the bandwidth of its memory."""
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.errors import TargetError
+from chameleon_core.plugins.records import NoOptions
 
 from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.device.cpus.description import TargetInfo
+from chameleon_tvm.device.cpus.description import TargetInfo, is_this_cpu
+from chameleon_tvm.device.cpus.features import used_features
+from chameleon_tvm.device.cpus.memory import keep_memory_rate
+from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target
+from chameleon_tvm.instructions.choosing import others_records_of, own_records_of
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.template import emit
 
@@ -134,3 +142,41 @@ def _around(
         for place, one in enumerate(sums)
     ]
     return emit.local(sums, emit.sequence([*clear, loop, *keep]))
+
+
+def describe(text: str, *, measuring: bool) -> dict[str, Any]:
+    """What is known of a target's CPU, as JSON.
+
+    Args:
+        text: the target as a user writes it.
+        measuring: whether its memory's rate is measured and kept first.
+
+    Raises:
+        TargetError: it is no CPU, or another one than this machine's is to be measured.
+    """
+    target = TVMTargets(NoOptions()).resolve(text)
+    found: dict[str, Any] = {"target": json.loads(target)}
+    if measuring:
+        found["measured"] = _measured(target, target_info(target))
+        target_info.cache_clear()
+    found["features"] = sorted(used_features(tvm_target(target)))
+    records = [*own_records_of(target), *others_records_of(target)]
+    found["instructions"] = [record.name for record in records]
+    found["description"] = attrs.asdict(target_info(target))
+    return found
+
+
+def _measured(target: str, info: TargetInfo) -> dict[str, Any]:
+    values = json.loads(target)
+    if not is_this_cpu(tvm_target(target), values):
+        raise TargetError(
+            "only this machine's CPU can be measured, and the target names another one",
+            hint="Run `chameleon cpu --measure` on the machine that runs the kernels.",
+        )
+    measured = measure(target, info)
+    file = keep_memory_rate(values["mcpu"], info.cores, measured.memory_rate)
+    return {
+        "peak GFLOP/s": round(measured.flops / 1e9, 1),
+        "memory GB/s": round(measured.memory_bytes / 1e9, 1),
+        "kept in": str(file),
+    }
