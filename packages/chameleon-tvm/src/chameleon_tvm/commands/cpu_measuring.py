@@ -87,12 +87,7 @@ def _multiply_adds(cores: int, chains: int, lanes: int) -> Program:
         scale, added = (emit.load(factors, [row, 0], lanes) for row in (0, 1))
 
         def step(_: emit.Expr) -> emit.Stmt:
-            return emit.sequence(
-                [
-                    emit.store(one, [0], emit.load(one, [0], lanes) * scale + added, lanes)
-                    for one in sums
-                ]
-            )
+            return emit.sequence([emit.assign(one, emit.held(one) * scale + added) for one in sums])
 
         return _around(number, sums, emit.loop("i", _FMA_ITERATIONS, step), out, lanes)
 
@@ -116,7 +111,7 @@ def _reading(cores: int, rows: int, lanes: int) -> Program:
             added = []
             for stream, one in enumerate(sums):
                 value = emit.load(data, [number, row, stream * lanes], lanes)
-                added.append(emit.store(one, [0], emit.load(one, [0], lanes) + value, lanes))
+                added.append(emit.assign(one, emit.held(one) + value))
             return emit.sequence(added)
 
         return _around(number, sums, emit.loop("row", rows, step), out, lanes)
@@ -136,10 +131,9 @@ def _around(
     lanes: int,
 ) -> emit.Stmt:
     """Sums cleared before a loop, and stored after it so that nobody leaves it out."""
-    clear = [emit.store(one, [0], emit.zero(lanes), lanes) for one in sums]
+    clear = [emit.assign(one, emit.zero(lanes)) for one in sums]
     keep = [
-        emit.store(out, [number, place, 0], emit.load(one, [0], lanes), lanes)
-        for place, one in enumerate(sums)
+        emit.store(out, [number, place, 0], emit.held(one), lanes) for place, one in enumerate(sums)
     ]
     return emit.local(sums, emit.sequence([*clear, loop, *keep]))
 

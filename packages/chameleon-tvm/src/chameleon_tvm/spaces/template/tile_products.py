@@ -176,15 +176,8 @@ class TileConvolution:
             number = emit.join((ry, run, piece), (runs.rows, runs.count, runs.pieces))
             return self._multiply(at, registers, (ry, run, piece), number)
 
-        return emit.loop(
-            "ry",
-            runs.rows,
-            lambda ry: emit.loop(
-                "run",
-                runs.count,
-                lambda run: emit.loop("piece", runs.pieces, lambda piece: step(ry, run, piece)),
-            ),
-        )
+        extents = {"ry": runs.rows, "run": runs.count, "piece": runs.pieces}
+        return emit.loops(extents, step)
 
     def _multiply(
         self,
