@@ -352,6 +352,3 @@ class Rate:
             expected = max(0.0, min(expected, self._end - self._times[-1]))
         minutes, seconds = divmod(round(expected), 60)
         return f"{minutes}:{seconds:02d}"
-
-
-__all__ = ["LiveProgress", "PlainProgress", "ProgressListener", "Rate", "progress_for"]

@@ -22,6 +22,3 @@ def lazily(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str]
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return exported
-
-
-__all__ = ["lazily"]

@@ -286,15 +286,3 @@ def _is_locked(folder: Path) -> bool:
     finally:
         os.close(lock)
     return False
-
-
-__all__ = [
-    "NetworkSummary",
-    "OperatorTime",
-    "RunState",
-    "RunStatus",
-    "RunView",
-    "TimeSource",
-    "ViewedOperator",
-    "finished_result",
-]

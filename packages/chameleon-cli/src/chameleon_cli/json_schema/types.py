@@ -185,6 +185,3 @@ def _any_of(members: list[Schema]) -> Schema:
     if names:
         rest.insert(0, {"type": names[0] if len(names) == 1 else names})
     return rest[0] if len(rest) == 1 else {"anyOf": rest}
-
-
-__all__ = ["Schema", "TypeSchemas"]

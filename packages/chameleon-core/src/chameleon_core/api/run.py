@@ -142,6 +142,3 @@ def load_run(folder: str | Path) -> Run:
 def _rows(folder: Path, task_id: int) -> Rows:
     with read_store(folder) as store:
         return Rows.of(store, task_id)
-
-
-__all__ = ["Operator", "Run", "load_run"]

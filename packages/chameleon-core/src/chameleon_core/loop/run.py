@@ -308,6 +308,3 @@ class _Run:
         self._folder.finish(pipeline, value)
         list_winners(pipeline, result, runner=self._runner, interruption=self._interruption)
         return result
-
-
-__all__ = ["run_pipeline"]

@@ -49,6 +49,3 @@ def disturbance_of(store: RecordStore) -> Disturbance:
     """
     kept = store.fact(DISTURBANCE)
     return Disturbance() if kept is None else Disturbance.from_json(kept)
-
-
-__all__ = ["RunTotals", "disturbance_of"]

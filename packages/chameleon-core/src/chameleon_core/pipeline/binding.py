@@ -121,6 +121,3 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
             yield from flat(inner, f"{name}.{key}" if name else str(key))
     else:
         yield name, json.dumps(value, default=str)
-
-
-__all__ = ["difference", "flat"]

@@ -47,6 +47,3 @@ def renamed(section: Mapping[str, Any], former: Mapping[str, str]) -> dict[str, 
     """A mapping with today's names; where a former one is there as well, today's wins."""
     today = {key: value for key, value in section.items() if key not in former}
     return {former[key]: value for key, value in section.items() if key in former} | today
-
-
-__all__ = ["former_names", "in_current_names", "renamed"]

@@ -145,6 +145,3 @@ def unknown_types(node: Node, known: Sequence[str], frontend: str) -> Iterator[P
             guess = did_you_mean(one.value, known) or f"; there is {listing(list(known))}"
             message = f"unknown precision '{one.value}' for frontend '{frontend}'{guess}"
         yield Problem(mark=one.mark, message=message)
-
-
-__all__ = ["Precision", "unknown_types"]

@@ -102,6 +102,3 @@ class Transformation:
     def __attrs_post_init__(self) -> None:
         if 1 not in self.widths:
             raise ValueError("'widths' must have 1 among them, the network as it is")
-
-
-__all__ = ["Transformation"]

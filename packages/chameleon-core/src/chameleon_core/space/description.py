@@ -107,6 +107,3 @@ def shown_values(space: DesignSpace, config: list[int]) -> dict[str, Any]:
     (active,) = space.active(np.asarray([config]))
     values = space.decode(config)
     return {name: value for (name, value), on in zip(values.items(), active, strict=True) if on}
-
-
-__all__ = ["LegalShare", "describe_knob", "describe_space", "legal_share", "shown_values"]

@@ -40,6 +40,3 @@ class StoredComparison:
 
     contenders: tuple[Contender, ...]
     measurements: tuple[Measurement, ...]
-
-
-__all__ = ["StoredComparison", "StoredTask"]

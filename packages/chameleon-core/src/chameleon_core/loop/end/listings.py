@@ -124,6 +124,3 @@ def list_winners(
             made=len(list(folder.iterdir())),
             said=child.log[-_SAID:],
         )
-
-
-__all__ = ["list_winners", "listing_folder", "worth_listing"]

@@ -140,6 +140,3 @@ class OperatorResult:
 
 def _fastest(seconds: Any) -> float | None:
     return min((value for value in seconds if value is not None), default=None)
-
-
-__all__ = ["TUNED", "VariantResult"]

@@ -161,6 +161,3 @@ def _footprint_lines(network: NetworkResult) -> list[str]:
 
 def _megabytes(size: int | None) -> str:
     return "-" if size is None else f"{size / 1e6:.0f} MB"
-
-
-__all__ = ["missed", "remarks", "slower"]

@@ -286,15 +286,3 @@ def batches_in_flight(runner: CheckedRunner, at_once: int, store: RecordStore) -
         # One commit for a batch only where losing it would cost nothing.
         together=contextlib.nullcontext if runner.measures_hardware else store.transaction,
     )
-
-
-__all__ = [
-    "BatchesInFlight",
-    "SameThread",
-    "SearchExecutor",
-    "SearchThread",
-    "WallClockShares",
-    "batches_in_flight",
-    "guesses_at_once",
-    "tasks_at_once",
-]

@@ -311,6 +311,3 @@ def started(
         interruption.soft = interruption.hard = None
         with contract.call("stop"):
             stack.close()
-
-
-__all__ = ["CheckedRunner", "CheckedStream", "started"]

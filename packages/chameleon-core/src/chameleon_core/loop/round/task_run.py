@@ -287,6 +287,3 @@ class TaskRun:
         leftovers = self.records.leftovers(expected, ended=self._ended)
         if leftovers:
             self.tuner.adopt(leftovers)
-
-
-__all__ = ["TaskRun"]

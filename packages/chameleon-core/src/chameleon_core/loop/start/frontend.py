@@ -207,6 +207,3 @@ class _MeasuredTrials(Trials):
             self._records.note(task, space, measured)
             best = min(best, *(measurement.cost for measurement in measured))
         return best if math.isfinite(best) else None
-
-
-__all__ = ["check", "choice_of", "choice_seconds", "recalled", "was_checked"]

@@ -145,6 +145,3 @@ def _with_members(spec: StageSpec) -> Iterator[StageSpec]:
             members: tuple[Any, ...] = getattr(spec.options, field.name)
             for member in members:
                 yield from _with_members(member)
-
-
-__all__ = ["inspect_pipeline"]
