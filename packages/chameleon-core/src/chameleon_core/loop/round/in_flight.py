@@ -7,7 +7,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from chameleon_core.loop.interruption import RunInterrupted
@@ -165,16 +164,11 @@ class BatchesInFlight:
         self._stream.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._executor.close()
         finally:
-            self._stream.__exit__(kind, error, trace)
+            self._stream.__exit__()
 
 
 class SearchExecutor(ABC):
