@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from chameleon_cli.results_table import duration
+from chameleon_cli.result_rows import duration
 
 if TYPE_CHECKING:
     from chameleon_core.run_view import NetworkSummary

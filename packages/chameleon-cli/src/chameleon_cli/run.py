@@ -14,14 +14,8 @@ from chameleon_core.pipeline.schema import ResolvedPipeline
 
 from chameleon_cli.options import given_again, output_option, set_option
 from chameleon_cli.progress import progress_for
-from chameleon_cli.results_table import (
-    OPERATOR_HEADER,
-    failures,
-    operator_legend,
-    operator_rows,
-    print_network,
-    print_table,
-)
+from chameleon_cli.result_rows import OPERATOR_HEADER, failures, operator_legend, operator_rows
+from chameleon_cli.results_table import print_network, print_table
 from chameleon_cli.streams import results_alone
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import attrs
 import click
 
 from chameleon_cli.network_words import network_json, network_sentence
-from chameleon_cli.results_table import duration, failures, print_table
+from chameleon_cli.result_rows import duration, failures
+from chameleon_cli.results_table import print_table
 
 if TYPE_CHECKING:
     from chameleon_core.run_view import RunView

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from chameleon_core.api.checks import functions
-from chameleon_core.events.records import Event
+from chameleon_core.events import Event
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.hookspecs import PROJECT, hookimpl
 

@@ -11,8 +11,7 @@ import attrs
 
 from chameleon_core.api.measurements import Measurements, Rows, Trial
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.end.operator_result import OperatorResult
-from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.run_folder import read_store

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from chameleon_core.lazy import lazily
 
 if TYPE_CHECKING:
-    from chameleon_core.loop.end.operator_result import OperatorResult, VariantResult
-    from chameleon_core.loop.end.result import RunResult
+    from chameleon_core.loop.end.result import OperatorResult, RunResult, VariantResult
     from chameleon_core.loop.interruption import Interruption, RunInterrupted
     from chameleon_core.loop.round.stages import SearchStages
     from chameleon_core.loop.round.tuner import TaskTuner
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 __getattr__ = lazily(
     __name__,
     {
-        "end.operator_result": ("OperatorResult", "VariantResult"),
-        "end.result": ("RunResult",),
+        "end.result": ("OperatorResult", "RunResult", "VariantResult"),
         "interruption": ("Interruption", "RunInterrupted"),
         "round.stages": ("SearchStages",),
         "round.tuner": ("TaskTuner",),

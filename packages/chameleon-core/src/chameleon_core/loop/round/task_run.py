@@ -12,11 +12,11 @@ from chameleon_core.events import (
     BatchMeasured,
     BatchProposed,
     BestImproved,
+    Event,
     Measured,
     TaskFinished,
     TaskSummary,
 )
-from chameleon_core.events.records import Event
 from chameleon_core.loop.round.batch import Batch, FallbackWatch, tuples
 from chameleon_core.loop.round.records import TaskRecords
 from chameleon_core.loop.round.tuner import TaskTuner
