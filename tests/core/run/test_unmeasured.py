@@ -14,7 +14,7 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.loop.end.result import OperatorResult, RunResult, slower
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import KernelTime, NetworkResult, Unmeasured
-from chameleon_core.pipeline import PipelineError
+from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.stages import Delivery
 from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 from click.testing import CliRunner
