@@ -11,8 +11,7 @@ from chameleon_bench.suites.load import load_suite
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.schema import StageSpec
-from chameleon_testing.fakes import SyntheticRival
-from chameleon_testing.synthetic import record_of, registering, synthetic_registry
+from synthetic import SyntheticRival, record_of, registering, synthetic_registry
 
 SUITE = """\
 pipelines:

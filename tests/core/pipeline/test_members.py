@@ -11,7 +11,7 @@ from chameleon_core.pipeline.members import create_member
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from synthetic import synthetic_document, synthetic_registry
 
 
 @attrs.frozen(kw_only=True)

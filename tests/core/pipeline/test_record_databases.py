@@ -10,7 +10,7 @@ from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.yaml import dump_yaml
 from chameleon_core.plugins import PluginRecord, hookimpl
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from synthetic import synthetic_document, synthetic_registry
 
 
 @attrs.frozen(kw_only=True)
