@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 import click
-from chameleon_cli.results_table import duration, print_table
+from chameleon_cli.result_rows import duration
+from chameleon_cli.results_table import print_table
 from chameleon_core.errors import RunFolderError
 
 from chameleon_bench.runs.listing import listed_runs

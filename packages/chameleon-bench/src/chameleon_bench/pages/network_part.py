@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chameleon_core.loop.end.shortfalls import remarks
+from chameleon_cli.result_rows import network_remarks, rival_rows
 from chameleon_core.network_result import (
     BucketResult,
     KernelTime,
     NetworkResult,
     RivalTime,
-    rival_rows,
 )
 from chameleon_core.words import in_seconds
 
@@ -39,7 +38,7 @@ def network_part(record: RunRecord) -> dict[str, Any]:
         "layout": network.layout,
         "precision": network.precision_summary,
         "front": _front(network) if network.front else None,
-        "remarks": remarks(network),
+        "remarks": network_remarks(network),
         "buckets": _buckets(network) if network.buckets else None,
         "against": None if latency is None else _against(network, latency),
         "total": total,
