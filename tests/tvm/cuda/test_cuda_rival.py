@@ -7,7 +7,7 @@ import time
 
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.building.listings import cuda_source
+from chameleon_tvm.building.lowering import cuda_source
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.rivals import metaschedule
