@@ -17,8 +17,7 @@ from chameleon_system.cores import CoreWatch, usable_cores
 from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.quick_tvm import Schedule, Trace, tvm
-from chameleon_tvm.spaces.sketch.packing import pack
-from chameleon_tvm.spaces.sketch.rewriting import layout_free
+from chameleon_tvm.spaces.sketch.packing import layout_free, pack
 from chameleon_tvm.spaces.sketch.schedule import Scheduled, finished
 
 REPEATS, REPEAT_SECONDS = 9, 0.02
