@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import attrs
 
-from chameleon_tvm.instructions.base import Dot
 from chameleon_tvm.instructions.halves import Half, half_of
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
+from chameleon_tvm.spaces.template.emit import Buffer, Expr
 
 
 @attrs.frozen(kw_only=True)
@@ -72,6 +69,7 @@ class Row:
     Attributes:
         b: which sample it is.
         h: which head.
+        shared: the head of keys and values that it reads.
         first: the first query.
         valid: how many queries; lanes past them compute numbers that are not stored.
         vectors: vectors that hold them.
@@ -87,6 +85,7 @@ class Row:
 
     b: Expr
     h: Expr
+    shared: Expr
     first: Expr
     valid: int
     vectors: int
@@ -97,70 +96,6 @@ class Row:
     scales: Buffer
     most: tuple[Buffer, ...]
     totals: tuple[Buffer, ...]
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Operands:
-    """What the loops of one function read and write.
-
-    Attributes:
-        spec: the operator.
-        tile: the point of the design space.
-        lanes: elements of a vector register.
-        dot: what queries and keys are multiplied with.
-        query: where queries are.
-        key: where keys are read: the parameter, or its copy.
-        value: where values are read.
-        mask: the parameter, or None where there is no mask.
-        out: the result, in its layout.
-    """
-
-    spec: AttentionSpec
-    tile: AttentionTile
-    lanes: int
-    dot: Dot
-    query: Part
-    key: Part
-    value: Part
-    mask: Buffer | None
-    out: Buffer
-
-    @property
-    def keys(self) -> int:
-        """How many each query has."""
-        return self.spec.key[2]
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of keys, the last of which may be shorter."""
-        return rounded_up(self.keys, self.tile.block)
-
-    @property
-    def rounded(self) -> bool:
-        """Whether queries and keys are multiplied as they are held, in two bytes.
-
-        A query that is multiplied with the scale would be rounded once more.
-        """
-        return self.dot.depth > 1
-
-    def head_of_keys(self, row: Row) -> Expr:
-        """The head of keys and values that a tile's head of queries reads."""
-        return tirx.floordiv(row.h, self.spec.group)
-
-
-def rounded_up(extent: int, size: int) -> int:
-    """Parts of a size that an axis needs."""
-    return math.ceil(extent / size)
-
-
-def assign(register: Buffer, value: Expr) -> Stmt:
-    """Set a register of one vector."""
-    return emit.store(register, [0], value, int(register.shape[0]))
-
-
-def held(register: Buffer) -> Expr:
-    """What is in a register of one vector."""
-    return emit.load(register, [0], int(register.shape[0]))
 
 
 def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
