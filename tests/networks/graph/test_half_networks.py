@@ -15,13 +15,14 @@ from chameleon_networks.graph.prepare import operators_in, prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.types import with_types
-from chameleon_tvm.instructions.halves import BFLOAT16, FLOAT16, half_of
+from chameleon_tvm.types import HALVES, STORAGE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from .sequence.conftest import deliver, module_of  # noqa: F401 - a fixture
 
 op = relax.op
+BFLOAT16 = STORAGE["bfloat16"]
 HALF_PLACE = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 """The largest relative error of rounding to a type."""
 SUMS = 2e-6
@@ -39,9 +40,7 @@ STEPS = st.lists(
 
 
 def near(array: np.ndarray, kind: str = "bfloat16") -> np.ndarray:
-    half = half_of(kind)
-    assert half is not None
-    return half.widened(half.rounded(array))
+    return STORAGE[kind].rounded(array)
 
 
 def convolved(data: np.ndarray, weights: np.ndarray, groups: int) -> np.ndarray:
@@ -195,12 +194,12 @@ def test_images_are_pooled_in_two_bytes_between_convolutions(deliver: Any, kind:
     network.check_last(image, deliver(typed, ready=True).run(image), kind)
 
 
-@pytest.mark.parametrize("half", [BFLOAT16, FLOAT16], ids=lambda half: half.name)
+@pytest.mark.parametrize("half", [STORAGE[name] for name in HALVES], ids=lambda half: half.name)
 def test_pooling_compares_numbers_of_all_kinds(half: Any):
     numbers = np.float32([-np.inf, -3.5, -1e-6, -0.0, 0.0, 1e-6, 2.5, np.inf])
-    bits = half.rounded(np.random.default_rng(0).permutation(np.repeat(numbers, 16)))
+    bits = half.stored(np.random.default_rng(0).permutation(np.repeat(numbers, 16)))
     bits = bits.reshape(1, 1, 8, 16)
-    x = relax.Var("x", relax.TensorType(bits.shape, half.held))
+    x = relax.Var("x", relax.TensorType(bits.shape, half.storage_dtype))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         with builder.dataflow():
@@ -209,7 +208,7 @@ def test_pooling_compares_numbers_of_all_kinds(half: Any):
             out = builder.emit_output(round_to(builder, pooled, half))
         builder.emit_func_output(out)
     expected, got = (
-        half.widened(
+        half.real(
             relax.VirtualMachine(untuned(one, '{"kind": "llvm"}'), tvm.cpu())["main"](
                 tvm.runtime.tensor(bits)
             ).numpy()

@@ -10,7 +10,6 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.instructions.halves import half_in
 from chameleon_tvm.operators.layouts import channels_first, is_channels_last
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
@@ -21,6 +20,7 @@ from chameleon_tvm.operators.specs import (
     OperatorSpec,
     TypedSpec,
 )
+from chameleon_tvm.types import FLOATING_IN
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.attention_operators import attentions_of
@@ -62,18 +62,18 @@ def to_half_precision(
     held = {str(one.ty.dtype) for one in operands}
     if not operands or len(operands) < len(sources):
         return chain
-    half = half_in(held.pop())
+    half = FLOATING_IN.get(held.pop())
     if half is None or held:
         return chain
     for weights in chain.constants[:1]:
-        if not np.array_equal(half.widened(half.rounded(weights)), weights):
+        if not np.array_equal(half.rounded(weights), weights):
             return chain
     rest = chain.inputs[len(operands) :]
-    passed = _rounded_after(chain.last, steps, users, half.held)
+    passed = _rounded_after(chain.last, steps, users, half.storage_dtype)
     if isinstance(spec, FusedSpec) and spec.residual and passed:
         # A residual has the type of the output.
         [residual] = (steps.source(values.get(one), WIDEN) for one in rest)
-        if isinstance(residual, relax.Var) and str(residual.ty.dtype) == half.held:
+        if isinstance(residual, relax.Var) and str(residual.ty.dtype) == half.storage_dtype:
             rest = (residual,)
         else:
             passed = ()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from chameleon_tvm.instructions.halves import Half, half_in
+from chameleon_tvm.instructions.conversions import rounding, widening
 from chameleon_tvm.quick_tvm import te
+from chameleon_tvm.types import FLOATING_IN, StorageType
 
 from chameleon_networks.graph.quantized_steps import is_call
 
@@ -19,7 +20,7 @@ _STEP = "chameleon.half"
 """Attribute of the functions that are steps: which one it is."""
 
 
-def round_to(builder: Any, tensor: Any, half: Half) -> Any:
+def round_to(builder: Any, tensor: Any, half: StorageType) -> Any:
     """The variable of a float32 tensor's nearest numbers of a type, as buffers hold them.
 
     Args:
@@ -37,16 +38,14 @@ def widen(builder: Any, tensor: Any) -> Any:
         builder: a ``BlockBuilder`` in a block.
         tensor: a variable.
     """
-    half = half_in(str(tensor.ty.dtype))
-    assert half is not None  # noqa: S101 - of ``round_to``
-    return _step(builder, tensor, half, WIDEN)
+    return _step(builder, tensor, FLOATING_IN[str(tensor.ty.dtype)], WIDEN)
 
 
-def _step(builder: Any, tensor: Any, half: Half, step: str) -> Any:
-    convert = half.rounding if step == ROUND else half.widening
+def _step(builder: Any, tensor: Any, half: StorageType, step: str) -> Any:
+    convert = rounding if step == ROUND else widening
 
     def made(source: te.Tensor) -> te.Tensor:
-        return te.compute(source.shape, lambda *place: convert(source(*place), 1), name=step)
+        return te.compute(source.shape, lambda *place: convert(half, source(*place)), name=step)
 
     return builder.call_te(
         made, tensor, primfunc_name_hint=f"{step}_{half.name}", primfunc_attrs={_STEP: step}

@@ -12,9 +12,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.dtypes import INT7, INT8, LARGEST_WEIGHT
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
 from chameleon_tvm.operators.specs import DenseSpec, FusedSpec, GroupedSpec, OperatorSpec
+from chameleon_tvm.types import INT7, INT8, STORAGE
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.fused_operators import FusedOperator
@@ -60,7 +60,7 @@ def fastest(chains: Sequence[FusedOperator], target: str) -> list[FusedOperator]
 
 
 def _are_small(weights: NDArray[Any]) -> bool:
-    largest = LARGEST_WEIGHT[INT7]
+    largest = STORAGE[INT7].magnitude
     return bool(np.min(weights, initial=0) >= -largest and np.max(weights, initial=0) <= largest)
 
 

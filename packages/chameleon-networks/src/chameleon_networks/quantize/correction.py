@@ -10,14 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.operators.element_types import INTEGERS
 from chameleon_tvm.operators.layouts import is_channels_last
 from chameleon_tvm.operators.specs import ConvolutionSpec
+from chameleon_tvm.types import COMPUTE, FLOAT32
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.quantize.eligibility import FLOAT32
-from chameleon_networks.quantize.rounding import rounded
 from chameleon_networks.quantize.weights import quantized_weights
 
 Means = Mapping[str, NDArray[Any]]
@@ -56,7 +54,9 @@ def constants_in(
 
 
 def _rounded(weights: NDArray[Any], kind: str) -> NDArray[np.float32]:
-    return quantized_weights(weights, kind).real if kind in INTEGERS else rounded(weights, kind)
+    if COMPUTE[kind].quantized:
+        return quantized_weights(weights, kind).real
+    return COMPUTE[kind].weights.rounded(weights)
 
 
 def _shift(chain: FusedOperator, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:

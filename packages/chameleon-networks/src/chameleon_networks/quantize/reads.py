@@ -15,12 +15,11 @@ from typing import Any
 
 import attrs
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.operators.element_types import INTEGERS
 from chameleon_tvm.operators.specs import FusedSpec
+from chameleon_tvm.types import COMPUTE, StorageType
 
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.quantize.eligibility import INT8
 from chameleon_networks.quantize.ranges import Affine
 
 _CARRYING = frozenset(
@@ -38,11 +37,11 @@ class Form:
     """How a tensor's numbers are rounded for those who read it.
 
     Attributes:
-        kind: the type, of what is read in eight bits int8.
-        affine: of eight bits; None for other types.
+        kind: the type.
+        affine: of whole numbers; None for other types.
     """
 
-    kind: str
+    kind: StorageType
     affine: Affine | None = None
 
 
@@ -171,7 +170,8 @@ class Reads:
         self, network: Network, types: Mapping[int, str], ranges: Mapping[str, Affine]
     ) -> None:
         self._network = network
-        self._types = types
+        # Types that differ by their weights alone read the same.
+        self._types = {place: COMPUTE[kind].data for place, kind in types.items()}
         self._ranges = ranges
         self._known: dict[Any, Form | None] = {}
         self.narrow: set[int] = set()
@@ -184,13 +184,12 @@ class Reads:
                 self._settle(place)
         self._settle_all()
 
-    def form(self, kind: str, variable: Any) -> Form | None:
+    def form(self, kind: StorageType, variable: Any) -> Form | None:
         """A tensor's form in a type; None where it has no range."""
-        if kind not in INTEGERS:
+        if not kind.whole:
             return Form(kind=kind)
         affine = self._ranges.get(self._network.names[variable])
-        # Types that differ by their weights alone read the same.
-        return None if affine is None else Form(kind=INT8, affine=affine)
+        return None if affine is None else Form(kind=kind, affine=affine)
 
     def _settle(self, place: int) -> None:
         """Decide about a chain's output, when all its readers are known."""
@@ -219,12 +218,12 @@ class Reads:
                 if user.var not in self._network.chain_at:
                     self.of[user.var][chain.last] = self._certain(kind, chain.last)
 
-    def _certain(self, kind: str, variable: Any) -> Form:
+    def _certain(self, kind: StorageType, variable: Any) -> Form:
         found = self.form(kind, variable)
         if found is None:
             raise ConfigError(
                 f"there is no range for the network's tensor {self._network.names[variable]!r}, "
-                f"which is to be read in {kind}",
+                f"which is to be read in {kind.name}",
                 hint="Calibrate the very network whose operators get types.",
             )
         return found

@@ -9,10 +9,9 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.instructions.halves import half_of
-from chameleon_tvm.operators.element_types import HALVES, INTEGERS
 from chameleon_tvm.operators.layouts import is_channels_last
 from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec, FusedSpec
+from chameleon_tvm.types import COMPUTE, FLOAT32, HALVES
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of
@@ -23,10 +22,9 @@ from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.quantized_moves import with_small_moves
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.quantize.correction import Means, constants_in
-from chameleon_networks.quantize.eligibility import FLOAT32, eligible
+from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Form, Network, Reads
-from chameleon_networks.quantize.rounding import rounded
 from chameleon_networks.quantize.weights import quantized_weights, sketched_weights
 
 
@@ -169,14 +167,12 @@ class _Typed(relax.PyExprMutator):
         """A tensor rounded and back in float32: one pair for all who read it so."""
         if (variable, form) not in self._pairs:
             emit, op, read = self.builder_.emit, relax.op, self.visit_expr(variable)
-            half = half_of(form.kind)
-            if half is not None:
-                made = emit(widen(self.builder_, round_to(self.builder_, read, half)))
+            if form.affine is None:
+                made = emit(widen(self.builder_, round_to(self.builder_, read, form.kind)))
             else:
-                assert form.affine is not None  # noqa: S101 - of eight bits
                 scale = relax.const(form.affine.scale, FLOAT32)
-                zero = relax.const(form.affine.zero_point, "uint8")
-                quantized = emit(op.quantize(read, scale, zero, out_dtype="uint8"))
+                zero = relax.const(form.affine.zero_point, form.kind.name)
+                quantized = emit(op.quantize(read, scale, zero, out_dtype=form.kind.name))
                 made = emit(op.dequantize(quantized, scale, zero, out_dtype=FLOAT32))
             self._pairs[variable, form] = made
         return self._pairs[variable, form]
@@ -190,8 +186,9 @@ class _Typed(relax.PyExprMutator):
             shape = [-1 if place == axis else 1 for place in range(rank)]
             return relax.const(constant.bias.reshape(shape), FLOAT32)
         weights = array_of(operand)
-        if constant.kind not in INTEGERS:
-            made = np.ones_like(weights) if self._sketched else rounded(weights, constant.kind)
+        kind = COMPUTE[constant.kind]
+        if not kind.quantized:
+            made = np.ones_like(weights) if self._sketched else kind.weights.rounded(weights)
             return relax.const(made, FLOAT32)
         # Filters have output channels first, in any layout; matrices of products last.
         axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
@@ -201,9 +198,9 @@ class _Typed(relax.PyExprMutator):
         values = np.ascontiguousarray(np.moveaxis(found.values, 0, axis))
         return self.builder_.emit(
             relax.op.dequantize(
-                relax.const(values, "int8"),
+                relax.const(values),
                 relax.const(found.scales, FLOAT32),
-                relax.const(np.zeros(found.scales.shape, np.int8), "int8"),
+                relax.const(np.zeros(found.scales.shape, values.dtype)),
                 axis=axis,
                 out_dtype=FLOAT32,
             )

@@ -17,7 +17,6 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.instructions.fragments import SIDE
-from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.specs import Conv2dSpec, physical_shape
 from chameleon_tvm.quick_tvm import Schedule, te, tirx
@@ -26,6 +25,7 @@ from chameleon_tvm.spaces.cuda.fragments import Product
 from chameleon_tvm.spaces.cuda.tensor_core import Sizes, TensorCoreTemplate
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.types import HALVES
 
 
 def convolution_template(task: Task, options: TemplateOptions) -> Template:

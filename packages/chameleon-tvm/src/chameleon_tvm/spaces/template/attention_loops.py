@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from chameleon_tvm.instructions.base import Dot
+from chameleon_tvm.instructions.conversions import rounding
 from chameleon_tvm.instructions.emission import importing
-from chameleon_tvm.instructions.halves import half_of
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm.operators.exponentials import exponential
 from chameleon_tvm.quick_tvm import tirx
@@ -33,6 +33,7 @@ from chameleon_tvm.spaces.template.attention_parts import (
     runs_of,
 )
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
+from chameleon_tvm.types import FLOAT32, STORAGE
 
 
 class WeightedSumLoops:
@@ -147,8 +148,7 @@ class WeightedSumLoops:
 
     def _write(self, row: Row, q: Expr, d: Expr, value: Expr, lanes: int) -> Stmt:
         place = dict(zip("BHSD", (row.b, row.h, row.first + q, d), strict=True))
-        written = half_of(self.operands.spec.output_dtype)
-        value = value if written is None else written.rounding(value, lanes)
+        value = rounding(STORAGE[self.operands.spec.output_dtype], value, lanes)
         return emit.store(
             self.operands.out, [place[a] for a in self.operands.spec.output_layout], value, lanes
         )
@@ -390,11 +390,10 @@ class AttentionLoops:
         query, key, value = self.parts = parts_of(spec)
         if tile.copy:
             # Copies are what the inner loops read: widened once rather than for each query.
-            kept = key.half if dot.depth > 1 else None
+            kept = key.kind if dot.depth > 1 else STORAGE[FLOAT32]
             rows = emit.buffer("key_rows", spec.key, dtype=dot.data)
-            key = Part(data=rows, layout="BHSD", half=kept)
+            key = Part(data=rows, layout="BHSD", kind=kept)
             value = Part(data=emit.buffer("value_rows", spec.value), layout="BHSD")
-        written = half_of(spec.output_dtype)
         self.operands = Operands(
             spec=spec,
             tile=tile,
@@ -407,7 +406,7 @@ class AttentionLoops:
             out=emit.buffer(
                 "out",
                 ordered(spec.output, spec.output_layout),
-                dtype="float32" if written is None else written.held,
+                dtype=STORAGE[spec.output_dtype].storage_dtype,
             ),
         )
         self.scores = ScoreLoops(self.operands)
@@ -432,7 +431,7 @@ class AttentionLoops:
             b, h, s = emit.split(index, (batch, heads, keys))
 
             def copied(target: Part, source: Part, features: int) -> Stmt:
-                read = source.load if target.half is None else source.as_held
+                read = source.as_held if target.kind == source.kind else source.load
 
                 def one(d: Expr) -> Stmt:
                     return emit.store(target.data, [b, h, s, d], read(b, h, s, d))
