@@ -182,7 +182,7 @@ class Kernels:
             return None
         operator = builder.operator
         inputs = list(builder.inputs)
-        for place, constant in zip(sorted(operator.constants), chain.constants, strict=True):
+        for place, constant in zip(sorted(operator.constants), chain.constants.arrays, strict=True):
             inputs[place] = np.ascontiguousarray(constant)
         builder.use(inputs)
         program = self._program(task.key, builder)

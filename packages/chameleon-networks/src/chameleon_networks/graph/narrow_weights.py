@@ -42,7 +42,7 @@ def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
         and spec.dtype == INT8
         and shares_data(spec)
         and json.loads(target)["kind"] == "llvm"
-        and _are_small(chain.constants[0])
+        and _are_small(chain.constants.weights)
         and narrow_weights_pay(target)
     ):
         yield attrs.evolve(spec, dtype=INT7)
@@ -59,7 +59,9 @@ def fastest(chains: Sequence[FusedOperator], target: str) -> list[FusedOperator]
     return [attrs.evolve(chain, spec=next(specs_for(chain, target))) for chain in chains]
 
 
-def _are_small(weights: NDArray[Any]) -> bool:
+def _are_small(weights: NDArray[Any] | None) -> bool:
+    if weights is None:
+        return False
     largest = STORAGE[INT7].magnitude
     return bool(np.min(weights, initial=0) >= -largest and np.max(weights, initial=0) <= largest)
 

@@ -81,7 +81,8 @@ def _reason(chain: FusedOperator, kind: str) -> str | None:
 
 def _too_large(chain: FusedOperator, kind: str) -> str | None:
     """Why a chain's weights cannot be stored in two bytes."""
-    if chain.constants and overflows(chain.constants[0], COMPUTE[kind].weights):
+    weights = chain.constants.weights
+    if weights is not None and overflows(weights, COMPUTE[kind].weights):
         return f"its weights are larger than what {kind} holds"
     return None
 

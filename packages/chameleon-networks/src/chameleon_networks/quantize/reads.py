@@ -19,17 +19,9 @@ from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.types import COMPUTE, StorageType
 
 from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.moving import is_carrying
+from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.quantize.ranges import Affine
-
-_CARRYING = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("reshape", "permute_dims", "squeeze", "expand_dims", "flatten", "strided_slice"),
-        *("concat", "split", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"),
-    )
-)
-"""Operators whose numbers are all among those that they read."""
 
 
 @attrs.frozen(kw_only=True)
@@ -127,15 +119,6 @@ class Network:
             elif binding.var not in self.chain_at and is_carrying(binding.value):
                 for variable in read:
                     yield variable, binding.var
-
-
-def is_carrying(value: Any) -> bool:
-    """Whether an expression moves or selects numbers, and computes none."""
-    if isinstance(value, relax.TupleGetItem | relax.Tuple):
-        return True
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-        return False
-    return str(value.op.name) in _CARRYING
 
 
 def _names(variables: Sequence[Any]) -> dict[Any, str]:

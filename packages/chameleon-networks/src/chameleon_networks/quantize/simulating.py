@@ -109,7 +109,7 @@ class Calibrator:
             group = self._group_of.get(name, name)
             self._histograms.setdefault(group, Histogram()).add(values)
         chain = self._simulated.network.chains[place]
-        if number == 0 and chain.constants:
+        if number == 0 and chain.constants.weights is not None:
             means = channel_means(chain, values)
             self._sums[len(self._tried) < _TRIED].add((place, name), means)
 
