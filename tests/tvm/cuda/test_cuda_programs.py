@@ -9,7 +9,7 @@ import pytest
 from chameleon_tvm.building.lowering import cuda_source
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.fragments import FRAGMENTS, SIDE
-from chameleon_tvm.operators.base import numpy_type, operator_of
+from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
     Conv2dSpec,
@@ -18,6 +18,7 @@ from chameleon_tvm.operators.specs import (
 )
 from chameleon_tvm.spaces.cuda.tensor_core import TensorCoreTemplate
 from chameleon_tvm.spaces.template.provider import template_of
+from chameleon_tvm.types import array_type
 
 SM_80 = '{"arch": "sm_80", "kind": "cuda"}'
 CONVOLUTIONS = {
@@ -118,7 +119,7 @@ def check(spec, config_of, emulate, folder):
     parameters = list(program.function.params)
     arrays = {str(p.name): a for p, a in zip(parameters, program.inputs, strict=False)}
     out = parameters[-1]
-    dtype = numpy_type(str(out.dtype))
+    dtype = array_type(str(out.dtype))
     arrays[str(out.name)] = np.full([int(extent) for extent in out.shape], np.nan, dtype)
     source = cuda_source(program.function, tvm_target(SM_80))
     (expected,) = operator.reference(inputs)
@@ -157,7 +158,7 @@ def test_fragments_compute_their_meaning(one, emulate, tmp_path):
     source = cuda_source(program.function, tvm_target(SM_80))
     assert any(mnemonic in source for mnemonic in one.mnemonics)
     names = [str(parameter.name) for parameter in program.function.params]
-    empty = np.zeros((SIDE, SIDE), numpy_type(one.data))
+    empty = np.zeros((SIDE, SIDE), array_type(one.data))
     arrays = dict(zip(names, [*program.inputs, empty], strict=True))
     sides = [side.astype(np.float32) for side in (data, weights.T)]
     expected = one.meaning(np.zeros((SIDE, SIDE), np.float32), *sides)

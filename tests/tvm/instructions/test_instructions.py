@@ -12,7 +12,6 @@ from chameleon_tvm.building.lowering import lower_function
 from chameleon_tvm.device.cpus.features import target_features
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.instructions.amx import AmxBfloat16
-from chameleon_tvm.instructions.bfloat16 import rounded, widened
 from chameleon_tvm.instructions.choosing import instruction_of, own_records_of
 from chameleon_tvm.instructions.emission import importing
 from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
@@ -26,6 +25,7 @@ from chameleon_tvm.instructions.vpmaddwd import Vpmaddwd
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.testing.instruction_kernels import Trial, trials_of
 from chameleon_tvm.testing.instructions import assembly, check_instruction, check_meaning
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16"
 X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu="
@@ -186,11 +186,11 @@ def test_the_configuration_says_what_a_tile_holds():
 def test_bfloat16_is_rounded_to_nearest_even():
     values = np.float32([1.0, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -2.5, 3e38, 3.4e38])
     expected = [1.0, 1.0, 1 + 2**-6, 1 + 2**-7, -2.5, np.nan, np.inf]
-    got = widened(rounded(values))
+    got = STORAGE[BFLOAT16].rounded(values)
     assert got[:5].tolist() == expected[:5]
     assert abs(got[5] / 3e38 - 1) < 2**-8
     assert got[6] == np.inf
-    assert np.isnan(widened(rounded(np.float32([np.nan, np.inf, -np.inf])))).tolist() == [
+    assert np.isnan(STORAGE[BFLOAT16].rounded(np.float32([np.nan, np.inf, -np.inf]))).tolist() == [
         True,
         False,
         False,

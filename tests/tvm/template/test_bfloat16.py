@@ -11,8 +11,7 @@ from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.building.lowering import lower_function
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.instructions.base import BFLOAT16_BITS
-from chameleon_tvm.instructions.bfloat16 import rounded, rounding, widened
-from chameleon_tvm.operators.halves import real
+from chameleon_tvm.instructions.conversions import rounding
 from chameleon_tvm.operators.specs import (
     Conv1dSpec,
     Conv2dSpec,
@@ -22,11 +21,13 @@ from chameleon_tvm.operators.specs import (
 )
 from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.spaces.template.provider import template_of
+from chameleon_tvm.types import STORAGE
 
 from . import computing
 from .computing import NATIVE, check_unscheduled
 
 BF16 = {"dtype": "bfloat16"}
+KIND = STORAGE["bfloat16"]
 FULL = {**BF16, "bias": True, "residual": True, "activation": "relu"}
 check = partial(computing.check, count=2, rounded=["bfloat16"])
 
@@ -80,14 +81,14 @@ def test_a_network_may_pack_weights_of_float32():
     rng = np.random.default_rng(0)
     weights = rng.normal(size=spec.filter_shape).astype(np.float32)
     bias = rng.normal(size=24).astype(np.float32)
-    near = widened(rounded(weights))
+    near = KIND.rounded(weights)
     packed = template.pack(values, [weights, bias])
     again = template.pack(values, [near, bias])
-    bits = template.pack(values, [rounded(weights), bias])
+    bits = template.pack(values, [KIND.stored(weights), bias])
     for one, other, third in zip(packed, again, bits, strict=True):
         np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(one, third)
-    np.testing.assert_array_equal(real(rounded(weights)), near)
+    np.testing.assert_array_equal(KIND.real(KIND.stored(weights)), near)
 
 
 def test_what_nothing_computes_is_refused():
@@ -110,7 +111,7 @@ def test_rounding_is_to_the_nearest_and_keeps_what_is_no_number():
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, 1e-40, 1.00390625, 1.01171875]
     numbers[: len(special)] = special
     data = te.placeholder(numbers.shape, "float32", name="data")
-    out = te.compute(numbers.shape, lambda i: rounding(data(i), 1), name="out")
+    out = te.compute(numbers.shape, lambda i: rounding(KIND, data(i)), name="out")
     program = Program(function=te.create_prim_func([data, out]), inputs=[numbers])
     (got,) = TVMKernel(program, NATIVE).outputs()
-    np.testing.assert_array_equal(got, rounded(numbers))
+    np.testing.assert_array_equal(got, KIND.stored(numbers))

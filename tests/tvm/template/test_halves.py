@@ -11,8 +11,6 @@ from chameleon_core.plugins import NoOptions
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm.building.lowering import lower_function
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
-from chameleon_tvm.instructions.halves import half_of
-from chameleon_tvm.operators.base import numpy_type
 from chameleon_tvm.operators.specs import (
     AttentionSpec,
     BatchMatmulSpec,
@@ -22,6 +20,7 @@ from chameleon_tvm.operators.specs import (
 )
 from chameleon_tvm.spaces.template import arithmetic
 from chameleon_tvm.spaces.template.provider import template_of
+from chameleon_tvm.types import array_type
 
 from . import computing
 from .computing import HALF_PLACE, NATIVE, PROVIDER, check_unscheduled
@@ -138,12 +137,11 @@ def test_the_code_holds_the_instructions_of_its_cpu(spec, cpu, mnemonic):
 def test_sums_are_never_float16():
     """Where a CPU multiplies and adds up in float16, products are still added up in float32."""
     target = TVMTargets(NoOptions()).resolve("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids")
-    half = half_of("float16")
     assert {one.sums for one in arithmetic.dots_of(target, data="float16", weights="float16")} == {
         "float16",
         "float32",
     }
-    assert {one.sums for one in arithmetic.half_dots(half, target)} == {"float32"}
+    assert {one.sums for one in arithmetic.half_dots("float16", target)} == {"float32"}
 
 
 def computed(spec, inputs):
@@ -155,7 +153,7 @@ def computed(spec, inputs):
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_infinities_nan_denormals_and_ties(dtype):
-    kind = numpy_type(dtype)
+    kind = array_type(dtype)
     place = 2 * HALF_PLACE[dtype]
     least = 2.0**-24 if dtype == "float16" else 2.0**-133
     largest = 65504.0 if dtype == "float16" else float(np.float32(3.3895314e38))
@@ -173,7 +171,7 @@ def test_infinities_nan_denormals_and_ties(dtype):
     right = np.ones((1, 2, 17), np.float32)
     spec = in_type(BatchMatmulSpec(a=[1, 8, 2], b=[1, 2, 17]), dtype)
     got = computed(spec, [left.astype(kind), right.astype(kind)])
-    if arithmetic.half_dots(half_of(dtype), NATIVE)[0].flushes:
+    if arithmetic.half_dots(dtype, NATIVE)[0].flushes:
         least = 0.0  # as the CPU's own product of this type has it
     expected = [np.inf, -np.inf, np.nan, least, 1.0, 1.0 + 2 * place, np.inf, -np.inf]
     np.testing.assert_array_equal(got, np.repeat(np.float32(expected)[None, :, None], 17, axis=2))
@@ -185,7 +183,7 @@ def test_infinities_nan_denormals_and_ties(dtype):
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_attention_with_hidden_keys_and_infinities(dtype):
-    kind = numpy_type(dtype)
+    kind = array_type(dtype)
     spec = in_type(
         AttentionSpec(
             query=[1, 1, 16, 8], key=[1, 1, 20, 8], value=[1, 1, 20, 8], mask=[1, 1, 16, 20]

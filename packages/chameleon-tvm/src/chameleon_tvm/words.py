@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from chameleon_core.dtypes import FLOAT32, display_name
 from chameleon_core.errors import ChameleonError
 from chameleon_core.words import listing
+
+from chameleon_tvm.types import FLOAT32, display_name
 
 WAY_OUT = (
     "Write that part of the network with other operators, or tune its operators one by one under "

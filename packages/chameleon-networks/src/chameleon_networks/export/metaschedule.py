@@ -52,7 +52,7 @@ def with_workloads(
             return None
         operator = builder.operator
         inputs = operator.inputs()
-        for place, constant in zip(sorted(operator.constants), chain.constants, strict=True):
+        for place, constant in zip(sorted(operator.constants), chain.constants.arrays, strict=True):
             inputs[place] = np.ascontiguousarray(constant)
         return OperatorKernel(
             task=builder.task.name,

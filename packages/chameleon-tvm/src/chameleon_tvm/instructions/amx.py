@@ -16,7 +16,6 @@ from chameleon_system.permissions import AMX
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Expr
-from chameleon_tvm.instructions.bfloat16 import widened
 from chameleon_tvm.instructions.tiles import (
     Buffer,
     Register,
@@ -25,6 +24,7 @@ from chameleon_tvm.instructions.tiles import (
     added_products,
 )
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 _TILES = 8
 _CONFIGURATION_BYTES = 64
@@ -107,7 +107,7 @@ class AmxBfloat16(Amx):
     def meaning(
         self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
     ) -> NDArray[Any]:
-        return added_products(sums, widened(data), widened(weights))
+        return added_products(sums, STORAGE[BFLOAT16].real(data), STORAGE[BFLOAT16].real(weights))
 
 
 class AmxFloat16(Amx):

@@ -15,10 +15,12 @@ import numpy as np
 from chameleon_core.errors import ChameleonError
 from numpy.typing import NDArray
 
+from chameleon_tvm.types import BFLOAT16, INT8, STORAGE
+
 Expr = Any
 
-BFLOAT16_BITS = "uint16"
-"""The element type of buffers that hold bfloat16: TVM computes with such a type in float32."""
+BFLOAT16_BITS = STORAGE[BFLOAT16].storage_dtype
+"""The element type of operands of bfloat16."""
 
 
 class Instruction(ABC):
@@ -128,7 +130,7 @@ class Dot(Instruction):
             raise ChameleonError(
                 f"{self.name} is exact with weights between -{most} and {most}, and there are some "
                 f"between {least} and {largest}",
-                hint="Compute the operator in int8, or quantize its weights to seven bits.",
+                hint=f"Compute the operator in {INT8}, or quantize its weights to seven bits.",
             )
 
     @abstractmethod

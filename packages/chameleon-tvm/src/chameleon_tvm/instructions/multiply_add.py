@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot, Expr
-from chameleon_tvm.instructions.bfloat16 import widened, widening
+from chameleon_tvm.instructions.conversions import widening
 from chameleon_tvm.instructions.emission import intrinsic
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 
 class MultiplyAdd(Dot):
@@ -62,10 +63,10 @@ class Bfloat16Weights(MultiplyAdd):
     def meaning(
         self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
     ) -> NDArray[Any]:
-        return super().meaning(sums, data, widened(weights))
+        return super().meaning(sums, data, STORAGE[BFLOAT16].real(weights))
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
-        return sums + data * widening(weights, lanes)
+        return sums + data * widening(STORAGE[BFLOAT16], weights, lanes)
 
 
 class Float16Weights(MultiplyAdd):

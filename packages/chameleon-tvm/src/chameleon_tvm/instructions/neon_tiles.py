@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Expr
-from chameleon_tvm.instructions.bfloat16 import widened
 from chameleon_tvm.instructions.emission import function, intrinsic
 from chameleon_tvm.instructions.tiles import (
     Buffer,
@@ -21,6 +20,7 @@ from chameleon_tvm.instructions.tiles import (
     in_turn,
 )
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 _BYTES = 16
 
@@ -96,7 +96,7 @@ define <4 x float> @chameleon_bfmmla(<4 x float> %sums, <8 x i16> %data, <8 x i1
     def meaning(
         self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
     ) -> NDArray[Any]:
-        return added_products(sums, widened(data), widened(weights))
+        return added_products(sums, STORAGE[BFLOAT16].real(data), STORAGE[BFLOAT16].real(weights))
 
     def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
         return function("float32x4", "chameleon_bfmmla", sums, data, weights)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot, Expr
-from chameleon_tvm.instructions.bfloat16 import widened
 from chameleon_tvm.instructions.emission import function
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 _FUNCTION = """
 declare <{lanes} x float> @llvm.x86.avx512bf16.dpbf16ps.{bits}(
@@ -53,7 +53,7 @@ class Vdpbf16ps(Dot):
     def meaning(
         self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
     ) -> NDArray[Any]:
-        left, right = widened(data).astype(np.float64), widened(weights).astype(np.float64)
+        left, right = (STORAGE[BFLOAT16].real(one).astype(np.float64) for one in (data, weights))
         made = sums.copy()
         for lane in range(len(sums)):
             for k in (1, 0):

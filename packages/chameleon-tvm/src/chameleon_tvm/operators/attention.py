@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.late_tvm import te, tirx, tvm
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
-from chameleon_tvm.operators.base import Operator, seeded_array, tolerance_of
-from chameleon_tvm.operators.halves import held, real, rounding, stored, widening
+from chameleon_tvm.operators.base import Operator, seeded_array
+from chameleon_tvm.operators.halves import rounding, widening
+from chameleon_tvm.types import STORAGE, tolerance_of
 
 _HIDDEN_ONE_IN = 7
 """One in so many elements of a mask made up for measuring hides a key."""
@@ -49,7 +50,7 @@ class Attention(Operator):
         if place >= len(layouts):
             return array
         moved = np.ascontiguousarray(array.transpose(_axes(layouts[place])))
-        return stored(moved, self.spec.dtype)
+        return STORAGE[self.spec.dtype].stored(moved)
 
     @property
     def layouts(self) -> tuple[str, ...]:
@@ -61,7 +62,8 @@ class Attention(Operator):
 
     def logical(self, outputs: Arrays) -> Arrays:
         back = np.argsort(_axes(self.spec.output_layout))
-        return [np.ascontiguousarray(real(one).transpose(back)) for one in outputs]
+        kind = STORAGE[self.spec.output_dtype]
+        return [np.ascontiguousarray(kind.real(one).transpose(back)) for one in outputs]
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
@@ -90,8 +92,9 @@ class Attention(Operator):
         spec = self.spec
         shapes = [spec.packed_shape] if spec.packed else [spec.query, spec.key, spec.value]
         names = ["packed"] if spec.packed else ["query", "key", "value"]
+        held = STORAGE[spec.dtype].storage_dtype
         parts = [
-            te.placeholder(ordered(shape, layout), held(spec.dtype), name=name)
+            te.placeholder(ordered(shape, layout), held, name=name)
             for shape, layout, name in zip(shapes, self.layouts, names, strict=True)
         ]
         mask = [te.placeholder(spec.mask, "float32", name="mask")] if spec.mask else []

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.late_tvm import te
 from chameleon_tvm.operators.activations import activate
-from chameleon_tvm.operators.base import seeded_array, tolerance_of, widened
+from chameleon_tvm.operators.base import seeded_array, widened
 from chameleon_tvm.operators.spec import SELU_SCALE, SELU_SLOPE, slope_of
 from chameleon_tvm.operators.specs import FusedSpec
+from chameleon_tvm.types import FLOAT32, tolerance_of
 
 Exact = NDArray[np.float64]
 
@@ -69,7 +70,7 @@ class Epilogue:
         centred_type: element type of what ``centred_element`` makes of the data.
     """
 
-    operand_type: ClassVar[str] = "float32"
+    operand_type: ClassVar[str] = FLOAT32
     """What data and weights are multiplied in, and the type of sums."""
 
     def __init__(self, spec: FusedSpec) -> None:
@@ -79,7 +80,7 @@ class Epilogue:
     @property
     def tolerance(self) -> float:
         """Largest accepted |difference| over the largest |expected|."""
-        return tolerance_of(self.spec.dtype)
+        return tolerance_of(self.spec.output_dtype)
 
     def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
         """Deterministic logical data and weights of these shapes."""

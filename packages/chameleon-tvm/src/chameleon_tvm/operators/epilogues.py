@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.halves import HalfEpilogue
 from chameleon_tvm.operators.quantized import QuantizedEpilogue
 from chameleon_tvm.operators.spec import FusedSpec
+from chameleon_tvm.types import HALVES
 
 
 def epilogue_of(spec: FusedSpec, target: str) -> Epilogue:

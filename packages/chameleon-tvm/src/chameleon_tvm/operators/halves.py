@@ -1,72 +1,33 @@
 """Operators on tensors of bfloat16 and float16 on CPUs: everything between them is in float32.
 
-Buffers of bfloat16 are 16-bit integers, since TVM computes with its own bfloat16 in float32 and
-rounds in between. Sums and epilogue are float32 here, and the output is rounded once, or not at all
-where it is float32.
+Sums and epilogue are float32, and the output is rounded once, or not at all if it is float32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.halves import half_of
+from chameleon_tvm.instructions import conversions
 from chameleon_tvm.late_tvm import te
 from chameleon_tvm.operators.activations import activate
-from chameleon_tvm.operators.base import seeded_array, tolerance_of
-from chameleon_tvm.operators.element_types import BFLOAT16, FLOAT32
+from chameleon_tvm.operators.base import seeded_array
 from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.spec import FusedSpec
-
-BITS = "uint16"
-"""What buffers of bfloat16 hold: the upper half of a float32."""
-
-
-def real(array: NDArray[Any]) -> NDArray[np.float32]:
-    """Numbers as float32, exactly: those of bfloat16, their bits, and those of float16.
-
-    Args:
-        array: of bfloat16, or its bits in uint16, of float16 or float32; of any shape.
-    """
-    if array.dtype.name == BFLOAT16:
-        array = array.view(np.uint16)
-    if array.dtype == np.uint16:
-        return np.left_shift(array.astype(np.uint32), 16).view(np.float32)
-    return array.astype(np.float32, copy=False)
-
-
-def held(dtype: str) -> str:
-    """Element type of the buffers of tensors of a type on CPUs."""
-    return BITS if dtype == BFLOAT16 else dtype
-
-
-def stored(array: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Numbers as buffers of a type hold them, a network's own in float32 rounded.
-
-    Args:
-        array: of the type, of what buffers hold, or of float32.
-        dtype: of the tensor.
-    """
-    if array.dtype == np.float32 and dtype != FLOAT32:
-        half = half_of(dtype)
-        return array if half is None else half.rounded(array)
-    return array.view(np.uint16) if array.dtype.name == BFLOAT16 else array
+from chameleon_tvm.types import STORAGE
 
 
 def widening(dtype: str, element: Any) -> Any:
     """An element of a tensor of a type as float32, in an expression."""
-    half = half_of(dtype)
-    return element if half is None else half.widening(element, 1)
+    return conversions.widening(STORAGE[dtype], element)
 
 
 def rounding(dtype: str, value: Any) -> Any:
     """A number of float32 as an element of a tensor of a type, in an expression."""
-    half = half_of(dtype)
-    return value if half is None else half.rounding(value, 1)
+    return conversions.rounding(STORAGE[dtype], value)
 
 
 class HalfEpilogue(Epilogue):
@@ -76,15 +37,10 @@ class HalfEpilogue(Epilogue):
         spec: the operator.
     """
 
-    operand_type: ClassVar[str] = FLOAT32
-
     def __init__(self, spec: FusedSpec) -> None:
         super().__init__(spec)
-        self.data_type = self.weights_type = self.centred_type = held(spec.dtype)
-
-    @property
-    def tolerance(self) -> float:
-        return tolerance_of(self.spec.output_dtype)
+        self.data_type = STORAGE[spec.dtype].storage_dtype
+        self.weights_type = self.centred_type = self.data_type
 
     def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
         dtype = self.spec.dtype
@@ -92,10 +48,10 @@ class HalfEpilogue(Epilogue):
 
     def stored(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
         added = self.spec.residual and place == 2 + self.spec.bias
-        return stored(array, self.spec.output_dtype if added else self.spec.dtype)
+        return STORAGE[self.spec.output_dtype if added else self.spec.dtype].stored(array)
 
     def logical(self, outputs: Arrays) -> Arrays:
-        return [real(one) for one in outputs]
+        return [STORAGE[self.spec.output_dtype].real(one) for one in outputs]
 
     def operand(self, element: Any) -> Any:
         return widening(self.spec.dtype, element)
@@ -114,7 +70,8 @@ class HalfEpilogue(Epilogue):
         if spec.bias:
             parameters.append(te.placeholder((spec.output_channels,), self.data_type, name="bias"))
         if spec.residual:
-            parameters.append(te.placeholder(shape, held(written), name="residual"))
+            held = STORAGE[written].storage_dtype
+            parameters.append(te.placeholder(shape, held, name="residual"))
         bias, residual = self.split(parameters)
 
         def finish(*place: Any) -> Any:

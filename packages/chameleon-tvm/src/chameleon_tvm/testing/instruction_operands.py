@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Instruction
-from chameleon_tvm.instructions.bfloat16 import rounded, widened
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 Array = NDArray[Any]
 
@@ -45,7 +45,7 @@ def drawn(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> Array:
         positive = [0.0, 1.0, largest, limits.tiny, denormal, np.inf, np.nan]
         ends = np.array([*positive, *(-one for one in positive)], kind)
         if dtype == BFLOAT16_BITS:
-            made, ends = rounded(made), rounded(ends)
+            made, ends = STORAGE[BFLOAT16].stored(made), STORAGE[BFLOAT16].stored(ends)
     extreme = rng.random(shape) < _EXTREME
     extreme[: len(extreme) // 2] = False
     return np.where(extreme, rng.choice(ends, shape), made).astype(dtype)
@@ -71,7 +71,7 @@ def values(array: Array, dtype: str) -> Array:
         array: of any shape.
         dtype: as instructions name it.
     """
-    return (widened(array) if dtype == BFLOAT16_BITS else array).astype(np.float64)
+    return (STORAGE[BFLOAT16].real(array) if dtype == BFLOAT16_BITS else array).astype(np.float64)
 
 
 def is_floating(dtype: str) -> bool:

@@ -12,7 +12,6 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.device.targets import TargetInfo, target_info
-from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template.arithmetic import scores_dot
@@ -28,6 +27,7 @@ from chameleon_tvm.spaces.template.estimates import (
     broadcast_is_operand,
 )
 from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.types import HALVES
 
 POWER_OPERATIONS = 14.0
 """Vector instructions that turn a vector of scores into powers and add them up."""

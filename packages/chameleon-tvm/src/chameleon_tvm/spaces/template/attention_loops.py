@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from chameleon_tvm.instructions.base import Dot
+from chameleon_tvm.instructions.conversions import rounding
 from chameleon_tvm.instructions.emission import importing
-from chameleon_tvm.instructions.halves import half_of
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm.operators.exponentials import exponential
 from chameleon_tvm.quick_tvm import tirx
@@ -30,6 +30,7 @@ from chameleon_tvm.spaces.template.attention_parts import (
     runs_of,
 )
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt, assign, held
+from chameleon_tvm.types import FLOAT32, STORAGE
 
 LOWEST = -3.4028234663852886e38
 """The least finite float32. A maximum that starts here is never minus infinity, from which the
@@ -62,16 +63,15 @@ class AttentionLoops:
         self.query, self.key, self.value = self.parts
         if tile.copy:
             # Copies are what the inner loops read: widened once rather than for each query.
-            kept = self.key.half if self.rounded else None
+            kept = self.key.kind if self.rounded else STORAGE[FLOAT32]
             rows = emit.buffer("key_rows", spec.key, dtype=dot.data)
-            self.key = Part(data=rows, layout="BHSD", half=kept)
+            self.key = Part(data=rows, layout="BHSD", kind=kept)
             self.value = Part(data=emit.buffer("value_rows", spec.value), layout="BHSD")
         self.mask = emit.buffer("mask", spec.mask) if spec.mask else None
-        written = half_of(spec.output_dtype)
         self.out = emit.buffer(
             "out",
             ordered(spec.output, spec.output_layout),
-            dtype="float32" if written is None else written.held,
+            dtype=STORAGE[spec.output_dtype].storage_dtype,
         )
 
     def function(self) -> tirx.PrimFunc:
@@ -92,7 +92,7 @@ class AttentionLoops:
             b, h, s = emit.split(index, (batch, heads, keys))
 
             def copied(target: Part, source: Part, features: int) -> Stmt:
-                read = source.load if target.half is None else source.as_held
+                read = source.as_held if target.kind == source.kind else source.load
 
                 def one(d: Expr) -> Stmt:
                     return emit.store(target.data, [b, h, s, d], read(b, h, s, d))
@@ -436,6 +436,5 @@ class AttentionLoops:
 
     def _write(self, row: Row, q: Expr, d: Expr, value: Expr, lanes: int) -> Stmt:
         place = dict(zip("BHSD", (row.b, row.h, row.first + q, d), strict=True))
-        written = half_of(self.spec.output_dtype)
-        value = value if written is None else written.rounding(value, lanes)
+        value = rounding(STORAGE[self.spec.output_dtype], value, lanes)
         return emit.store(self.out, [place[a] for a in self.spec.output_layout], value, lanes)

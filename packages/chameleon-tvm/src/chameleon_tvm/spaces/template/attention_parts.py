@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from chameleon_tvm.instructions.halves import Half, half_of
+from chameleon_tvm.instructions.conversions import widening
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr
+from chameleon_tvm.types import FLOAT32, STORAGE, StorageType
 
 
 @attrs.frozen(kw_only=True)
@@ -43,18 +44,17 @@ class Part:
         data: the array, of the rank and order of the layout.
         layout: the order of its axes.
         first: the first of its heads there, where several parts share the array.
-        half: the type that is held in two bytes; None for float32.
+        kind: the type of its numbers.
     """
 
     data: Buffer
     layout: str
     first: int = 0
-    half: Half | None = None
+    kind: StorageType = STORAGE[FLOAT32]
 
     def load(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
         """A feature of a token, or ``lanes`` of them where features are the last axis: float32."""
-        found = self.as_held(b, h, s, d, lanes)
-        return found if self.half is None else self.half.widening(found, lanes)
+        return widening(self.kind, self.as_held(b, h, s, d, lanes), lanes)
 
     def as_held(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
         """The same in the type of the array."""
@@ -100,18 +100,18 @@ class Row:
 
 def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
     """Queries, keys and values as the function's parameters hold them."""
-    half = half_of(spec.dtype)
-    held = "float32" if half is None else half.held
+    kind = STORAGE[spec.dtype]
+    held = kind.storage_dtype
     if spec.packed:
         data = emit.buffer("packed", ordered(spec.packed_shape, "BSHD"), dtype=held)
         heads, shared = spec.query[1], spec.key[1]
         firsts = (0, heads, heads + shared)
         query, key, value = (
-            Part(data=data, layout="BSHD", first=first, half=half) for first in firsts
+            Part(data=data, layout="BSHD", first=first, kind=kind) for first in firsts
         )
         return query, key, value
     query, key, value = (
-        Part(data=emit.buffer(name, ordered(shape, layout), dtype=held), layout=layout, half=half)
+        Part(data=emit.buffer(name, ordered(shape, layout), dtype=held), layout=layout, kind=kind)
         for name, shape, layout in (
             ("query", spec.query, spec.query_layout),
             ("key", spec.key, spec.key_layout),
