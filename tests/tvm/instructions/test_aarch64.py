@@ -12,8 +12,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_tvm.building.lowering import lower_function
 from chameleon_tvm.device.cpus.features import target_features
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
-from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
-from chameleon_tvm.instructions.multiply_add import Bfloat16Weights, MultiplyAdd
+from chameleon_tvm.instructions.multiply_add import Bfloat16Weights, IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm.instructions.neon import Sdot, Usdot
 from chameleon_tvm.instructions.neon_tiles import Bfmmla, Smmla
 from chameleon_tvm.testing.instruction_kernels import Trial, trials_of

@@ -14,8 +14,7 @@ from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.instructions.amx import AmxBfloat16
 from chameleon_tvm.instructions.choosing import instruction_of, own_records_of
 from chameleon_tvm.instructions.emission import importing
-from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
-from chameleon_tvm.instructions.multiply_add import MultiplyAdd
+from chameleon_tvm.instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm.instructions.neon_tiles import Bfmmla
 from chameleon_tvm.instructions.records import INSTRUCTIONS
 from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS

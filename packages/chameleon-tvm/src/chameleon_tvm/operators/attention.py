@@ -9,10 +9,10 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.instructions.conversions import rounding, widening
 from chameleon_tvm.late_tvm import te, tirx, tvm
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm.operators.base import Operator, seeded_array
-from chameleon_tvm.operators.halves import rounding, widening
 from chameleon_tvm.types import STORAGE, tolerance_of
 
 _HIDDEN_ONE_IN = 7
@@ -103,10 +103,10 @@ class Attention(Operator):
         def element(part: int, b: Any, h: Any, s: Any, d: Any) -> Any:
             if spec.packed:
                 first = (0, heads, heads + shared)[part]
-                return widening(spec.dtype, parts[0][b, s, h + first, d])
+                return widening(STORAGE[spec.dtype], parts[0][b, s, h + first, d])
             place = dict(zip("BHSD", (b, h, s, d), strict=True))
             found = parts[part](*(place[axis] for axis in self.layouts[part]))
-            return widening(spec.dtype, found)
+            return widening(STORAGE[spec.dtype], found)
 
         d = te.reduce_axis((0, spec.query[3]), name="d")
 
@@ -153,7 +153,9 @@ class Attention(Operator):
         shape = ordered(spec.output, spec.output_layout)
         out = made = te.compute(shape, mixed, name="attention")
         if spec.output_dtype != "float32":
-            out = te.compute(shape, lambda *at: rounding(spec.output_dtype, made(*at)), name="out")
+            out = te.compute(
+                shape, lambda *at: rounding(STORAGE[spec.output_dtype], made(*at)), name="out"
+            )
         return te.create_prim_func([*parts, *mask, out])
 
 

@@ -11,6 +11,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.instructions.conversions import rounding, widening
 from chameleon_tvm.late_tvm import te, tvm
 from chameleon_tvm.operators.base import (
     Operator,
@@ -18,7 +19,6 @@ from chameleon_tvm.operators.base import (
     seeded_integers,
     widened,
 )
-from chameleon_tvm.operators.halves import rounding, widening
 from chameleon_tvm.operators.quantized_products import (
     PARAMETERS,
     QuantizedProduct,
@@ -84,7 +84,7 @@ class BatchMatmul(Operator):
         if self.spec.quantized:
             return element.astype("int32") - self._numbers[side].astype("int32")
         if self._on_cpu:
-            return widening(self.spec.dtype, element)
+            return widening(STORAGE[self.spec.dtype], element)
         return element.astype(FLOAT32)
 
     def _finished(self, sums: Any) -> Any:
@@ -93,7 +93,7 @@ class BatchMatmul(Operator):
         if self.spec.quantized:
             numbers = [self._numbers[at] for at in range(PARAMETERS)]
             return finished_product(sums.astype(FLOAT32), written, numbers)
-        return rounding(written, sums) if self._on_cpu else sums.astype(written)
+        return rounding(STORAGE[written], sums) if self._on_cpu else sums.astype(written)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         spec = self.spec
