@@ -16,8 +16,12 @@ from chameleon_tvm.instructions.base import Instruction
 from chameleon_tvm.instructions.choosing import instruction_of
 from chameleon_tvm.instructions.emission import require_permissions
 from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.testing.instruction_kernels import Operands, Trial, trials_of
-from chameleon_tvm.testing.instruction_operands import require_same
+from chameleon_tvm.testing.instruction_kernels import (
+    Operands,
+    Trial,
+    require_same,
+    trials_of,
+)
 
 
 def check_instruction(record: InstructionRecord, target: str = "native") -> bool:
