@@ -15,8 +15,7 @@ from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.instructions.multiply_add import Bfloat16Weights, IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm.instructions.neon import Sdot, Usdot
 from chameleon_tvm.instructions.neon_tiles import Bfmmla, Smmla
-from chameleon_tvm.testing.instruction_kernels import Trial, trials_of
-from chameleon_tvm.testing.instructions import require_meaning
+from chameleon_tvm.testing.instructions import Trial, require_meaning, trials_of
 from tvm_ffi import libinfo
 
 TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16"

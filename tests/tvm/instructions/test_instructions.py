@@ -22,8 +22,13 @@ from chameleon_tvm.instructions.vdpbf16ps import Vdpbf16ps
 from chameleon_tvm.instructions.vpmaddubsw import Vpmaddubsw
 from chameleon_tvm.instructions.vpmaddwd import Vpmaddwd
 from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.testing.instruction_kernels import Trial, trials_of
-from chameleon_tvm.testing.instructions import assembly, check_instruction, check_meaning
+from chameleon_tvm.testing.instructions import (
+    Trial,
+    assembly,
+    check_instruction,
+    check_meaning,
+    trials_of,
+)
 from chameleon_tvm.types import BFLOAT16, STORAGE
 
 ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16"

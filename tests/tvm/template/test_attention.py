@@ -7,10 +7,10 @@ from chameleon_core.plugins import NoOptions
 from chameleon_tvm.building.kernel import TVMKernel
 from chameleon_tvm.building.lowering import compile_function
 from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target
-from chameleon_tvm.operators.exponentials import exponential
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.attention_parts import exponential
 from hypothesis import given
 from hypothesis import strategies as st
 

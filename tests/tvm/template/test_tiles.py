@@ -23,8 +23,7 @@ from chameleon_tvm.spaces.template.conv2d import geometry_of
 from chameleon_tvm.spaces.template.provider import template_of
 from chameleon_tvm.spaces.template.tile_products import TileProducts
 from chameleon_tvm.spaces.template.tile_tiling import TILED, Runs
-from chameleon_tvm.testing.instruction_kernels import trials_of
-from chameleon_tvm.testing.instructions import assembly, require_meaning
+from chameleon_tvm.testing.instructions import assembly, require_meaning, trials_of
 from chameleon_tvm.testing.loop_tiles import LoopTiles
 from hypothesis import assume, given
 from hypothesis import strategies as st

@@ -29,9 +29,10 @@ from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.metaschedule.traces import applied, config_of
 from chameleon_tvm.quick_tvm import Schedule, Target, tvm
-from chameleon_tvm.spaces.sketch.generator import GeneratedSketches, first_line
+from chameleon_tvm.spaces.sketch.generator import GeneratedSketches
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchPlan
+from chameleon_tvm.words import telling_line
 
 log = structlog.get_logger()
 
@@ -219,7 +220,7 @@ class TracePlan(SketchPlan):
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise ConfigError(
                 f"the traces of {work.name!r} hold instructions that make no knobs: "
-                f"{first_line(error)}",
+                f"{telling_line(error)}",
                 hint="Use one of TVM's own rule sets as `space=`, or TVM's own strategies.",
             ) from error
 
