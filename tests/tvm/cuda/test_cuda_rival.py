@@ -6,12 +6,12 @@ import subprocess
 import time
 
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.building.listings import cuda_source
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
+from chameleon_tvm.building.lowering import cuda_source
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.rivals import metaschedule
 from chameleon_tvm.rivals.recorded import RecordedOptions, RecordedSchedule
+from computing import resolved
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
@@ -38,7 +38,7 @@ class MadeUp(ms.runner.PyRunner):
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
 def test_it_tunes_for_cuda_and_its_winner_is_a_contender(monkeypatch, tmp_path):
-    target = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
+    target = resolved("cuda -arch=sm_80")
     task = DenseSpec(input=[64, 64], units=64).task("t", target)
     local = metaschedule.workers
     monkeypatch.setattr(

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
 from chameleon_tvm.building.lowering import compile_function
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import te, tirx, tvm
 from chameleon_tvm.spaces.loops.lowered import loops_of
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
+from computing import resolved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-TARGET = TVMTargets(NoOptions()).resolve("native")
+TARGET = resolved("native")
 RNG = np.random.default_rng(0)
 
 

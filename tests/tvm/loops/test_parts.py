@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
 from chameleon_tvm.building.lowering import compile_function, lower_function
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.quick_tvm import te, tirx, tvm
 from chameleon_tvm.spaces.loops.lowered import loops_of
 from chameleon_tvm.spaces.loops.schedule import (
@@ -23,11 +22,12 @@ from chameleon_tvm.spaces.loops.schedule import (
     scheduled,
 )
 from chameleon_tvm.spaces.loops.trees import uses, walk
+from computing import resolved
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-TARGET = TVMTargets(NoOptions()).resolve("native")
-AVX2 = TVMTargets(NoOptions()).resolve("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=2")
+TARGET = resolved("native")
+AVX2 = resolved("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=2")
 RNG = np.random.default_rng(0)
 EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 8, 12, 16, 24, 28, 33, 50, 56, 57, 64])
 SHAPES = st.lists(EXTENTS, min_size=1, max_size=4).map(tuple)

@@ -6,13 +6,12 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
 from chameleon_core.task import Task
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import PrimFuncSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
+from computing import resolved
 
 GOOD = """
 import numpy as np
@@ -43,7 +42,7 @@ constant = 4
 
 @pytest.fixture
 def target():
-    return TVMTargets(NoOptions()).resolve("llvm -mcpu=native -num-cores=2")
+    return resolved("llvm -mcpu=native -num-cores=2")
 
 
 @pytest.fixture

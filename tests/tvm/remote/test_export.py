@@ -10,25 +10,21 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import TargetError
-from chameleon_core.plugins import NoOptions
 from chameleon_tvm.building.remote.artifact import read_recipe
 from chameleon_tvm.building.remote.kernels import flush_of
 from chameleon_tvm.building.remote.local_device import LocalDevice
 from chameleon_tvm.building.remote.smoke_test import smoke_test_for
 from chameleon_tvm.device.linking import LINKER, architecture, linking_for
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
+from computing import resolved
 
 MIB = 1 << 20
 FAT_BINARY = b"\x50\xed\x55\xba"
 """What nvcc's output begins with."""
-
-
-def resolved(text: str) -> str:
-    return TVMTargets(NoOptions()).resolve(text)
 
 
 @pytest.fixture(scope="module")

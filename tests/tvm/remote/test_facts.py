@@ -8,18 +8,13 @@ from pathlib import Path
 import attrs
 import pytest
 from chameleon_core.errors import TargetError
-from chameleon_core.plugins import NoOptions
 from chameleon_system.processor import parse_cpuinfo
 from chameleon_tvm.building.remote.facts import ServerFacts, ask, check, own_facts, own_version
 from chameleon_tvm.device.cpus.naming import name_of, native_name
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.quick_tvm import codegen
+from computing import resolved
 
 CPUINFO = Path(__file__).parents[1] / "cpus" / "cpuinfo"
-
-
-def target(text: str) -> str:
-    return TVMTargets(NoOptions()).resolve(text)
 
 
 def own(**other: object) -> ServerFacts:
@@ -30,12 +25,12 @@ def own(**other: object) -> ServerFacts:
 
 @pytest.mark.parametrize("facts", [own(), ServerFacts()], ids=["told", "silent"])
 def test_this_machine_runs_its_own_kernels(facts):
-    check("board:1", facts, target("native"), exists=True)
+    check("board:1", facts, resolved("native"), exists=True)
 
 
 def refusal(facts: ServerFacts, text: str, *, exists: bool = True) -> str:
     with pytest.raises(TargetError) as raised:
-        check("board:1", facts, target(text), exists=exists)
+        check("board:1", facts, resolved(text), exists=exists)
     assert raised.value.hint
     return str(raised.value)
 
@@ -48,7 +43,7 @@ def test_another_tvm():
 
 def test_a_patch_of_the_same_release_is_none():
     release = ".".join(own_version().split(".")[:2])
-    check("board:1", own(tvm=f"{release}.99"), target("native"), exists=True)
+    check("board:1", own(tvm=f"{release}.99"), resolved("native"), exists=True)
 
 
 def test_another_architecture():
@@ -63,8 +58,8 @@ def test_vectors_that_the_processor_lacks():
     said = refusal(board, "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512")
     assert "haswell" in said
     assert "avx512" in said
-    check("board:1", board, target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"), exists=True)
-    older = target("llvm -mtriple=x86_64-linux-gnu -mcpu=sandybridge")
+    check("board:1", board, resolved("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"), exists=True)
+    older = resolved("llvm -mtriple=x86_64-linux-gnu -mcpu=sandybridge")
     check("board:1", board, older, exists=True)
 
 
@@ -76,7 +71,7 @@ def test_a_device_that_is_not_there():
 def test_compute_capability(has, fits):
     facts = own(gpu="a GPU", compute=has)
     if fits:
-        check("board:1", facts, target("nvidia/nvidia-h100"), exists=True)
+        check("board:1", facts, resolved("nvidia/nvidia-h100"), exists=True)
     else:
         assert has in refusal(facts, "nvidia/nvidia-h100")
 
@@ -91,14 +86,14 @@ def test_the_flags_of_a_server_count_more_than_its_name():
         "x86_64-linux-gnu",
     )
     check(
-        "board:1", attrs.evolve(guest, cpu=told.mcpu, mattr=told.mattr), target(text), exists=True
+        "board:1", attrs.evolve(guest, cpu=told.mcpu, mattr=told.mattr), resolved(text), exists=True
     )
 
 
 def test_a_server_whose_processor_llvm_does_not_know_is_tried():
     board = own(triple="aarch64-linux-gnu", cpu="generic")
     check(
-        "board:1", board, target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1"), exists=True
+        "board:1", board, resolved("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1"), exists=True
     )
 
 

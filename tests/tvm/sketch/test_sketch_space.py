@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 from chameleon_core.errors import InvalidConfigurationError
-from chameleon_core.plugins import NoOptions
 from chameleon_core.task import Task
-from chameleon_tvm.device.targets import TVMTargets, target_info
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.plan import INLINE, ROOT
 from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchSpace
+from computing import resolved
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_other_operators_have_spaces(target):
 
 
 def test_a_cuda_space_needs_no_gpu_and_knows_the_limits_of_a_block():
-    target = TVMTargets(NoOptions()).resolve("nvidia/nvidia-h100")
+    target = resolved("nvidia/nvidia-h100")
     spec = Conv2dSpec(input=(1, 64, 14, 14), filters=64, kernel=3, padding=1, name="gpu")
     task: Task = spec.task("gpu", target)
     builder = SketchBuilder(task, SketchOptions(), threads=1)

@@ -3,18 +3,16 @@
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
 from chameleon_tvm.building.kernel import TVMKernel
 from chameleon_tvm.building.lowering import compile_function
-from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target
+from chameleon_tvm.device.targets import target_info, tvm_target
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.attention_parts import exponential
+from computing import NATIVE, PROVIDER, check, few, resolved
 from hypothesis import given
 from hypothesis import strategies as st
-
-from .computing import NATIVE, PROVIDER, check, few
 
 FEW = few(15)
 TARGETS = ["llvm -mcpu=haswell -num-cores=2", "llvm -mcpu=znver4 -num-cores=4"]
@@ -160,7 +158,7 @@ def test_exponentials_of_numbers_below_zero(lanes):
 def test_first_guesses_fill_the_registers_and_no_more(target, heads, tokens, features):
     shape = [1, heads, tokens, features]
     spec = AttentionSpec(query=shape, key=shape, value=shape, query_layout="BSHD")
-    task = spec.task("t", TVMTargets(NoOptions()).resolve(target))
+    task = spec.task("t", resolved(target))
     space = PROVIDER.design_space(task)
     info = target_info(task.target)
     first = space.decode(space.first_guesses[0])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from functools import partial
 
+import computing
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
-from chameleon_testing.conformance_hardware import check_space_provider
-from chameleon_tvm.building.lowering import compile_function, lower_function
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
+from chameleon_tvm.building.lowering import compile_function
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.amx import AmxBfloat16, AmxFloat16, AmxInt8
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.operators.base import operator_of
@@ -23,20 +22,14 @@ from chameleon_tvm.spaces.template.conv2d import geometry_of
 from chameleon_tvm.spaces.template.provider import template_of
 from chameleon_tvm.spaces.template.tile_products import TileProducts
 from chameleon_tvm.spaces.template.tile_tiling import TILED, Runs
-from chameleon_tvm.testing.instructions import assembly, require_meaning, trials_of
+from chameleon_tvm.testing.instructions import require_meaning, trials_of
 from chameleon_tvm.testing.loop_tiles import LoopTiles
+from computing import NATIVE, PROVIDER, X86, assembly_of, few, resolved
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from . import computing
-from .computing import NATIVE, PROVIDER, few
-
-SAPPHIRE = TVMTargets(NoOptions()).resolve(
-    "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=2"
-)
-GRANITE = TVMTargets(NoOptions()).resolve(
-    "llvm -mtriple=x86_64-linux-gnu -mcpu=graniterapids -num-cores=2"
-)
+SAPPHIRE = resolved(f"{X86}sapphirerapids -num-cores=2")
+GRANITE = resolved(f"{X86}graniterapids -num-cores=2")
 INT8 = {"dtype": "int8", "output_dtype": "uint8"}
 BIASED = {"dtype": "bfloat16", "bias": True}
 BF16 = {**BIASED, "residual": True, "activation": "relu"}
@@ -176,10 +169,6 @@ def test_what_tiles_do_not_fit_is_computed_directly():
             assert not [knob for knob in space.knobs if knob.name == "product_pixels"]
 
 
-def test_the_space_conforms():
-    check_space_provider(lambda: PROVIDER, LAYER.task("t", SAPPHIRE))
-
-
 def test_registers_are_never_more_than_there_are():
     space = PROVIDER.design_space(LAYER.task("t", SAPPHIRE))
     for config in tiled(space, 40, 0):
@@ -243,7 +232,7 @@ def test_compiled_for_amx_each_part_sets_its_tiles_up_and_releases_them(types, m
     config = next(one for one in tiled(space, 1, 0))
     function = template.program(space.decode(config), operator, operator.inputs()).function
     assert permissions_of(function) == {"amx"}
-    text = assembly(lower_function(function, tvm_target(target), plain_loops=True))
+    text = assembly_of(function, target)
     (body,) = [one for one in text.split("@function") if mnemonic in one]
     assert re.findall("ldtilecfg|tilerelease", body) == ["ldtilecfg", "tilerelease"]
     assert body.index("ldtilecfg") < body.index(mnemonic) < body.index("tilerelease")
