@@ -124,19 +124,7 @@ def test_convolutions(spec, seed):
         DenseSpec(input=[1, 64], units=10, **INT8),
         Conv1dSpec(input=[2, 48, 40], filters=50, kernel=5, padding=2, **INT8),
     ],
-    ids=[
-        "layer",
-        "pointwise",
-        "strided",
-        "stem",
-        "bfloat16",
-        "bfloat16 stem",
-        "bfloat16 dense",
-        "float16 dense",
-        "dense",
-        "one row",
-        "one axis",
-    ],
+    ids=lambda spec: f"{spec.kind}-{spec.dtype}-{spec.sizes}",
 )
 def test_layers(spec):
     check(spec, 0, count=2)
@@ -187,20 +175,17 @@ def test_a_first_guess_multiplies_four_tiles_with_four_loads():
 
 
 @pytest.mark.parametrize(
-    ("channels", "kernel", "filled", "pieces", "depth"),
+    ("channels", "kernel", "found"),
     [
-        (64, 3, 64, 3, 64),
-        (48, 1, 48, 1, 48),
-        (3, 7, 4, 1, 28),
-        (144, 1, 144, 3, 48),
-        (37, 1, 40, 1, 40),
+        *((64, 3, (64, 3, 64)), (48, 1, (48, 1, 48)), (3, 7, (4, 1, 28))),
+        *((144, 1, (144, 3, 48)), (37, 1, (40, 1, 40))),
     ],
 )
-def test_pieces_of_a_run_are_equal_and_few(channels, kernel, filled, pieces, depth):
+def test_pieces_of_a_run_are_equal_and_few(channels, kernel, found):
     spec = Conv2dSpec(input=[1, channels, 9, 9], filters=16, kernel=kernel, layout="NHWC", **INT8)
     tiles = TileProducts.of(geometry_of(spec, 16), spec, SAPPHIRE)
     runs = Runs.of(tiles.geometry, tiles.product)
-    assert (tiles.geometry.ic, runs.pieces, runs.depth) == (filled, pieces, depth)
+    assert (tiles.geometry.ic, runs.pieces, runs.depth) == found
 
 
 def test_what_lies_beside_a_run_is_not_read():
