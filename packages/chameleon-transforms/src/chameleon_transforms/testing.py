@@ -16,8 +16,9 @@ import torch
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.generators import trial
 from chameleon_testing.suites.base import StageSuite
-from chameleon_tvm.operators.base import Operator, operator_of, tolerance_of
+from chameleon_tvm.operators.base import Operator, operator_of
 from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.types import FLOAT32, tolerance_of
 from numpy.typing import NDArray
 from torch import nn
 
@@ -231,6 +232,6 @@ def disagreement(program: Program, *, batch: int = 1, seed: int = 0) -> Mapping[
         expected = module(x).numpy()
     found = with_tvm(program, module, x.numpy())
     if found.shape != expected.shape:
-        return {"error": float("nan"), "tolerance": tolerance_of("float32")}
+        return {"error": float("nan"), "tolerance": tolerance_of(FLOAT32)}
     error = np.abs(found - expected).max() / np.abs(expected).max()
-    return {"error": float(error), "tolerance": tolerance_of("float32")}
+    return {"error": float(error), "tolerance": tolerance_of(FLOAT32)}
