@@ -13,7 +13,7 @@ from chameleon_core.plugins import OperatorRecord, Registry, hookimpl
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.task import Task
 from chameleon_one_shot import hooks
-from chameleon_one_shot.dataset.records import DatasetTask
+from chameleon_one_shot.dataset.tasks import DatasetTask
 from synthetic import synthetic_registry
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from chameleon_one_shot.dataset import format as on_disk
-from chameleon_one_shot.dataset.records import DatasetError, canonical
+from chameleon_one_shot.dataset.tasks import DatasetError, canonical
 
 
 def same(one, other):

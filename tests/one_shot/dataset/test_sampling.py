@@ -4,12 +4,15 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.task import Task
-from chameleon_one_shot.dataset.records import DatasetError
 from chameleon_one_shot.dataset.sampling import drawing
-from chameleon_one_shot.dataset.sampling.distribution import Observed, TaskDistribution
-from chameleon_one_shot.dataset.sampling.drawing import TaskSampler
-from chameleon_one_shot.dataset.sampling.fields import flattened, unflattened
-from chameleon_one_shot.dataset.sampling.hold_out import HeldOut
+from chameleon_one_shot.dataset.sampling.distribution import (
+    Observed,
+    TaskDistribution,
+    flattened,
+    unflattened,
+)
+from chameleon_one_shot.dataset.sampling.drawing import HeldOut, TaskSampler
+from chameleon_one_shot.dataset.tasks import DatasetError
 from hypothesis import given
 from hypothesis import strategies as st
 

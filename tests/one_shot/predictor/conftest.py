@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock
 from chameleon_core.task import Task
-from chameleon_one_shot.dataset.records import DatasetTask
+from chameleon_one_shot.dataset.tasks import DatasetTask
 from chameleon_one_shot.predictor.examples import Example, log_quality
 from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
 from chameleon_one_shot.predictor.pretraining import Divided, trained_model

@@ -6,7 +6,6 @@ import contextlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 import click
@@ -17,10 +16,11 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.plugins.registry import default_registry
 
+from chameleon_one_shot.dataset import summary
+from chameleon_one_shot.dataset.collecting import Collected, Collector
+from chameleon_one_shot.dataset.format import read_dataset, read_manifest
+from chameleon_one_shot.dataset.importing.sources import add
 from chameleon_one_shot.dataset.plan import Plan, read_plan
-
-if TYPE_CHECKING:
-    from chameleon_one_shot.dataset.collecting import Collected
 
 
 @click.group("dataset")
@@ -50,25 +50,19 @@ def collect(
     """
     again, overrides = given_again("dataset collect", plan, overrides, output)
     with results_alone():
-        found = _collect(read_plan(plan, overrides), again, trust_source=trust_source)
+        collected = _collect(read_plan(plan, overrides), again, trust_source=trust_source)
+    folder = collected.folder
     if as_json:
-        told = {
-            "dataset": str(found.folder),
-            "tasks": found.tasks,
-            "candidates": found.candidates,
-            "failed_runs": list(found.failed_runs),
-        }
-        click.echo(json.dumps(told))
+        facts = attrs.asdict(collected)
+        click.echo(json.dumps({"dataset": str(facts.pop("folder")), **facts}))
     else:
-        click.echo(f"{found.folder}: {found.tasks} tasks, {found.candidates} candidates")
-    for sentence in found.failed_runs:
+        click.echo(f"{folder}: {collected.tasks} tasks, {collected.candidates} candidates")
+    for sentence in collected.failed_runs:
         click.echo(sentence, err=True)
-    sys.exit(ExitCode.NO_VALID_RESULT if found.failed_runs else ExitCode.OK)
+    sys.exit(ExitCode.NO_VALID_RESULT if collected.failed_runs else ExitCode.OK)
 
 
 def _collect(plan: Plan, again: str, *, trust_source: bool) -> Collected:
-    from chameleon_one_shot.dataset.collecting import Collector  # noqa: PLC0415
-
     interruption = Interruption()
     collector = Collector(
         plan=plan,
@@ -119,16 +113,12 @@ def import_(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
 @_JSON
 def merge(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
     """Add data sets to a data set; of two measurements of one candidate the first stands."""
-    from chameleon_one_shot.dataset.format import read_manifest  # noqa: PLC0415
-
     for source in sources:
         read_manifest(source)
     _add(sources, folder, as_json=as_json)
 
 
 def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
-    from chameleon_one_shot.dataset.importing.sources import add  # noqa: PLC0415
-
     with results_alone():
         added = add(folder, sources, registry=default_registry())
     if as_json:
@@ -145,15 +135,12 @@ def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
 @_JSON
 def list_(folder: Path, as_json: bool) -> None:
     """Show what there is in the data set FOLDER."""
-    from chameleon_one_shot.dataset.format import read_dataset  # noqa: PLC0415
-    from chameleon_one_shot.dataset.summary import summary_of  # noqa: PLC0415
-
-    found = summary_of(read_dataset(folder)).to_json()
+    facts = attrs.asdict(summary.summary_of(read_dataset(folder)))
     if as_json:
-        click.echo(json.dumps({"dataset": str(folder), **found}))
+        click.echo(json.dumps({"dataset": str(folder), **facts}))
         return
-    click.echo(f"{folder}: {found.pop('tasks')} tasks, {found.pop('candidates')} candidates")
-    for what, counts in found.items():
+    click.echo(f"{folder}: {facts.pop('tasks')} tasks, {facts.pop('candidates')} candidates")
+    for what, counts in facts.items():
         told = ", ".join(f"{name} {count}" for name, count in counts.items())
         click.echo(f"{what}: {told or 'none'}")
 
@@ -166,8 +153,6 @@ def check(folder: Path, as_json: bool) -> None:
 
     Exits with 1 where a predictor cannot be trained with it.
     """
-    from chameleon_one_shot.dataset import summary  # noqa: PLC0415
-
     found = summary.check(folder)
     if as_json:
         click.echo(json.dumps({"dataset": str(folder), **attrs.asdict(found)}))

@@ -11,8 +11,7 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.run_view import RunView
 from chameleon_core.store import StoredTask
 
-from chameleon_one_shot.dataset.records import DatasetTask
-from chameleon_one_shot.dataset.sampling.drawing import named_by_key
+from chameleon_one_shot.dataset.tasks import DatasetTask, named_by_key
 
 
 def tasks_of_run(folder: Path, *, device: Mapping[str, Any], source: str) -> list[DatasetTask]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
 
 from chameleon_one_shot.dataset.format import parts_of, read_manifest, read_part
-from chameleon_one_shot.dataset.records import Dataset, DatasetError, DatasetTask, merged
+from chameleon_one_shot.dataset.tasks import Dataset, DatasetError, DatasetTask, merged
 
 _FEWEST = 2
 """Tasks that a predictor needs: it is judged by tasks that it has not seen."""
@@ -38,30 +38,25 @@ class Summary:
     sources: dict[str, int]
     threads: dict[str, int]
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return attrs.asdict(self)
-
 
 def summary_of(dataset: Dataset) -> Summary:
     """Count what there is."""
-    failed: Counter[str] = Counter()
-    devices: Counter[str] = Counter()
-    sources: Counter[str] = Counter()
-    threads: Counter[str] = Counter()
-    for task in dataset.tasks:
-        failed.update(one for one in task.failures if one is not None)
-        devices[_device(task)] += len(task)
-        sources[task.source] += len(task)
-        threads[str(task.threads)] += len(task)
+
+    def counted(of: Callable[[DatasetTask], str]) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        for task in dataset.tasks:
+            counts[of(task)] += len(task)
+        return dict(counts.most_common())
+
+    failures = Counter(one for task in dataset.tasks for one in task.failures if one is not None)
     return Summary(
         tasks=len(dataset.tasks),
         candidates=dataset.candidates,
-        failed=dict(failed.most_common()),
+        failed=dict(failures.most_common()),
         operators=dict(Counter(task.task.operator for task in dataset.tasks).most_common()),
-        devices=dict(devices.most_common()),
-        sources=dict(sources.most_common()),
-        threads=dict(threads.most_common()),
+        devices=counted(_device),
+        sources=counted(lambda task: task.source),
+        threads=counted(lambda task: str(task.threads)),
     )
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 import structlog
 
-from chameleon_one_shot.dataset.records import DatasetError
-from chameleon_one_shot.predictor.examples import Example
+from chameleon_one_shot.dataset.format import read_dataset
+from chameleon_one_shot.dataset.tasks import DatasetError
+from chameleon_one_shot.predictor.alternatives import ALTERNATIVES, Scores
+from chameleon_one_shot.predictor.examples import Example, examples_of
 from chameleon_one_shot.predictor.groups import divided, folds, task_groups
 from chameleon_one_shot.predictor.metrics import Quality
-from chameleon_one_shot.predictor.model import Model
+from chameleon_one_shot.predictor.model import Model, load
 from chameleon_one_shot.predictor.options import TrainingOptions
 from chameleon_one_shot.predictor.pretraining import Divided, trained_model
-from chameleon_one_shot.predictor.rivals import RIVALS, Scores
 
 log = structlog.get_logger()
 
@@ -86,21 +88,26 @@ def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], li
     )
 
 
+def evaluate_file(file: Path, dataset: Path, **given: Any) -> Evaluation:
+    """Judge the model of a file by a data set; see ``evaluate``."""
+    return evaluate(load(file), examples_of(read_dataset(dataset)), **given)
+
+
 def evaluate(
     model: Model,
     examples: Sequence[Example],
     *,
-    rivals: Sequence[str] = tuple(RIVALS),
+    alternatives: Sequence[str] = tuple(ALTERNATIVES),
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
-    """Judge a model by the tasks that it has not seen, beside rivals trained on those it has.
+    """Judge a model by the tasks that it has not seen, beside alternatives trained on those it has.
 
     Args:
         model: the model.
-        examples: of a data set. Rivals are trained on the part of it that the model was trained on.
-        rivals: keys of ``RIVALS``.
-        seed: of the rivals.
+        examples: of a data set. Others are trained on the part of it that the model was trained on.
+        alternatives: keys of ``ALTERNATIVES``.
+        seed: of the alternatives.
         say: told how it goes on.
 
     Raises:
@@ -114,8 +121,8 @@ def evaluate(
         )
     stopping = [one for one in examples if one.identity in set(model.provenance.stopping)]
     results = _results(ONE_SHOT, _predicted(model), judged)
-    for name in rivals:
-        rival = RIVALS[name]()
+    for name in alternatives:
+        other = ALTERNATIVES[name]()
         if name != "first-guesses":
             if not trained or not stopping:
                 log.warning(
@@ -125,8 +132,8 @@ def evaluate(
                 )
                 continue
             say(f"training {name} on {len(trained)} tasks")
-            rival.fit(trained, stopping, seed)
-        results += _results(name, rival.scores, judged)
+            other.fit(trained, stopping, seed)
+        results += _results(name, other.scores, judged)
     return Evaluation(results=tuple(results))
 
 
@@ -137,18 +144,18 @@ def cross_validate(
     count: int,
     labels: Sequence[int] | None = None,
     stopping: float = 0.15,
-    rivals: Sequence[str] = tuple(RIVALS),
+    alternatives: Sequence[str] = tuple(ALTERNATIVES),
     say: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
     """Hold out each part of the tasks once, and train every model on the others.
 
     Args:
         examples: of a data set.
-        options: of the predictor's training; rivals get its seed.
+        options: of the predictor's training; alternatives get its seed.
         count: folds.
         labels: what is held out together; groups of similar tasks where None.
         stopping: share of the training part, in whole groups, that ends the training.
-        rivals: keys of ``RIVALS``.
+        alternatives: keys of ``ALTERNATIVES``.
         say: told how it goes on.
 
     Raises:
@@ -171,10 +178,10 @@ def cross_validate(
         )
         say(f"fold {number} of {count}: {len(first)} tasks to train on, {len(fold)} held out")
         own = _results(ONE_SHOT, _predicted(trained_model(parts, options)), parts.held_out)
-        for name in rivals:
-            rival = RIVALS[name]()
-            rival.fit(parts.training, parts.stopping, options.seed)
-            own += _results(name, rival.scores, parts.held_out)
+        for name in alternatives:
+            other = ALTERNATIVES[name]()
+            other.fit(parts.training, parts.stopping, options.seed)
+            own += _results(name, other.scores, parts.held_out)
         say(table(Evaluation(results=tuple(own)).means))
         results += own
     return Evaluation(results=tuple(results))

@@ -15,7 +15,7 @@ from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import SpaceProvider
 from numpy.typing import NDArray
 
-from chameleon_one_shot.dataset.records import Dataset, DatasetError, DatasetTask, canonical
+from chameleon_one_shot.dataset.tasks import Dataset, DatasetError, DatasetTask, canonical
 from chameleon_one_shot.tokens import TaskTokens, recorded_tokens, task_tokens
 
 log = structlog.get_logger()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_one_shot.dataset.records import DatasetError, DatasetTask, canonical
+from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical
 from chameleon_one_shot.tokens import sizes
 
 SIMILAR = 1.1

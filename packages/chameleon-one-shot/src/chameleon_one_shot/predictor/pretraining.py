@@ -12,7 +12,7 @@ from chameleon_core.plugins.first_party import FIRST_PARTY
 from chameleon_core.versions import installed
 from numpy.typing import NDArray
 
-from chameleon_one_shot.dataset.records import Dataset, DatasetError
+from chameleon_one_shot.dataset.tasks import Dataset, DatasetError
 from chameleon_one_shot.predictor.examples import Example, examples_of
 from chameleon_one_shot.predictor.familiarity import Familiarity
 from chameleon_one_shot.predictor.groups import divided, task_groups

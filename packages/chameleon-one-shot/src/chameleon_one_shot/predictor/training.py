@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -19,7 +19,7 @@ from chameleon_one_shot.predictor.encoding import EncodedTask
 from chameleon_one_shot.predictor.examples import Example
 from chameleon_one_shot.predictor.metrics import tau
 from chameleon_one_shot.predictor.network import TokenNetwork
-from chameleon_one_shot.predictor.options import TrainingOptions
+from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
 from chameleon_one_shot.tokens import Vocabulary
 
 log = structlog.get_logger()
@@ -98,7 +98,7 @@ def train(
     weights = _weights(tasks) if options.inverse_density else [None] * len(tasks)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        network = new_network(vocabulary, options).to(device)
+        network = new_network(vocabulary, options.architecture).to(device)
         averaged = copy.deepcopy(network).eval()
         optimizer = torch.optim.AdamW(
             network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay
@@ -128,11 +128,9 @@ def train(
     return attrs.evolve(best, seconds=time.perf_counter() - began)
 
 
-def new_network(vocabulary: Vocabulary, options: TrainingOptions) -> TokenNetwork:
+def new_network(vocabulary: Vocabulary, architecture: Architecture) -> TokenNetwork:
     """A network with weights drawn from torch's own generator."""
-    return TokenNetwork(
-        1 + len(vocabulary.columns), 1 + len(vocabulary.tokens), options.architecture
-    )
+    return TokenNetwork(1 + len(vocabulary.columns), 1 + len(vocabulary.tokens), architecture)
 
 
 def training_task(example: Example, vocabulary: Vocabulary, scale: Scale) -> TrainingTask:
@@ -210,11 +208,9 @@ def _average(averaged: TokenNetwork, network: TokenNetwork, kept: float) -> None
 
 
 def _mean_tau(network: TokenNetwork, tasks: Sequence[TrainingTask], device: torch.device) -> float:
-    return float(
-        np.mean(
-            [tau(means(network, task, device), task.wanted.astype(np.float64)) for task in tasks]
-        )
-    )
+    wanted = [task.wanted.astype(np.float64) for task in tasks]
+    predicted = [means(network, task, device) for task in tasks]
+    return float(np.mean(list(map(tau, predicted, wanted))))
 
 
 def means(network: TokenNetwork, task: TrainingTask, device: torch.device) -> NDArray[np.float64]:
@@ -222,29 +218,20 @@ def means(network: TokenNetwork, task: TrainingTask, device: torch.device) -> ND
     network.eval()
     found = []
     with torch.inference_mode():
-        for rows in _chunks(len(task.wanted)):
+        every = np.arange(len(task.wanted))
+        for first in range(0, len(every), _ROWS):
+            rows = every[first : first + _ROWS]
             mean, _ = forward(network, _moved(batch_of([task], [rows]), device))
             found.append(mean.cpu().numpy().astype(np.float64))
     return np.concatenate(found)
 
 
-def _chunks(count: int) -> Iterator[NDArray[np.intp]]:
-    for first in range(0, count, _ROWS):
-        yield np.arange(first, min(count, first + _ROWS))
-
-
 def _moved(batch: Batch, device: torch.device) -> Batch:
     if device.type == "cpu":
         return batch
-    return Batch(
-        values=batch.values.to(device),
-        columns=batch.columns.to(device),
-        names=batch.names.to(device),
-        kinds=batch.kinds.to(device),
-        absent=batch.absent.to(device),
-        fixed=tuple(one.to(device) for one in batch.fixed),
-        wanted=batch.wanted.to(device),
-    )
+    tensors = attrs.asdict(batch, recurse=False)
+    fixed = tuple(tensor.to(device) for tensor in tensors.pop("fixed"))
+    return Batch(fixed=fixed, **{name: tensor.to(device) for name, tensor in tensors.items()})
 
 
 _SHARPNESS = 3.0

@@ -25,7 +25,7 @@ import numpy as np
 from chameleon_core.measurement import FailureKind
 from chameleon_core.task import Task
 
-from chameleon_one_shot.dataset.records import DatasetError, DatasetTask, canonical
+from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical
 
 OPERATOR = "metaschedule"
 """``Task.operator`` of a workload of which nothing but its hash and its buffers is known."""
@@ -179,16 +179,8 @@ def _task(workload: str, blocks: list[str], records: Sequence[_Record], source: 
     return DatasetTask(
         task=attrs.evolve(task, name=f"{OPERATOR} {task.key[:12]}"),
         device={"kind": json.loads(first.target).get("kind", "")},
-        threads=0,
-        space="",
-        space_options={},
-        fingerprint="",
-        versions={},
         source=source,
-        configs=None,
         choices=[record.knobs for record in records],
         seconds=np.array([record.seconds for record in records]),
         failures=[FailureKind.RUN_ERROR.value if one else None for one in failed],
-        origins=[None] * len(records),
-        measured_at=np.zeros(len(records)),
     )

@@ -28,8 +28,7 @@ from chameleon_one_shot.dataset.format import (
 )
 from chameleon_one_shot.dataset.from_run import tasks_of_run
 from chameleon_one_shot.dataset.importing.metaschedule import files_of, tasks_of_database
-from chameleon_one_shot.dataset.records import DatasetError, DatasetTask, canonical
-from chameleon_one_shot.dataset.sampling.drawing import named_by_key
+from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical, named_by_key
 
 
 @attrs.frozen(kw_only=True)
@@ -66,13 +65,11 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
         known.setdefault(task.group, set()).update(map(canonical, task.choices))
     added = []
     for source in sources:
-        found = read_source(source, registry=registry)
         fresh, before = [], 0
-        for task in found:
+        for task in read_source(source, registry=registry):
             have = known.setdefault(task.group, set())
             keep = []
-            for row, choice in enumerate(task.choices):
-                text = canonical(choice)
+            for row, text in enumerate(map(canonical, task.choices)):
                 if text not in have:
                     have.add(text)
                     keep.append(row)
@@ -82,13 +79,9 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
         if fresh:
             name = unused(folder / PARTS, "imported-{}.parquet").stem
             write_part(folder, fresh, name=name)
+        candidates = sum(map(len, fresh))
         added.append(
-            Added(
-                source=str(source),
-                tasks=len(fresh),
-                candidates=sum(map(len, fresh)),
-                known=before,
-            )
+            Added(source=str(source), tasks=len(fresh), candidates=candidates, known=before)
         )
     return added
 
@@ -179,19 +172,13 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
             found.append(
                 DatasetTask(
                     task=named_by_key(task),
-                    device={},
-                    threads=0,
                     space=pipeline.space.name,
-                    space_options={},
                     fingerprint=space.fingerprint,
-                    versions={},
                     source=source,
                     configs=np.array(rows, np.int32),
                     choices=[space.decode(row) for row in rows],
                     seconds=np.array([one.cost for one in ordered]),
                     failures=[None if one.ok else str(one.failure) for one in ordered],
-                    origins=[None] * len(rows),
-                    measured_at=np.zeros(len(rows)),
                 )
             )
     return found

@@ -1,8 +1,11 @@
-"""Draws tasks that can be measured: operators accept them, spaces have them, they end soon."""
+"""Draws tasks that can be measured: operators accept them, spaces have them, they end soon.
+
+Tasks of networks that are held out may not be collected, and neither may any that are much alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -13,9 +16,14 @@ from chameleon_core.pipeline.read_options import read_options
 from chameleon_core.plugins import Registry
 from chameleon_core.task import Task
 
-from chameleon_one_shot.dataset.records import DatasetError, canonical
-from chameleon_one_shot.dataset.sampling.distribution import Observed, TaskDistribution
-from chameleon_one_shot.dataset.sampling.hold_out import HeldOut
+from chameleon_one_shot.dataset.sampling.distribution import (
+    Observed,
+    Path,
+    TaskDistribution,
+    flattened,
+    is_number,
+)
+from chameleon_one_shot.dataset.tasks import DatasetError, canonical, named_by_key
 
 _TRIES = 500
 """Draws of one task that are refused at most."""
@@ -110,7 +118,37 @@ class TaskSampler:
         return None if found is None else named_by_key(found)
 
 
-def named_by_key(task: Task) -> Task:
-    """A task under the name that only it has, as it would occur once in a network."""
-    name = f"{task.operator} {task.key[:12]}"
-    return attrs.evolve(task, name=name, weight=1, alternative_of="")
+NEAR = 0.1
+"""Sizes that differ by no more than this share are the same, for a task that is held out."""
+
+
+class HeldOut:
+    """Tasks that are held out.
+
+    Args:
+        tasks: of the networks that are held out.
+    """
+
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        self._numbers: dict[str, list[dict[Path, float]]] = {}
+        for task in tasks:
+            self._numbers.setdefault(task.operator, []).append(_numbers(task.arguments))
+
+    def covers(self, operator: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a task is one of them, or within ``NEAR`` of one in every dimension.
+
+        Layouts, element types and epilogues make no difference.
+        """
+        numbers = _numbers(arguments)
+        return any(_alike(numbers, other) for other in self._numbers.get(operator, ()))
+
+
+def _numbers(arguments: Mapping[str, Any]) -> dict[Path, float]:
+    return {path: value for path, value in flattened(arguments).items() if is_number(value)}
+
+
+def _alike(one: Mapping[Path, float], other: Mapping[Path, float]) -> bool:
+    return one.keys() == other.keys() and all(
+        abs(value - other[path]) <= NEAR * max(abs(value), abs(other[path]))
+        for path, value in one.items()
+    )

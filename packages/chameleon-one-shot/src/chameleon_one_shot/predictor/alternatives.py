@@ -28,7 +28,7 @@ _ROUNDS = 1000
 _PATIENCE = 50
 
 
-class Rival(ABC):
+class Alternative(ABC):
     """A model that is trained on examples and then puts candidates of others in order."""
 
     @abstractmethod
@@ -40,7 +40,7 @@ class Rival(ABC):
         """Scores of an example's candidates, higher is better, shape (n,)."""
 
 
-class FirstGuesses(Rival):
+class FirstGuesses(Alternative):
     """The order in which a space recommends configurations; all others come after."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
@@ -52,7 +52,7 @@ class FirstGuesses(Rival):
         return np.array([guesses.get(tuple(one), last) for one in example.configs.tolist()], float)
 
 
-class XGBoost(Rival):
+class XGBoost(Alternative):
     """Boosted trees of depth 8 on flat vectors."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
@@ -88,7 +88,7 @@ class XGBoost(Rival):
         return np.asarray(predicted, np.float64)
 
 
-class LightGBM(Rival):
+class LightGBM(Alternative):
     """Leaf-wise boosted trees of 63 leaves on flat vectors."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
@@ -122,7 +122,7 @@ class LightGBM(Rival):
         return np.asarray(self._booster.predict(self._flat.rows(example)), np.float64)
 
 
-class FlatNetwork(Rival):
+class FlatNetwork(Alternative):
     """The One-Shot Tuner's own network (Ryu et al. 2022, sections 4.3 and 4.4), as an ablation.
 
     A transformer encoder of three layers, four heads and feed-forward parts of 1024 over a
@@ -195,7 +195,7 @@ class FlatNetwork(Rival):
         )
 
 
-RIVALS: Mapping[str, Callable[[], Rival]] = {
+ALTERNATIVES: Mapping[str, Callable[[], Alternative]] = {
     "xgboost": XGBoost,
     "lightgbm": LightGBM,
     "flat-network": FlatNetwork,

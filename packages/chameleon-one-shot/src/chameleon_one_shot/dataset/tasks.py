@@ -45,19 +45,27 @@ class DatasetTask:
     """
 
     task: Task
-    device: Mapping[str, Any]
-    threads: int
-    space: str
-    space_options: Mapping[str, Any]
-    fingerprint: str
-    versions: Mapping[str, str | None]
+    device: Mapping[str, Any] = attrs.field(factory=dict)
+    threads: int = 0
+    space: str = ""
+    space_options: Mapping[str, Any] = attrs.field(factory=dict)
+    fingerprint: str = ""
+    versions: Mapping[str, str | None] = attrs.field(factory=dict)
     source: str
-    configs: NDArray[np.int32] | None
+    configs: NDArray[np.int32] | None = None
     choices: Sequence[Mapping[str, Any]]
     seconds: NDArray[np.float64]
     failures: Sequence[str | None]
-    origins: Sequence[str | None]
-    measured_at: NDArray[np.float64]
+    origins: Sequence[str | None] = attrs.field()
+    measured_at: NDArray[np.float64] = attrs.field()
+
+    @origins.default
+    def _unknown_origins(self) -> Sequence[str | None]:
+        return [None] * len(self)
+
+    @measured_at.default
+    def _unknown_times(self) -> NDArray[np.float64]:
+        return np.zeros(len(self))
 
     def __len__(self) -> int:
         return len(self.choices)
@@ -139,3 +147,9 @@ def _joined(parts: Sequence[DatasetTask]) -> DatasetTask:
         origins=[origin for part in parts for origin in part.origins],
         measured_at=np.concatenate([part.measured_at for part in parts]),
     )
+
+
+def named_by_key(task: Task) -> Task:
+    """A task under the name that only it has, as it would occur once in a network."""
+    name = f"{task.operator} {task.key[:12]}"
+    return attrs.evolve(task, name=name, weight=1, alternative_of="")
