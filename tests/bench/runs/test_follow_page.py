@@ -6,8 +6,7 @@ import shutil
 
 import pytest
 from chameleon_bench.runs import live_page
-from chameleon_bench.runs.live_page import LiveRun
-from chameleon_bench.runs.server import PageServer
+from chameleon_bench.runs.live_page import LiveRun, PageServer
 
 playwright = pytest.importorskip("playwright.sync_api")
 

@@ -17,8 +17,7 @@ import pytest
 from chameleon_bench.pages.run_page import page_of
 from chameleon_bench.pages.run_record import run_record
 from chameleon_bench.runs import live_page
-from chameleon_bench.runs.live_page import LiveRun
-from chameleon_bench.runs.server import PageServer
+from chameleon_bench.runs.live_page import LiveRun, PageServer
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode, TargetError
 from chameleon_core.loop.run import run_pipeline

@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 from chameleon_core.run_folder import read_store
 
-from chameleon_bench.runs.live_page import LiveRun
-from chameleon_bench.runs.server import PageServer
+from chameleon_bench.runs.live_page import LiveRun, PageServer
 
 _LOOK_SECONDS = 1.0
 

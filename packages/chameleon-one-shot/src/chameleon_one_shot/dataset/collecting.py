@@ -36,8 +36,7 @@ from chameleon_core.task import Task
 from chameleon_one_shot.dataset.format import MANIFEST, PARTS, create, read_manifest, write_part
 from chameleon_one_shot.dataset.from_run import tasks_of_run
 from chameleon_one_shot.dataset.plan import Plan, differences
-from chameleon_one_shot.dataset.sampling.distribution import Observed
-from chameleon_one_shot.dataset.sampling.drawing import HeldOut, TaskSampler
+from chameleon_one_shot.dataset.sampling import HeldOut, Observed, TaskSampler
 from chameleon_one_shot.dataset.task_file import read_tasks, write_tasks
 from chameleon_one_shot.dataset.tasks import DatasetError, canonical
 
