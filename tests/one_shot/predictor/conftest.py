@@ -81,17 +81,10 @@ def measured(rows, columns, *, count=40, seed=0, device=DEVICE, **task):
         task=what,
         device=device,
         threads=2,
-        space="",
-        space_options={},
-        fingerprint="",
-        versions={},
         source="made up",
-        configs=None,
         choices=[space.decode(one) for one in configs],
         seconds=seconds,
         failures=[None] * (len(configs) - 1) + ["run_error"],
-        origins=[None] * len(configs),
-        measured_at=np.zeros(len(configs)),
     )
 
 
