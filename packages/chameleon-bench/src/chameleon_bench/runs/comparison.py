@@ -25,8 +25,8 @@ from chameleon_core.run_view import (
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_bench.statistics.contrasts import geometric_ratio, holm, paired_p
 from chameleon_bench.statistics.estimates import estimate, finite, interval, resampled_medians
-from chameleon_bench.statistics.paired_tests import geometric_ratio, holm, paired_p
 
 _DIGITS = 24
 """Of the digest: as many as a task's key has."""
