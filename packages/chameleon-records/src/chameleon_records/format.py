@@ -18,7 +18,7 @@ from chameleon_core.stages import Record, RecordKey
 from chameleon_records.errors import RecordsError
 
 VERSION = 1
-"""Of the format. A newer one is refused."""
+"""The version of the format. A newer one is refused."""
 
 NAME = "chameleon-records"
 

@@ -73,7 +73,7 @@ def minibatch(
         batch: samples that are wanted.
 
     Returns:
-        Images, shape (batch, channels, rows, columns), and classes, shape (batch,). Fewer where
+        Images, shape (batch, channels, rows, columns), and classes, shape (batch,). Fewer if
         the loader has fewer.
 
     Raises:
@@ -149,7 +149,7 @@ def synthetic(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def digits(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
     """scikit-learn's handwritten digits, 1797 of them, in the network's shape."""
-    from sklearn.datasets import load_digits  # noqa: PLC0415 - only where it is asked for
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - only if it is asked for
 
     if classes < 10:  # noqa: PLR2004
         raise ConfigError(

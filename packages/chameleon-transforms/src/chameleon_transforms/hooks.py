@@ -138,13 +138,13 @@ SCORES = tuple(
 
 @hookimpl
 def chameleon_transforms() -> Iterable[PluginRecord]:
-    """What may be done to the loop nests of a convolution."""
+    """Transforms of the loop nests of a convolution."""
     return TRANSFORMS
 
 
 @hookimpl
 def chameleon_network_scores() -> Iterable[PluginRecord]:
-    """What tells without training how well a network may learn."""
+    """Scores that tell without training how well a network may learn."""
     return SCORES
 
 

@@ -39,12 +39,12 @@ from chameleon_transforms.search.search import TransformSearch
 log = structlog.get_logger()
 
 FOLDER = "transform"
-"""Where all of it goes, in the folder that the pipeline names."""
+"""All of it goes here, in the folder that the pipeline names."""
 FRONT = "front.json"
 
 
 class Session:
-    """What `chameleon transform` does with a pipeline.
+    """The work of `chameleon transform` on a pipeline.
 
     Args:
         pipeline: with a section ``transform``.
@@ -167,7 +167,7 @@ class Session:
 
     @property
     def _identity(self) -> Any:
-        """What a point's row of indices means something for."""
+        """The search space that a point's row of indices is for."""
         return [self.pipeline.document["model"], self.space.design.fingerprint]
 
     def known(self) -> dict[str, Any] | None:

@@ -74,7 +74,7 @@ class TransformSuite(StageSuite):
         assert found, f"{self.where}: it transforms none of {len(programs())} convolutions"
 
     def test_agreement(self) -> None:
-        """What torch computes of a variant, its operators compute as well."""
+        """A variant's operators compute what torch computes of it."""
         for name, program in programs().items():
             for label, changed in self.make().variants(program):
                 told = disagreement(changed)
@@ -168,7 +168,7 @@ def _kernel(spec: Spec) -> tuple[Operator, Any]:
 
 
 def _computed(nest: Nest, x: Array, weight: Array) -> Array:
-    """What TVM computes of one nest.
+    """Compute one nest with TVM.
 
     Args:
         nest: which.
@@ -187,7 +187,7 @@ def _computed(nest: Nest, x: Array, weight: Array) -> Array:
 
 
 def with_tvm(program: Program, module: TransformedConvolution, x: Array) -> Array:
-    """What the operators of a program compute with the weights of its module.
+    """Compute the operators of a program with the weights of its module.
 
     Args:
         program: which.
@@ -218,7 +218,7 @@ def disagreement(program: Program, *, batch: int = 1, seed: int = 0) -> Mapping[
         seed: of everything.
 
     Returns:
-        ``error``: the largest difference over the largest output, not a number where an output is
+        ``error``: the largest difference over the largest output, not a number if an output is
         written by nobody; ``tolerance``: what is allowed.
     """
     with torch.random.fork_rng(devices=[]):

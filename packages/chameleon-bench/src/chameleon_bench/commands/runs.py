@@ -37,7 +37,7 @@ class ListedRun:
         operators: how many there are.
         measurements: configurations measured, failures included.
         seconds: the best time: one inference of a network, or the one operator's, or the sum of
-            the best times of several, as often as each occurs; None where nothing has a time.
+            the best times of several, as often as each occurs; None if nothing has a time.
         seconds_of: which of these, as ``network``, ``operator`` or ``sum``.
         at: when its last measurement was made, in seconds since 1970; else when it was written.
     """

@@ -34,7 +34,7 @@ def command(folder: Path, port: int, as_json: bool) -> None:
 
     Ctrl-C ends it with exit code 130; the run is not touched by that.
     """
-    read_store(folder).close()  # a sentence now where there is no run, instead of a page with it
+    read_store(folder).close()  # a sentence now if there is no run, instead of a page with it
     run = LiveRun(folder.absolute())
     with PageServer(run, port=port) as server:
         look = run.look()

@@ -132,7 +132,7 @@ def _count(trace: Trace) -> int:
 def _marks(
     plot: Plot, traces: Sequence[Trace], place: int, x: Axis, y: Axis, *, limit: int
 ) -> Iterator[tuple[str, bool]]:
-    """What one trace puts into a plot, and whether it is a path of the grid."""
+    """The elements of one trace in a plot, and whether it is a path of the grid."""
     trace = traces[place]
     if trace["type"] == "bar":
         stack = plot.layout.get("barmode") == "stack"
@@ -245,7 +245,7 @@ class Axis:
 
     Attributes:
         title: beside it.
-        low: the value at its begin, a power of ten where ``log``.
+        low: the value at its begin, a power of ten if ``log``.
         high: the value at its end likewise.
         log: whether it is logarithmic.
         names: its words, the first at its begin; empty for an axis of numbers.
@@ -262,7 +262,7 @@ class Axis:
     ticks: Sequence[tuple[float, str]] = ()
 
     def places(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
-        """Where values are; NaN for gaps and for words that the axis does not show."""
+        """The positions of values; NaN for gaps and for words that the axis does not show."""
         if self.names:
             rank = {name: place for place, name in enumerate(self.names)}
             ranks = np.array([rank.get(str(value), np.nan) for value in values], np.float64)
@@ -274,7 +274,7 @@ class Axis:
         return np.where(np.isfinite(shares), shares, np.nan)
 
     def upwards(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
-        """Where values are from the top on: numbers rise, and the first word is at the top."""
+        """The positions of values from the top: numbers rise, and the first word is at the top."""
         places = self.places(values)
         return places if self.names else 1.0 - places
 
@@ -284,7 +284,7 @@ def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, ze
 
     Args:
         layout: of the axis.
-        column: its title where the layout has none.
+        column: its title if the layout has none.
         values: all that is to be seen on it.
         zero: whether it begins at 0 unless the layout says where.
     """
@@ -304,7 +304,7 @@ def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, ze
 
 
 def _ends(values: Sequence[Any], *, log: bool, zero: bool) -> tuple[float, float]:
-    """Where an axis begins and ends."""
+    """The ends of an axis."""
     numbers = np.array(values, np.float64)
     numbers = numbers[np.isfinite(numbers)]
     if log:
@@ -327,7 +327,7 @@ def _steps(low: float, high: float) -> list[float]:
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Values of a logarithmic axis: 1, 2 and 5, or powers of ten, or any where there is no room."""
+    """Values of a logarithmic axis: 1, 2 and 5, or powers of ten, or any if there is no room."""
     powers = range(math.floor(low), math.ceil(high) + 1)
     digits = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
     inside = [value for value in digits if low <= math.log10(value) <= high]

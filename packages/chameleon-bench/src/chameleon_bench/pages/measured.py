@@ -1,4 +1,4 @@
-"""What was measured of one operator, as columns: the arrays that plots and tables are made of."""
+"""The measurements of one operator as columns: plots and tables are made of these arrays."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Measured:
             time between the run's processes, float64 of shape (n,).
         origins: what put it into its batch.
         scores: what the cost model said when it was proposed, on its own scale, higher is better;
-            NaN where no trained one was asked, float64 of shape (n,).
+            NaN if no trained one was asked, float64 of shape (n,).
         failures: the kind of failure; none of those that have a time.
-        messages: the failure in words, empty where there is none, n of them.
-        knobs: the decoded values by the knob's name; none where the knob does not apply.
+        messages: the failure in words, empty if there is none, n of them.
+        knobs: the decoded values by the knob's name; none if the knob does not apply.
     """
 
     configs: NDArray[np.int64]

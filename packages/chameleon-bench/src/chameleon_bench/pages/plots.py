@@ -188,8 +188,8 @@ def write_sheets(plots: Sequence[Plot], folder: Path, *, subject: str) -> list[P
 
     Args:
         plots: those with one key share a file.
-        folder: made where it is missing.
-        subject: header of the column of subjects, where plots have any.
+        folder: made if it is missing.
+        subject: header of the column of subjects, if plots have any.
 
     Returns:
         The files, in order of the keys.

@@ -25,17 +25,17 @@ from chameleon_bench.pages.search_tables import Listing, listings_of
 
 @attrs.frozen(kw_only=True)
 class _Search:
-    """What is shown of one operator's search.
+    """The part of the page about one operator's search.
 
     Attributes:
         record: the operator.
         described: what it computes, in the words of a pipeline.
-        best: the ten fastest measurements; None where nothing has a time.
+        best: the ten fastest measurements; None if nothing has a time.
         agreed: knobs that hold one value in all of these.
-        comparison: the final one; None where there was nothing to compare.
-        reasons: failures by kind and reason; None where nothing failed.
-        failing: values of knobs that fail more often than others; None where there are none.
-        winner: the winner's knobs; None where there is none.
+        comparison: the final one; None if there was nothing to compare.
+        reasons: failures by kind and reason; None if nothing failed.
+        failing: values of knobs that fail more often than others; None if there are none.
+        winner: the winner's knobs; None if there is none.
         listings: what the winner became: its scheduled program, its assembly.
     """
 
@@ -89,7 +89,7 @@ def page_of(record: RunRecord) -> str:
 
 
 def _seconds(one: TaskRecord) -> float:
-    """What an operator takes in one inference: those that matter most come first."""
+    """The time of an operator in one inference: those that matter most come first."""
     return (one.best_seconds or 0.0) * one.task.weight
 
 
@@ -132,7 +132,7 @@ def _search(one: TaskRecord, folder: Path) -> _Search:
 
 
 def _origins(record: RunRecord) -> Table | None:
-    """What put configurations into batches; None of a run whose version did not record it."""
+    """The origins of configurations; None of a run whose version did not record them."""
     if not any(one.operator.origins for one in record.tasks):
         return None
     rows = [
@@ -221,7 +221,7 @@ class Fact:
 
 
 def headline(record: RunRecord) -> list[str]:
-    """What was won, as sentences; first the network, where there is one."""
+    """The gain in sentences; first the network, if there is one."""
     network = record.network
     if network.failure is not None:
         return ["No network was delivered."]
@@ -277,7 +277,7 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
 
 
 def _of_kernels(record: RunRecord) -> list[str]:
-    """What the kernels of a network add up to that was not timed as a whole."""
+    """The sum of the kernels of a network that was not timed as a whole."""
     total = math.fsum(kernel.seconds for kernel in record.network.kernels)
     return [f"The delivered network's kernels take {in_seconds(total)} in all."] if total else []
 
@@ -358,7 +358,7 @@ def write_plots(folder: Path, output: Path) -> list[Path]:
 
     Args:
         folder: the run's; it may be at work.
-        output: a folder; made where it is missing.
+        output: a folder; made if it is missing.
 
     Returns:
         The files.

@@ -51,13 +51,13 @@ def plots_of(record: RunRecord) -> list[Plot]:
 
 @attrs.frozen(kw_only=True)
 class _Bar:
-    """What one contender takes for one operator, all its occurrences.
+    """The time that one contender takes for one operator, all its occurrences.
 
     Attributes:
         operator: its name.
         contender: whose time it is.
         seconds: of all occurrences in one inference.
-        delivered: the kernels that it is in the delivered network, in words; empty where that is
+        delivered: the kernels that it is in the delivered network, in words; empty if that is
             the tuned one alone, or not known.
     """
 
@@ -80,7 +80,7 @@ _BASELINES = " Untuned and vendor are the baselines of the final comparison."
 
 
 def _before_and_after(record: RunRecord) -> Plot | None:
-    """What each operator takes untuned, by the vendor, and as it was tuned."""
+    """The time of each operator untuned, by the vendor, and as it was tuned."""
     contending = _bars(record)
     if not contending:
         return None
@@ -183,7 +183,7 @@ def _times(seconds: float | None, calls: float) -> float | None:
 
 
 def _cut(bars: list[_Bar]) -> tuple[dict[str, Any], float | None]:
-    """The table of the bars, and where the long ones are cut off; None where none is."""
+    """The table of the bars, and where the long ones are cut off; None if none is."""
     rest = [bar.seconds for bar in bars if bar.contender != "untuned"]
     longest = max(bar.seconds for bar in bars)
     limit = _FAR / 2 * max(rest, default=longest)

@@ -1,4 +1,4 @@
-"""What a run folder knows, finished or not, as its report shows it."""
+"""A run folder, finished or not, as its report shows it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TaskRecord:
 
     @property
     def best_seconds(self) -> float | None:
-        """The time in seconds from the final comparison; from the search where none was made."""
+        """The time in seconds from the final comparison; from the search if none was made."""
         return self.operator.tuned_seconds or self.operator.search_seconds
 
 
@@ -63,7 +63,7 @@ class RunRecord:
         tasks: in the run's order.
         rounds: in the order in which they were measured.
         starts: when each of its processes began, in seconds since 1970, as far as the log says.
-        network: what became of the network; empty where there is none.
+        network: what became of the network; empty if there is none.
         disturbance: what disturbed timing, as far as it is known.
     """
 

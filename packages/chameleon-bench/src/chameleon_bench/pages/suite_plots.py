@@ -13,13 +13,13 @@ from chameleon_bench.statistics.summary import CHECKPOINTS
 Row = Mapping[str, Any]
 
 PARTS = ("search", "model", "build", "run")
-"""Where seconds go; those of workers are summed."""
+"""The parts that seconds go to; those of workers are summed."""
 
 _BAND = "/26"
 """Opacity of a band, as two hexadecimal digits."""
 
 _HIGHEST = 1.03
-"""Where axes of shares of the best known speed end."""
+"""Axes of shares of the best known speed end here."""
 
 
 def suite_plots(report: Row) -> list[Plot]:
@@ -201,5 +201,5 @@ def _spending(task: str, rows: Sequence[Row]) -> Plot | None:
 
 
 def _middle(value: Row | None) -> float:
-    """A median for a bar, which has no length where it is not known."""
+    """A median for a bar, which has no length if it is not known."""
     return 0.0 if value is None else value["median"] or 0.0

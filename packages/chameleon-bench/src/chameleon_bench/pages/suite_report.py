@@ -73,7 +73,7 @@ def report_of(suite: Suite, results: Mapping[Cell, CellResult]) -> dict[str, Any
 
 
 def printed(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``bench --json`` prints: the report without curves and texts."""
+    """The report without curves and texts, as ``bench --json`` prints it."""
     return {key: value for key, value in report.items() if key not in {"curves", "text"}}
 
 
@@ -93,7 +93,7 @@ def write_report(
 
 
 def environment(suite: Suite) -> dict[str, Any]:
-    """What results depend on: machine, versions, the commit of the suite's folder if known."""
+    """The environment of results: machine, versions, the commit of the suite's folder if known."""
     taking_part = {k: v for pairing in suite.pairings for k, v in pairing.versions.items()}
     return {
         "machine": platform.machine(),
@@ -117,7 +117,7 @@ def _commit(source: Path | None) -> str | None:
 
 
 def _runners(results: Mapping[Cell, CellResult]) -> list[Any]:
-    """What measured, each description once; a rival's details are in its cells."""
+    """The runners, each description once; a rival's details are in its cells."""
     described = {
         json.dumps(dict(result.environment), sort_keys=True): dict(result.environment)
         for cell, result in results.items()
@@ -176,17 +176,17 @@ Unit = Callable[[float | None], str]
 
 @attrs.frozen(kw_only=True)
 class _Task:
-    """What is shown of one task.
+    """The part of the page about one task.
 
     Attributes:
         name: the task's.
-        best_known_seconds: or None where nothing has a time.
+        best_known_seconds: or None if nothing has a time.
         exhaustive: whether nothing better exists.
         plots: quality over measurements and seconds and at budgets, and where seconds went, by key.
         goals: measurements, and seconds, to shares of the best known, by unit.
         quality: after so many measurements, and at the end.
         spending: search steps, invalid measurements and seconds.
-        failed: cells that failed; None where none did.
+        failed: cells that failed; None if none did.
     """
 
     name: str
@@ -348,7 +348,7 @@ WORDS = {
     "seconds_to_95": "seconds to 95 % of the best known speed",
     "cost": "time of the best kernel found",
 }
-"""What pipelines are compared by, in words; less is better."""
+"""Pipelines are compared by these, in words; less is better."""
 
 
 @attrs.frozen(kw_only=True)
@@ -373,7 +373,7 @@ class Ranking:
 
 
 def rankings(report: Row) -> list[Ranking]:
-    """A ranking by each metric; none where there is nothing to compare.
+    """A ranking by each metric; none if there is nothing to compare.
 
     Pipelines are ordered by the geometric mean of their ratios to all others, each of which is a
     geometric mean over tasks.
@@ -429,7 +429,7 @@ def _or_infinite(value: float | None) -> float:
 
 
 def sentences(ranked: Sequence[Ranking]) -> list[str]:
-    """What the rankings say, a sentence or two for each metric."""
+    """The rankings in a sentence or two for each metric."""
     return [_sentence(ranking, WORDS[ranking.metric]) for ranking in ranked]
 
 

@@ -27,7 +27,7 @@ from chameleon_bench.pages.run_record import run_record
 log = structlog.get_logger()
 
 _SHARE = 0.05
-"""Of one core, what making pages may take: kernels are timed on the same machine."""
+"""The share of one core that making pages may take: kernels are timed on the same machine."""
 
 _LOOK_SECONDS = 0.5
 """The folder is looked at no more often, however many pages are open."""
@@ -44,11 +44,11 @@ _PAGE = string.Template(
 
 @attrs.frozen(kw_only=True)
 class Look:
-    """What a look at a run folder says.
+    """A look at a run folder.
 
     Attributes:
-        version: of what a page would show; another one where that has changed.
-        state: how far the run is; ``unreadable`` where its records cannot be read.
+        version: of what a page would show; another one if that has changed.
+        state: how far the run is; ``unreadable`` if its records cannot be read.
         ended: whether no process works on it.
         because: why it failed, or cannot be read; else empty.
     """
@@ -111,12 +111,12 @@ class LiveRun:
             return self._looked[1]
 
     def version(self) -> str:
-        """Of the page that one gets now; the last one's until another may be made."""
+        """The version of the page that one gets now; the last one's until another may be made."""
         page, look = self._page, self.look()
         return page.version if page is not None and not self._due(page, look) else look.version
 
     def page(self) -> str:
-        """The page, made anew where the run has changed and enough time has passed."""
+        """The page, made anew if the run has changed and enough time has passed."""
         with self._making:
             look = self.look()
             if self._page is None or self._due(self._page, look):
@@ -153,7 +153,7 @@ def _look(folder: Path) -> Look:
 
 
 def _written(folder: Path) -> tuple[int, int]:
-    """What tells one state of the event log, or another run in the same folder."""
+    """Tell one state of the event log, or another run in the same folder."""
     try:
         return (folder / EVENTS).stat().st_size, (folder / RECORDS).stat().st_ino
     except OSError:
@@ -225,7 +225,7 @@ class PageServer:
 
     @property
     def url(self) -> str:
-        """What to open in a browser."""
+        """The address to open in a browser."""
         return f"http://{LOOPBACK}:{self.port}/"
 
     def __enter__(self) -> Self:

@@ -19,7 +19,7 @@ from chameleon_bench.statistics.estimates import RESAMPLES, estimate, estimated,
 from chameleon_bench.statistics.summary import Group
 
 METRICS = ("measurements_to_95", "seconds_to_95", "cost")
-"""What pipelines are compared by; less is better in all of them."""
+"""Pipelines are compared by these; less is better in all of them."""
 
 
 def paired_tests(groups: Sequence[Group]) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def ratios(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def catching_up(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """What each pipeline needed to reach the other's final result with the same seed.
+    """The effort that each pipeline needed to reach the other's final result with the same seed.
 
     As the paper compares optimization times (section 4.3): shares are of what the other spent
     in all, so 0.25 says a quarter. Seeds in which the result was never reached count as infinite.
@@ -107,7 +107,7 @@ def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Two-sided p of Wilcoxon's signed-rank test between values paired by seed.
 
     Two censored values are a tie; a censored and an uncensored one differ by more than any
-    others. None where fewer than two pairs can be compared.
+    others. None if fewer than two pairs can be compared.
     """
     one, other = np.asarray(first, float), np.asarray(second, float)
     if len(one) < 2:  # noqa: PLR2004 - a pair of pairs
@@ -143,8 +143,8 @@ class Ratio:
     """A geometric mean over tasks of how two pipelines' medians relate.
 
     Attributes:
-        mean: first over second; NaN where no task has both medians.
-        low: lower end of the 95 % bootstrap interval over seeds, NaN where there is none.
+        mean: first over second; NaN if no task has both medians.
+        low: lower end of the 95 % bootstrap interval over seeds, NaN if there is none.
         high: upper end.
         tasks: over how many tasks.
         left_out: tasks in which a median is censored, which has no ratio.
@@ -173,7 +173,7 @@ def geometric_ratio(
     Args:
         pairs: for each task the values of both pipelines, paired by seed.
         seed: of the resampling.
-        paired: False where the values of a task do not belong together in twos, as those of two
+        paired: False if the values of a task do not belong together in twos, as those of two
             runs that were timed apart; then there may be more of one than of the other.
     """
     rng = np.random.default_rng(seed)
@@ -190,7 +190,7 @@ def geometric_ratio(
         logs.append(math.log(medians[0] / medians[1]))
         resample = resample and min(len(one), len(other)) > 1
         rows = rng.integers(len(one), size=(RESAMPLES, len(one)))
-        # The same seeds for both where they are paired: they start alike, and vary together.
+        # The same seeds for both if they are paired: they start alike, and vary together.
         others = rows if paired else rng.integers(len(other), size=(RESAMPLES, len(other)))
         tops, bottoms = np.median(one[rows], axis=1), np.median(other[others], axis=1)
         with np.errstate(all="ignore"):

@@ -23,8 +23,8 @@ class Estimate:
     """A median over seeds, or turns, with its bootstrap interval.
 
     Attributes:
-        median: infinity where at least half of the values are censored.
-        low: lower end of the 95 % interval; NaN where there are fewer than two values.
+        median: infinity if at least half of the values are censored.
+        low: lower end of the 95 % interval; NaN if there are fewer than two values.
         high: upper end.
         reached: values that are not censored.
         of: all values.
@@ -45,7 +45,7 @@ def estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
     """The median and its 95 % percentile-bootstrap interval.
 
     Args:
-        values: one per seed or turn, infinity where censored; not empty.
+        values: one per seed or turn, infinity if censored; not empty.
         seed: of the resampling.
     """
     array = np.asarray(values, float)
@@ -62,7 +62,7 @@ def estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
 
 
 def estimated(values: Iterable[float]) -> dict[str, Any] | None:
-    """The median as JSON values; None where every search failed, or nobody knows."""
+    """The median as JSON values; None if every search failed, or nobody knows."""
     known = [value for value in values if not math.isnan(value)]
     return estimate(known).to_json() if known else None
 

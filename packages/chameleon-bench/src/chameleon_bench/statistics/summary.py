@@ -31,7 +31,7 @@ class Group:
 
     Attributes:
         pipeline: the pipeline's name.
-        task: the task's name, with the operator's where the task has several.
+        task: the task's name, with the operator's if the task has several.
         budget: measurements that the pipeline may make, or None for any number.
         best_known: the lowest cost known of the operator, in seconds.
         exhaustive: whether nothing better exists, because every configuration was recorded.
@@ -159,7 +159,7 @@ def _groups_of_operator(
 
 
 def grid_ends(groups: Sequence[Group]) -> dict[str, tuple[float, float]]:
-    """Where each task's figures end: the most measurements of a search, and seconds.
+    """The end of each task's figures: the most measurements of a search, and seconds.
 
     Seconds end when three quarters of the searches have ended: a straggler would squeeze the rest.
     """

@@ -48,7 +48,7 @@ def load_suite(
     Args:
         path: the file; errors call it as it is given here.
         overrides: assignments such as ``seeds=3``, stronger than the file.
-        registry: where names are looked up; the installed plugins where None.
+        registry: where names are looked up; the installed plugins if None.
 
     Raises:
         PipelineError: with everything that is wrong, one line each.
@@ -184,7 +184,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
         registry: knows who registers which name.
 
     Returns:
-        The version of each distribution by name, with a digest of its sources where it is editable.
+        The version of each distribution by name, with a digest of its sources if it is editable.
     """
     named = set(_texts(documents))
     packages = {name: {package} for name, package in ALWAYS.items()}
@@ -200,7 +200,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
 
 @functools.cache
 def version_of(distribution: str, packages: Collection[str]) -> str:
-    """What tells one state of a distribution from another.
+    """Tell one state of a distribution from another.
 
     Args:
         distribution: its name.
@@ -257,10 +257,10 @@ def _texts(value: Any) -> Iterator[str]:
 # ----- pipelines and tasks -------------------------------------------------------------------
 
 SOURCES = ("table", "operator", "model")
-"""What a task of a suite can be: a recorded table, one operator, or a whole ``model`` section."""
+"""The kinds of tasks of a suite: a recorded table, one operator, or a whole ``model`` section."""
 
 RECORDED: dict[str, str] = {"space": "table", "runner": "replay", "target": "llvm"}
-"""What a recorded table is searched and measured with. It was recorded on a target of its own;
+"""A recorded table is searched and measured with these. It was recorded on a target of its own;
 the one named here only has to exist."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -350,7 +350,7 @@ def tasks_of(root: Node, data: Node | None, problems: list[Problem]) -> list[Sui
 
     Args:
         root: the suite.
-        data: the folder that tables are in, absolute; the suite's own where None.
+        data: the folder that tables are in, absolute; the suite's own if None.
         problems: what is wrong is added here.
     """
     node = root.get("tasks")

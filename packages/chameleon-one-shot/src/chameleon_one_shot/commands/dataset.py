@@ -75,7 +75,7 @@ def summary_of(dataset: Dataset) -> Summary:
 
 @attrs.frozen(kw_only=True)
 class Check:
-    """What is wrong with a data set.
+    """The errors and oddities of a data set.
 
     Attributes:
         parts: files that could be read.

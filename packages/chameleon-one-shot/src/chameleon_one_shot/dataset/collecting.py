@@ -50,7 +50,7 @@ _BROKEN = 3
 
 @attrs.frozen(kw_only=True)
 class Collected:
-    """What a collection has.
+    """The result of a collection.
 
     Attributes:
         folder: the data set's.
@@ -202,7 +202,7 @@ class Collector:
         return measured
 
     def _keep(self, name: str, folder: Path, device: Mapping[str, Any]) -> int:
-        """Make a part of what a run has measured, where there is none yet."""
+        """Make a part of what a run has measured, if there is none yet."""
         if not (folder / RECORDS).exists():
             return 0
         part = self.plan.output / PARTS / f"{name}.parquet"
@@ -219,7 +219,7 @@ class NetworkTasks:
     """Reads networks, each once.
 
     Attributes:
-        folder: where their tasks are kept; made where it is missing.
+        folder: where their tasks are kept; made if it is missing.
         target: canonical, that the tasks are for.
         interruption: the request to stop.
         say: tells what is done, in a line.

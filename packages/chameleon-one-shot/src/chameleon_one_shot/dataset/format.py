@@ -76,7 +76,7 @@ def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What ``dataset.json`` says.
+    """The content of ``dataset.json``.
 
     Raises:
         DatasetError: there is none, it is damaged, or of a newer version.
@@ -189,7 +189,7 @@ def read_part(file: Path) -> list[DatasetTask]:
 
 
 def _runs(table: pa.Table) -> Iterator[tuple[int, int]]:
-    """Where rows of one task begin and end, for all columns that are alike in one."""
+    """The first and last rows of each task, told by the columns that are alike in one."""
     count = table.num_rows
     if not count:
         return
@@ -239,7 +239,7 @@ def _configs(rows: Sequence[Sequence[int]], key: str) -> NDArray[np.int32] | Non
 
 
 def _wrong(seconds: NDArray[np.float64], failures: Sequence[str | None]) -> str | None:
-    """What is wrong with times, infinity for failures; None where nothing is."""
+    """The first error in times, infinity for failures; None if there is none."""
     failed = np.array([failure is not None for failure in failures], bool)
     unknown = sorted({one for one in failures if one is not None and one not in _KINDS})
     if unknown:

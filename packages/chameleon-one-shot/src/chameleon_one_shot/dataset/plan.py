@@ -95,7 +95,7 @@ def read_plan(
     Args:
         path: the file; errors call it as it is given here.
         overrides: assignments such as ``tasks=20``, stronger than the file.
-        registry: where names are looked up; the installed plugins where None.
+        registry: where names are looked up; the installed plugins if None.
 
     Raises:
         PipelineError: with everything that is wrong, one line each.

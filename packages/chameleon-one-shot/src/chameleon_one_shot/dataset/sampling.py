@@ -1,4 +1,4 @@
-"""What operators of networks look like: a distribution that is learnt from their tasks.
+"""A distribution of the operators of networks, learnt from their tasks.
 
 Prior-guided sampling draws the fields of a layer one after another, each from the distribution that
 networks have given the fields drawn before (One-Shot Tuner, Ryu et al., CC 2022, section 4.2).
@@ -25,23 +25,23 @@ from numpy.typing import NDArray
 from chameleon_one_shot.dataset.tasks import DatasetError, canonical, named_by_key
 
 Path = tuple[str | int, ...]
-"""Where a value is in the arguments: a key, and in lists the places."""
+"""The position of a value in the arguments: a key, and in lists the indices."""
 
 ABSENT = object()
 """The value of a field that an operator leaves out, as it does with defaults."""
 
 
 _BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)
-"""Octaves by which rows may differ from what is drawn; the next one where too few rows are left."""
+"""Octaves by which rows may differ from what is drawn; the next one if too few rows are left."""
 
 _ENOUGH = 6.0
-"""Rows that a field is drawn from at least, where there are as many: an effective sample size."""
+"""Rows that a field is drawn from at least, if there are as many: an effective sample size."""
 
 _OTHER = 2.0
 """Octaves that another layout, another kernel or another epilogue counts as."""
 
 _SIZES = 8
-"""A field is a size where it has so many values and none of them is that of most rows."""
+"""A field is a size if it has so many values and none of them is that of most rows."""
 
 _MOVED = 0.5
 """How often a size becomes one between those that were seen."""
@@ -178,7 +178,7 @@ class TaskDistribution:
 
 
 def _lists(arguments: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Where the values of lists are: what tells ranks from each other."""
+    """The positions of the values of lists, which tell ranks from each other."""
     return tuple(sorted((path for path in flattened(arguments) if len(path) > 1), key=str))
 
 
@@ -310,7 +310,7 @@ class TaskSampler:
     def _task(
         self, operator: str, arguments: dict[str, Any], whole: dict[tuple[str, str], Task]
     ) -> Task | None:
-        """The task, named by its key; None where there is no such operator."""
+        """The task, named by its key; None if there is no such operator."""
         record = self.registry.record("operators", operator)
         if record.arguments is None:
             found = whole.get((operator, canonical(arguments)))

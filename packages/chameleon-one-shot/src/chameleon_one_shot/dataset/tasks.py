@@ -1,4 +1,4 @@
-"""What a data set holds: tasks, each with the candidates that were measured of it."""
+"""The content of a data set: tasks, each with the candidates that were measured of it."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class DatasetTask:
     Attributes:
         task: the task; its name is its key.
         device: what the device is, as ``TargetResolver.describe`` tells it.
-        threads: that kernels ran with; 0 where nobody knows.
-        space: the space provider's name; empty where the candidates are of no space.
+        threads: that kernels ran with; 0 if nobody knows.
+        space: the space provider's name; empty if the candidates are of no space.
         space_options: its options, as JSON values.
-        fingerprint: of the design space; empty where there is none.
+        fingerprint: of the design space; empty if there is none.
         versions: of the distributions that took part, as far as they were kept.
         source: the collection's name, or what the candidates were imported from.
-        configs: knob indices, int32 of shape (n, knobs), or None where no space is known.
+        configs: knob indices, int32 of shape (n, knobs), or None if no space is known.
         choices: the decoded configurations, one each.
         seconds: float64 of shape (n,), infinity for failures.
         failures: the kind of failure of each, or None.
         origins: what put each into its batch, or None.
-        measured_at: when, in seconds since 1970, float64 of shape (n,); 0 where nobody knows.
+        measured_at: when, in seconds since 1970, float64 of shape (n,); 0 if nobody knows.
     """
 
     task: Task
@@ -72,7 +72,7 @@ class DatasetTask:
 
     @property
     def group(self) -> tuple[str, str, int, str, str]:
-        """What tells its candidates from those of other tasks: all of an identity but the knobs."""
+        """All of its candidates' identity but the knobs, which no other task has."""
         digest = hashlib.sha256(canonical(dict(self.device)).encode()).hexdigest()[:16]
         return self.task.key, digest, self.threads, self.space, self.fingerprint
 

@@ -1,4 +1,4 @@
-"""What a predictor is compared with: other models, trained on the very same data.
+"""The models that a predictor is compared with, trained on the very same data.
 
 All see the same numbers of the same tasks, learn the same target, and end their training by the
 same tasks; none sees a task that it is judged by.
@@ -201,7 +201,7 @@ ALTERNATIVES: Mapping[str, Callable[[], Alternative]] = {
     "flat-network": FlatNetwork,
     "first-guesses": FirstGuesses,
 }
-"""What a predictor can be compared with, by name."""
+"""The models that a predictor can be compared with, by name."""
 
 
 def _targets(examples: Sequence[Example]) -> Scores:

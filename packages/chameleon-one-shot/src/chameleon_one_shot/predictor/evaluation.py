@@ -23,12 +23,12 @@ from chameleon_one_shot.predictor.pretraining import Divided, trained_model
 log = structlog.get_logger()
 
 ONE_SHOT = "one-shot"
-"""What the predictor itself is called in comparisons."""
+"""The name of the predictor itself in comparisons."""
 
 
 @attrs.frozen(kw_only=True)
 class TaskResult:
-    """What one model makes of one task.
+    """The order that one model gives the candidates of one task.
 
     Attributes:
         model: its name.
@@ -47,7 +47,7 @@ class TaskResult:
 
 @attrs.frozen(kw_only=True)
 class Evaluation:
-    """What several models make of the same tasks.
+    """The results of several models on the same tasks.
 
     Attributes:
         results: of every model and task.
@@ -153,7 +153,7 @@ def cross_validate(
         examples: of a data set.
         options: of the predictor's training; alternatives get its seed.
         count: folds.
-        labels: what is held out together; groups of similar tasks where None.
+        labels: what is held out together; groups of similar tasks if None.
         stopping: share of the training part, in whole groups, that ends the training.
         alternatives: keys of ``ALTERNATIVES``.
         say: told how it goes on.

@@ -11,7 +11,7 @@ from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonica
 from chameleon_one_shot.tokens import sizes
 
 SIMILAR = 1.1
-"""Tasks of one operator are similar where no size is more than so many times that of the other."""
+"""Tasks of one operator are similar if no size is more than so many times that of the other."""
 
 Labels = NDArray[np.int64]
 

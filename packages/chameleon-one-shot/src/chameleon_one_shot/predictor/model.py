@@ -27,7 +27,7 @@ from chameleon_one_shot.tokens import Vocabulary
 
 @attrs.frozen(kw_only=True)
 class Provenance:
-    """What a model was made of; JSON values.
+    """The origin of a model; JSON values.
 
     Attributes:
         command: that made it.

@@ -99,7 +99,7 @@ class _Layer(_Attention):
         return self._attend(tokens, self.asked(tokens).transpose(1, 2).flatten(0, 1), padding)
 
     def asked(self, tokens: Tensor) -> Tensor:
-        """What attention needs of tokens, whichever they are met with.
+        """The table of tokens that attention needs, whichever they are met with.
 
         Args:
             tokens: shape (..., width).
@@ -174,7 +174,7 @@ class TokenTable:
 
     Attributes:
         tokens: shape (m, width).
-        asked: what the first layer's heads need of each, shape (m * heads, numbers); None where
+        asked: what the first layer's heads need of each, shape (m * heads, numbers); None if
             that layer is the last.
     """
 
@@ -210,11 +210,11 @@ class TokenNetwork(nn.Module):
         self.head = nn.Linear(width, 2)
 
     def representation(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
-        """What is read out, shape (n, width).
+        """The readout, shape (n, width).
 
         Args:
             tokens: shape (n, tokens, width).
-            padding: which of them are none, shape (n, tokens); None where all are.
+            padding: which of them are none, shape (n, tokens); None if all are.
         """
         first = self.readout.expand(len(tokens), 1, -1)
         tokens = torch.cat([first, tokens], dim=1)
@@ -225,7 +225,7 @@ class TokenNetwork(nn.Module):
         return self._read(tokens)
 
     def table(self, tokens: Tensor) -> TokenTable:
-        """What the layers need of tokens, shape (m, width), for ``representation_of``.
+        """The table of tokens, shape (m, width), for ``representation_of``.
 
         Its first row is that of the token that is read out.
         """

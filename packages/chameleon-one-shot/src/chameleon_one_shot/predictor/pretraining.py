@@ -146,7 +146,7 @@ def trained_model(
 
 
 def _temperature(predictor: Predictor, examples: Sequence[Example]) -> float:
-    """What makes the standard deviations right on average, each task counting alike."""
+    """The factor that makes standard deviations right on average, each task counting alike."""
     ratios = []
     for one in examples:
         mean, deviation = predictor.of(one.tokens).moments(one.configs)
@@ -155,7 +155,7 @@ def _temperature(predictor: Predictor, examples: Sequence[Example]) -> float:
 
 
 def _missing(example: Example, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What predictions lack, but for what all of a task lack: networks are not trained for it."""
+    """The error of predictions, less its mean over the task: networks are not trained for that."""
     missing = example.quality - mean
     centred: NDArray[np.float64] = missing - missing.mean()
     return centred

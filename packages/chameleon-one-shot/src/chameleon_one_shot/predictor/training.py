@@ -187,7 +187,7 @@ def _draw(
 
 
 def _weights(tasks: Sequence[TrainingTask]) -> list[NDArray[np.float64]]:
-    """Of each task's candidates the chance to be drawn."""
+    """The chance of each task's candidates to be drawn."""
     every = inverse_density(np.concatenate([task.wanted for task in tasks]).astype(np.float64))
     ends = np.cumsum([len(task.wanted) for task in tasks])
     return [one / one.sum() for one in np.split(every, ends[:-1])]
@@ -214,7 +214,7 @@ def _mean_tau(network: TokenNetwork, tasks: Sequence[TrainingTask], device: torc
 
 
 def means(network: TokenNetwork, task: TrainingTask, device: torch.device) -> NDArray[np.float64]:
-    """What a network predicts of a task's candidates, standardised, shape (n,)."""
+    """The predictions of a network for a task's candidates, standardised, shape (n,)."""
     network.eval()
     found = []
     with torch.inference_mode():

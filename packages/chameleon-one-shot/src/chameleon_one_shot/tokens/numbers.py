@@ -13,11 +13,11 @@ _LONGEST_SYMBOL = 32
 """Longer texts are programs: they say nothing that another task shares."""
 
 _DIGEST = re.compile(r"[0-9a-f]{12,}")
-"""What names data, and says as little."""
+"""Keys that name data, and say as little."""
 
 
 def named_numbers(name: str, value: Any) -> dict[str, float]:
-    """What a JSON value says, as numbers under names.
+    """A JSON value as numbers under names.
 
     Args:
         name: of the value; parts of it get it as a prefix (``conv2d.input.1``).

@@ -1,4 +1,4 @@
-"""What a database can do beyond a run's needs, for the command ``chameleon records``."""
+"""Databases as the command ``chameleon records`` needs them, beyond a run's needs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PlacedRecords(RecordDatabase):
         """
 
     def read_only(self) -> RecordsError:
-        """What is raised where something is to be changed that can only be read."""
+        """The error if something is to be changed that can only be read."""
         return RecordsError(
             f"{self.place} can only be read",
             hint="Name a SQLite file or a folder that can be written, or export to one and host "

@@ -28,7 +28,7 @@ LONGEST = 60.0
 """Seconds that one file may take: a server that sends a byte now and then is never silent."""
 
 MOST_BYTES = 256 << 20
-"""What is read at most: far more than anybody has measured, and far less than fills a machine."""
+"""Bytes read at most: far more than anybody has measured, and far less than fills a machine."""
 
 _CHUNK = 1 << 16
 
@@ -79,7 +79,7 @@ def _read(url: str, most: int) -> bytes:
 
 
 def _content(response: http.client.HTTPResponse, most: int) -> bytes:
-    """What a server sends, and a byte more than ``most`` at most."""
+    """The answer of a server, at most a byte more than ``most``."""
     ends, found = time.monotonic() + LONGEST, bytearray()
     while len(found) <= most and (chunk := response.read1(_CHUNK)):
         found += chunk

@@ -47,7 +47,7 @@ def write_point(
         point: which.
         images: an example of the network's input.
         data: batches of images and classes, written as files for the script.
-        folder: made where it is missing.
+        folder: made if it is missing.
 
     Returns:
         The layers whose weights could not be carried over.

@@ -41,7 +41,7 @@ def factors(weight: Tensor, stages: Sequence[Stage]) -> list[Tensor] | None:
         stages: what replaces it.
 
     Returns:
-        A weight for each stage, or None where nothing is known of such stages.
+        A weight for each stage, or None if nothing is known of such stages.
     """
     if len(stages) == 1:
         return [weight]
@@ -71,7 +71,7 @@ def _is_pointwise(stage: Stage) -> bool:
 
 
 def _truncated(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """Two factors of so many columns and rows; zeros where the matrix has a smaller rank."""
+    """Two factors of so many columns and rows; zeros if the matrix has a smaller rank."""
     u, s, v = torch.linalg.svd(matrix, full_matrices=False)
     kept = min(rank, len(s))
     root = s[:kept].sqrt()

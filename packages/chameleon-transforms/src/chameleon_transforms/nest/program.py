@@ -1,4 +1,4 @@
-"""What replaces one convolution: stages of loop nests, one stage after the other."""
+"""The replacement of one convolution: stages of loop nests, one stage after the other."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class Program:
         """The program with each nest of its main stage replaced by others of the same domain.
 
         Args:
-            change: gives the nests in place of one, or None where the transformation is illegal.
+            change: gives the nests in place of one, or None if the transformation is illegal.
 
         Returns:
-            The program, or None where the transformation is illegal for one of the nests.
+            The program, or None if the transformation is illegal for one of the nests.
         """
         at = self.main
         made: list[Nest] = []

@@ -13,7 +13,7 @@ from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
 
 
 def convolution_of(program: Program, *, plain: bool) -> nn.Module:
-    """The module in place of a convolution: torch's own where one of those does.
+    """The module in place of a convolution: torch's own if one of those does.
 
     Args:
         program: what it computes.

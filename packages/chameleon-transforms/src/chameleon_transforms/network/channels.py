@@ -1,6 +1,6 @@
 """Channels that agree: which layers write and read the same ones, through skip connections too.
 
-A bottleneck without a stage that restores the channels is legal only where everybody who writes or
+A bottleneck without a stage that restores the channels is legal only if everybody who writes or
 reads them takes part: both sides of an addition, a normalisation, every consumer.
 """
 
@@ -104,7 +104,7 @@ def _visit(node: fx.Node, network: TracedNetwork, groups: _Groups) -> None:
 
 
 def _kind(node: fx.Node, network: TracedNetwork) -> str:
-    """What a node does to channels; ``other`` where that is not known, or in several places."""
+    """The effect of a node on channels; ``other`` if that is not known, or in several places."""
     if node.op == "call_module":
         return _kind_of_module(node, network)
     if node.target in _SUMS:

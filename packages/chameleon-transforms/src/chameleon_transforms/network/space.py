@@ -42,7 +42,7 @@ class Candidate:
 
     @property
     def multiply_adds(self) -> int:
-        """Of all layers, for one sample."""
+        """Multiply-adds of all layers, for one sample."""
         return sum(program.multiply_adds for program in self.programs.values())
 
 
@@ -135,7 +135,7 @@ class NetworkSpace:
         return sorted(found or [AS_IS], key=lambda label: -at_full[label].multiply_adds)
 
     def _variants(self, program: Program) -> dict[str, Program]:
-        """What a convolution may become, by label; each program once."""
+        """The programs that a convolution may become, by label; each once."""
         if program not in self._made:
             self._made[program] = variants(program, self._transforms, self._sequence)
         return self._made[program]

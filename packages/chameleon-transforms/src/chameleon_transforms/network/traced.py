@@ -28,7 +28,7 @@ class Layer:
         name: of its module in the network.
         program: what it computes, as it is.
         site: node whose value says what the layer contributes: after the normalisation and the
-            activation that follow it alone. Empty where there are several.
+            activation that follow it alone. Empty if there are several.
     """
 
     name: str
@@ -42,7 +42,7 @@ class TracedNetwork:
 
     Attributes:
         module: the graph with the network's own modules.
-        shapes: shape of the first axis on of each node's value, where that is a tensor.
+        shapes: shape of the first axis on of each node's value, if that is a tensor.
         layers: in the order of the graph.
         kept: convolutions that stay as they are, and why.
     """
@@ -99,7 +99,7 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
 
 
 def checked_scores(outputs: Any) -> Tensor:
-    """What a network returns, if that is one tensor of shape (samples, classes).
+    """The output of a network, if that is one tensor of shape (samples, classes).
 
     Raises:
         ConfigError: it is something else.

@@ -95,7 +95,7 @@ class Parameters(NetworkScore):
 
 
 class MultiplyAdds(NetworkScore):
-    """Of all convolutions, for one sample; where it decides, all networks are accepted."""
+    """Multiply-adds of all convolutions; if they decide, all networks are accepted."""
 
     proportional = True
 

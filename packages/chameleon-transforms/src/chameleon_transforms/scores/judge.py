@@ -207,7 +207,7 @@ class _Run(fx.Interpreter):
         if isinstance(part, NORMALISATIONS):
             if not self._normalised:
                 return args[0]
-            # Of fewer channels where those before are; weights of a normalisation begin as ones.
+            # Of fewer channels if those before are; weights of a normalisation begin as ones.
             return nn.functional.batch_norm(args[0], None, None, training=True, eps=part.eps)
         return part(*args, **kwargs)
 

@@ -19,7 +19,7 @@ class Point:
 
     Attributes:
         config: row of indices of the space.
-        seconds: of all its convolutions, each measured alone; None where one was not.
+        seconds: of all its convolutions, each measured alone; None if one was not.
         predicted_seconds: the same, with predictions for those that were not measured.
         scores: by name of the score.
         parameters: weights of all layers.

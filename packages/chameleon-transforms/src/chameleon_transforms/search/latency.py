@@ -80,7 +80,7 @@ class OperatorTimes:
         return self._keys[spec]
 
     def seconds(self, spec: Spec) -> float | None:
-        """The best time of an operator, infinite where it has failed, None where it is unknown."""
+        """The best time of an operator, infinite if it has failed, None if it is unknown."""
         return self._seconds.get(self.key(spec))
 
     def measure(self, specs: Iterable[Spec]) -> int:

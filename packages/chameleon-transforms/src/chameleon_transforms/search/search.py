@@ -32,7 +32,7 @@ class TransformSearch:
         space: which networks there are.
         judge: runs them at their initialisation.
         scores: by name; the first one decides.
-        times: measures operators, or None where latencies are predicted alone.
+        times: measures operators, or None if latencies are predicted alone.
         options: the section ``transform``.
         batch: samples of an inference whose latency counts.
         seed: of everything that is drawn.
@@ -92,13 +92,13 @@ class TransformSearch:
         return self.front()
 
     def front(self) -> list[Point]:
-        """The points that none dominates: measured ones, or predicted where nothing measures."""
+        """The points that none dominates: measured ones, or predicted if nothing measures."""
         return front(self.points, self._decides)
 
     # -- judging ------------------------------------------------------------------------------
 
     def _of_original(self) -> Bound:
-        """What the original's score asks of the others."""
+        """The least score that the original's asks of the others."""
         original, score = self._space.candidate(self._space.original), self._scores[self._decides]
         # As the others are judged: on another number of threads the last bits may differ.
         (scored,) = self._judge.scored([original], {self._decides: score})
@@ -216,7 +216,7 @@ class Bound:
         least = self.score - self.tolerance * abs(self.score)
         if not self.proportional:
             return least
-        # Divided first: where multiply-adds decide, the quotient is exactly 1.
+        # Divided first: if multiply-adds decide, the quotient is exactly 1.
         return least / self.multiply_adds * multiply_adds
 
 
@@ -301,7 +301,7 @@ def prior(spec: Spec) -> float:
 
 
 def features(spec: Spec) -> NDArray[np.float64]:
-    """What the speed of an operator depends on, shape (10,)."""
+    """The numbers that the speed of an operator depends on, shape (10,)."""
     outputs, channels, *kernel = spec.filter_shape
     rows, columns = spec.result_shape[2:]
     strided = max(spec.strides) > 1
@@ -341,5 +341,5 @@ class OperatorPredictor:
         self._weights = np.linalg.solve(rows.T @ rows + penalty, rows.T @ wanted)
 
     def seconds(self, spec: Spec) -> float:
-        """Of one operator."""
+        """Predict the latency of one operator."""
         return prior(spec) * float(np.exp(np.clip(features(spec) @ self._weights, -5.0, 5.0)))

@@ -34,7 +34,7 @@ _FAILED = 1e9
 """Seconds from which on a time stands for a failure, as MetaSchedule writes it."""
 
 _BLOCKS = frozenset({"tir.Block", "tir.SBlock", "s_tir.SBlock"})
-"""What nodes of blocks are called, by version of TVM."""
+"""The types of nodes of blocks, by version of TVM."""
 
 _KNOBS = {
     "SamplePerfectTile": "tile",
@@ -56,7 +56,7 @@ class _Record:
 
 
 def files_of(folder: Path) -> tuple[Path, Path] | None:
-    """The files with workloads and with records in a folder; None where it is no database."""
+    """The files with workloads and with records in a folder; None if it is no database."""
     found = []
     for what in ("workload", "tuning_record"):
         files = sorted(folder.glob(f"*{what}.json")) + sorted(folder.glob(f"*{what}.json.gz"))
@@ -153,7 +153,7 @@ def _digest(value: Any) -> str:
 
 
 def _blocks(encoded: Any) -> list[str]:
-    """Names of a module's blocks in the order of the program; none where it is no graph."""
+    """Names of a module's blocks in the order of the program; none if it is no graph."""
     try:
         content = base64.b64decode(encoded)
         nodes = json.loads(content[content.index(b"{") :])["nodes"]

@@ -33,7 +33,7 @@ from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonica
 
 @attrs.frozen(kw_only=True)
 class Added:
-    """What a source gave.
+    """The gain from a source.
 
     Attributes:
         source: as it was named.
@@ -52,7 +52,7 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
     """Add what sources hold to a data set, each as a part of its own.
 
     Args:
-        folder: the data set's; made where it is missing.
+        folder: the data set's; made if it is missing.
         sources: run folders, data sets, recorded tables, folders of MetaSchedule databases.
         registry: knows targets, and the stages that replay tables.
 
@@ -123,7 +123,7 @@ def _of_run(folder: Path, registry: Registry) -> list[DatasetTask]:
 
 
 def _device(target: str, registry: Registry) -> dict[str, Any]:
-    """What is known of a recorded target; nothing where no resolver reads it here."""
+    """The description of a recorded target; nothing if no resolver reads it here."""
     for name in registry.names("targets"):
         resolver: TargetResolver = registry.create("targets", name)
         try:
