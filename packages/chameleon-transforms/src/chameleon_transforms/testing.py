@@ -53,15 +53,15 @@ class TransformSuite(StageSuite):
 
     def test_variants(self) -> None:
         """Its variants have labels of their own and the shapes of what they replace."""
-        found = 0
+        count = 0
         for name, program in programs().items():
             where = f"{self.where} of the convolution '{name}'"
             with trial(where):
-                made, again = (list(self.make().variants(program)) for _ in range(2))
-            assert made == again, f"{where}: it makes other variants the next time"
-            labels = [label for label, _ in made]
+                variants, again = (list(self.make().variants(program)) for _ in range(2))
+            assert variants == again, f"{where}: it makes other variants the next time"
+            labels = [label for label, _ in variants]
             assert len(set(labels)) == len(labels), f"{where}: two variants have one label"
-            for label, changed in made:
+            for label, changed in variants:
                 assert isinstance(changed, Program), (
                     f"{where}: {label} is {type(changed).__name__} and no Program"
                 )
@@ -70,8 +70,8 @@ class TransformSuite(StageSuite):
                     and changed.stages[-1].output == program.stages[-1].output
                 ), f"{where}: {label} has another shape than what it replaces"
                 assert changed != program, f"{where}: {label} changes nothing"
-            found += len(made)
-        assert found, f"{self.where}: it transforms none of {len(programs())} convolutions"
+            count += len(variants)
+        assert count, f"{self.where}: it transforms none of {len(programs())} convolutions"
 
     def test_agreement(self) -> None:
         """A variant's operators compute what torch computes of it."""
@@ -141,8 +141,8 @@ def _space() -> tuple[NetworkSpace, torch.Tensor]:
             nn.Linear(8, 10),
         ).eval()
         images = torch.randn(_SAMPLES, 1, _SIDE, _SIDE)
-    made = NetworkSpace(traced(network, images[:1]), [_depthwise()], sequence=1, widths=(1,))
-    return made, images
+    space = NetworkSpace(traced(network, images[:1]), [_depthwise()], sequence=1, widths=(1,))
+    return space, images
 
 
 def _depthwise() -> Depthwise:
@@ -151,7 +151,7 @@ def _depthwise() -> Depthwise:
 
 def _changed(space: NetworkSpace) -> tuple[int, ...]:
     """The network in which as much as possible is depthwise."""
-    return tuple(int(one) - 1 for one in space.design.cardinalities)
+    return tuple(int(cardinality) - 1 for cardinality in space.design.cardinalities)
 
 
 Array = NDArray[np.float32]
@@ -181,7 +181,7 @@ def _computed(nest: Nest, x: Array, weight: Array) -> Array:
     inputs = operator.arrange([np.ascontiguousarray(read), weight])
     shape = (len(x), nest.rows.length, nest.columns, nest.outputs.length)
     out = tvm.runtime.tensor(np.zeros(shape, np.float32))
-    compiled["main"](*(tvm.runtime.tensor(np.ascontiguousarray(one)) for one in inputs), out)
+    compiled["main"](*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in inputs), out)
     (result,) = operator.logical([out.numpy()])
     return result.astype(np.float32)
 
@@ -229,8 +229,8 @@ def disagreement(program: Program, *, batch: int = 1, seed: int = 0) -> Mapping[
             torch.nn.init.normal_(module.bias)
     with torch.no_grad():
         expected = module(x).numpy()
-    found = with_tvm(program, module, x.numpy())
-    if found.shape != expected.shape:
+    computed = with_tvm(program, module, x.numpy())
+    if computed.shape != expected.shape:
         return {"error": float("nan"), "tolerance": tolerance_of("float32")}
-    error = np.abs(found - expected).max() / np.abs(expected).max()
+    error = np.abs(computed - expected).max() / np.abs(expected).max()
     return {"error": float(error), "tolerance": tolerance_of("float32")}

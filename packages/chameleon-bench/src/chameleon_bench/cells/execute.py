@@ -125,9 +125,9 @@ class Workers:
                 for worker in self._workers:
                     worker.child.kill()
                 interruption.check()
-            for place, worker in enumerate(self._workers):
+            for index, worker in enumerate(self._workers):
                 if worker.cell is None and waiting:
-                    self._begin(place, waiting.pop())
+                    self._begin(index, waiting.pop())
             for worker in self._ready():
                 self._receive(worker, ended)
 

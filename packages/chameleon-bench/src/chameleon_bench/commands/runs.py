@@ -67,20 +67,20 @@ def listed_runs(folder: Path) -> list[ListedRun]:
     Args:
         folder: where to look.
     """
-    found = [_listed(one, folder, reason) for one, reason in _run_folders(folder)]
-    return sorted(found, key=lambda one: (one.at or 0.0, one.name))
+    runs = [_listed(one, folder, reason) for one, reason in _run_folders(folder)]
+    return sorted(runs, key=lambda one: (one.at or 0.0, one.name))
 
 
 def _run_folders(folder: Path) -> Iterator[tuple[Path, str]]:
     """Run folders, and folders that nobody can look into with the reason."""
     denied: list[OSError] = []
-    for place, inner, names in os.walk(folder, onerror=denied.append):
+    for path, inner, names in os.walk(folder, onerror=denied.append):
         is_run = RECORDS in names or EVENTS in names
         # What was moved aside by --fresh is a run, too; a delivered network is none.
         hidden = {NETWORK} if is_run else set()
         inner[:] = sorted(name for name in inner if name[0] != "." and name not in hidden)
         if is_run:
-            yield Path(place), ""
+            yield Path(path), ""
     for error in denied:
         yield Path(error.filename), error.strerror or str(error)
 

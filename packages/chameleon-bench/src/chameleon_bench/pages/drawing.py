@@ -70,8 +70,8 @@ def drawing(plot: Plot) -> Drawing:
     shown = sum(map(min, counts, limits))
     pieces: list[str] = []
     paths: list[str] = []
-    for place in range(len(traces)):
-        for piece, in_grid in _marks(plot, traces, place, x, y, limit=limits[place]):
+    for index in range(len(traces)):
+        for piece, in_grid in _marks(plot, traces, index, x, y, limit=limits[index]):
             (paths if in_grid else pieces).append(piece)
     html = Markup(
         '{}<div class=axes style="height:{}px;padding:{}px {}px {}px {}px"><svg role=img>'
@@ -174,17 +174,17 @@ def _ticks(x: Axis, y: Axis, left: int, *, above: bool) -> Iterator[Markup]:
     """Lines across the plot, what is written at them, and the axes' titles."""
     level = Markup('<line x1="0%" x2="100%" y1="{0:.2%}" y2="{0:.2%}"/>')
     yield level.format(1.0)
-    for place, word in x.ticks:
+    for tick, word in x.ticks:
         if not x.names:
-            yield Markup('<line x1="{0:.2%}" x2="{0:.2%}" y1="0%" y2="100%"/>').format(place)
-        yield text(place, 1.0, word, "dy=18 text-anchor=middle")
-    for place, word in y.ticks:
+            yield Markup('<line x1="{0:.2%}" x2="{0:.2%}" y1="0%" y2="100%"/>').format(tick)
+        yield text(tick, 1.0, word, "dy=18 text-anchor=middle")
+    for tick, word in y.ticks:
         if above:
-            begin = place - 0.5 / len(y.names)
+            begin = tick - 0.5 / len(y.names)
             yield level.format(begin)
             yield text(0.0, begin + y.band[0] / 2 / len(y.names), word, "dy=.4em")
             continue
-        at = place if y.names else 1.0 - place
+        at = tick if y.names else 1.0 - tick
         if not y.names:
             yield level.format(at)
         yield text(0.0, at, word, "dx=-7 dy=.35em text-anchor=end")
@@ -264,7 +264,7 @@ class Axis:
     def places(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
         """The positions of values; NaN for gaps and for words that the axis does not show."""
         if self.names:
-            rank = {name: place for place, name in enumerate(self.names)}
+            rank = {name: index for index, name in enumerate(self.names)}
             ranks = np.array([rank.get(str(value), np.nan) for value in values], np.float64)
             return (ranks + sum(self.band) / 2) / len(self.names)
         numbers = np.array(values, np.float64)
@@ -293,7 +293,7 @@ def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, ze
         names = list(layout.get("categoryarray") or dict.fromkeys(map(str, values)))
         if "range" in layout:
             names = names[: round(max(layout["range"]) + 0.5)]
-        ticks = [((place + 0.5) / len(names), name) for place, name in enumerate(names)]
+        ticks = [((index + 0.5) / len(names), name) for index, name in enumerate(names)]
         return Axis(title=title, names=names, ticks=ticks)
     log = layout.get("type") == "log"
     low, high = layout.get("range") or _ends(values, log=log, zero=zero)
@@ -323,7 +323,7 @@ def _steps(low: float, high: float) -> list[float]:
     power = 10.0 ** math.floor(math.log10(least))
     step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [float(f"{step * place:.12g}") for place in range(first, last + 1)]
+    return [float(f"{step * number:.12g}") for number in range(first, last + 1)]
 
 
 def _powers(low: float, high: float) -> list[float]:
@@ -415,12 +415,12 @@ def bars(
     bar = Markup('<rect x="{:.2%}" y="{:.2%}" width="{:.2%}" height="{:.2%}" style="fill:{}"/>')
     css, _ = paint(trace["marker"]["color"])
     ends = zip(middles, x.places(begins), x.places(begins + lengths), strict=True)
-    for place, (middle, start, end) in enumerate(ends):
+    for index, (middle, start, end) in enumerate(ends):
         if np.isnan(middle):
             continue
         yield bar.format(start, middle - 0.46 * thick, end - start, 0.92 * thick, css)
         if words:
-            yield text(end, middle, words[place], "dx=5 dy=.35em class=small")
+            yield text(end, middle, words[index], "dx=5 dy=.35em class=small")
 
 
 def line(trace: Trace, before: Trace | None, x: Axis, y: Axis) -> str:
@@ -471,8 +471,8 @@ def points(marker: Trace, across: Places, up: Places) -> Iterator[tuple[str, boo
     if end is None:
         css, _ = paint(marker["color"])
         use = Markup('<use href="#{}" x="{:.2%}" y="{:.2%}" style="fill:{}" opacity="{}"/>')
-        for place in zip(across, up, strict=True):
-            yield use.format(marker["symbol"], *place, css, opacity), False
+        for point in zip(across, up, strict=True):
+            yield use.format(marker["symbol"], *point, css, opacity), False
         return
     for colour, rows in _coloured(marker, len(across)):
         ends = zip(_units(across[rows]), _units(up[rows]), strict=True)
@@ -506,7 +506,7 @@ def _coloured(marker: Trace, count: int) -> Iterator[tuple[str, NDArray[np.int64
 
 def _units(places: Places) -> list[int]:
     """Places in the grid."""
-    return [round(place) for place in (_GRID * places).tolist()]
+    return [round(unit) for unit in (_GRID * places).tolist()]
 
 
 def _way(across: Places, up: Places, *, steps: bool, back: bool = False) -> str:

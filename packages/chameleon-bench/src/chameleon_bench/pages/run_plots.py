@@ -91,7 +91,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
         bars(
             "drawn",
             "operator",
-            colour(place),
+            colour(index),
             name=contender,
             where=["contender", contender],
             text=of("label"),
@@ -99,7 +99,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
             cliponaxis=False,
             hover=["operator", "contender", "seconds", "delivered as"],
         )
-        for place, contender in enumerate(contenders)
+        for index, contender in enumerate(contenders)
     ]
     note = f" Bars that end with an arrow are longer than {in_seconds(cut, '.3g')}." if cut else ""
     return Plot(
@@ -139,17 +139,17 @@ def _bars(record: RunRecord) -> list[_Bar]:
         kernels.setdefault(replaced.get(name) or name, []).append(kernel)
     of_operator: dict[str, dict[str, float | None]] = {}
     delivered: dict[str, str] = {}
-    for name, found in kernels.items():
+    for name, kinds in kernels.items():
         task = tasks.get(name)
         times: dict[str, float | None] = {}
         if task is not None:
-            calls = float(sum(one.calls for one in found) or task.task.weight)
+            calls = float(sum(one.calls for one in kinds) or task.task.weight)
             times = {key: _times(value, calls) for key, value in _alone(task).items()}
-        if found:
-            times[_IN_PLACE] = math.fsum(one.seconds for one in found)
+        if kinds:
+            times[_IN_PLACE] = math.fsum(one.seconds for one in kinds)
         of_operator[name] = times
-        if [one.name for one in found] not in ([], [name]):
-            delivered[name] = ", ".join(f"{one.name} ({one.calls})" for one in found)
+        if [one.name for one in kinds] not in ([], [name]):
+            delivered[name] = ", ".join(f"{one.name} ({one.calls})" for one in kinds)
     order = sorted(of_operator, key=lambda name: -_ours(of_operator[name]))
     contenders = ("untuned", "vendor", _FIRST, _TUNED, _IN_PLACE)
     return [
@@ -266,7 +266,7 @@ def _progress(record: RunRecord) -> list[Plot]:
 
 def _spending(record: RunRecord) -> Plot | None:
     """Seconds of search, model and measuring, of each operator."""
-    spent = [(one.task.name, one.operator.spending) for one in record.tasks]
+    spent = [(task.task.name, task.operator.spending) for task in record.tasks]
     if not any(one.total for _, one in spent):
         return None
     spent.sort(key=lambda pair: -pair[1].total)

@@ -113,8 +113,8 @@ def network_seconds(record: RunRecord) -> list[float]:
 
     Infinite until every operator has a time.
     """
-    best = {one.task.name: float("inf") for one in record.tasks}
-    weights = {one.task.name: one.task.weight for one in record.tasks}
+    best = {task.task.name: float("inf") for task in record.tasks}
+    weights = {task.task.name: task.task.weight for task in record.tasks}
     sums = []
     for turn in record.rounds:
         if turn.task in best and turn.best_seconds is not None:

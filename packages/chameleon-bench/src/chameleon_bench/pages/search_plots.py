@@ -282,12 +282,12 @@ def _candidates(
     symbols = {last - 1: "triangle-up", last: "x"}
     counts = np.bincount(groups.codes, minlength=len(groups.labels))
     traces: list[dict[str, Any]] = []
-    for place, (name, count) in enumerate(zip(groups.labels, counts.tolist(), strict=True)):
+    for index, (name, count) in enumerate(zip(groups.labels, counts.tolist(), strict=True)):
         if not count:
             continue
         look = {
-            "color": _MUTED if place >= last - 1 else colour(place),
-            "symbol": symbols.get(place, "circle"),
+            "color": _MUTED if index >= last - 1 else colour(index),
+            "symbol": symbols.get(index, "circle"),
             "size": 6,
             "opacity": 0.75,
         }
@@ -296,7 +296,7 @@ def _candidates(
                 **points("measurement", "seconds", _hover(task), **look),
                 "name": f"{name} ({count})",
                 "where": ["group", name],
-                "y": drawn_at.get(place, of("seconds")),
+                "y": drawn_at.get(index, of("seconds")),
             }
         )
     lines = _levels(task, len(task.measured.seconds))
@@ -330,7 +330,7 @@ def _levels(task: TaskRecord, count: int) -> list[dict[str, Any]]:
             fastest[variant.name] = min(variant.seconds, fastest.get(variant.name, np.inf))
     top = float(task.measured.seconds.min()) * _SLOW
     lines = []
-    for place, (name, seconds) in enumerate(fastest.items()):
+    for index, (name, seconds) in enumerate(fastest.items()):
         beyond = ", above the plot" if seconds > top else ""
         lines.append(
             {
@@ -340,7 +340,7 @@ def _levels(task: TaskRecord, count: int) -> list[dict[str, Any]]:
                 "x": [1, max(count, 2)],
                 # A line that is out of sight has its time in the legend.
                 "y": [None if beyond else seconds] * 2,
-                "line": {"dash": "dash" if place % 2 else "dot", "width": 1.5, "color": "--ink"},
+                "line": {"dash": "dash" if index % 2 else "dot", "width": 1.5, "color": "--ink"},
                 "hoverinfo": "name",
             }
         )

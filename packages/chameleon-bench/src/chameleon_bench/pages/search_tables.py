@@ -178,9 +178,9 @@ def listings_of(folder: Path, task: Task) -> list[Listing]:
         folder: the run's.
         task: one of its tasks.
     """
-    place = Path(LISTINGS, listing_folder(task))
-    files = sorted((folder / place).glob("[!.]*"))
-    return [_listing(file, place / file.name) for file in files if file.is_file()]
+    below = Path(LISTINGS, listing_folder(task))
+    files = sorted((folder / below).glob("[!.]*"))
+    return [_listing(file, below / file.name) for file in files if file.is_file()]
 
 
 def _listing(file: Path, place: Path) -> Listing:
@@ -267,21 +267,21 @@ def innermost_loops(lines: Sequence[str]) -> list[Loop]:
     """
     labels: dict[str, int] = {}
     ends: dict[int, int] = {}
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if label := _LABEL.match(line):
-            labels[label[1]] = place
+            labels[label[1]] = index
         elif (jump := _TARGET.match(line)) and jump[1] in labels:
-            ends[labels[jump[1]]] = place
-    returns = [place for place, line in enumerate(lines) if _RETURN.match(line)]
+            ends[labels[jump[1]]] = index
+    returns = [index for index, line in enumerate(lines) if _RETURN.match(line)]
     loops = sorted(
         (first, last)
         for first, last in ends.items()
-        if not any(first < place < last for place in returns)
+        if not any(first < index < last for index in returns)
     )
-    found = []
+    innermost = []
     for first, last in loops:
         around = sum(begin <= first and last <= end for begin, end in loops)
         inside = any(first < begin and end <= last for begin, end in loops)
         if not inside:
-            found.append(Loop(first=first, last=last, depth=around))
-    return found
+            innermost.append(Loop(first=first, last=last, depth=around))
+    return innermost

@@ -148,7 +148,7 @@ def _operator(operator: ViewedOperator) -> ComparedOperator:
         name=operator.result.name,
         weight=task.weight,
         time=operator.time,
-        costs=np.array([one.cost for one in operator.measurements], np.float64),
+        costs=np.array([measured.cost for measured in operator.measurements], np.float64),
         seconds=operator.result.spending.total,
         kind=task.operator,
         arguments=task.arguments,
@@ -314,14 +314,14 @@ def _operators(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
 
 
 def _by_run(runs: Sequence[ComparedRun], found: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
-    names = [one.name for one in runs]
+    names = [run.name for run in runs]
     return {key: dict(zip(names, values, strict=True)) for key, values in found.items()}
 
 
 def shared(runs: Sequence[ComparedRun]) -> list[str]:
     """The operators that all runs tune, in the order of the first."""
     first, *others = runs
-    return [key for key in first.operators if all(key in one.operators for one in others)]
+    return [key for key in first.operators if all(key in other.operators for other in others)]
 
 
 def time_json(operator: ComparedOperator) -> dict[str, Any]:
@@ -366,7 +366,7 @@ def sum_json(run: ComparedRun, weights: Mapping[str, int]) -> dict[str, Any]:
     counts = list(weights.values())
     total = sum(count * one.median for count, one in zip(counts, operators, strict=True))
     low, high = math.nan, math.nan
-    if operators and all(len(one.repeats) > 1 for one in operators):
+    if operators and all(len(operator.repeats) > 1 for operator in operators):
         rng = np.random.default_rng(0)
         drawn = sum(
             count * resampled_medians(np.asarray(one.repeats), rng)
@@ -446,7 +446,7 @@ def pipeline_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
         By key, as in ``explorer.chains``, JSON text of each run's value, or ``NOT_SET``.
     """
     return _differing(
-        [{key: value for key, value in one.document.items() if key not in _OWN} for one in runs]
+        [{key: value for key, value in run.document.items() if key not in _OWN} for run in runs]
     )
 
 
@@ -457,12 +457,12 @@ def version_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
         runs: the runs.
     """
     names = sorted({name for one in runs for name in one.versions})
-    found = {}
+    differences = {}
     for name in names:
-        versions = [one.versions.get(name, NOT_SET) for one in runs]
+        versions = [run.versions.get(name, NOT_SET) for run in runs]
         if len({version for version in versions if version is not None}) > 1:
-            found[name] = versions
-    return found
+            differences[name] = versions
+    return differences
 
 
 def environment_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
@@ -471,7 +471,7 @@ def environment_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]
     Args:
         runs: the runs.
     """
-    return _differing([{"target": one.target, **one.environment} for one in runs])
+    return _differing([{"target": run.target, **run.environment} for run in runs])
 
 
 def machines_differ(runs: Sequence[ComparedRun]) -> bool:
@@ -483,7 +483,7 @@ def machines_differ(runs: Sequence[ComparedRun]) -> bool:
         runs: the runs.
     """
     said = [
-        (one.target, *(_lasting(one.environment.get(key)) for key in _HARDWARE)) for one in runs
+        (run.target, *(_lasting(run.environment.get(key)) for key in _HARDWARE)) for run in runs
     ]
     return any(one != said[0] for one in said)
 
@@ -507,7 +507,7 @@ def _differing(values: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 def _opened(value: Any) -> Any:
     """JSON values with the place as the key of each mapping in a list, such as an operator."""
     if isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
-        value = {str(place): one for place, one in enumerate(value)}
+        value = {str(index): one for index, one in enumerate(value)}
     if isinstance(value, Mapping):
         return {key: _opened(inner) for key, inner in value.items()}
     return value

@@ -52,9 +52,9 @@ class Group:
         if metric == "cost":
             return {seed: run.best for seed, run in self.runs.items()}
         kind, _, level = metric.partition("_to_")
-        place = 0 if kind == "measurements" else 1
+        column = 0 if kind == "measurements" else 1
         goal = self.best_known * 100 / int(level)
-        return {seed: goals.reached(run, goal)[place] for seed, run in self.runs.items()}
+        return {seed: goals.reached(run, goal)[column] for seed, run in self.runs.items()}
 
     def to_json(self) -> dict[str, Any]:
         """The row of the report."""

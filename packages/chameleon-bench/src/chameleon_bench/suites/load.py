@@ -209,13 +209,13 @@ def version_of(distribution: str, packages: Collection[str]) -> str:
     if any(canonical(one.distribution) == canonical(distribution) for one in given()):
         return f"given, sources {_digest(packages)}"
     try:
-        found = metadata.distribution(distribution)
+        installed = metadata.distribution(distribution)
     except metadata.PackageNotFoundError:
         return "not installed"  # a registry made in this process
-    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    origin = json.loads(installed.read_text("direct_url.json") or "{}")
     if not origin.get("dir_info", {}).get("editable"):
-        return found.version
-    return f"{found.version}, sources {_digest(packages)}"
+        return installed.version
+    return f"{installed.version}, sources {_digest(packages)}"
 
 
 def _digest(packages: Collection[str]) -> str:
@@ -232,8 +232,8 @@ def _sources(packages: Collection[str]) -> Iterator[tuple[Path, str]]:
         spec = importlib.util.find_spec(package)
         if spec is None:
             continue
-        for place in spec.submodule_search_locations or ():
-            folder = Path(place)
+        for directory in spec.submodule_search_locations or ():
+            folder = Path(directory)
             for file in sorted(folder.rglob("*")):
                 if file.is_file() and "__pycache__" not in file.parts:
                     yield file, f"{package}/{file.relative_to(folder).as_posix()}"

@@ -100,15 +100,15 @@ def checked(folder: Path) -> Check:
     """
     read_manifest(folder)
     errors: list[str] = []
-    found: list[DatasetTask] = []
+    read: list[DatasetTask] = []
     files = parts_of(folder)
     for file in files:
         try:
-            found += read_part(file)
+            read += read_part(file)
         except DatasetError as error:
             errors.append(str(error))
     readable = len(files) - len(errors)
-    tasks, duplicates = merged(found)
+    tasks, duplicates = merged(read)
     useful = [task for task in tasks if np.isfinite(task.seconds).sum() > 1]
     if len({task.task.key for task in useful}) < _FEWEST:
         errors.append(
@@ -264,14 +264,14 @@ def check(folder: Path, as_json: bool) -> None:
 
     Exits with 1 where a predictor cannot be trained with it.
     """
-    found = checked(folder)
+    problems = checked(folder)
     if as_json:
-        click.echo(json.dumps({"dataset": str(folder), **attrs.asdict(found)}))
+        click.echo(json.dumps({"dataset": str(folder), **attrs.asdict(problems)}))
     else:
         click.echo(
-            f"{folder}: {found.parts} parts, {found.candidates} candidates, "
-            f"{found.duplicates} there twice"
+            f"{folder}: {problems.parts} parts, {problems.candidates} candidates, "
+            f"{problems.duplicates} there twice"
         )
-        for sentence in (*found.errors, *found.warnings):
+        for sentence in (*problems.errors, *problems.warnings):
             click.echo(sentence)
-    sys.exit(ExitCode.NO_VALID_RESULT if found.errors else ExitCode.OK)
+    sys.exit(ExitCode.NO_VALID_RESULT if problems.errors else ExitCode.OK)

@@ -236,10 +236,10 @@ class NetworkTasks:
         Raises:
             ConfigError: some cannot be read; says which, after all others have been read.
         """
-        found, problems = [], []
+        tasks_by_network, problems = [], []
         for number, network in enumerate(networks, 1):
             try:
-                found.append(self._one(network, f"{number} of {len(networks)}"))
+                tasks_by_network.append(self._one(network, f"{number} of {len(networks)}"))
             except ChameleonError as error:
                 self.interruption.check()
                 problems.append(f"{_words(network)}: {error}")
@@ -249,7 +249,7 @@ class NetworkTasks:
                 hint="Take these networks out of the plan, or install what they need; those that "
                 "could be read are kept.",
             )
-        return found
+        return tasks_by_network
 
     def _one(self, network: Subject, place: str) -> list[Task]:
         text = canonical([network.model.to_json(), self.target])

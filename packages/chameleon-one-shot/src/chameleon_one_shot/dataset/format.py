@@ -162,8 +162,8 @@ def read_dataset(folder: Path) -> Dataset:
             positive number nor a failure's; says which part.
     """
     manifest = read_manifest(folder)
-    found = [task for part in parts_of(folder) for task in read_part(part)]
-    tasks, duplicates = merged(found)
+    read = [task for part in parts_of(folder) for task in read_part(part)]
+    tasks, duplicates = merged(read)
     return Dataset(tasks=tasks, plan=manifest.get("plan"), duplicates=duplicates)
 
 

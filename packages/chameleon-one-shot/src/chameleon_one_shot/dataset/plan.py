@@ -143,12 +143,12 @@ class _Reader:
             output=output,
             document={
                 **{key: searches[0].document[key] for key in _SHARED},
-                "networks": [one.model.to_json() for one in networks],
+                "networks": [network.model.to_json() for network in networks],
                 "hold_out": [one.model.to_json() for one in hold_out],
                 **attrs.asdict(amounts),
                 "searches": [
-                    {key: one.document[key] for key in _SEARCH if key in one.document}
-                    for one in searches
+                    {key: search.document[key] for key in _SEARCH if key in search.document}
+                    for search in searches
                 ],
             },
         )
@@ -156,10 +156,10 @@ class _Reader:
     def _amounts(self) -> Amounts:
         given = {key: item for key, item in self._root.items() if key in _AMOUNTS}
         with Collecting(self._problems):
-            made: Amounts = self._stages.structurer.make(
+            amounts: Amounts = self._stages.structurer.make(
                 Node(value=given, mark=self._root.mark), Amounts, "the plan"
             )
-            return made
+            return amounts
         return Amounts()
 
     def _output(self) -> Path:
@@ -169,12 +169,12 @@ class _Reader:
         return Path.cwd() / Path(text or ".").expanduser()
 
     def _networks(self, key: str) -> tuple[Subject, ...]:
-        found = []
+        networks = []
         for entry in self._listed(self._root.get(key), f"'{key}' is a list of models"):
             model = Item(key_mark=entry.mark, node=entry)
             with self._telling():
-                found.append(self._assembler({"model": model}, entry.mark).subject())
-        return tuple(found)
+                networks.append(self._assembler({"model": model}, entry.mark).subject())
+        return tuple(networks)
 
     def _searches(self, amounts: Amounts) -> tuple[ResolvedPipeline, ...]:
         node = self._root.get("searches")
@@ -183,7 +183,7 @@ class _Reader:
             entries = [_item(search, self._root.mark).node for search in _DEFAULT_SEARCHES]
         else:
             entries = self._listed(node, "'searches' is a list of mappings with stages of a search")
-        found = []
+        searches = []
         for entry in entries:
             for key, item in entry.items():
                 if key not in _SEARCH:
@@ -203,8 +203,8 @@ class _Reader:
             }
             more = {key: _item(value, entry.mark) for key, value in around.items()}
             with self._telling():
-                found.append(self._assembler({**sections, **more}, entry.mark).assemble(None))
-        return tuple(found)
+                searches.append(self._assembler({**sections, **more}, entry.mark).assemble(None))
+        return tuple(searches)
 
     def _listed(self, node: Node | None, what: str) -> Sequence[Node]:
         if node is None or node.value is None:

@@ -130,8 +130,8 @@ class OperatorDistribution:
     def _moved(self, path: Path, value: int, rng: np.random.Generator) -> int:
         """A size between an observed one and its next, of about the same divisors."""
         known = np.unique(self._columns[path])
-        place = int(np.searchsorted(known, value))
-        other = place + int(rng.choice((-1, 1)))
+        at = int(np.searchsorted(known, value))
+        other = at + int(rng.choice((-1, 1)))
         if not 0 <= other < len(known) or value < 1:
             return value
         low, high = sorted((value, int(known[other])))
@@ -145,7 +145,7 @@ class OperatorDistribution:
         """How far each row is from a value that was drawn, in octaves."""
         if path in self._sizes:
             return np.asarray(self._logarithms[path] - math.log2(max(value, 1)))
-        return np.array([0.0 if one == value else _OTHER for one in self._columns[path]])
+        return np.array([0.0 if other == value else _OTHER for other in self._columns[path]])
 
 
 def _before(path: Path) -> Path:
@@ -197,8 +197,8 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         for key, inner in value.items():
             yield from _leaves(inner, (*path, key))
     elif isinstance(value, list | tuple) and value:
-        for place, inner in enumerate(value):
-            yield from _leaves(inner, (*path, place))
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, (*path, index))
     else:
         yield path, value
 
@@ -221,7 +221,7 @@ def _listed(value: Any) -> Any:
         return value
     inner = {key: _listed(one) for key, one in value.items()}
     if all(isinstance(key, int) for key in inner):
-        return [inner[place] for place in sorted(inner)]
+        return [inner[index] for index in sorted(inner)]
     return inner
 
 
@@ -276,8 +276,8 @@ class TaskSampler:
         }
         tasks = list(known[:count])
         keys = {task.key for task in tasks}
-        for place in range(len(tasks), count):
-            rng = generator(self.seed, "tasks", str(place))
+        for number in range(len(tasks), count):
+            rng = generator(self.seed, "tasks", str(number))
             task = self._one(distribution, whole, keys, rng)
             if task is None:
                 raise DatasetError(
@@ -313,14 +313,14 @@ class TaskSampler:
         """The task, named by its key; None if there is no such operator."""
         record = self.registry.record("operators", operator)
         if record.arguments is None:
-            found = whole.get((operator, canonical(arguments)))
+            task = whole.get((operator, canonical(arguments)))
         else:
             try:
-                made = read_options(arguments, record.arguments, f"operator '{operator}'")
-                found = made.task(operator, self.target)
+                spec = read_options(arguments, record.arguments, f"operator '{operator}'")
+                task = spec.task(operator, self.target)
             except (ConfigError, ValueError, ArithmeticError):
                 return None
-        return None if found is None else named_by_key(found)
+        return None if task is None else named_by_key(task)
 
 
 NEAR = 0.1

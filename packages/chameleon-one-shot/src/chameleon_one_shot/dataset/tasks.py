@@ -122,15 +122,15 @@ def merged(tasks: Iterable[DatasetTask]) -> tuple[tuple[DatasetTask, ...], int]:
     groups: dict[tuple[str, str, int, str, str], list[DatasetTask]] = {}
     for task in tasks:
         groups.setdefault(task.group, []).append(task)
-    found, dropped = [], 0
+    merged_tasks, dropped = [], 0
     for _, parts in sorted(groups.items()):
         whole = _joined(parts)
         first: dict[str, int] = {}
         for row, choice in enumerate(whole.choices):
             first.setdefault(canonical(choice), row)
         dropped += len(whole) - len(first)
-        found.append(whole if len(first) == len(whole) else whole.rows(list(first.values())))
-    return tuple(found), dropped
+        merged_tasks.append(whole if len(first) == len(whole) else whole.rows(list(first.values())))
+    return tuple(merged_tasks), dropped
 
 
 def _joined(parts: Sequence[DatasetTask]) -> DatasetTask:

@@ -205,12 +205,12 @@ ALTERNATIVES: Mapping[str, Callable[[], Alternative]] = {
 
 
 def _targets(examples: Sequence[Example]) -> Scores:
-    return np.concatenate([one.quality for one in examples])
+    return np.concatenate([example.quality for example in examples])
 
 
 def _weights(examples: Sequence[Example]) -> Scores:
     """Weights of candidates by which a task counts as the root of its size, as it is drawn."""
-    weights = np.concatenate([np.full(len(one), len(one) ** -0.5) for one in examples])
+    weights = np.concatenate([np.full(len(example), len(example) ** -0.5) for example in examples])
     return np.asarray(weights / weights.mean(), np.float64)
 
 
@@ -235,31 +235,31 @@ class FlatFeatures:
         Returns:
             Shape (n, len(names)).
         """
-        place = {name: at for at, name in enumerate(self.names)}
+        columns = {name: at for at, name in enumerate(self.names)}
         out = np.full((len(example), len(self.names)), np.nan, np.float32)
         for name, values in _columns(example.tokens, example):
-            if name in place:
-                out[:, place[name]] = values
+            if name in columns:
+                out[:, columns[name]] = values
         return out
 
     def table(self, examples: Sequence[Example]) -> Numbers:
         """The rows of several examples, one below the other."""
-        return np.concatenate([self.rows(one) for one in examples])
+        return np.concatenate([self.rows(example) for example in examples])
 
 
 def _columns(tokens: TaskTokens, example: Example) -> list[tuple[str, Numbers]]:
-    found: list[tuple[str, Numbers]] = []
+    columns: list[tuple[str, Numbers]] = []
     for fixed in tokens.fixed:
-        found += [(name, fixed.values[at]) for at, name in enumerate(fixed.columns)]
+        columns += [(name, fixed.values[at]) for at, name in enumerate(fixed.columns)]
     choices = tokens.choices(example.configs)
     for knob, chosen in zip(tokens.knobs, choices.T, strict=True):
         missing = np.full((1, len(knob.columns)), np.nan, np.float32)
         rows = np.concatenate([knob.table, missing])[chosen]
-        found += [(name, rows[:, at]) for at, name in enumerate(knob.columns)]
+        columns += [(name, rows[:, at]) for at, name in enumerate(knob.columns)]
     structure = tokens.structure(example.configs)
     for group in tokens.groups:
-        found += [
-            (name, structure[:, place])
-            for name, place in zip(group.columns, group.places, strict=True)
+        columns += [
+            (name, structure[:, column])
+            for name, column in zip(group.columns, group.places, strict=True)
         ]
-    return found
+    return columns

@@ -58,18 +58,18 @@ class Evaluation:
     @property
     def means(self) -> dict[str, Quality]:
         """The mean over tasks, by model, the best Kendall's tau first."""
-        names = dict.fromkeys(one.model for one in self.results)
-        found = {
-            name: Quality.mean(one.quality for one in self.results if one.model == name)
+        names = dict.fromkeys(result.model for result in self.results)
+        qualities = {
+            name: Quality.mean(result.quality for result in self.results if result.model == name)
             for name in names
         }
-        return dict(sorted(found.items(), key=lambda item: -item[1].tau))
+        return dict(sorted(qualities.items(), key=lambda item: -item[1].tau))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return {
             "models": {name: attrs.asdict(quality) for name, quality in self.means.items()},
-            "tasks": [attrs.asdict(one) for one in self.results],
+            "tasks": [attrs.asdict(result) for result in self.results],
         }
 
 
@@ -80,11 +80,11 @@ def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], li
     """
     provenance = model.provenance
     trained, known = set(provenance.training), {*provenance.training, *provenance.stopping}
-    labels = task_groups([one.source for one in examples])
+    labels = task_groups([example.source for example in examples])
     met = {int(label) for label, one in zip(labels, examples, strict=True) if one.identity in known}
     return (
         [one for label, one in zip(labels, examples, strict=True) if int(label) not in met],
-        [one for one in examples if one.identity in trained],
+        [example for example in examples if example.identity in trained],
     )
 
 
@@ -119,7 +119,8 @@ def evaluate(
             "the model was trained on all tasks of the data set, or on tasks like them",
             hint="Leave some out with `chameleon pretrain --hold-out`, or name another data set.",
         )
-    stopping = [one for one in examples if one.identity in set(model.provenance.stopping)]
+    ends = set(model.provenance.stopping)
+    stopping = [example for example in examples if example.identity in ends]
     results = _results(ONE_SHOT, _predicted(model), judged)
     for name in alternatives:
         other = ALTERNATIVES[name]()
@@ -161,7 +162,8 @@ def cross_validate(
     Raises:
         DatasetError: there are too few groups.
     """
-    groups = task_groups([one.source for one in examples]) if labels is None else np.asarray(labels)
+    sources = [example.source for example in examples]
+    groups = task_groups(sources) if labels is None else np.asarray(labels)
     results: list[TaskResult] = []
     for number, fold in enumerate(folds(groups, count, options.seed), 1):
         rest = np.setdiff1d(np.arange(len(examples)), fold)
@@ -197,13 +199,13 @@ def _results(
     return [
         TaskResult(
             model=name,
-            task=one.identity,
-            operator=one.source.task.operator,
-            candidates=len(one),
-            quality=Quality.of(scores(one), one.quality),
+            task=example.identity,
+            operator=example.source.task.operator,
+            candidates=len(example),
+            quality=Quality.of(scores(example), example.quality),
         )
-        for one in examples
-        if np.ptp(one.quality) > 0.0
+        for example in examples
+        if np.ptp(example.quality) > 0.0
     ]
 
 

@@ -53,7 +53,7 @@ class Example:
 
     @property
     def guesses(self) -> Configs:
-        """The recommendations of the space without measuring, best first; none if it is not known."""
+        """The recommendations of the space, best first; none if the space is not known."""
         space = self.tokens.space
         return self.configs[:0] if space is None else space.first_guesses
 
@@ -150,7 +150,7 @@ def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
     """
     registry = default_registry()
     record = registry.record("spaces", name)
-    made: SpaceProvider = registry.create(
+    space: SpaceProvider = registry.create(
         "spaces", name, read_options(options, record.options, f"space '{name}'")
     )
-    return made
+    return space

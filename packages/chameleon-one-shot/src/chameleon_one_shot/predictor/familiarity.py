@@ -72,14 +72,14 @@ class Familiarity:
         tasks, task_columns = _table([_standardised(one, vocabulary) for one in trained])
         devices, device_columns = _table([_device(one) for one in trained])
         devices = np.unique(devices, axis=0)
-        found = cls(
+        familiarity = cls(
             tasks=np.unique(tasks, axis=0),
             task_columns=task_columns,
             devices=devices,
             device_columns=device_columns,
             limits=Limits(distance=np.inf, device=np.inf, deviation=np.inf),
         )
-        near = [found._distance(one, vocabulary) for one in held_out]
+        near = [familiarity._distance(one, vocabulary) for one in held_out]
         known = [one for one in near if np.isfinite(one)]
         between = [
             np.abs(np.delete(devices, row, axis=0) - devices[row]).max(axis=1).min()
@@ -87,7 +87,7 @@ class Familiarity:
             if len(devices) > 1
         ]
         return attrs.evolve(
-            found,
+            familiarity,
             limits=Limits(
                 distance=_upper_bound(known),
                 device=max([_SAME_DEVICE, *between]),

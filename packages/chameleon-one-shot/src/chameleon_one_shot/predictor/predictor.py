@@ -65,7 +65,7 @@ class TaskPredictor:
         self._temperature = predictor.temperature
         self._encoded = encoded = EncodedTask.of(tokens, predictor.vocabulary)
         with torch.inference_mode():
-            self._members = [_Member(one, encoded) for one in predictor.networks]
+            self._members = [_Member(network, encoded) for network in predictor.networks]
         counts = [1, len(encoded.fixed.names), *(len(table) for table in encoded.tables)]
         self._starts = np.cumsum(counts, dtype=np.int64)
         """Rows of the members' tables: where each knob's choices begin, and where all end."""

@@ -93,7 +93,7 @@ def train(
     began = time.perf_counter()
     device = torch.device(options.device)
     rng = np.random.default_rng(seed)
-    tasks = [training_task(one, vocabulary, scale) for one in examples]
+    tasks = [training_task(example, vocabulary, scale) for example in examples]
     unseen = [training_task(one, vocabulary, scale) for one in held_out]
     weights = _weights(tasks) if options.inverse_density else [None] * len(tasks)
     with torch.random.fork_rng():
@@ -118,10 +118,12 @@ def train(
             _average(averaged, network, min(_KEPT, 1.0 - 1.0 / step))
             if step % options.evaluate_every and step != options.steps:
                 continue
-            found = _mean_tau(averaged, unseen, device)
-            log.debug("evaluated", step=step, loss=float(loss.detach()), tau=found)
-            if found > best.tau:
-                best = Trained(network=copy.deepcopy(averaged), step=step, tau=found, seconds=0.0)
+            agreement = _mean_tau(averaged, unseen, device)
+            log.debug("evaluated", step=step, loss=float(loss.detach()), tau=agreement)
+            if agreement > best.tau:
+                best = Trained(
+                    network=copy.deepcopy(averaged), step=step, tau=agreement, seconds=0.0
+                )
             elif step - best.step >= options.patience * options.evaluate_every:
                 break
     best.network.cpu()
@@ -216,14 +218,14 @@ def _mean_tau(network: TokenNetwork, tasks: Sequence[TrainingTask], device: torc
 def means(network: TokenNetwork, task: TrainingTask, device: torch.device) -> NDArray[np.float64]:
     """The predictions of a network for a task's candidates, standardised, shape (n,)."""
     network.eval()
-    found = []
+    predicted = []
     with torch.inference_mode():
         every = np.arange(len(task.wanted))
         for first in range(0, len(every), _ROWS):
             rows = every[first : first + _ROWS]
             mean, _ = forward(network, _moved(batch_of([task], [rows]), device))
-            found.append(mean.cpu().numpy().astype(np.float64))
-    return np.concatenate(found)
+            predicted.append(mean.cpu().numpy().astype(np.float64))
+    return np.concatenate(predicted)
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:

@@ -167,12 +167,12 @@ def _groups(space: DesignSpace) -> Iterator[GroupToken]:
     """Tokens of loops, buffers and the guess, in the terms of ``TaskTokens.structure``."""
     block = space.features_block
     names = () if block is None else block.names
-    place = {name: at for at, name in enumerate(names)}
+    columns_of = {name: at for at, name in enumerate(names)}
     for name, columns in () if block is None else block.groups:
         yield GroupToken(
             name=f"{name}[]",  # no knob has such a name
             columns=tuple(f"{name}[].{column}" for column in columns),
-            places=np.array([place[column] for column in columns], np.intp),
+            places=np.array([columns_of[column] for column in columns], np.intp),
         )
     if space.guessed_cost is not None:
         yield GroupToken(

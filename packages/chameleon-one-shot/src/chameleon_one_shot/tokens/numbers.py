@@ -50,9 +50,9 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, float | str]]:
         for key, part in value.items():
             yield from _leaves(f"{name}.{key}", part)
     elif isinstance(value, list | tuple):
-        for place, part in enumerate(value):
+        for index, part in enumerate(value):
             # A list of words is a set (instructions of a CPU), one of numbers has places (a shape).
-            yield from _leaves(name if isinstance(part, str) else f"{name}.{place}", part)
+            yield from _leaves(name if isinstance(part, str) else f"{name}.{index}", part)
     elif isinstance(value, str):
         if len(value) <= _LONGEST_SYMBOL and not _DIGEST.fullmatch(value):
             yield name, value

@@ -49,12 +49,12 @@ def http_records(url: str) -> ReadRecords:
     base = url.rstrip("/")
     left = MOST_BYTES
     for name in parts_of(_read(f"{base}/{INDEX}", left), f"{base}/{INDEX}"):
-        place = f"{base}/{name}"
+        address = f"{base}/{name}"
         try:
-            content = checked_part(name, _read(place, left), place)
-            table.merge(load(content, place))
+            content = checked_part(name, _read(address, left), address)
+            table.merge(load(content, address))
         except RecordsError as error:
-            log.warning("records_left_out", part=place, problem=str(error))
+            log.warning("records_left_out", part=address, problem=str(error))
             continue
         left -= len(content)
     return ReadRecords(url, table)
@@ -80,9 +80,9 @@ def _read(url: str, most: int) -> bytes:
 
 def _content(response: http.client.HTTPResponse, most: int) -> bytes:
     """The answer of a server, at most a byte more than ``most``."""
-    ends, found = time.monotonic() + LONGEST, bytearray()
-    while len(found) <= most and (chunk := response.read1(_CHUNK)):
-        found += chunk
+    ends, content = time.monotonic() + LONGEST, bytearray()
+    while len(content) <= most and (chunk := response.read1(_CHUNK)):
+        content += chunk
         if time.monotonic() > ends:
             raise TimeoutError(f"it was not whole after {LONGEST:.0f} s")
-    return bytes(found)
+    return bytes(content)

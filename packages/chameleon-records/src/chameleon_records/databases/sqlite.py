@@ -111,8 +111,8 @@ class SQLiteRecords(PlacedRecords):
             f"SELECT record FROM records WHERE key_id = ({_ID}) ORDER BY config",  # noqa: S608
             (key.digest,),
         )
-        made = (self._made(record_from_json, text) for (text,) in rows)
-        return [record for record in made if record is not None]
+        read = (self._made(record_from_json, text) for (text,) in rows)
+        return [record for record in read if record is not None]
 
     def add(self, found: Mapping[RecordKey, Sequence[Record]]) -> int:
         if not self.writable:

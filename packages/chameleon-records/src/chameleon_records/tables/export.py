@@ -28,7 +28,7 @@ def as_csv(rows: Sequence[Row]) -> bytes:
     """Rows as a CSV file in UTF-8 (RFC 4180): lists are JSON, what is missing is empty."""
     columns = columns_of(rows)
     for name in _LISTS:
-        columns[name] = [json.dumps(one) for one in columns[name]]
+        columns[name] = [json.dumps(value) for value in columns[name]]
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(columns)

@@ -95,9 +95,7 @@ def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | Non
     how = "measured" if result["measured"] else "predicted"
     header = ("point", f"ms, {how}", "faster", score, "weights", "transforms", "fewer channels")
     rows = [("original", *_cells(original, original, score))]
-    rows += [
-        (str(place), *_cells(one, original, score)) for place, one in enumerate(result["front"])
-    ]
+    rows += [(str(path), *_cells(one, original, score)) for path, one in enumerate(result["front"])]
     click.echo(
         f"{result['judged']} networks judged in {result['seconds']:.0f} s, {result['accepted']} "
         f"accepted; times are sums of convolutions"
@@ -114,8 +112,8 @@ def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | Non
     if network is not None:
         seconds = network.latency_seconds
         timed = "" if seconds is None else f", {1e3 * seconds:.3g} ms"
-        place = network.folder or f"not there: {network.failure}"
-        click.echo(f"compiled, with weights from before training: {place}{timed}")
+        path = network.folder or f"not there: {network.failure}"
+        click.echo(f"compiled, with weights from before training: {path}{timed}")
         for line in remarks(network):
             click.echo(line)
         if network.unmeasured:

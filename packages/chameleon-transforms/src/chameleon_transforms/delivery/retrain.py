@@ -42,8 +42,8 @@ def accuracy(network: nn.Module, images: Tensor, classes: Tensor, batch: int) ->
     """The share of images whose class is found."""
     network.eval()
     with torch.no_grad():
-        found = [network(part).argmax(1) for part in images.split(batch)]
-    return float((torch.cat(found) == classes).float().mean())
+        predicted = [network(part).argmax(1) for part in images.split(batch)]
+    return float((torch.cat(predicted) == classes).float().mean())
 
 
 def loss_of(

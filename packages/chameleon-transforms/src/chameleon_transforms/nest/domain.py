@@ -155,8 +155,8 @@ class Nest:
         if parts < 2 or self.rows.length % parts:  # noqa: PLR2004
             return None
         length = self.rows.length // parts
-        made = tuple(
+        nests = tuple(
             attrs.evolve(self, rows=Extent(start=self.rows.start + part * length, length=length))
             for part in range(parts)
         )
-        return made if all(one.read_rows.length > 0 for one in made) else None
+        return nests if all(one.read_rows.length > 0 for one in nests) else None

@@ -71,13 +71,13 @@ class Program:
             The program, or None if the transformation is illegal for one of the nests.
         """
         at = self.main
-        made: list[Nest] = []
+        nests: list[Nest] = []
         for nest in self.stages[at].nests:
             changed = change(nest)
             if changed is None:
                 return None
-            made += changed
-        return self.with_stages(at, (attrs.evolve(self.stages[at], nests=tuple(made)),))
+            nests += changed
+        return self.with_stages(at, (attrs.evolve(self.stages[at], nests=tuple(nests)),))
 
     def with_stages(self, at: int, stages: Sequence[Stage]) -> Program:
         """The program with others in the place of one stage."""

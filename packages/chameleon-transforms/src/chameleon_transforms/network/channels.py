@@ -91,7 +91,7 @@ def _visit(node: fx.Node, network: TracedNetwork, groups: _Groups) -> None:
             groups.join(one, node)
     elif kind == "sum":
         # Numbers for each channel that are no tensor of the same shape are broadcast.
-        shapes = {network.shapes.get(one.name) for one in inputs}
+        shapes = {network.shapes.get(node.name) for node in inputs}
         for one in inputs:
             groups.join(one, node)
         if len(shapes) > 1:
@@ -163,14 +163,14 @@ def _collected(network: TracedNetwork, groups: _Groups) -> Iterator[ChannelGroup
             name=str(writers[0].target),
             channels=network.shapes[writers[0].name][1],
             writers=_names(writers),
-            readers=_names(one for one in readers if kinds[one] == "convolution"),
+            readers=_names(reader for reader in readers if kinds[reader] == "convolution"),
             normalisations=_names(
                 node
                 for node in inside
                 if node.op == "call_module"
                 and isinstance(network.module.get_submodule(str(node.target)), NORMALISATIONS)
             ),
-            products=_names(one for one in readers if kinds[one] == "product"),
+            products=_names(reader for reader in readers if kinds[reader] == "product"),
         )
 
 

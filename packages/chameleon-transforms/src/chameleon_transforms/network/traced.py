@@ -148,12 +148,13 @@ def _layers(
     owners = Counter(id(one) for part in modules.values() for one in part.parameters(recurse=False))
     direct = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
     layers, kept = [], {}
-    for name, found in calls.items():
+    for name, nodes in calls.items():
         part = modules[name]
         if not isinstance(part, nn.Conv2d):
             continue
-        sizes = {shapes[str(node.args[0])] for node in found}
-        if any(owners[id(one)] > 1 for one in part.parameters()) or direct & {f"{name}.weight"}:
+        sizes = {shapes[str(node.args[0])] for node in nodes}
+        shared = any(owners[id(parameter)] > 1 for parameter in part.parameters())
+        if shared or f"{name}.weight" in direct:
             kept[name] = "its weights are shared with another module"
         elif len(sizes) > 1:
             kept[name] = "it is used for inputs of different shapes"
@@ -162,7 +163,7 @@ def _layers(
         elif type(part) is not nn.Conv2d:
             kept[name] = f"it is a {type(part).__name__}"
         else:
-            site = _site(found[0], module).name if len(found) == 1 else ""
+            site = _site(nodes[0], module).name if len(nodes) == 1 else ""
             layers.append(Layer(name=name, program=program_of(part, sizes.pop()), site=site))
     return layers, kept
 

@@ -33,7 +33,7 @@ def page(judged: Sequence[Point], front: Sequence[Point], score: str, title: str
         title: of the page.
     """
     header = ("point", "ms", "faster", score, "weights", "changes")
-    rows = [_row(place, network, judged[0], score) for place, network in enumerate(front)]
+    rows = [_row(index, network, judged[0], score) for index, network in enumerate(front)]
     tables = {"The front, the fastest first": Table(header=header, rows=rows)}
     return plain_page(title, [_summary(judged, score)], [_plot(judged, front, score)], tables)
 
@@ -144,11 +144,11 @@ def table(points: Sequence[Point], original: Point) -> str:
     writer.writerow(
         ["point", "seconds", "speedup", "parameters", "multiply_adds", *scores, "transforms"]
     )
-    for place, network in enumerate(points):
+    for index, network in enumerate(points):
         seconds = network.predicted_seconds if network.seconds is None else network.seconds
         before = original.predicted_seconds if original.seconds is None else original.seconds
         writer.writerow(
-            [place, seconds, before / seconds, network.parameters, network.multiply_adds]
+            [index, seconds, before / seconds, network.parameters, network.multiply_adds]
             + [network.scores[name] for name in scores]
             + [changes(network)]
         )

@@ -56,11 +56,11 @@ def not_dominated(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
         losses: shape (n, columns). Of equal rows the first is kept.
     """
     kept = np.ones(len(losses), np.bool_)
-    for place, row in enumerate(losses):
+    for index, row in enumerate(losses):
         at_most = (losses <= row).all(axis=1)
         smaller = (losses < row).any(axis=1)
-        equal_before = (losses[:place] == row).all(axis=1).any()
-        kept[place] = not (at_most & smaller).any() and not equal_before
+        equal_before = (losses[:index] == row).all(axis=1).any()
+        kept[index] = not (at_most & smaller).any() and not equal_before
     return kept
 
 
@@ -72,9 +72,9 @@ def front(points: Sequence[Point], score: str) -> list[Point]:
         score: the one that decides.
     """
     usable = [
-        one
-        for one in points
-        if one.accepted and one.seconds is not None and np.isfinite(one.seconds)
+        point
+        for point in points
+        if point.accepted and point.seconds is not None and np.isfinite(point.seconds)
     ]
     if not usable:
         return []

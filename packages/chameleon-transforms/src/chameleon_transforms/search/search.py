@@ -102,14 +102,14 @@ class TransformSearch:
         original, score = self._space.candidate(self._space.original), self._scores[self._decides]
         # As the others are judged: on another number of threads the last bits may differ.
         (scored,) = self._judge.scored([original], {self._decides: score})
-        found = scored[self._decides]
-        if not np.isfinite(found):
+        least = scored[self._decides]
+        if not np.isfinite(least):
             raise ConfigError(
-                f"the original's score {self._decides!r} is {found}",
+                f"the original's score {self._decides!r} is {least}",
                 hint="See that the network's outputs on the data are finite.",
             )
         return Bound(
-            score=found,
+            score=least,
             multiply_adds=original.multiply_adds,
             proportional=score.proportional,
             tolerance=self._options.tolerance,
@@ -168,16 +168,16 @@ class TransformSearch:
 
     def _propose(self, count: int) -> Configs:
         points = list(self._points.values())
-        configs = np.array([one.config for one in points], np.int32)
-        legal = np.array([one.accepted for one in points])
-        losses = [[one.predicted_seconds, -one.scores[self._decides]] for one in points]
+        configs = np.array([point.config for point in points], np.int32)
+        legal = np.array([point.accepted for point in points])
+        losses = [[point.predicted_seconds, -point.scores[self._decides]] for point in points]
         return self._evolution.propose(configs, np.array(losses, np.float64), legal, count)
 
     def _promising(self) -> list[Point]:
         """Accepted points that were not measured, those that seem fastest."""
-        found = [one for one in self._points.values() if one.accepted and one.seconds is None]
-        found.sort(key=lambda one: one.predicted_seconds)
-        return found[: self._options.per_round]
+        promising = [one for one in self._points.values() if one.accepted and one.seconds is None]
+        promising.sort(key=lambda one: one.predicted_seconds)
+        return promising[: self._options.per_round]
 
     def _measure(self, points: Sequence[Point]) -> None:
         """Measure the operators of some points, and tell all points of it."""
@@ -253,17 +253,17 @@ class Evolution:
             count: networks that are wanted.
         """
         self._seen |= {row.tobytes() for row in np.ascontiguousarray(configs, np.int32)}
-        found: list[NDArray[np.int32]] = []
+        proposed: list[NDArray[np.int32]] = []
         for _ in range(16):
-            missing = count - len(found)
+            missing = count - len(proposed)
             if not missing:
                 break
             for row in self._drawn(configs, losses, legal, missing):
                 key = row.tobytes()
-                if key not in self._seen and len(found) < count:
+                if key not in self._seen and len(proposed) < count:
                     self._seen.add(key)
-                    found.append(row)
-        return np.array(found, np.int32).reshape(-1, len(self._space.knobs))
+                    proposed.append(row)
+        return np.array(proposed, np.int32).reshape(-1, len(self._space.knobs))
 
     def _drawn(
         self, configs: Configs, losses: NDArray[np.float64], legal: NDArray[np.bool_], count: int

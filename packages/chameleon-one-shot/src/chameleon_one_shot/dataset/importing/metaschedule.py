@@ -57,13 +57,13 @@ class _Record:
 
 def files_of(folder: Path) -> tuple[Path, Path] | None:
     """The files with workloads and with records in a folder; None if it is no database."""
-    found = []
+    pair = []
     for what in ("workload", "tuning_record"):
         files = sorted(folder.glob(f"*{what}.json")) + sorted(folder.glob(f"*{what}.json.gz"))
         if len(files) != 1:
             return None
-        found.append(files[0])
-    return found[0], found[1]
+        pair.append(files[0])
+    return pair[0], pair[1]
 
 
 def tasks_of_database(workloads: Path, records: Path, *, source: str) -> list[DatasetTask]:
@@ -131,8 +131,8 @@ def _record(value: Sequence[Any]) -> _Record:
             decision = tiles[-1]
         knobs[f"{kind}.{counts[kind]}"] = decision
         counts[kind] += 1
-    times = [float(one) for one in seconds]
-    good = bool(times) and all(0.0 < one < _FAILED for one in times)
+    times = list(map(float, seconds))
+    good = bool(times) and all(0.0 < time < _FAILED for time in times)
     return _Record(
         workload=int(workload),
         knobs=knobs,
@@ -157,8 +157,8 @@ def _blocks(encoded: Any) -> list[str]:
     try:
         content = base64.b64decode(encoded)
         nodes = json.loads(content[content.index(b"{") :])["nodes"]
-        found = [node["attrs"]["name_hint"] for node in nodes if node["type_key"] in _BLOCKS]
-        names = [nodes[int(one)]["repr_str"] if one.isdecimal() else one for one in found]
+        hints = [node["attrs"]["name_hint"] for node in nodes if node["type_key"] in _BLOCKS]
+        names = [nodes[int(one)]["repr_str"] if one.isdecimal() else one for one in hints]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return []
     return [str(name) for name in names if name != "root"]

@@ -101,11 +101,11 @@ def read_source(source: Path, *, registry: Registry) -> list[DatasetTask]:
     if source.is_dir():
         files = files_of(source)
         if files is not None:
-            found = tasks_of_database(*files, source=name)
-            described = [_device(task.task.target, registry) or task.device for task in found]
+            tasks = tasks_of_database(*files, source=name)
+            described = [_device(task.task.target, registry) or task.device for task in tasks]
             return [
                 attrs.evolve(task, device=device)
-                for task, device in zip(found, described, strict=True)
+                for task, device in zip(tasks, described, strict=True)
             ]
     elif source.is_file():
         return tasks_of_table(source, registry=registry, source=name)
@@ -158,7 +158,7 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
     }
     pipeline = from_dict(document, registry=registry)
     _, tasks = tasks_of(pipeline, target="recorded")
-    found = []
+    imported = []
     space_ref = StageRef.of(pipeline.space)
     with started(pipeline.runner, space_ref, Interruption(), lambda _: None) as runner:
         for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True):
@@ -169,7 +169,7 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
             job = MeasureJob(task=task, space=space_ref, configs=rows)
             measured = {one.config: one for one in runner.measure(job)}
             ordered = [measured[row] for row in rows]
-            found.append(
+            imported.append(
                 DatasetTask(
                     task=named_by_key(task),
                     space=pipeline.space.name,
@@ -181,4 +181,4 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
                     failures=[None if one.ok else str(one.failure) for one in ordered],
                 )
             )
-    return found
+    return imported
