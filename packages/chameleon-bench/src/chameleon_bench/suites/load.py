@@ -16,19 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.pipeline.assemble import Assembler
-from chameleon_core.pipeline.nodes import Collecting, Item, Mark, Node, PipelineError, Problem
+from chameleon_core.pipeline.documents import DocumentReader
+from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem
 from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.resolve import KEYS as PIPELINE_KEYS
-from chameleon_core.pipeline.resolve import STAGES, apply_overrides, merge
+from chameleon_core.pipeline.resolve import STAGES, merge
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.pipeline.stage_reader import StageReader
-from chameleon_core.pipeline.yaml import read_yaml
 from chameleon_core.plugins import CommandRecord, PresetRecord
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.given import canonical, given
-from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean, listing
 
 from chameleon_bench.suites.suite import Pairing, Suite
@@ -54,48 +53,30 @@ def load_suite(
         PipelineError: with everything that is wrong, one line each.
         ConfigError: the file cannot be read.
     """
-    file = Path(path)
-    changes = tuple(overrides)
-    root = read_yaml(file, shown=str(path))
-    if not root.is_mapping:
-        message = f"a suite must be a mapping with 'pipelines:' and 'tasks:', not {root.in_words()}"
-        raise PipelineError([Problem(mark=root.mark, message=message)])
-    root, problems = apply_overrides(root, changes)
-    loader = _Loader(root, registry or default_registry(), problems)
-    return loader.load(file.resolve(), file.read_text(encoding="utf-8-sig"), changes)
+    source, overrides = Path(path).resolve(), tuple(overrides)
+    wanted = "a suite must be a mapping with 'pipelines:' and 'tasks:'"
+    reader = _SuiteReader(path, overrides, registry, keys=KEYS, wanted=wanted)
+    return reader.suite(source, source.read_text(encoding="utf-8-sig"), overrides)
 
 
-class _Loader:
+class _SuiteReader(DocumentReader):
     """Checks one suite and collects the problems of all of its parts."""
 
-    def __init__(self, root: Node, registry: Registry, problems: list[Problem]) -> None:
-        self._root = root
-        self._registry = registry
-        self._problems = problems
-        self._stages = StageReader(registry, problems)
-        self._structurer = self._stages.structurer
-
-    def load(self, source: Path, text: str, overrides: tuple[str, ...]) -> Suite:
-        for key, item in self._root.items():
-            if key not in KEYS:
-                self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, KEYS)}")
-        title = self._stages.value(self._root, "title", str, source.stem)
+    def suite(self, source: Path, text: str, overrides: tuple[str, ...]) -> Suite:
+        title = self.stages.value(self.root, "title", str, source.stem)
         seeds = self._seeds()
-        compare = self._stages.value(self._root, "compare", bool, default=False)
-        output = self._stages.value(self._root, "output", str, f"bench/{source.stem}")
-        data = None if (given := self._root.get("data")) is None else absolute(given)
-        pipelines = pipelines_of(self._root, self._stages, self._problems)
-        tasks = tasks_of(self._root, data, self._problems)
+        compare = self.stages.value(self.root, "compare", bool, default=False)
+        output = self.stages.value(self.root, "output", str, f"bench/{source.stem}")
+        data = None if (given := self.root.get("data")) is None else absolute(given)
+        pipelines = pipelines_of(self)
+        tasks = tasks_of(self, data)
         pairings = [
             pairing
             for task in tasks
             for pipeline in pipelines
             if (pairing := self._pairing(pipeline, task, compare=compare)) is not None
         ]
-        if self._problems:
-            raise PipelineError(
-                self._problems, hint="\n".join(dict.fromkeys(self._stages.hints)) or None
-            )
+        self.check()
         return Suite(
             title=title,
             pairings=tuple(pairings),
@@ -108,7 +89,7 @@ class _Loader:
 
     def _pairing(self, pipeline: SuiteEntry, task: SuiteEntry, *, compare: bool) -> Pairing | None:
         resolved = self._resolved(pipeline, task)
-        if resolved is None or self._problems:
+        if resolved is None or self.problems:
             return None
         document = dict(resolved.document)
         if not compare:
@@ -117,7 +98,7 @@ class _Loader:
         # What somebody measured before must not decide between pipelines.
         document.pop("records", None)
         measures_hardware = pipeline.rival is not None
-        with Collecting(self._problems):
+        with self.collecting():
             # A rival is a process that measures, whatever the suite's runner is.
             measures_hardware = measures_hardware or bool(
                 getattr(load_factory(resolved.runner.factory), "measures_hardware", True)
@@ -130,41 +111,34 @@ class _Loader:
             document=document,
             rival=pipeline.rival,
             measures_hardware=measures_hardware,
-            versions=versions_of([document, more], self._registry),
+            versions=versions_of([document, more], self.registry),
         )
 
     def _resolved(self, pipeline: SuiteEntry, task: SuiteEntry) -> ResolvedPipeline | None:
-        shared = {key: item for key, item in self._root.items() if key in SHARED}
+        shared = {key: item for key, item in self.root.items() if key in SHARED}
         sections = merge(merge(shared, pipeline.sections), task.sections)
         # Seeds are dealt later; the output's place is the suite's.
-        output = Node(value="bench", mark=self._root.mark)
+        output = Node(value="bench", mark=self.root.mark)
         sections["output"] = Item(key_mark=output.mark, node=output)
-        try:
-            root = Node(value=sections, mark=task.mark)
-            return Assembler(root, self._registry, []).assemble(None)
-        except PipelineError as error:
-            self._problems.extend(error.problems)
-            self._stages.hints.append(error.hint or "")
-            return None
+        with self.collecting():
+            return self.assembler(sections, task.mark).assemble(None)
+        return None
 
     def _seeds(self) -> tuple[int, ...]:
-        node = self._root.get("seeds")
+        node = self.root.get("seeds")
         if node is None:
             return (0,)
-        with Collecting(self._problems):
+        with self.collecting():
             if node.is_sequence:
-                seeds = tuple(self._structurer.make(node, list[int], "'seeds'"))
+                seeds = tuple(self.stages.structurer.make(node, list[int], "'seeds'"))
             else:
-                seeds = tuple(range(self._structurer.make(node, int, "'seeds'")))
+                seeds = tuple(range(self.stages.structurer.make(node, int, "'seeds'")))
             if not seeds or min(seeds) < 0:
-                self._say(node.mark, "'seeds' must be a number of at least 1, or a list of seeds")
+                self.say(node.mark, "'seeds' must be a number of at least 1, or a list of seeds")
             if len(set(seeds)) < len(seeds):
-                self._say(node.mark, "'seeds' lists a seed twice; a second run would be the same")
+                self.say(node.mark, "'seeds' lists a seed twice; a second run would be the same")
             return seeds
         return (0,)
-
-    def _say(self, mark: Any, message: str) -> None:
-        self._problems.append(Problem(mark=mark, message=message))
 
 
 ALWAYS = {CORE: "chameleon_core", "chameleon-tuner-system": "chameleon_system"}
@@ -284,26 +258,20 @@ class SuiteEntry:
     rival: Mapping[str, Any] | None = None
 
 
-def pipelines_of(root: Node, stages: StageReader, problems: list[Problem]) -> list[SuiteEntry]:
-    """The suite's pipelines: each the name of a preset, stages, or a rival.
-
-    Args:
-        root: the suite.
-        stages: reads the rivals.
-        problems: what is wrong is added here.
-    """
-    node = root.get("pipelines")
+def pipelines_of(reader: DocumentReader) -> list[SuiteEntry]:
+    """The suite's pipelines: each the name of a preset, stages, or a rival."""
+    node = reader.root.get("pipelines")
     if node is None or not node.is_mapping or not node.value:
-        mark = root.mark if node is None else node.mark
-        _say(problems, mark, "a suite needs 'pipelines', a mapping of names to stages or presets")
+        mark = (node or reader.root).mark
+        reader.say(mark, "a suite needs 'pipelines', a mapping of names to stages or presets")
         return []
     entries = []
     for name, item in node.items():
         if not _NAME.fullmatch(name):
-            _say(problems, item.key_mark, _misnamed("pipeline", name))
+            reader.say(item.key_mark, _misnamed("pipeline", name))
             continue
-        with Collecting(problems):
-            entries.append(_pipeline(name, item, stages))
+        with reader.collecting():
+            entries.append(_pipeline(name, item, reader.stages))
     return entries
 
 
@@ -345,26 +313,25 @@ def _rival(node: Node, stages: StageReader) -> dict[str, Any]:
     return {"name": spec.name, **spec.options_json}
 
 
-def tasks_of(root: Node, data: Node | None, problems: list[Problem]) -> list[SuiteEntry]:
+def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
     """The suite's tasks.
 
     Args:
-        root: the suite.
+        reader: of the suite.
         data: the folder that tables are in, absolute; the suite's own if None.
-        problems: what is wrong is added here.
     """
-    node = root.get("tasks")
+    node = reader.root.get("tasks")
     if node is None or not node.is_sequence or not node.value:
-        mark = root.mark if node is None else node.mark
-        _say(problems, mark, f"a suite needs 'tasks', a list whose entries are {listing(SOURCES)}")
+        mark = (node or reader.root).mark
+        reader.say(mark, f"a suite needs 'tasks', a list whose entries are {listing(SOURCES)}")
         return []
     entries: dict[str, SuiteEntry] = {}
     for task in node.value:
-        with Collecting(problems):
-            entry = _task(task, root, data)
+        with reader.collecting():
+            entry = _task(task, reader.root, data)
             if entry.name in entries:
                 message = f"two tasks are called '{entry.name}'; give one of them another 'name'"
-                _say(problems, task.mark, message)
+                reader.say(task.mark, message)
             entries.setdefault(entry.name, entry)
     return list(entries.values())
 
@@ -448,7 +415,3 @@ def _misnamed(noun: str, name: str) -> str:
 
 def _wrong(mark: Mark, message: str) -> PipelineError:
     return PipelineError([Problem(mark=mark, message=message)])
-
-
-def _say(problems: list[Problem], mark: Mark, message: str) -> None:
-    problems.append(Problem(mark=mark, message=message))
