@@ -41,15 +41,14 @@ class Estimate:
         return {name: finite(value) for name, value in attrs.asdict(self).items()}
 
 
-def estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
+def estimate(values: Sequence[float]) -> Estimate:
     """The median and its 95 % percentile-bootstrap interval.
 
     Args:
         values: one per seed or turn, infinity if censored; not empty.
-        seed: of the resampling.
     """
     array = np.asarray(values, float)
-    drawn = resampled_medians(array, np.random.default_rng(seed)) if len(array) > 1 else None
+    drawn = resampled_medians(array, np.random.default_rng(0)) if len(array) > 1 else None
     low, high = (math.nan, math.nan) if drawn is None else interval(drawn)
     return Estimate(
         # The mean of the two middle values is infinite if one of them is.

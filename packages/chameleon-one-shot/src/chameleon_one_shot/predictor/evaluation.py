@@ -18,7 +18,7 @@ from chameleon_one_shot.predictor.groups import divided, folds, task_groups
 from chameleon_one_shot.predictor.metrics import Quality
 from chameleon_one_shot.predictor.model import Model, load
 from chameleon_one_shot.predictor.options import TrainingOptions
-from chameleon_one_shot.predictor.pretraining import Divided, trained_model
+from chameleon_one_shot.predictor.pretraining import Divided, Division, trained_model
 
 log = structlog.get_logger()
 
@@ -144,7 +144,6 @@ def cross_validate(
     *,
     count: int,
     labels: Sequence[int] | None = None,
-    stopping: float = 0.15,
     alternatives: Sequence[str] = tuple(ALTERNATIVES),
     say: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
@@ -155,7 +154,6 @@ def cross_validate(
         options: of the predictor's training; alternatives get its seed.
         count: folds.
         labels: what is held out together; groups of similar tasks if None.
-        stopping: share of the training part, in whole groups, that ends the training.
         alternatives: keys of ``ALTERNATIVES``.
         say: told how it goes on.
 
@@ -164,6 +162,7 @@ def cross_validate(
     """
     sources = [example.source for example in examples]
     groups = task_groups(sources) if labels is None else np.asarray(labels)
+    shares = [Division().stopping]
     results: list[TaskResult] = []
     for number, fold in enumerate(folds(groups, count, options.seed), 1):
         rest = np.setdiff1d(np.arange(len(examples)), fold)
@@ -172,7 +171,7 @@ def cross_validate(
         if len(np.unique(inner)) == 1:
             # One device is left, say: tasks of it that are not alike end the training.
             inner = task_groups([examples[at].source for at in rest])
-        first, second = (rest[part] for part in divided(inner, weights, [stopping], options.seed))
+        first, second = (rest[part] for part in divided(inner, weights, shares, options.seed))
         parts = Divided(
             training=[examples[at] for at in first],
             stopping=[examples[at] for at in second],

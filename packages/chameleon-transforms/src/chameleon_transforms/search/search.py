@@ -32,7 +32,7 @@ class TransformSearch:
         space: which networks there are.
         judge: runs them at their initialisation.
         scores: by name; the first one decides.
-        times: measures operators, or None if latencies are predicted alone.
+        times: measures operators, unless the options say that none is measured.
         options: the section ``transform``.
         batch: samples of an inference whose latency counts.
         seed: of everything that is drawn.
@@ -43,7 +43,7 @@ class TransformSearch:
         space: NetworkSpace,
         judge: Judge,
         scores: Mapping[str, NetworkScore],
-        times: OperatorTimes | None,
+        times: OperatorTimes,
         options: Transformation,
         *,
         batch: int,
@@ -54,7 +54,7 @@ class TransformSearch:
         self._scores = scores
         self._decides = next(iter(scores))
         self._times = times
-        self._measures = times is not None and options.per_round > 0
+        self._measures = options.per_round > 0
         self._options = options
         self._batch = batch
         self._evolution = Evolution(space.design, np.random.default_rng([seed, 17]))
@@ -150,7 +150,7 @@ class TransformSearch:
         """A point with its seconds as far as they are known now."""
         candidate = candidate or self._space.candidate(point.config)
         specs = self._operators(candidate)
-        known = [self._known(spec) for spec in specs]
+        known = [self._times.seconds(spec) for spec in specs]
         filled = [
             self._predictor.seconds(spec) if seconds is None else seconds
             for spec, seconds in zip(specs, known, strict=True)
@@ -160,9 +160,6 @@ class TransformSearch:
         return attrs.evolve(
             point, seconds=predicted if whole else None, predicted_seconds=predicted
         )
-
-    def _known(self, spec: Spec) -> float | None:
-        return None if self._times is None else self._times.seconds(spec)
 
     # -- proposing and measuring ---------------------------------------------------------------
 
@@ -181,7 +178,7 @@ class TransformSearch:
 
     def _measure(self, points: Sequence[Point]) -> None:
         """Measure the operators of some points, and tell all points of it."""
-        if self._times is None or not self._measures or not points:
+        if not self._measures or not points:
             return
         candidates = [self._space.candidate(point.config) for point in points]
         self._times.measure(spec for one in candidates for spec in self._operators(one))
@@ -189,7 +186,7 @@ class TransformSearch:
 
     def _learn(self) -> None:
         """Predict from all that is known, and tell all points of it."""
-        known = {spec: self._known(spec) for spec in self._specs}
+        known = {spec: self._times.seconds(spec) for spec in self._specs}
         self._predictor.fit({spec: one for spec, one in known.items() if one is not None})
         self._points = {config: self._timed(one) for config, one in self._points.items()}
         self.original = self._points[self.original.config]
