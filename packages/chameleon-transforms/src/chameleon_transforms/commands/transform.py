@@ -18,6 +18,8 @@ from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 
+from chameleon_transforms.search.front import Point
+
 if TYPE_CHECKING:
     from chameleon_transforms.session import Session
 
@@ -91,11 +93,15 @@ def _delivered(
 
 
 def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | None) -> None:
-    original, score = result["original"], result["score"]
+    original, *points = map(Point.from_json, (result["original"], *result["front"]))
+    score = result["score"]
     how = "measured" if result["measured"] else "predicted"
     header = ("point", f"ms, {how}", "faster", score, "weights", "transforms", "fewer channels")
-    rows = [("original", *_cells(original, original, score))]
-    rows += [(str(path), *_cells(one, original, score)) for path, one in enumerate(result["front"])]
+    names = ("original", *map(str, range(len(points))))
+    rows = [
+        (name, *point.cells(original, score), str(len(point.transforms)), str(len(point.channels)))
+        for name, point in zip(names, (original, *points), strict=True)
+    ]
     click.echo(
         f"{result['judged']} networks judged in {result['seconds']:.0f} s, {result['accepted']} "
         f"accepted; times are sums of convolutions"
@@ -118,18 +124,3 @@ def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | Non
             click.echo(line)
         if network.unmeasured:
             click.echo("repeat the command with a larger `budget`, which is for this network alone")
-
-
-def _cells(one: dict[str, Any], original: dict[str, Any], score: str) -> tuple[str, ...]:
-    seconds, before = (
-        each["predicted_seconds"] if each["seconds"] is None else each["seconds"]
-        for each in (one, original)
-    )
-    return (
-        f"{1e3 * seconds:.3g}",
-        f"{before / seconds:.2f}",
-        f"{one['scores'][score]:.4g}",
-        f"{one['parameters']:,}",
-        str(len(one["transforms"])),
-        str(len(one["channels"])),
-    )

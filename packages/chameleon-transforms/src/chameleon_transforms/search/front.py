@@ -39,6 +39,24 @@ class Point:
     transforms: Mapping[str, str]
     channels: Mapping[str, int]
 
+    @property
+    def known_seconds(self) -> float:
+        """Its seconds as far as they are measured, and predicted beyond that."""
+        return self.predicted_seconds if self.seconds is None else self.seconds
+
+    def speedup(self, original: Point) -> float:
+        """How many times as fast it is as the original."""
+        return original.known_seconds / self.known_seconds
+
+    def cells(self, original: Point, score: str) -> tuple[str, ...]:
+        """Milliseconds, speedup, score and weights in a row, for the terminal and for pages."""
+        return (
+            f"{1e3 * self.known_seconds:.3g}",
+            f"{self.speedup(original):.2f}",
+            f"{self.scores[score]:.4g}",
+            f"{self.parameters:,}",
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return attrs.asdict(self)
