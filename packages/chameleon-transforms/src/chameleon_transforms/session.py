@@ -16,7 +16,8 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline import ResolvedPipeline, StageSpec, from_dict
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.factory import load_factory
 from chameleon_networks.importers.builtin.records import NETWORKS

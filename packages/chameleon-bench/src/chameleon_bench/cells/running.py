@@ -13,7 +13,7 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, RunFolderError
 from chameleon_core.events import BatchMeasured, BatchProposed, Measured
-from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.loop.end.result import OperatorResult
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import tasks_of

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 from chameleon_cli.options import given_again, output_option, set_option
-from chameleon_cli.results_table import duration, print_table
+from chameleon_cli.result_rows import duration
+from chameleon_cli.results_table import print_table
 from chameleon_cli.streams import results_alone
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.interruption import Interruption, RunInterrupted

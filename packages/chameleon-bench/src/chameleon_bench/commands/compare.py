@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_cli.results_table import duration, print_table
+from chameleon_cli.result_rows import duration
+from chameleon_cli.results_table import print_table
 
 from chameleon_bench.runs.comparison import comparison_of
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import attrs
 import click
-from chameleon_cli.results_table import duration, print_table
+from chameleon_cli.result_rows import duration
+from chameleon_cli.results_table import print_table
 from chameleon_core.errors import ChameleonError, RunFolderError
 from chameleon_core.run_folder import EVENTS, NETWORK, RECORDS
 from chameleon_core.run_view import RunView

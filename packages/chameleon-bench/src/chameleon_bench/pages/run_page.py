@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.loop.end.shortfalls import slower
+from chameleon_core.loop.end.result import slower
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.words import in_seconds
 from chameleon_system.files import write_whole

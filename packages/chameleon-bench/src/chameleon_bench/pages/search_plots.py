@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_core.loop.end.operator_result import TUNED
+from chameleon_core.stages.jobs import TUNED
 from chameleon_core.words import in_seconds
 from numpy.typing import NDArray
 

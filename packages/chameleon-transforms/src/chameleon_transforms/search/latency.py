@@ -12,8 +12,9 @@ import structlog
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import target_of
-from chameleon_core.pipeline import ResolvedPipeline, from_dict
 from chameleon_core.pipeline.jsonable import to_json
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.run_folder import RECORDS, read_store
 from chameleon_tvm.operators.convolution_specs import CONVOLUTIONS
 from chameleon_tvm.operators.frontend_options import OperatorsOptions
