@@ -48,7 +48,7 @@ def batches(source: str, shape: Shape, classes: int, batch: int, seed: int = 0) 
     factory = named_object(source, "transform.data")
     try:
         batches: Iterable[Any] = factory()
-    except Exception as error:
+    except Exception as error:  # the user's code
         raise ConfigError(
             f"{source} failed: {type(error).__name__}: {error}",
             hint="The function takes no argument and returns a DataLoader.",

@@ -263,11 +263,10 @@ def user_network(source: str) -> SourceNetwork:
         ConfigError: there is none, or it takes something else than one batch of images.
     """
     try:
-        made = named_object(source, "frontend 'torch'")()
-        module, inputs = made
+        module, inputs = named_object(source, "frontend 'torch'")()
     except ConfigError:
         raise
-    except Exception as error:
+    except Exception as error:  # the user's code
         raise ConfigError(
             f"{source} gives no module and example inputs: {type(error).__name__}: {error}",
             hint="Return the torch module and a tuple of example inputs.",

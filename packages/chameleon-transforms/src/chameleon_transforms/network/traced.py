@@ -65,7 +65,7 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
     """
     try:
         module = fx.symbolic_trace(network)
-    except Exception as error:
+    except Exception as error:  # it runs the network's own code
         raise ConfigError(
             f"the network cannot be traced: {type(error).__name__}: {error}",
             hint="torch.fx has to trace it: control flow must not depend on values of tensors.",
