@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_testing.conformance import check_space_provider
 from chameleon_tvm.operators.specs import (
     AttentionSpec,
     BatchMatmulSpec,

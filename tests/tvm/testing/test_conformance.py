@@ -13,7 +13,7 @@ from chameleon_core.plugins import (
     hookimpl,
 )
 from chameleon_core.space import Choice, DesignSpace
-from chameleon_testing.suites.checking import outcomes
+from chameleon_testing.suites.base import outcomes
 from chameleon_tvm.instructions.neon import Sdot
 from chameleon_tvm.operators import base
 from chameleon_tvm.operators.base import Operator, seeded_array
