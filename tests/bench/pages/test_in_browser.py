@@ -170,9 +170,7 @@ def _can_be_reached(tab):
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_of_a_run(browser, run_folder, width, scheme):
-    with _opened(
-        browser, run_folder / "report.html", width, scheme, live=False
-    ) as tab:
+    with _opened(browser, run_folder / "report.html", width, scheme, live=False) as tab:
         _looks_well(tab, width)
     with _opened(browser, run_folder / "report.html", width, scheme) as tab:
         _looks_well(tab, width)
