@@ -39,10 +39,12 @@ def broken():
 
 constant = 4
 
-@T.prim_func(s_tir=True)
-def blockless(a: T.Buffer((4,), 'float32')):
-    for i in range(4):
-        a[i] = T.float32(1)
+def blockless():
+    @T.prim_func(s_tir=True)
+    def main(a: T.Buffer((4,), 'float32')):
+        for i in range(4):
+            a[i] = T.float32(1)
+    return main
 """
 
 

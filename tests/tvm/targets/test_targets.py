@@ -89,11 +89,10 @@ def test_a_wrong_target_is_an_error_with_a_hint(text, hinted):
 @given(st.text(max_size=30))
 def test_no_text_gives_anything_but_a_target_or_a_target_error(text):
     try:
-        resolved = resolved(text)
+        target = resolved(text)
     except TargetError as error:
-        resolved = ""
-        hint = error.hint
-    assert json.loads(resolved)["kind"] if resolved else hint
+        target, hint = "", error.hint
+    assert json.loads(target)["kind"] if target else hint
 
 
 @pytest.mark.parametrize(
