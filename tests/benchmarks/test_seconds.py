@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from chameleon_core.events import BestImproved, Measured, RunStarted
-from chameleon_core.spending import Spending
+from chameleon_core.measurement import Spending
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import attrs
-from chameleon_core.loop.end.choice import TIE, best_of
+from chameleon_core.loop.end.comparison import TIE, best_of
 from chameleon_core.measurement import Measurement
 from hypothesis import given
 from hypothesis import strategies as st

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from chameleon_core.loop.start.warm_start import distance, encoded, nearest, same_types
+from chameleon_core.loop.start.shared_records import distance, encoded, nearest, same_types
 from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization
 from hypothesis import given
 from hypothesis import strategies as st

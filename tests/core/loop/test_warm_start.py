@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.loop.start.warm_start import WarmStart
+from chameleon_core.loop.start.shared_records import WarmStart
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.run_folder import read_store

@@ -8,8 +8,8 @@ from pathlib import Path
 import attrs
 import pytest
 from chameleon_core.errors import PluginError
+from chameleon_core.pipeline.annotations import parse_duration
 from chameleon_core.pipeline.binding import difference
-from chameleon_core.pipeline.durations import parse_duration
 from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import Scope

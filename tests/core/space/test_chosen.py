@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization, flag
-from chameleon_core.space.chosen import config_of, index_of, knob_of
+from chameleon_core.space.fixed import config_of, index_of, knob_of
 from hypothesis import given
 from hypothesis import strategies as st
 

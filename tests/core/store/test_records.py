@@ -7,8 +7,7 @@ import sqlite3
 import attrs
 import pytest
 from chameleon_core.errors import RunFolderError
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.spending import Spending
+from chameleon_core.measurement import FailureKind, Measurement, Spending
 from chameleon_core.stages import Contender, StageRef
 from chameleon_core.store import RecordStore, StoredComparison
 from chameleon_core.task import Task
@@ -147,7 +146,7 @@ import resource, sys
 from pathlib import Path
 from chameleon_core.errors import RunFolderError
 from chameleon_core.measurement import Measurement
-from chameleon_core.spending import Spending
+from chameleon_core.measurement import Spending
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import attrs
-from chameleon_core.spending import Spending
+from chameleon_core.measurement import Spending
 from hypothesis import given
 from hypothesis import strategies as st
 

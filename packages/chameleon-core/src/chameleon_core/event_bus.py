@@ -15,8 +15,7 @@ import structlog
 
 from chameleon_core.events import Event
 from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.hookspecs import PROJECT, hookimpl
-from chameleon_core.plugins.implementations import order_of, refused_event_hook
+from chameleon_core.plugins.hookspecs import PROJECT, hookimpl, order_of, refused_event_hook
 
 log = structlog.get_logger()
 

@@ -8,8 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.pipeline.nodes import Collecting, Item, Mark, Node, PipelineError, Problem
-from chameleon_core.pipeline.paths import absolute
+from chameleon_core.pipeline.nodes import (
+    Collecting,
+    Item,
+    Mark,
+    Node,
+    PipelineError,
+    Problem,
+    absolute,
+)
 from chameleon_core.pipeline.resolve import KEYS as PIPELINE_KEYS
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.words import did_you_mean, listing

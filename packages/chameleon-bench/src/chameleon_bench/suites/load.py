@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.pipeline.assemble import Assembler
-from chameleon_core.pipeline.nodes import Collecting, Item, Node, PipelineError, Problem
-from chameleon_core.pipeline.paths import absolute
+from chameleon_core.pipeline.nodes import Collecting, Item, Node, PipelineError, Problem, absolute
 from chameleon_core.pipeline.resolve import STAGES, apply_overrides, merge
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.pipeline.stage_reader import StageReader

@@ -27,8 +27,7 @@ from chameleon_core.plugins.registry import (
 )
 from chameleon_core.words import with_article
 
-from chameleon_cli.json_schema.bounds import NOTHING, Schema
-from chameleon_cli.json_schema.types import TypeSchemas
+from chameleon_cli.json_schema.types import NOTHING, Schema, TypeSchemas
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

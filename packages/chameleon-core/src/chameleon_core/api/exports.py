@@ -1,6 +1,6 @@
 """Names that ``chameleon_core`` exports (docs/python.md)."""
 
-from chameleon_core.api.asked import Asked
+from chameleon_core.api.ask_store import Asked
 from chameleon_core.api.callbacks import STOP
 from chameleon_core.api.design_space import design_space
 from chameleon_core.api.measurements import Measurements, Trial

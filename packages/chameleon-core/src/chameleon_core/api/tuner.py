@@ -16,8 +16,14 @@ from typing import Any, Self
 import attrs
 import numpy as np
 
-from chameleon_core.api.ask_store import AskStore, Rounds, search_of
-from chameleon_core.api.asked import Asked, expect_last, expect_told
+from chameleon_core.api.ask_store import (
+    Asked,
+    AskStore,
+    Rounds,
+    expect_last,
+    expect_told,
+    search_of,
+)
 from chameleon_core.api.callbacks import Callback, listeners
 from chameleon_core.api.checks import (
     a_space,
@@ -35,8 +41,7 @@ from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.space import DesignSpace
-from chameleon_core.space.chosen import config_of
-from chameleon_core.space.fixed import fixed_columns, fixed_space
+from chameleon_core.space.fixed import config_of, fixed_columns, fixed_space
 from chameleon_core.stages import Archive, StageRef
 from chameleon_core.task import Task
 

@@ -18,12 +18,11 @@ from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.batch import FallbackWatch
 from chameleon_core.loop.round.in_flight import batches_in_flight, guesses_at_once, tasks_at_once
 from chameleon_core.loop.round.measure import started
-from chameleon_core.loop.round.records import TaskRecords, say_what_does_not_apply
 from chameleon_core.loop.round.stages import SearchStages, generator
-from chameleon_core.loop.round.task_run import TaskRun
+from chameleon_core.loop.round.task_run import TaskRecords, TaskRun, say_what_does_not_apply
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.frontend import check, choice_of, choice_seconds
-from chameleon_core.loop.start.shared_records import SharedRecords
+from chameleon_core.loop.start.shared_records import SharedRecords, WarmStart
 from chameleon_core.loop.start.tasks import (
     device_of,
     frontend_of,
@@ -31,7 +30,6 @@ from chameleon_core.loop.start.tasks import (
     spaces_of,
     target_of,
 )
-from chameleon_core.loop.start.warm_start import WarmStart
 from chameleon_core.loop.tuning import Tuning
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.resolve import dump_pipeline

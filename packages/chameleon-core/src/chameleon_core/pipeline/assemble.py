@@ -11,7 +11,6 @@ from typing import Any
 import attrs
 
 from chameleon_core.dtypes import FLOAT32
-from chameleon_core.pipeline.fix import fixed_knobs
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import (
     Collecting,
@@ -19,9 +18,9 @@ from chameleon_core.pipeline.nodes import (
     Node,
     PipelineError,
     Problem,
+    absolute,
     first_field,
 )
-from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.precision import Precision, unknown_types
 from chameleon_core.pipeline.record_databases import databases_of
 from chameleon_core.pipeline.resolve import KEYS, SEARCH, STAGES, expand_presets, written
@@ -31,6 +30,7 @@ from chameleon_core.pipeline.schema import (
     ResolvedPipeline,
     SearchChoice,
     Subject,
+    fixed_knobs,
 )
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.pipeline.transform import Transformation

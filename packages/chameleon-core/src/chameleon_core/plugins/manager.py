@@ -19,8 +19,8 @@ import pluggy
 from chameleon_core.plugins.check import complaint
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.given import given, replaces
-from chameleon_core.plugins.hookspecs import PROJECT
-from chameleon_core.plugins.implementations import (
+from chameleon_core.plugins.hookspecs import (
+    PROJECT,
     is_wrapper,
     refused_event_hook,
     refused_registration,

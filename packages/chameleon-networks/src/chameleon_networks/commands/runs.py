@@ -7,12 +7,11 @@ from typing import Any
 
 import attrs
 from chameleon_core.errors import ConfigError, RunFolderError
-from chameleon_core.loop.end.choice import best_of
-from chameleon_core.loop.end.comparison import alternatives, winner
+from chameleon_core.loop.end.comparison import alternatives, best_of, winner
 from chameleon_core.loop.end.delivery import guessed, guesses_of
-from chameleon_core.loop.end.kept_records import shares_records
-from chameleon_core.loop.round.records import TaskRecords
+from chameleon_core.loop.round.task_run import TaskRecords
 from chameleon_core.loop.start.frontend import recalled
+from chameleon_core.loop.start.shared_records import shares_records
 from chameleon_core.loop.start.tasks import frontend_of, spaces_of
 from chameleon_core.pipeline.load import subject_from_dict
 from chameleon_core.pipeline.schema import Subject

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
-from chameleon_core.loop.end.kept_records import CONDITIONS, MIXED, kept_records
+from chameleon_core.loop.start.shared_records import CONDITIONS, MIXED, kept_records
 from chameleon_core.run_folder import RECORDS, read_store
 from chameleon_core.stages import Record, RecordKey
 

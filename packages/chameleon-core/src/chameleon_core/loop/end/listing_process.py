@@ -10,7 +10,7 @@ from pathlib import Path
 
 from chameleon_system.files import write_whole
 
-from chameleon_core.pipeline.read_options import options_for
+from chameleon_core.pipeline.stage_reader import options_for
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages import SpaceProvider
 from chameleon_core.task import Task

@@ -14,7 +14,7 @@ from chameleon_core.loop.round.batch import Batch
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.stages import Arrival, ComparisonPlan, Contender, MeasureJob, Runner, StageRef
-from chameleon_core.stages.streams import JobAfterJob
+from chameleon_core.stages.runner import JobAfterJob
 from chameleon_core.task import Task
 
 

@@ -13,25 +13,224 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
+import attrs
 import numpy as np
 import structlog
 
 from chameleon_core.errors import ChameleonError
-from chameleon_core.loop.end.kept_records import CONDITIONS, MIXED, TAKEN, kept_records
 from chameleon_core.loop.round.batch import Config, Origin
 from chameleon_core.loop.round.measure import CheckedRunner
-from chameleon_core.loop.start.warm_start import encoded, nearest, same_types
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.measurement import FailureKind, Measurement, Spending
 from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.run_folder import read_store
 from chameleon_core.space import DesignSpace
-from chameleon_core.spending import Spending
 from chameleon_core.stages import Record, RecordDatabase, RecordKey
 from chameleon_core.stages.record_database import rank
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 from chameleon_core.versions import versions
+
+OF_THE_TASK = 3
+"""Configurations suggested of an earlier run's very same task."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Known:
+    """A task of an earlier run with its best configurations, decoded, the best one first."""
+
+    task: Task
+    best: tuple[Mapping[str, Any], ...]
+
+
+class WarmStart:
+    """The best configurations of earlier runs.
+
+    Args:
+        folders: run folders; nothing but read.
+
+    Raises:
+        RunFolderError: one of them is no run folder, or cannot be read.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._known = [known for folder in folders for known in _tasks_of(folder)]
+
+    def suggestions(self, task: Task, space: DesignSpace) -> list[tuple[int, ...]]:
+        """Legal configurations of a task's space, the most promising ones last.
+
+        Those of the same task if an earlier run had it, else the best ones of the tasks on the
+        same target that have most arguments in common with it.
+        """
+        found: list[Mapping[str, Any]] = []
+        for known in self._known:
+            if known.task.key == task.key:
+                found += known.best[:OF_THE_TASK]
+        if not found:
+            found = [known.best[0] for known in self._similar(task)]
+        configs = (encoded(space, decoded) for decoded in reversed(found))
+        return [config for config in configs if config is not None]
+
+    def _similar(self, task: Task) -> list[_Known]:
+        alike = [
+            known
+            for known in self._known
+            if known.task.operator == task.operator and known.task.target == task.target
+        ]
+        return nearest(task.arguments, alike, lambda known: known.task.arguments)
+
+
+def _tasks_of(folder: Path) -> list[_Known]:
+    found = []
+    with read_store(folder) as store:
+        for stored in store.tasks():
+            measurements = store.measurements(stored.id)
+            costs = np.array([m.cost for m in measurements], np.float64)
+            decoded = store.decoded(stored.id)
+            order = [i for i in np.argsort(costs, kind="stable") if math.isfinite(costs[i])]
+            best = tuple(decoded[i] for i in order[:OF_THE_TASK])
+            if best:
+                found.append(_Known(task=stored.task, best=best))
+    return found
+
+
+OF_OTHERS = 2
+"""Other tasks, the most similar ones, of which the best configuration is suggested."""
+
+_TYPE = "dtype"
+"""How the names of arguments end that are types of elements."""
+
+Known = TypeVar("Known")
+
+
+def nearest(
+    arguments: Mapping[str, Any],
+    known: Iterable[Known],
+    arguments_of: Callable[[Known], Mapping[str, Any]],
+) -> list[Known]:
+    """The known tasks that are most like one of the same operator, the most similar first.
+
+    Those with most arguments in common; of several with as many, those with the nearest shapes.
+
+    Args:
+        arguments: of the task.
+        known: others.
+        arguments_of: gives the arguments of one of them.
+    """
+
+    def order(one: Known) -> tuple[int, float]:
+        others = arguments_of(one)
+        common = sum(others.get(name) == value for name, value in arguments.items())
+        return -common, distance(arguments, others)
+
+    return sorted(known, key=order)[:OF_OTHERS]
+
+
+def distance(one: Any, other: Any) -> float:
+    """How far shapes are apart: the sum of the logarithms of all extents' ratios."""
+    mine, theirs = dict(_numbers(one)), dict(_numbers(other))
+    both = mine.keys() & theirs.keys()
+    missing = len(mine.keys() ^ theirs.keys())
+    return missing + sum(abs(_log(mine[place]) - _log(theirs[place])) for place in both)
+
+
+def same_types(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether all arguments that are types of elements are the same."""
+    names = {name for name in {*one, *other} if name.endswith(_TYPE)}
+    return all(one.get(name) == other.get(name) for name in names)
+
+
+def encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The knob indices behind decoded values, or None where the space has no such legal point."""
+    if decoded.keys() != {knob.name for knob in space.knobs}:
+        return None
+    config = []
+    for knob in space.knobs:
+        choices = (i for i in range(knob.cardinality) if knob.decode(i) == decoded[knob.name])
+        index = next(choices, None)
+        if index is None:
+            return None
+        config.append(index)
+    return tuple(config) if space.legal(np.array([config], np.int32))[0] else None
+
+
+def _numbers(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], float]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _numbers(inner, (*place, name))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from _numbers(inner, (*place, index))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield place, float(value)
+
+
+def _log(value: float) -> float:
+    """Paddings may be 0, offsets below: the logarithm of what is one more, with its sign."""
+    return math.copysign(math.log1p(abs(value)), value)
+
+
+CONDITIONS = "conditions"
+"""Name of the fact in a run's store that says under which conditions it measures."""
+
+TAKEN = "records"
+"""Name of the fact that says what a run took from record databases as it began."""
+
+MIXED = "mixed"
+"""That fact of a folder that was continued under other conditions than it was begun with."""
+
+
+def shares_records(store: RecordStore) -> bool:
+    """Whether a run has record databases, so that others may have to choose what it chooses."""
+    return store.fact(TAKEN) is not None
+
+
+def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
+    """What a run has measured itself; empty where nobody knows under which conditions.
+
+    Records that it took over are left to whom they came from. A lost device says nothing of the
+    configuration.
+
+    Args:
+        store: the run's.
+    """
+    conditions = store.fact(CONDITIONS)
+    if conditions is None or conditions == MIXED:
+        return {}
+    found = {}
+    for stored in store.tasks():
+        rows = list(
+            zip(
+                store.measurements(stored.id),
+                store.decoded(stored.id),
+                store.origins(stored.id),
+                store.measured_at(stored.id),
+                strict=True,
+            )
+        )
+        own = [row for row in rows if row[2] != Origin.RECORD]
+        key = RecordKey(
+            operator=stored.task.operator,
+            arguments=stored.task.arguments,
+            target=stored.task.target,
+            space=stored.space,
+            fingerprint=stored.fingerprint,
+            conditions=conditions,
+        )
+        found[key] = [
+            Record(
+                measurement=measurement,
+                knobs=knobs,
+                measured_at=measured_at,
+                spent_seconds=stored.spending.total / len(own),
+            )
+            for measurement, knobs, _, measured_at in own
+            if measurement.failure is not FailureKind.DEVICE_LOST
+        ]
+    return found
+
 
 log = structlog.get_logger()
 

@@ -7,12 +7,10 @@ from typing import Any
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.plugin_contract import contract_of
-from chameleon_core.pipeline.fix import FixedKnob
 from chameleon_core.pipeline.nodes import Collecting, PipelineError, Problem
-from chameleon_core.pipeline.schema import ResolvedPipeline, Subject
+from chameleon_core.pipeline.schema import FixedKnob, ResolvedPipeline, Subject
 from chameleon_core.space import DesignSpace
-from chameleon_core.space.chosen import index_of, knob_of
-from chameleon_core.space.fixed import fixed_space
+from chameleon_core.space.fixed import fixed_space, index_of, knob_of
 from chameleon_core.stages import Frontend, SpaceProvider
 from chameleon_core.task import Task
 from chameleon_core.words import did_you_mean, with_hint
