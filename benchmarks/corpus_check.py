@@ -77,7 +77,7 @@ def _delivered(
     found: list[Winner | None] = [
         guessed(task, guesses_of(space.design_space(task))) for task in tasks if guesses
     ]
-    if pipeline.precision.types:
+    if "precision" in pipeline.sections:
         found = list(in_types(tasks, space))
     steps.begin("deliver")
     with tempfile.TemporaryDirectory(prefix="chameleon-corpus-") as folder:

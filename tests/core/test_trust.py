@@ -7,11 +7,11 @@ from pathlib import Path
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.plugins import OperatorRecord, Registry, hookimpl
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.task import Task
 from chameleon_core.trust import check_sources, check_tasks, sources_in
+from chameleon_networks.precision.section import Precision
 
 FOLDER = Path("runs/strange")
 

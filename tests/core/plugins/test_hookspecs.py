@@ -10,12 +10,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pluggy
 import pytest
 import structlog
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import KINDS, PROJECT, CommandRecord, Kind, PresetRecord, Registry
+from chameleon_core.plugins import (
+    KINDS,
+    PROJECT,
+    CommandRecord,
+    Kind,
+    PresetRecord,
+    Registry,
+    Section,
+    SectionRecord,
+)
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.hookspecs import hookimpl
 from chameleon_core.plugins.kinds import hook_specs
@@ -55,14 +65,16 @@ def test_pluggy_reads_the_hook_specs_of_the_table():
 def test_the_documentation_shows_presets_commands_and_kinds_that_register():
     shown = re.findall(r"^```python\n(@hookimpl.*?)^```", PLUGINS, re.MULTILINE | re.DOTALL)
     hooks = types.ModuleType("hooks")
-    names = {one.__name__: one for one in (CommandRecord, Kind, PresetRecord)}
-    hooks.__dict__.update(names, hookimpl=hookimpl)
+    names = {one.__name__: one for one in (CommandRecord, Kind, PresetRecord, SectionRecord)}
+    upload = attrs.make_class("Upload", {}, bases=(Section,))
+    hooks.__dict__.update(names, hookimpl=hookimpl, Upload=upload)
     for code in shown:
         exec(code, hooks.__dict__)  # noqa: S102 - our own documentation
     registry = Registry.from_plugins([hooks])
     assert not registry.errors
     assert (registry.names("presets"), registry.names("commands")) == (("quick",), ("upload",))
     assert registry.kinds["placers"].noun == "placer"
+    assert registry.sections["upload"].options is upload
 
 
 def test_the_examples_of_events_hear_a_run(tmp_path):

@@ -16,11 +16,11 @@ from chameleon_core.errors import (
 )
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import frontend_of
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.plugins.options import NOT_BINDING
 from chameleon_core.run_folder import read_store
 from chameleon_core.space import DesignSpace
 from chameleon_core.store import RecordStore
+from chameleon_networks.precision.section import Precision
 from structlog.testing import capture_logs
 from synthetic import (
     BASELINE_SECONDS,
@@ -208,9 +208,9 @@ def test_a_frontend_is_told_of_a_reduced_precision_and_refuses_one_by_default(pi
             plugins=[plugin("frontends", kind, ModelOptions)],
             model={"odd": {"operators": [[9, 9]]}},
         )
-        return attrs.evolve(made, precision=precision)
+        return attrs.evolve(made, sections={} if precision is None else {"precision": precision})
 
-    run_pipeline(resolved(Reduced, Precision()))
+    run_pipeline(resolved(Reduced, None))
     assert not Reduced.told, "float32 is nothing to be told of"
     frontend_of(resolved(Reduced, Precision(type="int8")))
     assert Reduced.told == [Precision(type="int8")]

@@ -48,8 +48,9 @@ def inspect_pipeline(
         PipelineError: with everything that is wrong, one line each. It has the exit code of what it
             is about where that is the same for all.
     """
-    root, _ = apply_overrides(read_yaml(Path(path), shown=str(path)), overrides)
-    inspection = _Inspection(expand_presets(root, pipeline.preset, registry or default_registry()))
+    known = registry or default_registry()
+    root, _ = apply_overrides(read_yaml(Path(path), shown=str(path)), overrides, known.sections)
+    inspection = _Inspection(expand_presets(root, pipeline.preset, known))
     inspection.look_at(pipeline)
     inspection.raise_problems()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, hookimpl
+from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, SectionRecord, hookimpl
 
+from chameleon_transforms.section import Transformation
 from chameleon_transforms.transforms.options import (
     BottleneckOptions,
     GroupOptions,
@@ -103,6 +104,13 @@ SCORES = (
         options=NoOptions,
     ),
 )
+
+
+@hookimpl
+def chameleon_sections() -> Iterable[SectionRecord]:
+    """The section about changes of a network."""
+    summary = "how `chameleon transform` changes it"
+    yield SectionRecord(name="transform", summary=summary, options=Transformation, measured=False)
 
 
 @hookimpl

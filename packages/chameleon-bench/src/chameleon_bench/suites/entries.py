@@ -17,8 +17,9 @@ from chameleon_core.pipeline.nodes import (
     Problem,
     absolute,
 )
-from chameleon_core.pipeline.resolve import KEYS as PIPELINE_KEYS
+from chameleon_core.pipeline.resolve import keys_of
 from chameleon_core.pipeline.stage_reader import StageReader
+from chameleon_core.plugins.registry import default_registry
 from chameleon_core.words import did_you_mean, listing
 
 SOURCES = ("table", "operator", "model")
@@ -147,7 +148,8 @@ def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
         found = " and ".join(given) or node.in_words()
         message = f"a task has one key that says what is tuned, {wanted}, not {found}"
         raise PipelineError([Problem(mark=node.mark, message=message)])
-    allowed = ["name", *SOURCES, *(key for key in PIPELINE_KEYS if key not in _OURS)]
+    keys = keys_of(default_registry())
+    allowed = ["name", *SOURCES, *(key for key in keys if key not in _OURS)]
     wrong = [
         Problem(mark=item.key_mark, message=f"unknown key '{key}'{did_you_mean(key, allowed)}")
         for key, item in node.items()

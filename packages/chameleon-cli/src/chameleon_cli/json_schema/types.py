@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import NoneType
@@ -85,13 +85,18 @@ class TypeSchemas:
         classes: gives the names and classes of a kind of plugin, for ``tagged`` fields.
         stage: gives the schema of a stage of a kind, for fields with ``stages`` and ``names``:
             called with the kind, and whether a name alone has to do.
+        precisions: what fields with ``precisions`` choose among.
     """
 
     def __init__(
-        self, classes: Callable[[str], Tags], stage: Callable[[str, bool], Schema]
+        self,
+        classes: Callable[[str], Tags],
+        stage: Callable[[str, bool], Schema],
+        precisions: Sequence[str] = (),
     ) -> None:
         self._classes = classes
         self._stage = stage
+        self._precisions = [*precisions]
 
     def section(self, kind: type) -> Schema:
         """An options class: a mapping of its options, and of nothing else.
@@ -205,6 +210,10 @@ class TypeSchemas:
         if "names" in field.metadata:
             return {"type": "array", "items": self._stage(field.metadata["names"], True)}
         schema = self.of(field.type)
+        if field.metadata.get("precisions"):
+            names: Schema = {"enum": self._precisions}
+            one = schema["type"] == "array"
+            return schema | ({"items": names} if one else {"enum": [*self._precisions, None]})
         if field.metadata.get("duration"):
             return _any_of([schema, {"type": "string", "pattern": DURATION}])
         return schema

@@ -10,7 +10,6 @@ from typing import Any
 
 import attrs
 
-from chameleon_core.dtypes import FLOAT32
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import (
     Collecting,
@@ -21,9 +20,8 @@ from chameleon_core.pipeline.nodes import (
     absolute,
     first_field,
 )
-from chameleon_core.pipeline.precision import Precision, unknown_types
 from chameleon_core.pipeline.record_databases import databases_of
-from chameleon_core.pipeline.resolve import KEYS, SEARCH, STAGES, expand_presets, written
+from chameleon_core.pipeline.resolve import SEARCH, STAGES, expand_presets, keys_of
 from chameleon_core.pipeline.schema import (
     Budget,
     Requirement,
@@ -33,7 +31,6 @@ from chameleon_core.pipeline.schema import (
     fixed_knobs,
 )
 from chameleon_core.pipeline.stage_reader import StageReader
-from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean
@@ -73,21 +70,22 @@ class Assembler:
 
     def assemble(self, source: Path | None) -> ResolvedPipeline:
         """The pipeline, or a ``PipelineError`` with everything that is wrong."""
+        keys = keys_of(self._registry)
         for key, item in self._root.items():
-            if key not in KEYS:
-                self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, KEYS)}")
+            if key not in keys:
+                self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, keys)}")
         model = self._model()
         target, shown, resolver = TargetReader(self._stages, self._registry, self._problems).read(
             self._root
         )
-        precision = self._precision(model)
+        brought = self._sections(model)
         stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
         warm_start = self._warm_start()
         records = databases_of(
             self._root, self._stages, self._registry, self._problems, by_default=self._sharing
         )
         baselines = self._baselines()
-        transform, fix = self._transform(), self._root.get("fix")
+        fix = self._root.get("fix")
         fixed = fixed_knobs(fix, self._problems)
         budget = self._stages.value(self._root, "budget", Budget, Budget())
         require = self._requirement(baselines)
@@ -98,9 +96,7 @@ class Assembler:
         sections = {
             "model": {model.name: _shortest(model.options_json)},
             "target": choice if len(self._registry.names("targets")) > 1 else shown,
-            # Left out where there is none: folders of runs that knew no such key stay theirs.
-            "precision": precision.to_json(),
-            "transform": to_json(transform, classes=self._registry.classes),
+            **{name: self._written(section) for name, section in brought.items()},
             "fix": (fix and fix.plain()) or None,
             **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
             "warm_start": [str(folder) for folder in warm_start] or None,
@@ -115,12 +111,12 @@ class Assembler:
             model=model,
             target=target,
             target_resolver=resolver,
-            precision=precision,
+            sections=brought,
+            known_sections=self._registry.sections,
             **stages,
             warm_start=warm_start,
             records=records.specs,
             baselines=tuple(baselines),
-            transform=transform,
             fix=fixed,
             budget=budget,
             require=require,
@@ -128,16 +124,17 @@ class Assembler:
             output=output,
             preset=self._preset,
             source=source,
-            document=written(sections),
+            # Left out where there is none: folders of runs that knew no such key stay theirs.
+            document={key: sections[key] for key in keys if sections.get(key) is not None},
         )
 
     def subject(self) -> Subject:
         """What is tuned, or a ``PipelineError`` with what is wrong with it."""
         model, space = self._model(), self._stage("space", STAGES["space"])
-        precision = self._precision(model)
+        sections = self._sections(model, measured=True)
         fixed = fixed_knobs(self._root.get("fix"), self._problems)
         self._raise_problems()
-        return Subject(model=model, space=space, precision=precision, fix=fixed)
+        return Subject(model=model, space=space, sections=sections, fix=fixed)
 
     def search(self) -> SearchChoice:
         """What searches, or a ``PipelineError`` with what is wrong with it."""
@@ -186,29 +183,25 @@ class Assembler:
         name_node = Node(value=name, mark=item.key_mark)
         return self._stages.spec("frontends", name_node, lambda kind: first_field(item.node, kind))
 
-    def _precision(self, model: Any) -> Precision:
-        node = self._root.get("precision")
-        if node is None or node.value is None:
-            return Precision()
-        section = first_field(node, Precision)
-        made: Precision | None = None
-        with Collecting(self._problems):
-            made = self._stages.structurer.make(section, Precision, "'precision'")
-        if made is not None and model is not None:
-            known = (FLOAT32, *model.record.precisions)
-            self._problems += unknown_types(section, known, model.name)
-        return made or Precision()
+    def _sections(self, model: Any, *, measured: bool = False) -> dict[str, Any]:
+        """The sections of plugins that say something; on demand what measurements depend on."""
+        sections: dict[str, Any] = {}
+        for name, record in self._registry.sections.items():
+            node = self._root.get(name)
+            if node is None or node.value is None or (measured and not record.measured):
+                continue
+            with Collecting(self._problems):
+                node = first_field(node, record.options)
+                section = self._stages.structurer.make(node, record.options, f"'{name}'")
+                section = self._stages.completed(section, node.mark, CORE)
+                if model is not None:
+                    self._problems += section.problems(node, model)
+                if self._written(section) is not None:
+                    sections[name] = section
+        return sections
 
-    def _transform(self) -> Transformation | None:
-        node = self._root.get("transform")
-        if node is None or node.value is None:
-            return None
-        with Collecting(self._problems):
-            section = first_field(node, Transformation)
-            made = self._stages.structurer.make(section, Transformation, "'transform'")
-            transformation: Transformation = self._stages.completed(made, node.mark, CORE)
-            return transformation
-        return None
+    def _written(self, section: Any) -> Any:
+        return to_json(section, classes=self._registry.classes)
 
     def _stage(self, key: str, kind: str) -> Any:
         item = self._root.value.get(key)

@@ -8,15 +8,14 @@ from typing import Any
 
 import attrs
 
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.pipeline.resolve import STAGES
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.options import BINDS, former_names, renamed
+from chameleon_core.plugins.records import SectionRecord
 
-_FREE = frozenset({"output", "budget", "require", "preset", "baselines", "records", "transform"})
+_FREE = frozenset({"output", "budget", "require", "preset", "baselines", "records"})
 """Keys of a pipeline that no measurement depends on: how long it may search, where it writes, what
-the winners are compared with, where else there are records, which a run copies as it begins, and
-how `chameleon transform` changes the network."""
+the winners are compared with, and where else there are records, which a run copies as it begins."""
 
 
 def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int = 4) -> str | None:
@@ -34,8 +33,9 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int 
         As ``seed was 0 and is 1``, or None where there is no difference.
     """
     free = _free_options(pipeline)
+    sections = pipeline.known_sections
     before, now = (
-        dict(flat(_bound(_in_current_names(one, pipeline), free)))
+        dict(flat(_bound(_in_current_names(one, pipeline), free, sections)))
         for one in (old, pipeline.document)
     )
     names = {f"{key}.name" for key in STAGES}
@@ -78,14 +78,20 @@ def _in_current_names(document: Mapping[str, Any], pipeline: ResolvedPipeline) -
     return {**document, **stages, "model": model}
 
 
-def _bound(document: Mapping[str, Any], free: Mapping[str, frozenset[str]]) -> dict[str, Any]:
+def _bound(
+    document: Mapping[str, Any],
+    free: Mapping[str, frozenset[str]],
+    sections: Mapping[str, SectionRecord],
+) -> dict[str, Any]:
     bound = {
         key: _without(section, free.get(key, frozenset()), nested=key == "model")
         for key, section in document.items()
-        if key not in _FREE
+        if key not in _FREE and key not in sections
     }
-    precision = Precision.from_json(document.get("precision")).binding
-    return {**bound, "precision": precision} if precision else bound
+    for name, record in sections.items():
+        binding = record.options.binding(document.get(name)) if record.measured else None
+        bound |= {name: binding} if binding else {}
+    return bound
 
 
 def _without(section: Any, names: frozenset[str], *, nested: bool) -> Any:

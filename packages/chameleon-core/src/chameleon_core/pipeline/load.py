@@ -125,5 +125,5 @@ def _assembler(
     if not root.is_mapping:
         message = f"a pipeline must be a mapping with 'model:' and 'target:', not {root.in_words()}"
         raise PipelineError([Problem(mark=root.mark, message=message)])
-    overridden, problems = apply_overrides(root, overrides)
+    overridden, problems = apply_overrides(root, overrides, known.sections)
     return Assembler(overridden, known, problems, sharing=sharing)

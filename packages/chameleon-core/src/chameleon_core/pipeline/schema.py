@@ -12,12 +12,10 @@ from typing import Any, Literal
 import attrs
 
 from chameleon_core.pipeline.nodes import Mark, Node, Problem
-from chameleon_core.pipeline.precision import Precision
-from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.kinds import STAGE_KINDS
 from chameleon_core.plugins.options import option
-from chameleon_core.plugins.records import PluginRecord
+from chameleon_core.plugins.records import PluginRecord, SectionRecord
 
 
 @attrs.frozen(kw_only=True)
@@ -254,13 +252,13 @@ class Subject:
     Attributes:
         model: the frontend.
         space: the space provider.
-        precision: what numbers a network may be computed in.
+        sections: those of plugins that say something, by name.
         fix: knobs that hold one value.
     """
 
     model: StageSpec
     space: StageSpec
-    precision: Precision = attrs.field(factory=Precision)
+    sections: Mapping[str, Any] = attrs.field(factory=dict)
     fix: tuple[FixedKnob, ...] = ()
 
 
@@ -300,7 +298,7 @@ class ResolvedPipeline(Subject, SearchChoice):
         records: databases of what was measured before, the first of which is added to; empty for
             none, and None where nobody says.
         baselines: what the winners are compared with, in order.
-        transform: how `chameleon transform` changes the network, or None.
+        known_sections: the sections that plugins bring, by name.
         require: a result that must be reached, or None.
         output: the run folder, absolute. A relative one is taken from the working folder.
         preset: the preset that was expanded, or None.
@@ -315,7 +313,7 @@ class ResolvedPipeline(Subject, SearchChoice):
     warm_start: tuple[Path, ...] = ()
     records: tuple[StageSpec, ...] | None = None
     baselines: tuple[StageSpec, ...] = ()
-    transform: Transformation | None = None
+    known_sections: Mapping[str, SectionRecord] = attrs.field(factory=dict, repr=False)
     require: Requirement | None = None
     output: Path
     preset: str | None = None
@@ -329,6 +327,7 @@ class ResolvedPipeline(Subject, SearchChoice):
         A finished run of the same digest and budget is only read. What a folder is bound to is less
         (``pipeline.binding``).
         """
-        skipped = {"output", "budget", "require", "preset", "records", "transform"}
+        skipped = {"output", "budget", "require", "preset", "records"}
+        skipped |= {name for name, one in self.known_sections.items() if not one.measured}
         kept = {key: value for key, value in self.document.items() if key not in skipped}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:24]

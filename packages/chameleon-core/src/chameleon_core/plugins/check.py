@@ -13,6 +13,8 @@ from chameleon_core.plugins.records import (
     API_VERSION,
     OperatorRecord,
     PluginRecord,
+    Section,
+    SectionRecord,
     TemplateRecord,
 )
 from chameleon_core.words import with_article
@@ -60,8 +62,11 @@ def _problems(kind: Kind, record: Any) -> Iterator[str | None]:
     if isinstance(record, TemplateRecord) and not (record.operators and record.targets):
         empty = "targets" if record.operators else "operators"
         yield f"no {empty}, of which it must name one at least"
-    if isinstance(record, PluginRecord):
-        yield _wrong_options(kind, record.options)
+    if isinstance(record, PluginRecord | SectionRecord):
+        options: Any = record.options
+        yield _wrong_options(kind, options)
+        if isinstance(record, SectionRecord) and not issubclass(options, Section):
+            yield f"the options {options!r}, which must be a Section"
 
 
 def _wrong_factory(factory: Any) -> str | None:

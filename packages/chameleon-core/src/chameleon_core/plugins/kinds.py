@@ -15,6 +15,7 @@ from chameleon_core.plugins.records import (
     OperatorRecord,
     PluginRecord,
     PresetRecord,
+    SectionRecord,
     TemplateRecord,
 )
 
@@ -206,6 +207,15 @@ KIND_OF_KINDS = Kind(
     arguments=(),
 )
 """Its hook ``chameleon_kinds`` yields further rows of the table."""
+
+KIND_OF_SECTIONS = attrs.evolve(
+    KIND_OF_KINDS,
+    name="sections",
+    noun="section",
+    summary="Sections of the pipeline file that a distribution brings.",
+    record=SectionRecord,
+)
+"""Its hook ``chameleon_sections`` yields sections; nobody chooses among them, so it is no row."""
 
 
 def hook_specs(kinds: Iterable[Kind]) -> type:

@@ -11,7 +11,6 @@ import attrs
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import NetworkResult
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.stages.code import SpaceProvider
 from chameleon_core.stages.jobs import ComparisonPlan
 from chameleon_core.task import Task
@@ -138,10 +137,13 @@ class Delivery:
 class Frontend(ABC):
     """Turns the pipeline's ``model`` section into tasks."""
 
-    def compute_in(self, precision: Precision) -> None:
+    def compute_in(self, precision: Any) -> None:
         """Take over what numbers the network may be computed in.
 
         Called before anything else, and not at all where the pipeline names float32 alone.
+
+        Args:
+            precision: the pipeline's section of that name; its ``types`` are those beside float32.
 
         Raises:
             ConfigError: it cannot be computed in them.

@@ -71,7 +71,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 def _resolved(pipeline: Path, overrides: tuple[str, ...]) -> ResolvedPipeline:
     resolved = load_pipeline(pipeline, overrides)
-    if resolved.transform is not None:
+    if "transform" in resolved.sections:
         return resolved
     return load_pipeline(pipeline, (*overrides, "transform={}"))
 

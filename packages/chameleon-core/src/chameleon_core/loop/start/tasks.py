@@ -24,9 +24,10 @@ def frontend_of(pipeline: Subject) -> Frontend:
         PluginError: it cannot be made.
     """
     frontend: Frontend = pipeline.model.create()
-    if pipeline.precision.types:
+    precision = pipeline.sections.get("precision")
+    if precision is not None:
         with contract_of(pipeline.model).call("take over the precision"):
-            frontend.compute_in(pipeline.precision)
+            frontend.compute_in(precision)
     return frontend
 
 
