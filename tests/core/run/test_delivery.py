@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import pytest
 from chameleon_cli.results_table import print_network
+from chameleon_cli.signals import signals
 from chameleon_core.errors import ExitCode, TargetError
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
@@ -180,7 +181,7 @@ def test_a_signal_cuts_the_delivery_short(pipeline, plugin, records, tmp_path, f
     Interrupted.left.clear()
     interruption = Interruption()
     started = time.monotonic()
-    with interruption.signals(), pytest.raises(RunInterrupted) as caught:
+    with signals(interruption), pytest.raises(RunInterrupted) as caught:
         _run(pipeline, plugin, frontend, interruption)
     assert time.monotonic() - started < 50, "it did not wait for the end"
     assert caught.value.exit_code is ExitCode.INTERRUPTED

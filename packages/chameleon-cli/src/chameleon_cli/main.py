@@ -13,11 +13,11 @@ import click
 from chameleon_core.errors import ChameleonError, ExitCode
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.plugins.first_party import CORE
-from chameleon_core.plugins.given import give, replaced
 from chameleon_core.plugins.registry import default_registry
 
 from chameleon_cli import colours, json_lines
 from chameleon_cli.group import BuiltIn, LazyGroup
+from chameleon_cli.plugin_paths import give, replaced
 from chameleon_cli.streams import outliving_readers
 
 BUILT_IN: dict[str, BuiltIn] = {
