@@ -13,7 +13,6 @@ import attrs
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import (
     Collecting,
-    Mark,
     Node,
     PipelineError,
     Problem,
@@ -73,17 +72,13 @@ class Assembler:
         keys = keys_of(self._registry)
         for key, item in self._root.items():
             if key not in keys:
-                self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, keys)}")
+                self._stages.say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, keys)}")
         model = self._model()
-        target, shown, resolver = TargetReader(self._stages, self._registry, self._problems).read(
-            self._root
-        )
+        target, shown, resolver = self._target()
         brought = self._sections(model)
         stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
         warm_start = self._warm_start()
-        records = databases_of(
-            self._root, self._stages, self._registry, self._problems, by_default=self._sharing
-        )
+        records = databases_of(self._root, self._stages, by_default=self._sharing)
         baselines = self._baselines()
         fix = self._root.get("fix")
         fixed = fixed_knobs(fix, self._problems)
@@ -164,10 +159,10 @@ class Assembler:
         node = self._root.get("model")
         example = "such as {operators: [...]}"
         if node is None:
-            self._say(self._root.mark, f"missing 'model', a mapping with one key, {example}")
+            self._stages.say(self._root.mark, f"missing 'model', a mapping with one key, {example}")
             return None
         if not node.is_mapping or not node.value:
-            self._say(
+            self._stages.say(
                 node.mark,
                 f"'model' must be a mapping with one key, the frontend, {example}, not "
                 f"{node.in_words()}",
@@ -175,13 +170,60 @@ class Assembler:
             return None
         (name, item), *others = node.items()
         for key, other in others:
-            self._say(
+            self._stages.say(
                 other.key_mark,
                 f"'model' has one key, the frontend, and '{key}' is a second one; the options "
                 f"of '{name}' go below it",
             )
         name_node = Node(value=name, mark=item.key_mark)
         return self._stages.spec("frontends", name_node, lambda kind: first_field(item.node, kind))
+
+    def _target(self) -> tuple[Any, Any, Any]:
+        """The target for its resolver, the same as it was written, and the resolver."""
+        node = self._root.get("target")
+        if node is None:
+            self._stages.say(self._root.mark, "missing 'target', such as 'native'")
+            return None, None, None
+        text, name = self._target_and_resolver(node)
+        shown, made = text.plain(), None
+        with Collecting(self._problems):
+            if text.is_mapping:
+                # Resolvers read texts.
+                made = json.dumps(shown, sort_keys=True)
+            else:
+                made = self._stages.structurer.make(text, str, "'target'")
+        if made is not None and not made.strip():
+            self._stages.say(text.mark, "'target' is empty; write 'native' for this machine")
+        known = self._registry.names("targets")
+        if name is None and not known:
+            return made, shown, None
+        if name is None and len(known) > 1:
+            self._stages.say(
+                node.mark,
+                f"several plugins read targets; write {{resolver: {known[0]}, text: ...}} to choose"
+                f" among {', '.join(known)}",
+            )
+            return made, shown, None
+        chosen = name or Node(value=known[0], mark=attrs.evolve(node.mark, author=CORE))
+        resolver = self._stages.spec("targets", chosen, lambda _: Node(value={}, mark=chosen.mark))
+        return made, shown, resolver
+
+    def _target_and_resolver(self, node: Node) -> tuple[Node, Node | None]:
+        """What was written of the target itself, a text or a mapping, and who is to read it."""
+        text, name, known = node, None, ("text", "resolver")
+        if node.is_mapping and (node.get("text") or node.get("resolver")):
+            for key, item in node.items():
+                if key not in known:
+                    guess = did_you_mean(key, known)
+                    self._stages.say(item.key_mark, f"unknown option '{key}' for the target{guess}")
+            text, name = node.get("text") or Node(value=None, mark=node.mark), node.get("resolver")
+        if text.is_mapping and text.get("kind") is None:
+            guess = next(iter(filter(None, (did_you_mean(key, known) for key in text.value))), "")
+            example = "{kind: llvm, mcpu: znver4, num-cores: 2}"
+            self._stages.say(
+                text.mark, f"'target' has no 'kind'{guess}; a mapping is such as {example}"
+            )
+        return text, name
 
     def _sections(self, model: Any, *, measured: bool = False) -> dict[str, Any]:
         """The sections of plugins that say something; on demand what measurements depend on."""
@@ -207,7 +249,7 @@ class Assembler:
         item = self._root.value.get(key)
         if item is None:
             names = ", ".join(self._registry.names(kind))
-            self._say(
+            self._stages.say(
                 self._root.mark,
                 f"missing '{key}', and no preset gives one; installed: {names or 'none'}",
             )
@@ -223,7 +265,7 @@ class Assembler:
             with Collecting(self._problems):
                 folder = Path(self._stages.structurer.make(absolute(entry), str, "'warm_start'"))
                 if not folder.is_dir():
-                    self._say(entry.mark, f"there is no run folder {folder} to start from")
+                    self._stages.say(entry.mark, f"there is no run folder {folder} to start from")
                 folders.append(folder)
         return tuple(folders)
 
@@ -236,7 +278,7 @@ class Assembler:
         names: set[str] = set()
         for entry, spec in zip(entries, specs, strict=True):
             if spec is not None and spec.name in names:
-                self._say(entry.mark, f"baseline '{spec.name}' is there twice; remove one")
+                self._stages.say(entry.mark, f"baseline '{spec.name}' is there twice; remove one")
             names |= {spec.name} if spec is not None else set()
         return specs
 
@@ -250,7 +292,7 @@ class Assembler:
         if require is not None and require.against and require.against not in names:
             node = self._root.get("require")
             mark = ((node and node.get("against")) or self._root).mark
-            self._say(
+            self._stages.say(
                 mark,
                 f"'require' is against '{require.against}', which 'baselines' does not list"
                 f"{did_you_mean(require.against, names)}",
@@ -260,7 +302,9 @@ class Assembler:
     def _seed(self) -> int:
         seed: int = self._stages.value(self._root, "seed", int, 0)
         if seed < 0:
-            self._say(self._root.value["seed"].node.mark, f"'seed' must be at least 0, not {seed}")
+            self._stages.say(
+                self._root.value["seed"].node.mark, f"'seed' must be at least 0, not {seed}"
+            )
         return seed
 
     def _output(self, source: Path | None) -> Path:
@@ -269,75 +313,5 @@ class Assembler:
         text: str = self._stages.value(self._root, "output", str, default)
         if not text.strip():
             mark = self._root.value["output"].node.mark
-            self._say(mark, "'output' is empty; name a folder for the run")
+            self._stages.say(mark, "'output' is empty; name a folder for the run")
         return Path(os.path.normpath(Path.cwd() / Path(text).expanduser()))
-
-    def _say(self, mark: Mark, message: str) -> None:
-        self._problems.append(Problem(mark=mark, message=message))
-
-
-class TargetReader:
-    """Reads it.
-
-    Args:
-        stages: reads its resolver.
-        registry: knows resolvers.
-        problems: what is wrong is added here.
-    """
-
-    def __init__(self, stages: StageReader, registry: Registry, problems: list[Problem]) -> None:
-        self._stages = stages
-        self._registry = registry
-        self._problems = problems
-
-    def read(self, root: Node) -> tuple[Any, Any, Any]:
-        """The target for its resolver, the same as it was written, and the resolver.
-
-        Args:
-            root: the pipeline. Nothing useful is returned where a problem was found.
-        """
-        node = root.get("target")
-        if node is None:
-            self._say(root.mark, "missing 'target', such as 'native'")
-            return None, None, None
-        text, name = self._target_and_resolver(node)
-        shown, made = text.plain(), None
-        with Collecting(self._problems):
-            if text.is_mapping:
-                # Resolvers read texts.
-                made = json.dumps(shown, sort_keys=True)
-            else:
-                made = self._stages.structurer.make(text, str, "'target'")
-        if made is not None and not made.strip():
-            self._say(text.mark, "'target' is empty; write 'native' for this machine")
-        known = self._registry.names("targets")
-        if name is None and not known:
-            return made, shown, None
-        if name is None and len(known) > 1:
-            self._say(
-                node.mark,
-                f"several plugins read targets; write {{resolver: {known[0]}, text: ...}} to choose"
-                f" among {', '.join(known)}",
-            )
-            return made, shown, None
-        chosen = name or Node(value=known[0], mark=attrs.evolve(node.mark, author=CORE))
-        resolver = self._stages.spec("targets", chosen, lambda _: Node(value={}, mark=chosen.mark))
-        return made, shown, resolver
-
-    def _target_and_resolver(self, node: Node) -> tuple[Node, Node | None]:
-        """What was written of the target itself, a text or a mapping, and who is to read it."""
-        text, name, known = node, None, ("text", "resolver")
-        if node.is_mapping and (node.get("text") or node.get("resolver")):
-            for key, item in node.items():
-                if key not in known:
-                    guess = did_you_mean(key, known)
-                    self._say(item.key_mark, f"unknown option '{key}' for the target{guess}")
-            text, name = node.get("text") or Node(value=None, mark=node.mark), node.get("resolver")
-        if text.is_mapping and text.get("kind") is None:
-            guess = next(iter(filter(None, (did_you_mean(key, known) for key in text.value))), "")
-            example = "{kind: llvm, mcpu: znver4, num-cores: 2}"
-            self._say(text.mark, f"'target' has no 'kind'{guess}; a mapping is such as {example}")
-        return text, name
-
-    def _say(self, mark: Mark, message: str) -> None:
-        self._problems.append(Problem(mark=mark, message=message))

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_core.pipeline.nodes import Item, Mark, Node, Problem
+from chameleon_core.pipeline.nodes import Item, Mark, Node
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.plugins.first_party import CORE
@@ -36,37 +36,27 @@ class Databases:
     written: Any = None
 
 
-def databases_of(
-    root: Node,
-    stages: StageReader,
-    registry: Registry,
-    problems: list[Problem],
-    *,
-    by_default: bool,
-) -> Databases:
+def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databases:
     """Read the key: a place, ``none``, ``default``, a mapping with a ``name``, or a list of these.
 
     Args:
         root: the pipeline.
         stages: reads stages.
-        registry: knows which databases are installed.
-        problems: what is wrong is added to it.
         by_default: whether a pipeline without the key means ``default``.
     """
     node = root.get("records")
     if node is None or node.value is None:
-        if not by_default or len(_of_places(registry)) != 1:
+        if not by_default or len(_of_places(stages.registry)) != 1:
             return Databases()
         mark = Mark(source="records", author=CORE)
-        return Databases(specs=_specs(Node(value=DEFAULT, mark=mark), stages, registry, problems))
+        return Databases(specs=_specs(Node(value=DEFAULT, mark=mark), stages))
     entries = node.value if node.is_sequence else (node,)
     if len(entries) > 1 and any(one.value == NONE for one in entries):
-        message = f"'{NONE}' stands alone; remove it, or the others"
-        problems.append(Problem(mark=node.mark, message=message))
+        stages.say(node.mark, f"'{NONE}' stands alone; remove it, or the others")
     specs: list[StageSpec] = []
     written: list[Any] = []
     for entry in entries:
-        made = _specs(entry, stages, registry, problems)
+        made = _specs(entry, stages)
         specs += made
         # What a word means is another thing elsewhere.
         word = entry.value if entry.value in (NONE, DEFAULT) else None
@@ -74,10 +64,8 @@ def databases_of(
     return Databases(specs=tuple(specs), written=written[0] if len(written) == 1 else written)
 
 
-def _specs(
-    node: Node, stages: StageReader, registry: Registry, problems: list[Problem]
-) -> tuple[StageSpec, ...]:
-    text = node.value
+def _specs(node: Node, stages: StageReader) -> tuple[StageSpec, ...]:
+    text, registry = node.value, stages.registry
     if isinstance(text, str):
         if text == DEFAULT:
             text = _by_environment()
@@ -88,7 +76,7 @@ def _specs(
             names = ", ".join(registry.full_name(entry) for entry in known) or "none"
             message = f"a place alone means one kind of record database, and {names} of the "
             message += "installed ones take places; write a mapping with its 'name'"
-            problems.append(Problem(mark=node.mark, message=message))
+            stages.say(node.mark, message)
             return ()
         [entry] = known
         mark = attrs.evolve(node.mark, author=CORE)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 import attrs
+import cattrs
 
 from chameleon_core.errors import ChameleonError, RunFolderError
 from chameleon_core.measurement import FailureKind, Measurement, Spending
-from chameleon_core.stages import StageRef
 from chameleon_core.stages.jobs import TUNED, Contender
 from chameleon_core.store.sqlite_file import SQLiteFile
 from chameleon_core.task import Task
@@ -22,6 +22,11 @@ from chameleon_core.task import Task
 SCHEMA_VERSION = 1
 
 T = TypeVar("T")
+
+_UNREADABLE = (
+    *(ValueError, TypeError, KeyError, AttributeError, RecursionError),
+    cattrs.BaseValidationError,
+)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (
@@ -113,7 +118,7 @@ class Database(SQLiteFile):
         rows = self.read(sql, values)
         try:
             return [make(row) for row in rows]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except _UNREADABLE as error:
             raise RunFolderError(
                 f"cannot read {self.path}: it holds what no run writes ({error})", hint=_DAMAGED
             ) from error
@@ -142,6 +147,7 @@ def json_of(row: tuple[Any, ...]) -> Any:
 
 def measurement_of(row: tuple[Any, ...]) -> Measurement:
     """A measurement; the row's columns are those that ``RecordStore`` selects, in their order."""
+    # By hand: a folder may have very many.
     config, seconds, failure, message, error, build_seconds, run_seconds = row
     return Measurement(
         config=tuple(json.loads(config)),
@@ -151,26 +157,6 @@ def measurement_of(row: tuple[Any, ...]) -> Measurement:
         max_relative_error=error,
         build_seconds=build_seconds,
         run_seconds=run_seconds,
-    )
-
-
-def compared_of(value: dict[str, Any]) -> Measurement:
-    """A measurement of a comparison, from its JSON values."""
-    kind = value["failure"]
-    return Measurement(
-        **{
-            **value,
-            "config": tuple(value["config"]),
-            "seconds": tuple(value["seconds"]),
-            "failure": None if kind is None else FailureKind(kind),
-        }
-    )
-
-
-def contender_of(value: dict[str, Any]) -> Contender:
-    """A contender of a comparison, from its JSON values."""
-    return Contender(
-        **{**value, "config": tuple(value["config"]), "stage": StageRef(**value["stage"])}
     )
 
 
@@ -485,8 +471,8 @@ def _stored_task(row: tuple[Any, ...]) -> StoredTask:
 
 
 def _stored_comparison(row: tuple[Any, ...]) -> StoredComparison:
-    contenders, measurements = (json.loads(text) for text in row)
+    contenders, measurements = map(json.loads, row)
     return StoredComparison(
-        contenders=tuple(contender_of(value) for value in contenders),
-        measurements=tuple(compared_of(value) for value in measurements),
+        contenders=cattrs.structure(contenders, tuple[Contender, ...]),
+        measurements=cattrs.structure(measurements, tuple[Measurement, ...]),
     )
