@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from chameleon_core.api.checks import functions
+from chameleon_core.event_bus import listener
 from chameleon_core.events import Event
-from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.hookspecs import PROJECT, hookimpl
 
 
 class _Stop:
@@ -40,15 +39,10 @@ def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list
 
 
 def _listener(callback: Callback, stop: Callable[[], object], number: int) -> object:
-    def hook_of(name: str) -> Callable[[object, Event], None]:
-        def hook(_self: object, event: Event) -> None:
-            if callback(event) is STOP:
-                stop()
+    def tell(event: Event) -> None:
+        if callback(event) is STOP:
+            stop()
 
-        hook.__name__ = name
-        return hookimpl(hook)
-
-    hooks = {name: hook_of(name) for name in vars(EventHooks) if name.startswith(f"{PROJECT}_")}
-    # What the log calls it where it fails; the number tells two of one name apart.
+    # The number tells two of one name apart.
     name = getattr(callback, "__qualname__", type(callback).__qualname__)
-    return type("Callback", (), {**hooks, "__name__": f"callbacks[{number}], {name}"})()
+    return listener(tell, f"callbacks[{number}], {name}")

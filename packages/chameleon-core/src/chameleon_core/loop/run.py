@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from chameleon_core.event_bus import EventBus, EventLog
+from chameleon_core.event_bus import EventBus, event_log
 from chameleon_core.events import RunFinished, RunStarted
 from chameleon_core.loop.context import RunContext, RunTotals
 from chameleon_core.loop.end.comparison import Baselines, compared_results
@@ -74,7 +74,7 @@ def run_pipeline(
         # From here on it is unfinished, whatever an earlier run with a smaller budget said.
         folder.finish(pipeline, None)
         plugins = default_registry().manager.get_plugins()
-        bus = EventBus([*plugins, *listeners, EventLog(folder.events)])
+        bus = EventBus([*plugins, *listeners, event_log(folder.events)])
         interruption = interruption or Interruption()
         described = partial(folder.store.set_fact, "runner")
         space = StageRef.of(pipeline.space)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from chameleon_core.plugins.records import NoOptions
-from chameleon_core.schedulers.contract import Scheduler, SchedulerContext, TaskState
+from chameleon_core.schedulers import Scheduler, SchedulerContext, TaskState
 from chameleon_core.schedulers.options import GradientOptions
 
 
