@@ -83,7 +83,7 @@ class Precision(Section):
         return self.max_error is not None or self.metric is not None
 
     @classmethod
-    def binding(cls, section: Any) -> dict[str, Any]:
+    def binding(cls, section: Any) -> Mapping[str, Any]:
         precision = cls.from_json(section)
         if not precision.types:
             return {}
@@ -97,7 +97,7 @@ class Precision(Section):
     def problems(self, node: Node, model: StageSpec) -> Iterator[Problem]:
         return unknown_types(node, (FLOAT32, *model.record.precisions), model.name)
 
-    def to_json(self) -> dict[str, Any] | None:
+    def to_json(self) -> Mapping[str, Any] | None:
         """The section as a pipeline file has it, or None for float32 alone."""
         if not self.types:
             return None
