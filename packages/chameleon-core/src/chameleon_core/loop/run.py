@@ -22,7 +22,7 @@ from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.task_run import TaskRecords, TaskRun, say_what_does_not_apply
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.frontend import check, choice_of, choice_seconds
-from chameleon_core.loop.start.shared_records import SharedRecords, WarmStart
+from chameleon_core.loop.start.shared_records import WarmStart, shared_records
 from chameleon_core.loop.start.tasks import (
     device_of,
     frontend_of,
@@ -80,7 +80,7 @@ def run_pipeline(
         space = StageRef.of(pipeline.space)
         with (
             started(pipeline.runner, space, interruption, described) as runner,
-            SharedRecords.of(pipeline, folder.store, runner, fresh=fresh) as records,
+            shared_records(pipeline, folder.store, runner, fresh=fresh) as records,
         ):
             totals = RunTotals(folder.store, runner)
             batch_size = pipeline.budget.batch_size or runner.batch_size
