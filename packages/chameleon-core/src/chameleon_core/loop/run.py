@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import structlog
+
+from chameleon_core.errors import ChameleonError
 from chameleon_core.event_bus import EventBus, event_log
 from chameleon_core.events import RunFinished, RunStarted
 from chameleon_core.loop.context import RunContext, RunTotals
 from chameleon_core.loop.end.comparison import Baselines, compared_results
 from chameleon_core.loop.end.delivery import deliver
-from chameleon_core.loop.end.listings import list_winners
 from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.batch import FallbackWatch
@@ -27,6 +29,7 @@ from chameleon_core.loop.start.tasks import (
     device_of,
     frontend_of,
     named_tasks,
+    provider_of,
     spaces_of,
     target_of,
 )
@@ -34,11 +37,17 @@ from chameleon_core.loop.tuning import Tuning
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.run_folder import BEST, RunFolder
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, StageRef
 from chameleon_core.task import Task
+
+log = structlog.get_logger()
+
+LISTING = "chameleon_tvm.building.winners:list_winners"
+"""Makes listings of winners, which are of programs that TVM has compiled."""
 
 
 def run_pipeline(
@@ -247,5 +256,15 @@ def _finished(
     value = result.to_json()
     run.folder.write(BEST, json.dumps(value, indent=1) + "\n")
     run.folder.finish(run.pipeline, value)
-    list_winners(run, result)
+    _list_winners(run, result)
     return result
+
+
+def _list_winners(run: RunContext, result: RunResult) -> None:
+    """Have listings of winners made; the result is kept by now, whatever goes wrong with them."""
+    # Recorded times say nothing of what would be compiled here.
+    if run.runner.measures_hardware and provider_of(run.pipeline).has_listings:
+        try:
+            load_factory(LISTING)(run, result)
+        except ChameleonError as error:
+            log.warning("listings of the winners cannot be written", problem=str(error))
