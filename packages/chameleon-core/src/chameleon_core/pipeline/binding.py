@@ -17,8 +17,11 @@ _FREE = frozenset({"output", "budget", "require", "preset", "baselines", "record
 """Keys of a pipeline that no measurement depends on: how long it may search, where it writes, what
 the winners are compared with, and where else there are records, which a run copies as it begins."""
 
+_NAMED = 4
+"""Differences that a sentence names."""
 
-def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int = 4) -> str | None:
+
+def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline) -> str | None:
     """How a pipeline differs, in what records depend on, from one that was written down.
 
     A deadline, the place of a tracker or the number of attempts decide whether there is a
@@ -27,7 +30,6 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int 
     Args:
         old: ``ResolvedPipeline.document`` of the other one.
         pipeline: the pipeline.
-        most: differences that are named.
 
     Returns:
         As ``seed was 0 and is 1``, or None where there is no difference.
@@ -45,8 +47,8 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int 
         if before.get(name) != now.get(name)
         and not (name in names and _same_stage(before.get(name), now.get(name)))
     ]
-    more = f" and {len(told) - most} more" if len(told) > most else ""
-    return "; ".join(told[:most]) + more or None
+    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    return "; ".join(told[:_NAMED]) + more or None
 
 
 def _free_options(pipeline: ResolvedPipeline) -> dict[str, frozenset[str]]:

@@ -66,19 +66,18 @@ def from_dict(
     return _load(root, overrides, registry, source=None)
 
 
-def subject_from_dict(document: Mapping[str, Any], *, registry: Registry | None = None) -> Subject:
+def subject_from_dict(document: Mapping[str, Any]) -> Subject:
     """Model and space of a pipeline, whatever else it names: what a run's records are of.
 
     A run can be exported where its explorer is not installed.
 
     Args:
         document: the pipeline, with every default written out.
-        registry: as for ``load_pipeline``.
 
     Raises:
         PipelineError: with everything that is wrong with the two, one line each.
     """
-    return _assembler(node_of(document, "pipeline"), (), registry).subject()
+    return _assembler(node_of(document, "pipeline"), (), None).subject()
 
 
 def search_from_dict(

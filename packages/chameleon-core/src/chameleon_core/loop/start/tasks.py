@@ -61,22 +61,15 @@ def device_of(pipeline: ResolvedPipeline, target: str) -> dict[str, Any]:
     return dict(described)
 
 
-def tasks_of(
-    pipeline: ResolvedPipeline, frontend: Frontend | None = None, target: str | None = None
-) -> tuple[str, list[Task]]:
+def tasks_of(pipeline: ResolvedPipeline) -> tuple[str, list[Task]]:
     """The resolved target and the pipeline's tasks.
-
-    Args:
-        pipeline: the pipeline.
-        frontend: its frontend, where somebody made it already.
-        target: the resolved target, where somebody knows it already.
 
     Raises:
         ConfigError: the target or the model cannot be what the pipeline says.
         PluginError: the target resolver or the frontend breaks its contract.
     """
-    target = target_of(pipeline) if target is None else target
-    return target, named_tasks(pipeline, frontend or frontend_of(pipeline), target)
+    target = target_of(pipeline)
+    return target, named_tasks(pipeline, frontend_of(pipeline), target)
 
 
 def named_tasks(subject: Subject, frontend: Frontend, target: str) -> list[Task]:
