@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from chameleon_core.space import Choice, Constraint, DesignSpace
-from chameleon_core.space.identity import MixedRadix
+from chameleon_core.space.design import MixedRadix
 from hypothesis import given
 from hypothesis import strategies as st
 

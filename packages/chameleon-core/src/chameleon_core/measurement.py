@@ -1,4 +1,4 @@
-"""What measuring one configuration gives: times in seconds, or a typed failure."""
+"""Measurements: times in seconds or a typed failure, and the seconds that a task took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rounds of an ask-and-tell search: what it was told, and what it is bound to."""
+"""Batches that are asked for, and the store of an ask-and-tell search."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import attrs
 import numpy as np
@@ -24,9 +24,9 @@ from chameleon_core.api.ask_store import (
     expect_told,
     search_of,
 )
-from chameleon_core.api.callbacks import Callback, listeners
 from chameleon_core.api.checks import (
     a_space,
+    functions,
     one_each,
     part_of_batch,
     takes_knobs,
@@ -34,7 +34,8 @@ from chameleon_core.api.checks import (
 )
 from chameleon_core.api.measurements import RESERVED, Measurements, Rows, Trial
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
-from chameleon_core.event_bus import EventBus
+from chameleon_core.event_bus import EventBus, listener
+from chameleon_core.events import Event
 from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.loop.round.tuner import TaskTuner
@@ -44,6 +45,45 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.space.fixed import config_of, fixed_columns, fixed_space
 from chameleon_core.stages import Archive, StageRef
 from chameleon_core.task import Task
+
+
+class _Stop:
+    """The value of ``STOP``; nothing else is one."""
+
+    def __repr__(self) -> str:
+        return "STOP"
+
+
+STOP: Final = _Stop()
+"""What a callback returns to have the run end after what is in flight."""
+
+Callback = Callable[[Event], object]
+"""Takes an event of ``chameleon_core.events``; returns ``STOP``, or anything else to go on."""
+
+
+def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list[object]:
+    """Listeners of an event bus, one for each function.
+
+    Args:
+        callbacks: functions of one event; one that raises is logged and called no more.
+        stop: called where one of them returns ``STOP``.
+
+    Raises:
+        ConfigError: they are no list of functions.
+    """
+    told = functions(callbacks, "callbacks")
+    return [_listener(callback, stop, number) for number, callback in enumerate(told)]
+
+
+def _listener(callback: Callback, stop: Callable[[], object], number: int) -> object:
+    def tell(event: Event) -> None:
+        if callback(event) is STOP:
+            stop()
+
+    # The number tells two of one name apart.
+    name = getattr(callback, "__qualname__", type(callback).__qualname__)
+    return listener(tell, f"callbacks[{number}], {name}")
+
 
 BATCH_SIZE = 8
 """Configurations of a batch where neither the tuner nor its preset says how many."""

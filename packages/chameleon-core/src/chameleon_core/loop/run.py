@@ -18,8 +18,12 @@ from chameleon_core.loop.end.delivery import deliver
 from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.batch import FallbackWatch
-from chameleon_core.loop.round.in_flight import batches_in_flight, guesses_at_once, tasks_at_once
-from chameleon_core.loop.round.measure import started
+from chameleon_core.loop.round.in_flight import (
+    batches_in_flight,
+    guesses_at_once,
+    started,
+    tasks_at_once,
+)
 from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.task_run import TaskRecords, TaskRun, say_what_does_not_apply
 from chameleon_core.loop.round.tuner import TaskTuner

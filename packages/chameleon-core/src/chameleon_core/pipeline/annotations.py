@@ -1,4 +1,4 @@
-"""The types that an option may have: one reading of annotations, for values and for schemas."""
+"""The types that an option may have, read once for values and schemas, and durations."""
 
 from __future__ import annotations
 

@@ -13,26 +13,116 @@ import attrs
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import (
     Collecting,
+    Item,
+    Mark,
     Node,
     PipelineError,
     Problem,
     absolute,
     first_field,
 )
-from chameleon_core.pipeline.record_databases import databases_of
 from chameleon_core.pipeline.resolve import SEARCH, STAGES, expand_presets, keys_of
 from chameleon_core.pipeline.schema import (
     Budget,
     Requirement,
     ResolvedPipeline,
     SearchChoice,
+    StageSpec,
     Subject,
     fixed_knobs,
 )
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean
+
+ENVIRONMENT = "CHAMELEON_RECORDS"
+"""The variable that says what ``default`` means: ``none``, or another place than the user's own."""
+
+NONE, DEFAULT = "none", "default"
+
+_KIND = "record_databases"
+
+
+@attrs.frozen(kw_only=True)
+class Databases:
+    """The databases of a pipeline.
+
+    Attributes:
+        specs: as in ``ResolvedPipeline.records``.
+        written: as in ``ResolvedPipeline.document``; None where nothing was written.
+    """
+
+    specs: tuple[StageSpec, ...] | None = None
+    written: Any = None
+
+
+def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databases:
+    """Read the key: a place, ``none``, ``default``, a mapping with a ``name``, or a list of these.
+
+    Args:
+        root: the pipeline.
+        stages: reads stages.
+        by_default: whether a pipeline without the key means ``default``.
+    """
+    node = root.get("records")
+    if node is None or node.value is None:
+        if not by_default or len(_of_places(stages.registry)) != 1:
+            return Databases()
+        mark = Mark(source="records", author=CORE)
+        return Databases(specs=_specs(Node(value=DEFAULT, mark=mark), stages))
+    entries = node.value if node.is_sequence else (node,)
+    if len(entries) > 1 and any(one.value == NONE for one in entries):
+        stages.say(node.mark, f"'{NONE}' stands alone; remove it, or the others")
+    specs: list[StageSpec] = []
+    written: list[Any] = []
+    for entry in entries:
+        made = _specs(entry, stages)
+        specs += made
+        # What a word means is another thing elsewhere.
+        word = entry.value if entry.value in (NONE, DEFAULT) else None
+        written += [word] if word else [spec.to_json() for spec in made]
+    return Databases(specs=tuple(specs), written=written[0] if len(written) == 1 else written)
+
+
+def _specs(node: Node, stages: StageReader) -> tuple[StageSpec, ...]:
+    text, registry = node.value, stages.registry
+    if isinstance(text, str):
+        if text == DEFAULT:
+            text = _by_environment()
+        if text == NONE:
+            return ()
+        known = _of_places(registry)
+        if len(known) != 1:
+            names = ", ".join(registry.full_name(entry) for entry in known) or "none"
+            message = f"a place alone means one kind of record database, and {names} of the "
+            message += "installed ones take places; write a mapping with its 'name'"
+            stages.say(node.mark, message)
+            return ()
+        [entry] = known
+        mark = attrs.evolve(node.mark, author=CORE)
+        name = Node(value=registry.full_name(entry), mark=mark)
+        value = {"name": Item(key_mark=node.mark, node=name)}
+        if text != DEFAULT:
+            place = Node(value=text, mark=node.mark)
+            value[entry.record.place_option] = Item(key_mark=node.mark, node=place)
+        node = Node(value=value, mark=node.mark)
+    spec = stages.chosen("a record database", _KIND, node)
+    return () if spec is None else (spec,)
+
+
+def _of_places(registry: Registry) -> list[Registration]:
+    """The databases that are named by where they are."""
+    return [entry for entry in registry.entries(_KIND) if entry.record.place_option]
+
+
+def _by_environment() -> str:
+    """What ``default`` means here: a word, a URL, or a path relative to the working folder."""
+    text = os.environ.get(ENVIRONMENT, "") or DEFAULT
+    if text in {NONE, DEFAULT} or "://" in text:
+        return text
+    return str(Path(text).expanduser().absolute())
 
 
 def _shortest(options: dict[str, Any]) -> Any:

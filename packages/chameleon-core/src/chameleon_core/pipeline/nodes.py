@@ -1,4 +1,4 @@
-"""A pipeline as a tree of values that know where they were written."""
+"""A pipeline as a tree of values that know where they were written, file names included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The markers of hooks: pluggy finds what they mark."""
+"""The markers of hooks, and the options of pluggy that implementations may not ask for."""
 
 from __future__ import annotations
 

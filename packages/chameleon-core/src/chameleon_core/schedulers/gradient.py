@@ -1,4 +1,4 @@
-"""The scheduler of networks: the next batch goes where it is expected to save most."""
+"""The schedulers: one batch each in turn, and the next batch where it saves most."""
 
 from __future__ import annotations
 

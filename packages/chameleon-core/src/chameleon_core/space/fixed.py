@@ -1,4 +1,4 @@
-"""A part of a design space: the one in which some knobs hold one value."""
+"""Knob values as people write them, and the part of a space in which some of them hold."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.space.design import ENUMERABLE, Configs, DesignSpace
-from chameleon_core.space.identity import MixedRadix
+from chameleon_core.space.design import ENUMERABLE, Configs, DesignSpace, MixedRadix
 from chameleon_core.space.knobs import Knob
 from chameleon_core.words import did_you_mean
 

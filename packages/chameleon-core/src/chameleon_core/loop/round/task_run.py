@@ -1,4 +1,4 @@
-"""One task in a run: its tuner, its records, the batch it has in flight, the seconds it took."""
+"""A task of a run: its records, its tuner, its batch in flight, and the seconds it took."""
 
 from __future__ import annotations
 

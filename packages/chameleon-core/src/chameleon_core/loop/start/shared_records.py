@@ -14,7 +14,7 @@ import numpy as np
 import structlog
 
 from chameleon_core.loop.round.batch import Config
-from chameleon_core.loop.round.measure import CheckedRunner
+from chameleon_core.loop.round.in_flight import CheckedRunner
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins.factory import load_factory

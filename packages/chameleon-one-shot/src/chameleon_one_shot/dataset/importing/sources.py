@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 from chameleon_core.errors import TargetError
 from chameleon_core.loop.interruption import Interruption
-from chameleon_core.loop.round.measure import started
+from chameleon_core.loop.round.in_flight import started
 from chameleon_core.loop.start.tasks import frontend_of, named_tasks, spaces_of
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
