@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from chameleon_cli.plugin_paths import give
+from chameleon_cli.options import give
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import Registry
 from chameleon_core.plugins.given import ENVIRONMENT, given, replaces

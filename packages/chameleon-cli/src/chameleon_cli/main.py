@@ -17,7 +17,7 @@ from chameleon_core.plugins.registry import default_registry
 
 from chameleon_cli import colours, json_lines
 from chameleon_cli.group import BuiltIn, LazyGroup
-from chameleon_cli.plugin_paths import give, replaced
+from chameleon_cli.options import give, replaced
 from chameleon_cli.streams import outliving_readers
 
 _SUMMARIES = {
