@@ -50,10 +50,10 @@ def give(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
 def replaced(plugins: Iterable[GivenPlugin]) -> list[tuple[GivenPlugin, str]]:
     """Which of some plugins take the place of an installed one, and of which distribution."""
     return [
-        (one, distribution)
+        (plugin, distribution)
         for distribution, module in announced()
-        for one in plugins
-        if replaces(one, distribution, module)
+        for plugin in plugins
+        if replaces(plugin, distribution, module)
     ]
 
 

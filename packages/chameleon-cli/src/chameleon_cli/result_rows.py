@@ -111,7 +111,7 @@ def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
 def operator_legend(operators: Sequence[OperatorResult]) -> str:
     """What ``vendor`` and ``ratio`` mean, and the largest error; what there is of it."""
     vendors = sorted(
-        {one.name for operator in operators for one in operator.variants if one.vendor}
+        {variant.name for operator in operators for variant in operator.variants if variant.vendor}
     )
     lines = []
     if vendors:

@@ -226,7 +226,7 @@ class StageSchemas:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         precisions = {
-            name for one in registry.entries("frontends") for name in one.record.precisions
+            name for entry in registry.entries("frontends") for name in entry.record.precisions
         }
         self.types = TypeSchemas(registry.classes, self.of, sorted({"float32", *precisions}))
         self.definitions: dict[str, Schema] = {}

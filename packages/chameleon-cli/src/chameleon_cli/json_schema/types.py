@@ -235,13 +235,13 @@ def _any_of(members: list[Schema]) -> Schema:
     """One of several; types alone are listed as one, and so are values."""
     names: list[str] = []
     rest: list[Schema] = []
-    for one in members:
-        if set(one) == {"anyOf"}:
-            rest += one["anyOf"]
-        elif set(one) == {"type"}:
-            names += [one["type"]] if isinstance(one["type"], str) else one["type"]
+    for member in members:
+        if set(member) == {"anyOf"}:
+            rest += member["anyOf"]
+        elif set(member) == {"type"}:
+            names += [member["type"]] if isinstance(member["type"], str) else member["type"]
         else:
-            rest.append(one)
+            rest.append(member)
     if names:
         rest.insert(0, {"type": names[0] if len(names) == 1 else names})
     return rest[0] if len(rest) == 1 else {"anyOf": rest}

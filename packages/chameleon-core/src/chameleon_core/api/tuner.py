@@ -240,7 +240,7 @@ class Tuner:
         """
         self._expect_open()
         rows = Rows.of(self._store.records, self._run.records.stored.id)
-        decoded = [self.space.decode(one.config) for one in rows.measurements]
+        decoded = [self.space.decode(measurement.config) for measurement in rows.measurements]
         return attrs.evolve(rows, configurations=decoded)
 
     # -- rounds -------------------------------------------------------------------------------
@@ -415,12 +415,12 @@ def measurement_of(config: tuple[int, ...], said: Any, *, run_seconds: float = 0
 def _repeats(said: Any) -> tuple[float, ...]:
     values = said.tolist() if isinstance(said, np.ndarray | np.generic) else said
     entries = list(values) if isinstance(values, Sequence) else [values]
-    if not entries or not all(_is_number(one) for one in entries):
+    if not entries or not all(_is_number(entry) for entry in entries):
         raise ConfigError(
             f"{said!r} is no outcome of a configuration",
             hint="tell seconds, a list of them (one per repeat), None, or a failure in words",
         )
-    return tuple(float(one) for one in entries)
+    return tuple(float(entry) for entry in entries)
 
 
 def _is_number(value: Any) -> bool:

@@ -154,14 +154,14 @@ def _task_runs(
         _task_run(run, task, space, archive, watch, device=device)
         for task, space in zip(tasks, spaces, strict=True)
     ]
-    named = {one.task.name: one for one in task_runs}
+    named = {task_run.task.name: task_run for task_run in task_runs}
     earlier = WarmStart(run.pipeline.warm_start)
-    for one in task_runs:
-        one.base = named.get(one.task.alternative_of)
-        one.recall(batch_size=run.batch_size, seconds=run.records.seconds_of(one.task))
-        nearest = run.records.suggestions(one.task)
-        for config in (*nearest, *earlier.suggestions(one.task, one.space)):
-            one.tuner.suggest(config)
+    for task_run in task_runs:
+        task_run.base = named.get(task_run.task.alternative_of)
+        task_run.recall(batch_size=run.batch_size, seconds=run.records.seconds_of(task_run.task))
+        nearest = run.records.suggestions(task_run.task)
+        for config in (*nearest, *earlier.suggestions(task_run.task, task_run.space)):
+            task_run.tuner.suggest(config)
     return task_runs
 
 
@@ -213,7 +213,7 @@ def _tune(run: RunContext, task_runs: Sequence[TaskRun], choice: Mapping[str, An
         RunStarted(
             folder=str(run.folder.path),
             seed=run.pipeline.seed,
-            tasks=[one.summary(tuning.most_measurements(one)) for one in task_runs],
+            tasks=[task_run.summary(tuning.most_measurements(task_run)) for task_run in task_runs],
             batch_size=batch_size,
             total_measurements=tuning.total_measurements if task_runs else 0,
             seconds_left=tuning.seconds_left,
@@ -228,8 +228,8 @@ def _tune(run: RunContext, task_runs: Sequence[TaskRun], choice: Mapping[str, An
             wanted, lanes=runner.lanes, batch_size=batch_size, tasks=len(task_runs)
         ),
     )
-    for one in task_runs:
-        one.adopt_leftovers()
+    for task_run in task_runs:
+        task_run.adopt_leftovers()
 
 
 # -- after the last batch ---------------------------------------------------------------------

@@ -53,7 +53,7 @@ def missing_sources(node: Node) -> list[tuple[Node, str]]:
         inner = node.value
     elif node.is_mapping:
         inner = (item.node for _, item in node.items())
-    return [found for one in inner for found in missing_sources(one)]
+    return [missing for node in inner for missing in missing_sources(node)]
 
 
 def _source(text: str, folder: Path) -> str:

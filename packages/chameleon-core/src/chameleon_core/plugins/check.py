@@ -93,7 +93,7 @@ def _wrong_architecture(architecture: Any) -> str | None:
 
 
 def _wrong_texts(what: str, texts: Any) -> str | None:
-    if isinstance(texts, tuple) and all(isinstance(one, str) for one in texts):
+    if isinstance(texts, tuple) and all(isinstance(text, str) for text in texts):
         return None
     return f"the {what} {texts!r}, which must be a tuple of texts"
 

@@ -390,7 +390,7 @@ def final_result(
     found = None if config is None else run.records.measured.get(config)
     # A comparison builds and checks again; the measurement itself takes its place without one.
     recorded = run.records.is_recorded(config) and any(
-        one is found for one in comparison.measurements
+        measurement is found for measurement in comparison.measurements
     )
     return attrs.evolve(
         _counted(run.records),

@@ -411,7 +411,7 @@ class BatchesInFlight:
             RunInterrupted: the run is to stop.
         """
         with self._together():
-            while not (complete := [one for one in self._runs if not one.missing]):
+            while not (complete := [batch for batch in self._runs if not batch.missing]):
                 self.step()
         if not self._stream.expected:
             self._stream.rest()
