@@ -63,15 +63,9 @@ class TimingPolicy:
     @classmethod
     def of(cls, options: TimingOptions) -> Self:
         """The policy that a runner's options ask for."""
-        return cls(
-            repeat_seconds=options.repeat_seconds,
-            min_repeats=options.min_repeats,
-            max_repeats=max(options.max_repeats, options.min_repeats),
-            spread=options.spread,
-            slow_factor=options.slow_factor,
-            turn_seconds=options.turn_seconds,
-            cold_bytes=options.cold_bytes,
-        )
+        chosen = {name: getattr(options, name) for name in attrs.fields_dict(cls)}
+        most = max(options.max_repeats, options.min_repeats)
+        return cls(**{**chosen, "max_repeats": most})
 
     def runs_per_repeat(self, run_seconds: float) -> int:
         """Back-to-back runs that make one repeat of a kernel of ``run_seconds``."""
@@ -84,7 +78,7 @@ class TimingPolicy:
 
 @attrs.frozen(kw_only=True)
 class Timing:
-    """What timing one kernel gave.
+    """The result of timing one kernel.
 
     Attributes:
         seconds: mean seconds of each repeat that counts.
@@ -100,29 +94,25 @@ def no_switches() -> int:
     return 0
 
 
+@attrs.define(eq=False)
 class Repeats:
     """Repeats of one kernel, those that were disturbed apart from the others.
 
-    Args:
+    Attributes:
         kernel: has run once already.
         number: runs in each repeat.
         cold_bytes: as for ``Kernel.repeats``.
         switches: counts how often a thread of the kernel lost its core.
-
-    Attributes:
         calm: mean seconds of each repeat during which that never happened.
         disturbed: those of the others, and of what was taken at once with one of them.
     """
 
-    def __init__(
-        self, kernel: Kernel, number: int, cold_bytes: int, *, switches: Callable[[], int]
-    ) -> None:
-        self._kernel = kernel
-        self._number = number
-        self._cold_bytes = cold_bytes
-        self._switches = switches
-        self.calm: list[float] = []
-        self.disturbed: list[float] = []
+    _kernel: Kernel
+    _number: int
+    _cold_bytes: int
+    _switches: Callable[[], int] = attrs.field(kw_only=True)
+    calm: list[float] = attrs.field(factory=list, init=False)
+    disturbed: list[float] = attrs.field(factory=list, init=False)
 
     def __len__(self) -> int:
         return len(self.calm) + len(self.disturbed)

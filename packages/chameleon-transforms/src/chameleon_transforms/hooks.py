@@ -4,65 +4,113 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import attrs
+from attrs import validators
 from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, SectionRecord, hookimpl
 
 from chameleon_transforms.section import Transformation
-from chameleon_transforms.transforms.options import (
-    BottleneckOptions,
-    GroupOptions,
-    KernelOptions,
-    MixedOptions,
-    SplitOptions,
-)
-
-_GROUPING = "chameleon_transforms.transforms.grouping"
-_SHRINKING = "chameleon_transforms.transforms.shrinking"
 
 
-def _transform(name: str, summary: str, factory: str, options: type = NoOptions) -> PluginRecord:
+def _factors(*default: int, what: str) -> tuple[int, ...]:
+    made: tuple[int, ...] = attrs.field(
+        default=default,
+        validator=validators.deep_iterable(validators.ge(2)),
+        metadata={"help": what},
+    )
+    return made
+
+
+@attrs.frozen(kw_only=True)
+class GroupOptions:
+    """Options of ``group``."""
+
+    groups: tuple[int, ...] = _factors(2, 4, 8, 16, what="numbers of groups")
+
+
+@attrs.frozen(kw_only=True)
+class BottleneckOptions:
+    """Options of ``bottleneck``, ``input-bottleneck`` and ``low-rank``."""
+
+    factors: tuple[int, ...] = _factors(2, 4, 8, what="what the number of channels is divided by")
+
+
+@attrs.frozen(kw_only=True)
+class SplitOptions:
+    """Options of ``split-outputs`` and ``split-rows``."""
+
+    groups: tuple[tuple[int, ...], ...] = attrs.field(
+        default=((1, 2), (2, 4), (4, 8), (2, 2, 4, 4)),
+        metadata={"help": "numbers of groups, one for each part"},
+    )
+
+
+@attrs.frozen(kw_only=True)
+class MixedOptions:
+    """Options of ``mixed-groups``."""
+
+    standard: tuple[int, ...] = _factors(2, 4, 8, what="one part in so many stays standard")
+    groups: tuple[int, ...] = _factors(4, 8, what="numbers of groups of the rest")
+
+
+@attrs.frozen(kw_only=True)
+class KernelOptions:
+    """Options of ``kernel-shrink``."""
+
+    sizes: tuple[int, ...] = attrs.field(
+        default=(1, 3),
+        validator=validators.deep_iterable(validators.ge(1)),
+        metadata={"help": "smaller filter sizes"},
+    )
+
+
+def _record(name: str, summary: str, factory: str, options: type = NoOptions) -> PluginRecord:
+    factory = f"chameleon_transforms.{factory}"
     return PluginRecord(name=name, summary=summary, factory=factory, options=options)
 
 
+_GROUPING = "transforms.grouping"
+_SHRINKING = "transforms.shrinking"
+
 TRANSFORMS = (
-    _transform("group", "Channels in groups", f"{_GROUPING}:Group", GroupOptions),
-    _transform("depthwise", "As many groups as channels", f"{_GROUPING}:Depthwise"),
-    _transform(
+    _record("group", "Channels in groups", f"{_GROUPING}:Group", GroupOptions),
+    _record("depthwise", "As many groups as channels", f"{_GROUPING}:Depthwise"),
+    _record(
         "bottleneck",
         "Fewer output channels, then a convolution of 1x1",
         f"{_SHRINKING}:Bottleneck",
         BottleneckOptions,
     ),
-    _transform(
+    _record(
         "split-outputs",
         "Output channels in parts, each with groups of its own",
         f"{_GROUPING}:SplitOutputs",
         SplitOptions,
     ),
-    _transform(
+    _record(
         "mixed-groups",
         "The first output channels standard, the rest grouped",
         f"{_GROUPING}:MixedGroups",
         MixedOptions,
     ),
-    _transform(
+    _record(
         "split-rows",
         "Rows in slabs, each with weights and groups of its own",
         f"{_GROUPING}:SplitRows",
         SplitOptions,
     ),
-    _transform(
+    _record(
         "input-bottleneck",
         "A convolution of 1x1 to fewer input channels beforehand",
         f"{_SHRINKING}:InputBottleneck",
         BottleneckOptions,
     ),
-    _transform(
+    _record(
         "low-rank",
         "Filters of one column, then of one row",
         f"{_SHRINKING}:LowRank",
         BottleneckOptions,
     ),
-    _transform(
+    _record(
         "kernel-shrink",
         "Smaller filters around the same middle",
         f"{_SHRINKING}:KernelShrink",
@@ -70,39 +118,23 @@ TRANSFORMS = (
     ),
 )
 
-_SCORES = "chameleon_transforms.scores"
-
-SCORES = (
-    PluginRecord(
-        name="fisher",
-        summary="Fisher Potential of all layers (Turner et al. 2021)",
-        factory=f"{_SCORES}.fisher:FisherPotential",
-        options=NoOptions,
-    ),
-    PluginRecord(
-        name="synflow",
-        summary="Synaptic flow of all weights, in logarithms (Tanaka et al. 2020)",
-        factory=f"{_SCORES}.synflow:SynapticFlow",
-        options=NoOptions,
-    ),
-    PluginRecord(
-        name="naswot",
-        summary="How differently samples switch the activations (Mellor et al. 2021)",
-        factory=f"{_SCORES}.naswot:ActivationOverlap",
-        options=NoOptions,
-    ),
-    PluginRecord(
-        name="parameters",
-        summary="How many weights there are",
-        factory=f"{_SCORES}.sizes:Parameters",
-        options=NoOptions,
-    ),
-    PluginRecord(
-        name="multiply-adds",
-        summary="How much work one sample is",
-        factory=f"{_SCORES}.sizes:MultiplyAdds",
-        options=NoOptions,
-    ),
+SCORES = tuple(
+    _record(name, summary, f"scores.initial:{score}")
+    for name, score, summary in (
+        ("fisher", "FisherPotential", "Fisher Potential of all layers (Turner et al. 2021)"),
+        (
+            "synflow",
+            "SynapticFlow",
+            "Synaptic flow of all weights, in logarithms (Tanaka et al. 2020)",
+        ),
+        (
+            "naswot",
+            "ActivationOverlap",
+            "How differently samples switch the activations (Mellor et al. 2021)",
+        ),
+        ("parameters", "Parameters", "How many weights there are"),
+        ("multiply-adds", "MultiplyAdds", "How much work one sample is"),
+    )
 )
 
 
@@ -115,13 +147,13 @@ def chameleon_sections() -> Iterable[SectionRecord]:
 
 @hookimpl
 def chameleon_transforms() -> Iterable[PluginRecord]:
-    """What may be done to the loop nests of a convolution."""
+    """Transforms of the loop nests of a convolution."""
     return TRANSFORMS
 
 
 @hookimpl
 def chameleon_network_scores() -> Iterable[PluginRecord]:
-    """What tells without training how well a network may learn."""
+    """Scores that tell without training how well a network may learn."""
     return SCORES
 
 

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from chameleon_transforms.data import batches, checked, minibatch
 from chameleon_transforms.delivery.point import write_point
 from chameleon_transforms.network.space import NetworkSpace
-from chameleon_transforms.network.traced import TracedNetwork, traced
+from chameleon_transforms.network.traced import TracedNetwork, checked_scores, traced
 from chameleon_transforms.scores.judge import Judge
 from chameleon_transforms.search.figure import page, table
 from chameleon_transforms.search.front import Point
@@ -40,12 +40,12 @@ from chameleon_transforms.section import Transformation
 log = structlog.get_logger()
 
 FOLDER = "transform"
-"""Where all of it goes, in the folder that the pipeline names."""
+"""All of it goes here, in the folder that the pipeline names."""
 FRONT = "front.json"
 
 
 class Session:
-    """What `chameleon transform` does with a pipeline.
+    """The work of `chameleon transform` on a pipeline.
 
     Args:
         pipeline: with a section ``transform``.
@@ -85,12 +85,7 @@ class Session:
         """Outputs of the network."""
         _ = self.network  # which says in words what is wrong with it
         with torch.no_grad():
-            outputs = self.source.module.eval()(self.source.images)
-        if not isinstance(outputs, Tensor) or outputs.dim() != 2:  # noqa: PLR2004
-            raise ConfigError(
-                "the network does not return one tensor of shape (samples, classes)",
-                hint="Scores are of classifiers; wrap the network so that it returns its scores.",
-            )
+            outputs = checked_scores(self.source.module.eval()(self.source.images))
         return int(outputs.shape[1])
 
     @property
@@ -148,30 +143,32 @@ class Session:
         """Search, and write the front as JSON, CSV and a page; returns what the JSON holds."""
         began = time.monotonic()
         search = self.search()
-        found = search.run(progress)
+        points = search.run(progress)
         score = self.options.scores[0].name
         result = {
             "target": self.pipeline.target,
             "network": self._identity,
             "score": score,
             "judged": len(search.points) - 1,
-            "accepted": sum(one.accepted for one in search.points[1:]),
+            "accepted": sum(point.accepted for point in search.points[1:]),
             "measured": self.options.per_round > 0,
             "seconds": time.monotonic() - began,
             "original": search.original.to_json(),
-            "front": [one.to_json() for one in found],
+            "front": [one.to_json() for one in points],
         }
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / FRONT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        text = table(found, search.original)
-        (self.folder / "front.csv").write_text(text, encoding="utf-8")
-        shown = page(search.points, found, score, "Transformed networks")
-        (self.folder / "front.html").write_text(shown, encoding="utf-8")
+        texts = {
+            FRONT: json.dumps(result, indent=1) + "\n",
+            "front.csv": table(points, search.original),
+            "front.html": page(search.points, points, score, "Transformed networks"),
+        }
+        for name, text in texts.items():
+            (self.folder / name).write_text(text, encoding="utf-8")
         return result
 
     @property
     def _identity(self) -> Any:
-        """What a point's row of indices means something for."""
+        """The search space that a point's row of indices is for."""
         return [self.pipeline.document["model"], self.space.design.fingerprint]
 
     def known(self) -> dict[str, Any] | None:
@@ -179,8 +176,8 @@ class Session:
         file = self.folder / FRONT
         if not file.is_file():
             return None
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return found if found["network"] == self._identity else None
+        front: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return front if front["network"] == self._identity else None
 
     def deliver(self, result: dict[str, Any], place: int) -> tuple[Path, list[str]]:
         """Write the folder of a point of the front; returns it, and layers with initial weights.
@@ -203,22 +200,17 @@ class Session:
 
     def compile(self, folder: Path) -> RunResult:
         """Tune and compile the network of a point's folder, into its ``run``."""
-        document = dict(self.pipeline.document)
-        for key in ("transform", "warm_start"):
-            document.pop(key, None)
-        options = _options_of(self.pipeline.model)
-        source = f"{folder / 'network.py'}:make"
-        document |= {"model": {"torch": {**options, "source": source}}}
-        document["output"] = str(folder / "run")
+        left_out = ("transform", "warm_start")
+        kept = {key: one for key, one in self.pipeline.document.items() if key not in left_out}
+        # Options that a torch network has as well, but for its shapes.
+        names = {field.alias for field in attrs.fields(NetworkOptions)} - {"shapes"}
+        given = self.pipeline.model.options_json
+        options = {name: value for name, value in given.items() if name in names}
+        model = {"torch": {**options, "source": f"{folder / 'network.py'}:make"}}
+        document = {**kept, "model": model, "output": str(folder / "run")}
         return run_pipeline(
             from_dict(document), listeners=self._listeners, interruption=self._interruption
         )
-
-
-def _options_of(model: StageSpec) -> dict[str, Any]:
-    """The options of a network's frontend that a torch network has as well, but for its shapes."""
-    names = {field.alias for field in attrs.fields(NetworkOptions)} - {"shapes"}
-    return {name: value for name, value in model.options_json.items() if name in names}
 
 
 _HINT = "Transforms are of networks: {builtin: resnet18}, or {torch: 'net.py:make'}."
@@ -271,11 +263,10 @@ def user_network(source: str) -> SourceNetwork:
         ConfigError: there is none, or it takes something else than one batch of images.
     """
     try:
-        made = named_object(source, "frontend 'torch'")()
-        module, inputs = made
+        module, inputs = named_object(source, "frontend 'torch'")()
     except ConfigError:
         raise
-    except Exception as error:
+    except Exception as error:  # the user's code
         raise ConfigError(
             f"{source} gives no module and example inputs: {type(error).__name__}: {error}",
             hint="Return the torch module and a tuple of example inputs.",

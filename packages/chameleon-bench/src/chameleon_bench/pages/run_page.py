@@ -1,10 +1,10 @@
-"""The page about a run, its headline first: what ``templates/run.html`` shows."""
+"""The page about a run, its headline first, and its plots as sheets; ``templates/run.html``."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +12,30 @@ import attrs
 from chameleon_core.loop.end.result import slower
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.words import in_seconds
+from chameleon_system.files import write_whole
 
 from chameleon_bench.pages import search_tables
 from chameleon_bench.pages.network_part import network_part
-from chameleon_bench.pages.plots import packed, plotly_js
-from chameleon_bench.pages.rendering import Table, rendered
+from chameleon_bench.pages.plots import write_sheets
+from chameleon_bench.pages.rendering import Table, rendered_page
 from chameleon_bench.pages.run_plots import plots_of
-from chameleon_bench.pages.run_record import RunRecord, TaskRecord
+from chameleon_bench.pages.run_record import RunRecord, TaskRecord, run_record
 from chameleon_bench.pages.search_tables import Listing, listings_of
 
 
 @attrs.frozen(kw_only=True)
 class _Search:
-    """What is shown of one operator's search.
+    """The part of the page about one operator's search.
 
     Attributes:
         record: the operator.
         described: what it computes, in the words of a pipeline.
-        best: the ten fastest measurements; None where nothing has a time.
+        best: the ten fastest measurements; None if nothing has a time.
         agreed: knobs that hold one value in all of these.
-        comparison: the final one; None where there was nothing to compare.
-        reasons: failures by kind and reason; None where nothing failed.
-        failing: values of knobs that fail more often than others; None where there are none.
-        winner: the winner's knobs; None where there is none.
+        comparison: the final one; None if there was nothing to compare.
+        reasons: failures by kind and reason; None if nothing failed.
+        failing: values of knobs that fail more often than others; None if there are none.
+        winner: the winner's knobs; None if there is none.
         listings: what the winner became: its scheduled program, its assembly.
     """
 
@@ -58,22 +59,23 @@ def page_of(record: RunRecord) -> str:
     settled = None if record.network.layout else record.settled
     plots = plots_of(record)
     searches = [
-        _search(one, record.folder) for one in sorted(record.tasks, key=_seconds, reverse=True)
+        _search(task, record.folder) for task in sorted(record.tasks, key=_seconds, reverse=True)
     ]
-    return rendered(
+    return rendered_page(
         "run.html",
-        title=record.folder.name,
+        record.folder.name,
+        plots,
         record=record,
-        measured=sum(one.operator.measurements for one in record.tasks),
+        measured=sum(task.operator.measurements for task in record.tasks),
         headline=headline(record),
         facts=facts_of(record),
-        slower=slower(record.network, [one.operator for one in record.tasks]),
+        slower=slower(record.network, [task.operator for task in record.tasks]),
         settled=None if settled is None else settled.get("summary", settled),
         network=network_part(record),
         operators=_operators(record),
         rounds=len(record.rounds) if len(record.tasks) > 1 else 0,
         searches=searches,
-        listed=sum(bool(one.listings) for one in searches),
+        listed=sum(bool(search.listings) for search in searches),
         origins=_origins(record),
         spending=_spending(record),
         failures=_failures(record),
@@ -82,43 +84,36 @@ def page_of(record: RunRecord) -> str:
             rows=[(name, one or "not installed") for name, one in sorted(_versions(record))],
         ),
         origin=Table(header=("what", "value"), rows=_environment(record)),
-        plots=plots,
         figures={(plot.key, plot.subject): plot for plot in plots},
-        packed=packed(plots, record.folder.name),
-        plotly=plotly_js(),
     )
 
 
 def _seconds(one: TaskRecord) -> float:
-    """What an operator takes in one inference: those that matter most come first."""
+    """The time of an operator in one inference: those that matter most come first."""
     return (one.best_seconds or 0.0) * one.task.weight
 
 
 def _operators(record: RunRecord) -> Table:
-    rows = []
-    for one in record.tasks:
-        operator, best = one.operator, one.best_seconds
-        error = operator.max_relative_error
-        rows.append(
-            (
-                operator.name,
-                str(one.task.weight),
-                in_seconds(one.first_seconds),
-                in_seconds(best),
-                in_seconds(operator.untuned_seconds),
-                in_seconds(operator.vendor_seconds),
-                "-" if operator.ratio is None else f"{operator.ratio:.3f}",
-                "-" if best is None else f"{one.task.flop / best / 1e9:.1f}",
-                "-" if error is None else f"{error:.1e}",
-                str(operator.measurements),
-                str(sum(operator.failed.values())),
-            )
-        )
-    header = (
-        *("operator", "occurs", "first", "tuned", "untuned", "vendor", "ratio", "GFLOP/s"),
-        *("error", "measured", "failed"),
+    def number(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    def speed(one: TaskRecord) -> str:
+        return "-" if one.best_seconds is None else f"{one.task.flop / one.best_seconds / 1e9:.1f}"
+
+    return Table.of(
+        record.tasks,
+        ("operator", lambda one: one.operator.name),
+        ("occurs", lambda one: str(one.task.weight)),
+        ("first", lambda one: in_seconds(one.first_seconds)),
+        ("tuned", lambda one: in_seconds(one.best_seconds)),
+        ("untuned", lambda one: in_seconds(one.operator.untuned_seconds)),
+        ("vendor", lambda one: in_seconds(one.operator.vendor_seconds)),
+        ("ratio", lambda one: number(one.operator.ratio, ".3f")),
+        ("GFLOP/s", speed),
+        ("error", lambda one: number(one.operator.max_relative_error, ".1e")),
+        ("measured", lambda one: str(one.operator.measurements)),
+        ("failed", lambda one: str(sum(one.operator.failed.values()))),
     )
-    return Table(header=header, rows=rows)
 
 
 def _search(one: TaskRecord, folder: Path) -> _Search:
@@ -137,37 +132,40 @@ def _search(one: TaskRecord, folder: Path) -> _Search:
 
 
 def _origins(record: RunRecord) -> Table | None:
-    """What put configurations into batches; None of a run whose version did not record it."""
-    if not any(one.operator.origins for one in record.tasks):
+    """The origins of configurations; None of a run whose version did not record them."""
+    if not any(task.operator.origins for task in record.tasks):
         return None
     rows = [
-        (one.task.name, *(str(one.operator.origins.get(origin, 0)) for origin in Origin))
-        for one in record.tasks
+        (task.task.name, *(str(task.operator.origins.get(origin, 0)) for origin in Origin))
+        for task in record.tasks
     ]
     return Table(header=("operator", *Origin), rows=rows)
 
 
 def _spending(record: RunRecord) -> Table:
-    rows = []
-    for one in record.tasks:
-        spent = one.operator.spending
-        seconds = (spent.total, spent.search, spent.model, spent.measure, spent.build, spent.run)
-        rows.append((one.task.name, *(f"{value:.2f}" for value in seconds)))
+    parts = ("total", "search", "model", "measure", "build", "run")
+    rows = [
+        (task.task.name, *(f"{getattr(task.operator.spending, part):.2f}" for part in parts))
+        for task in record.tasks
+    ]
     header = ("operator", "total", "search", "model", "measuring", "build", "run")
     return Table(header=header, rows=rows)
 
 
 def _failures(record: RunRecord) -> Table | None:
-    rows = [
-        (
-            one.task.name,
-            ", ".join(f"{kind} {count}" for kind, count in sorted(one.operator.failed.items())),
-            one.operator.failure or "",
-        )
-        for one in record.tasks
-        if one.operator.failed
-    ]
-    return Table(header=("operator", "kinds", "an example"), rows=rows) if rows else None
+    failing = [task.operator for task in record.tasks if task.operator.failed]
+    if not failing:
+        return None
+    return Table.of(
+        failing,
+        ("operator", lambda operator: operator.name),
+        ("kinds", lambda operator: _by_kind(operator.failed)),
+        ("an example", lambda operator: operator.failure or ""),
+    )
+
+
+def _by_kind(failed: Mapping[str, int]) -> str:
+    return ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items()))
 
 
 # ----- environment ---------------------------------------------------------------------------
@@ -201,10 +199,10 @@ def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
 def _read(target: str) -> Any:
     """A target that is written as JSON, as a mapping; any other one as it is."""
     try:
-        found = json.loads(target)
+        value = json.loads(target)
     except json.JSONDecodeError:
         return target
-    return found if isinstance(found, dict) else target
+    return value if isinstance(value, dict) else target
 
 
 @attrs.frozen(kw_only=True)
@@ -223,13 +221,13 @@ class Fact:
 
 
 def headline(record: RunRecord) -> list[str]:
-    """What was won, as sentences; first the network, where there is one."""
+    """The gain in sentences; first the network, if there is one."""
     network = record.network
     if network.failure is not None:
         return ["No network was delivered."]
     if network.latency_seconds is not None:
         return _of_network(record, network.latency_seconds)
-    timed = [one for one in record.tasks if one.best_seconds is not None]
+    timed = [task for task in record.tasks if task.best_seconds is not None]
     if not timed:
         return ["Nothing has a time yet." if not record.finished else "Nothing succeeded."]
     if len(record.tasks) == 1:
@@ -248,8 +246,8 @@ def facts_of(record: RunRecord) -> list[Fact]:
         flop = record.tasks[0].task.flop
         speed = f"{flop / best / 1e9:.4g} GFLOP/s" if flop else ""
         facts.append(Fact(name="fastest", value=in_seconds(best), note=speed))
-    measured = sum(len(one.measured.seconds) for one in record.tasks)
-    failed = sum(int((~one.measured.ok).sum()) for one in record.tasks)
+    measured = sum(len(task.measured.seconds) for task in record.tasks)
+    failed = sum(int((~task.measured.ok).sum()) for task in record.tasks)
     share = f"{failed} failed" if failed else "none failed"
     facts.append(Fact(name="measurements", value=f"{measured:,}", note=share))
     if len(record.tasks) > 1:
@@ -279,7 +277,7 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
 
 
 def _of_kernels(record: RunRecord) -> list[str]:
-    """What the kernels of a network add up to that was not timed as a whole."""
+    """The sum of the kernels of a network that was not timed as a whole."""
     total = math.fsum(kernel.seconds for kernel in record.network.kernels)
     return [f"The delivered network's kernels take {in_seconds(total)} in all."] if total else []
 
@@ -301,40 +299,31 @@ def _of_operator(one: TaskRecord) -> str:
 
 
 def _of_operators(record: RunRecord, timed: list[TaskRecord]) -> list[str]:
-    of = f"{len(timed)} of {len(record.tasks)} operators have a time."
+    sentences = [f"{len(timed)} of {len(record.tasks)} operators have a time."]
+    if guessed := _times_as_fast(timed, lambda one: one.first_seconds):
+        sentences.append(f"{guessed:.3g} times as fast as the first guesses in the geometric mean.")
     ratios = [one.operator.ratio for one in timed if one.operator.ratio]
-    untuned = [
-        one.operator.untuned_seconds / one.best_seconds
-        for one in timed
-        if one.operator.untuned_seconds and one.best_seconds
-    ]
-    sentences = [of]
-    guessed = [
-        one.first_seconds / one.best_seconds
-        for one in timed
-        if one.first_seconds and one.best_seconds
-    ]
-    if guessed:
-        sentences.append(
-            f"Tuned kernels are {_mean(guessed):.3g} times as fast as the first guesses in the "
-            "geometric mean."
-        )
     if ratios:
         ahead = sum(ratio >= 1.0 for ratio in ratios)
         sentences.append(
-            f"Tuned kernels are {_mean(ratios):.2f} times as fast as the vendor's in the geometric "
-            f"mean, and at least as fast in {ahead} of {len(ratios)} operators."
+            f"{_mean(ratios):.2f} times as fast as the vendor's in the geometric mean, and at "
+            f"least as fast in {ahead} of {len(ratios)} operators."
         )
-    if untuned:
-        sentences.append(
-            f"Tuned kernels are {_mean(untuned):.3g} times as fast as untuned ones in the "
-            "geometric mean."
-        )
-    return sentences
+    if untuned := _times_as_fast(timed, lambda one: one.operator.untuned_seconds):
+        sentences.append(f"{untuned:.3g} times as fast as untuned ones in the geometric mean.")
+    return [sentences[0], *(f"Tuned kernels are {rest}" for rest in sentences[1:])]
 
 
-def _mean(values: list[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
+def _times_as_fast(
+    timed: list[TaskRecord], other: Callable[[TaskRecord], float | None]
+) -> float | None:
+    """The geometric mean of how many times as fast tuned kernels are; None without any other."""
+    pairs = [(other(one), one.best_seconds) for one in timed]
+    return _mean([slow / best for slow, best in pairs if slow and best])
+
+
+def _mean(values: list[float]) -> float | None:
+    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else None
 
 
 def _duration(seconds: float) -> str:
@@ -343,3 +332,38 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+REPORT = "report.html"
+
+
+def write_report(folder: Path, output: Path | None = None) -> Path:
+    """Write the report of a run folder.
+
+    Args:
+        folder: the run's; it may be at work.
+        output: the file; the folder's ``report.html`` if None.
+
+    Returns:
+        The file.
+
+    Raises:
+        RunFolderError: there is no run in the folder.
+    """
+    return write_whole(output or folder / REPORT, page_of(run_record(folder)))
+
+
+def write_plots(folder: Path, output: Path) -> list[Path]:
+    """Write the tables of a report's plots as CSV, a file for each plot.
+
+    Args:
+        folder: the run's; it may be at work.
+        output: a folder; made if it is missing.
+
+    Returns:
+        The files.
+
+    Raises:
+        RunFolderError: there is no run in the folder.
+    """
+    return write_sheets(plots_of(run_record(folder)), output, subject="operator")

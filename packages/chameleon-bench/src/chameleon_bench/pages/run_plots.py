@@ -12,13 +12,17 @@ from chameleon_core.network_result import KernelTime
 from chameleon_core.words import in_seconds
 
 from chameleon_bench.pages.plots import (
+    DOWNWARDS,
     Column,
     Plot,
+    bars,
     colour,
     logarithmic,
     of,
+    points,
     seconds_axis,
     stacked_seconds,
+    titled,
 )
 from chameleon_bench.pages.run_events import since
 from chameleon_bench.pages.run_record import RunRecord, TaskRecord, network_seconds
@@ -47,13 +51,13 @@ def plots_of(record: RunRecord) -> list[Plot]:
 
 @attrs.frozen(kw_only=True)
 class _Bar:
-    """What one contender takes for one operator, all its occurrences.
+    """The time that one contender takes for one operator, all its occurrences.
 
     Attributes:
         operator: its name.
         contender: whose time it is.
         seconds: of all occurrences in one inference.
-        delivered: the kernels that it is in the delivered network, in words; empty where that is
+        delivered: the kernels that it is in the delivered network, in words; empty if that is
             the tuned one alone, or not known.
     """
 
@@ -76,28 +80,26 @@ _BASELINES = " Untuned and vendor are the baselines of the final comparison."
 
 
 def _before_and_after(record: RunRecord) -> Plot | None:
-    """What each operator takes untuned, by the vendor, and as it was tuned."""
-    bars = _bars(record)
-    if not bars:
+    """The time of each operator untuned, by the vendor, and as it was tuned."""
+    contending = _bars(record)
+    if not contending:
         return None
-    table, cut = _cut(bars)
-    contenders = list(dict.fromkeys(bar.contender for bar in bars))
-    shown = min(_ROWS, len(dict.fromkeys(bar.operator for bar in bars)))
+    table, cut = _cut(contending)
+    contenders = list(dict.fromkeys(bar.contender for bar in contending))
+    shown = min(_ROWS, len(dict.fromkeys(bar.operator for bar in contending)))
     traces = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": contender,
-            "where": ["contender", contender],
-            "x": of("drawn"),
-            "y": of("operator"),
-            "text": of("label"),
-            "textposition": "outside",
-            "cliponaxis": False,
-            "hover": ["operator", "contender", "seconds", "delivered as"],
-            "marker": {"color": colour(place)},
-        }
-        for place, contender in enumerate(contenders)
+        bars(
+            "drawn",
+            "operator",
+            colour(index),
+            name=contender,
+            where=["contender", contender],
+            text=of("label"),
+            textposition="outside",
+            cliponaxis=False,
+            hover=["operator", "contender", "seconds", "delivered as"],
+        )
+        for index, contender in enumerate(contenders)
     ]
     note = f" Bars that end with an arrow are longer than {in_seconds(cut, '.3g')}." if cut else ""
     return Plot(
@@ -106,7 +108,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
         about="One inference, all occurrences of an operator together. The first guess is the "
         "first configuration that was measured."
         + (_BASELINES if {"untuned", "vendor"} & set(contenders) else "")
-        + (_IN_ANOTHER_TYPE if any(bar.delivered for bar in bars) else "")
+        + (_IN_ANOTHER_TYPE if any(bar.delivered for bar in contending) else "")
         + note,
         columns=table,
         hidden=frozenset({"drawn", "label"}),
@@ -118,7 +120,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
             "yaxis": {
                 "type": "category",
                 "categoryorder": "array",
-                "categoryarray": list(dict.fromkeys(bar.operator for bar in bars)),
+                "categoryarray": list(dict.fromkeys(bar.operator for bar in contending)),
                 "range": [shown - 0.5, -0.5],
             },
         },
@@ -137,17 +139,17 @@ def _bars(record: RunRecord) -> list[_Bar]:
         kernels.setdefault(replaced.get(name) or name, []).append(kernel)
     of_operator: dict[str, dict[str, float | None]] = {}
     delivered: dict[str, str] = {}
-    for name, found in kernels.items():
+    for name, kinds in kernels.items():
         task = tasks.get(name)
         times: dict[str, float | None] = {}
         if task is not None:
-            calls = float(sum(one.calls for one in found) or task.task.weight)
+            calls = float(sum(one.calls for one in kinds) or task.task.weight)
             times = {key: _times(value, calls) for key, value in _alone(task).items()}
-        if found:
-            times[_IN_PLACE] = math.fsum(one.seconds for one in found)
+        if kinds:
+            times[_IN_PLACE] = math.fsum(one.seconds for one in kinds)
         of_operator[name] = times
-        if [one.name for one in found] not in ([], [name]):
-            delivered[name] = ", ".join(f"{one.name} ({one.calls})" for one in found)
+        if [one.name for one in kinds] not in ([], [name]):
+            delivered[name] = ", ".join(f"{one.name} ({one.calls})" for one in kinds)
     order = sorted(of_operator, key=lambda name: -_ours(of_operator[name]))
     contenders = ("untuned", "vendor", _FIRST, _TUNED, _IN_PLACE)
     return [
@@ -181,7 +183,7 @@ def _times(seconds: float | None, calls: float) -> float | None:
 
 
 def _cut(bars: list[_Bar]) -> tuple[dict[str, Any], float | None]:
-    """The table of the bars, and where the long ones are cut off; None where none is."""
+    """The table of the bars, and where the long ones are cut off; None if none is."""
     rest = [bar.seconds for bar in bars if bar.contender != "untuned"]
     longest = max(bar.seconds for bar in bars)
     limit = _FAR / 2 * max(rest, default=longest)
@@ -224,16 +226,13 @@ def _progress(record: RunRecord) -> list[Plot]:
             columns=table,
             traces=[
                 {
-                    "type": "scatter",
+                    **points(column, "sum of best seconds", list(table)),
                     "mode": "lines",
-                    "x": of(column),
-                    "y": of("sum of best seconds"),
                     "line": {"shape": "hv", "color": "--c1", "width": 2},
-                    "hover": list(table),
                 }
             ],
             layout={
-                "xaxis": {"title": {"text": column}, "rangemode": "tozero"},
+                "xaxis": titled(column, rangemode="tozero"),
                 "yaxis": logarithmic("sum of best times", sums),
                 "showlegend": False,
             },
@@ -250,19 +249,10 @@ def _progress(record: RunRecord) -> list[Plot]:
         title="Who got each batch",
         about=f"{len(record.rounds)} batches in the order in which they were measured.",
         columns=table,
-        traces=[
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": of("batch"),
-                "y": of("operator"),
-                "hover": list(table),
-                "marker": {"symbol": "square", "size": 7, "color": "--c1"},
-            }
-        ],
+        traces=[points("batch", "operator", list(table), symbol="square", size=7, color="--c1")],
         layout={
-            "xaxis": {"title": {"text": "batch"}},
-            "yaxis": {"type": "category", "autorange": "reversed"},
+            "xaxis": titled("batch"),
+            "yaxis": DOWNWARDS,
             "showlegend": False,
             "hovermode": "closest",
         },
@@ -276,7 +266,7 @@ def _progress(record: RunRecord) -> list[Plot]:
 
 def _spending(record: RunRecord) -> Plot | None:
     """Seconds of search, model and measuring, of each operator."""
-    spent = [(one.task.name, one.operator.spending) for one in record.tasks]
+    spent = [(task.task.name, task.operator.spending) for task in record.tasks]
     if not any(one.total for _, one in spent):
         return None
     spent.sort(key=lambda pair: -pair[1].total)

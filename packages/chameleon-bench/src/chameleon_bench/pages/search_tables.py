@@ -14,9 +14,8 @@ from chameleon_core.stages.jobs import TUNED
 from chameleon_core.task import Task
 from chameleon_core.words import in_seconds
 
-from chameleon_bench.pages.figures import bar
 from chameleon_bench.pages.measured import Measured, shown
-from chameleon_bench.pages.rendering import Table
+from chameleon_bench.pages.rendering import Table, bar
 from chameleon_bench.pages.run_record import TaskRecord
 
 _TEN = 10
@@ -31,7 +30,7 @@ _LEAST = 5
 
 
 def comparison(one: TaskRecord) -> Table | None:
-    """What the final comparison found; None where there was nothing to compare."""
+    """The findings of the final comparison; None if there was nothing to compare."""
     timed = [
         (variant.seconds, f"{variant.name} {variant.variant}".strip(), variant.name)
         for variant in one.operator.variants
@@ -43,20 +42,18 @@ def comparison(one: TaskRecord) -> Table | None:
     ours = one.operator.tuned_seconds
     # Whatever takes many times as long would make all other bars too short to tell apart.
     whole = max(value for value, *_ in timed if value <= _MANY * timed[0][0])
-    rows = [
-        (
-            label,
-            in_seconds(value),
-            f"{value / ours:.2f}" if ours else "-",
-            bar({name: value}, whole, place=0 if name == TUNED else 1),
-        )
-        for value, label, name in timed
-    ]
-    return Table(header=("compared, in turns", "median", "times tuned", ""), rows=rows)
+    table = Table.of(
+        timed,
+        ("compared, in turns", lambda variant: variant[1]),
+        ("median", lambda variant: in_seconds(variant[0])),
+        ("times tuned", lambda variant: f"{variant[0] / ours:.2f}" if ours else "-"),
+    )
+    bars = (bar({name: value}, whole, place=name != TUNED) for value, _, name in timed)
+    return table.with_bars("times tuned", bars)
 
 
 def ten_best(measured: Measured) -> Table | None:
-    """The fastest measurements as columns, with their knobs; None where nothing has a time."""
+    """The fastest measurements as columns, with their knobs; None if nothing has a time."""
     rows = measured.fastest(_TEN).tolist()
     if not rows:
         return None
@@ -86,16 +83,17 @@ def ten_best(measured: Measured) -> Table | None:
 def agreed(measured: Measured) -> dict[str, str]:
     """The knobs that hold one value in all of the ten best."""
     rows = measured.fastest(_TEN).tolist()
+    if len(rows) < 2:  # noqa: PLR2004 - one agrees with itself
+        return {}
     return {
-        name: knob.labels[knob.codes[rows[0]]]
-        for name, knob in measured.knobs.items()
-        if rows and len(rows) > 1 and set(knob.codes[rows].tolist()) == {knob.codes[rows[0]]}
-        if knob.codes[rows[0]] >= 0
+        name: value
+        for name, value in measured.values_of(rows[0]).items()
+        if len(set(measured.knobs[name].codes[rows].tolist())) == 1
     }
 
 
 def winner(one: TaskRecord) -> Table | None:
-    """The winner's knobs; None where nothing succeeded."""
+    """The winner's knobs; None if nothing succeeded."""
     best = one.operator.best
     if best is None:
         return None
@@ -105,25 +103,25 @@ def winner(one: TaskRecord) -> Table | None:
 
 
 def reasons(measured: Measured) -> Table | None:
-    """Failures by kind and reason, the most frequent first; None where nothing failed."""
+    """Failures by kind and reason, the most frequent first; None if nothing failed."""
     kinds = measured.failures.words
     # Numbers of sizes and processes differ in what is one reason.
-    found = Counter(
+    counts = Counter(
         (kind, re.sub(r"\d+", "#", message.partition("\n")[0])[:200])
         for kind, message in zip(kinds, measured.messages, strict=True)
         if kind
     )
-    if not found:
+    if not counts:
         return None
-    rows = [(kind, why or "-", str(count)) for (kind, why), count in found.most_common(_REASONS)]
-    left = sum(found.values()) - sum(count for _, count in found.most_common(_REASONS))
+    rows = [(kind, why or "-", str(count)) for (kind, why), count in counts.most_common(_REASONS)]
+    left = sum(count for _, count in counts.most_common()[_REASONS:])
     if left:
         rows.append(("all other reasons", "", str(left)))
     return Table(header=("kind", "reason (# is a number)", "measurements"), rows=rows)
 
 
 def failing_values(measured: Measured) -> Table | None:
-    """The knobs' values that fail more often than the others; None where nothing failed."""
+    """The knobs' values that fail more often than the others; None if nothing failed."""
     failed = ~measured.ok
     if not failed.any():
         return None
@@ -151,7 +149,7 @@ def failing_values(measured: Measured) -> Table | None:
 
 
 LINES, CHARACTERS, WIDTH = 400, 40_000, 400
-"""What a page shows of a listing at most: lines, characters, and characters of a line."""
+"""A page shows at most so much of a listing: lines, characters, and characters of a line."""
 
 _ASSEMBLY = ".s"
 _COMMENT = "#"
@@ -173,15 +171,15 @@ class Listing:
 
 
 def listings_of(folder: Path, task: Task) -> list[Listing]:
-    """The listings of a task's winner; none where the run folder has none.
+    """The listings of a task's winner; none if the run folder has none.
 
     Args:
         folder: the run's.
         task: one of its tasks.
     """
-    place = Path(LISTINGS, listing_folder(task))
-    files = sorted((folder / place).glob("[!.]*"))
-    return [_listing(file, place / file.name) for file in files if file.is_file()]
+    below = Path(LISTINGS, listing_folder(task))
+    files = sorted((folder / below).glob("[!.]*"))
+    return [_listing(file, below / file.name) for file in files if file.is_file()]
 
 
 def _listing(file: Path, place: Path) -> Listing:
@@ -268,21 +266,21 @@ def innermost_loops(lines: Sequence[str]) -> list[Loop]:
     """
     labels: dict[str, int] = {}
     ends: dict[int, int] = {}
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if label := _LABEL.match(line):
-            labels[label[1]] = place
+            labels[label[1]] = index
         elif (jump := _TARGET.match(line)) and jump[1] in labels:
-            ends[labels[jump[1]]] = place
-    returns = [place for place, line in enumerate(lines) if _RETURN.match(line)]
+            ends[labels[jump[1]]] = index
+    returns = [index for index, line in enumerate(lines) if _RETURN.match(line)]
     loops = sorted(
         (first, last)
         for first, last in ends.items()
-        if not any(first < place < last for place in returns)
+        if not any(first < index < last for index in returns)
     )
-    found = []
+    innermost = []
     for first, last in loops:
         around = sum(begin <= first and last <= end for begin, end in loops)
         inside = any(first < begin and end <= last for begin, end in loops)
         if not inside:
-            found.append(Loop(first=first, last=last, depth=around))
-    return found
+            innermost.append(Loop(first=first, last=last, depth=around))
+    return innermost

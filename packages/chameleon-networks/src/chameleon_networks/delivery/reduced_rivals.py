@@ -11,10 +11,10 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.dtypes import display_name
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import NetworkResult, RivalTime
 from chameleon_core.stages import Arrays
+from chameleon_tvm.types import display_name
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.frameworks.reduced import AS_IT_COMES, FLOAT32, asked_for, left_out_reduced

@@ -11,13 +11,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from chameleon_core.dtypes import AS_IT_COMES, BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_core.plugins.factory import load_factory
+from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8
 
 if TYPE_CHECKING:
     from chameleon_core.stages import Arrays
 
     from chameleon_networks.frameworks.running import Network
+
+AS_IT_COMES = "as-it-comes"
+"""What is asked of something that takes the type it likes."""
 
 PRECISIONS = (INT8, BFLOAT16, FLOAT16, AS_IT_COMES)
 """What can be asked for beside float32.

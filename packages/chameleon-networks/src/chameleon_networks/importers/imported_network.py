@@ -84,14 +84,14 @@ class ImportedNetwork(ABC):
     @cached_property
     def quantized(self) -> bool:
         """Whether it comes quantized."""
-        from chameleon_networks.graph.quantized_steps import is_quantized  # noqa: PLC0415 - needs TVM
+        from chameleon_networks.graph.steps import is_quantized  # noqa: PLC0415 - needs TVM
 
         return is_quantized(self.imported)
 
     @cached_property
     def has_quantized_activations(self) -> bool:
         """Whether it rounds what it computes to quantized numbers: its answers are some of few."""
-        from chameleon_networks.graph.quantized_steps import is_rounded  # noqa: PLC0415 - needs TVM
+        from chameleon_networks.graph.steps import is_rounded  # noqa: PLC0415 - needs TVM
 
         return is_rounded(self.imported)
 

@@ -6,11 +6,12 @@ import attrs
 from attrs import validators
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins.options import FORMER, NOT_BINDING
+from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, VARYING
 
 from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.shapes import Buckets, check_shapes
 
-REDUCED = ("bfloat16", "float16", "int8")
+REDUCED = tuple(sorted(name for name in VARYING if name != FLOAT32))
 """Types that networks may be computed in beside float32, where the target has them."""
 
 AUTO = "auto"
@@ -77,9 +78,9 @@ class BuiltinOptions(NetworkOptions):
         default=1, validator=validators.ge(1), metadata={"help": "samples per inference"}
     )
     dtype: str = attrs.field(
-        default="float32",
-        validator=validators.in_(("float32", "float16", "bfloat16")),
-        metadata={"help": "of weights and images: float32, float16 or bfloat16"},
+        default=FLOAT32,
+        validator=validators.in_((FLOAT32, FLOAT16, BFLOAT16)),
+        metadata={"help": f"of weights and images: {FLOAT32}, {FLOAT16} or {BFLOAT16}"},
     )
 
 

@@ -1,4 +1,4 @@
-"""What the kernels of one task are built and timed with, whoever does it."""
+"""The tools that build and time the kernels of one task, whoever does it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import functools
 from collections.abc import Sequence
 
 import attrs
-from chameleon_core.stages import MeasureJob
 
 from chameleon_runners.engine.builder_pool import BuilderPool
 from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.engine.deadlines import Deadlines
-from chameleon_runners.engine.preparation import JobPreparation
 from chameleon_runners.engine.references import Reference
 from chameleon_runners.engine.workers import WorkerPool
 from chameleon_runners.timing import TimingPolicy
@@ -25,7 +23,7 @@ _as_json = functools.cache(attrs.asdict)
 def checked_and_timed(
     reference: Reference, policy: TimingPolicy, best: float | None, cores: Sequence[int] = ()
 ) -> Message:
-    """What a command says that has a kernel checked and timed.
+    """Fields of a command that has a kernel checked and timed.
 
     Args:
         reference: its expected outputs.
@@ -57,7 +55,7 @@ class MeasureContext:
         threads: threads a kernel runs with.
         retries: further tries of a candidate whose worker was killed from outside.
         clock_cores: that the main thread of a worker is bound to while a kernel is timed there;
-            empty where that is another machine's business.
+            empty if that is another machine's business.
     """
 
     pool: WorkerPool
@@ -69,16 +67,6 @@ class MeasureContext:
     threads: int
     retries: int
     clock_cores: tuple[int, ...] = ()
-
-    def preparation(self, job: MeasureJob) -> JobPreparation:
-        """A job's builder, to be made."""
-        return JobPreparation(
-            job.space,
-            job.task,
-            reference=self.reference,
-            threads=self.threads,
-            retries=self.retries,
-        )
 
     def measure_command(
         self, candidate: CandidateRun, *, best: float | None, cores: Sequence[int] = ()

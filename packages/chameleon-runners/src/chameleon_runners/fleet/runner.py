@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import attrs
+from chameleon_core.errors import ChameleonError
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Arrival, Contender, MeasureJob, MeasureStream
 from chameleon_core.task import Task
@@ -53,8 +55,10 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
         numbers: Iterator[int],
     ) -> None:
         entries = [
-            ContenderState(contender=one, candidate=context.candidate(one.config, next(numbers)))
-            for one in contenders
+            ContenderState(
+                contender=contender, candidate=context.candidate(contender.config, next(numbers))
+            )
+            for contender in contenders
         ]
         super().__init__(task, entries, context=context, keep=False)
         self._devices = context.devices
@@ -156,7 +160,7 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
         raise _DeviceReplacedError
 
     def _judge(self, candidate: FleetCandidateRun) -> Measurement | Verdict:
-        """What becomes of a contender."""
+        """Decide what becomes of a contender."""
         while True:
             verdict = candidate.judge(elsewhere=self._devices.elsewhere(candidate.asked))
             if verdict is not Verdict.WAIT:
@@ -164,13 +168,14 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
             self._turn()
 
 
+@attrs.define(eq=False)
 class FleetStream(MeasureStream):
     """Measures jobs that overlap, on all devices at once.
 
     Builders and devices turn to a job as soon as the older ones leave them idle: at the end of
     a batch, or where a batch is smaller than the fleet.
 
-    Args:
+    Attributes:
         pool: the workers.
         devices: the devices.
         options: the runner's options.
@@ -178,24 +183,15 @@ class FleetStream(MeasureStream):
         closed: told once that the stream is closed.
     """
 
-    def __init__(
-        self,
-        pool: WorkerPool,
-        devices: DevicePool,
-        options: FleetOptions,
-        *,
-        begin: Callable[[MeasureJob], FleetJobRun],
-        closed: Callable[[], None],
-    ) -> None:
-        self._pool = pool
-        self._devices = devices
-        self._options = options
-        self._begin = begin
-        self._told_closed = closed
-        self._runs: list[FleetJobRun] = []
-        self._interrupted = False
-        self._woken = False
-        self._closed = False
+    _pool: WorkerPool
+    _devices: DevicePool
+    _options: FleetOptions
+    _begin: Callable[[MeasureJob], FleetJobRun] = attrs.field(kw_only=True)
+    _closed: Callable[[], None] = attrs.field(kw_only=True)
+    _runs: list[FleetJobRun] = attrs.field(factory=list, init=False)
+    _interrupted: bool = attrs.field(default=False, init=False)
+    _woken: bool = attrs.field(default=False, init=False)
+    _over: bool = attrs.field(default=False, init=False)
 
     def submit(self, job: MeasureJob) -> None:
         if job.configs:
@@ -249,7 +245,7 @@ class FleetStream(MeasureStream):
         return self._arrival(whatever=True)
 
     def _employ(self) -> None:
-        """Give free devices and idle builders work: the oldest job's, where it has any for them."""
+        """Give free devices and idle builders work: the oldest job's, if it has any for them."""
         for run in self._runs:
             run.assign()
         room = self._options.build_ahead * max(1, self._devices.hopeful)
@@ -275,13 +271,13 @@ class FleetStream(MeasureStream):
         return None
 
     def close(self) -> None:
-        if self._closed:
+        if self._over:
             return
-        self._closed = True
+        self._over = True
         for run in self._runs:
             run.release()
         self._runs.clear()
-        self._told_closed()
+        self._closed()
 
 
 _PER_DEVICE, _SMALL_BATCH = 2, 8
@@ -327,7 +323,8 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
 
     def _started(self, resources: Resources[WorkerPool]) -> None:
         devices = DevicePool(resources.pool, self._options, self._device_refs)
-        devices.start()
+        # Their workers start before it is known what they are for.
+        devices.list_anew()
         self._devices = devices
 
     @property
@@ -396,5 +393,6 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
 
     def _leave(self, *, polite: bool) -> None:
         if polite and self._devices is not None:
-            with contextlib.suppress(Exception):
+            # Workers may end meanwhile; what is left of them goes with the runner anyway.
+            with contextlib.suppress(StoppedError, ChameleonError):
                 self._devices.farewell()

@@ -8,9 +8,9 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chameleon_core.errors import (
     ChameleonError,
@@ -19,83 +19,24 @@ from chameleon_core.errors import (
     TargetError,
 )
 from chameleon_core.measurement import FailureKind
+from chameleon_core.stages import Arrays, Builder, Device, Kernel
 from chameleon_system.disturbance import involuntary_switches
 
+from chameleon_runners.timing import Repeats, TimingPolicy, no_switches, probe_runs, time_kernel
+from chameleon_runners.worker.outputs import compare, load_arrays, save_arrays
 from chameleon_runners.worker.protocol import Message
-
-if TYPE_CHECKING:
-    from chameleon_core.stages import Arrays, Builder, Device, Kernel
-
-    from chameleon_runners.worker.builders import Builders
+from chameleon_runners.worker.stages import Builders, make_device, preload
 
 
-class DeviceHolder:
-    """Holds at most one device; what it raises beyond the contract is a device that is lost."""
-
-    def __init__(self) -> None:
-        self._device: Device | None = None
-
-    @property
-    def held(self) -> bool:
-        """Whether there is a device."""
-        return self._device is not None
-
-    @property
-    def identity(self) -> str:
-        """Which device it is, where that may change; empty where it cannot."""
-        return "" if self._device is None else self._device.identity
-
-    def connect(self, message: Message) -> Message:
-        """Make the device unless it was made before, and reach it.
-
-        Raises:
-            DeviceLostError: it cannot be reached now.
-            ChameleonError: it can never be used.
-        """
-        from chameleon_runners.worker.stages import make_device  # noqa: PLC0415 - after init
-
-        if self._device is None:
-            self._device = make_device(message["factory"], message["options"])
-        with _losing("it cannot be reached"):
-            return {"status": "ok", "description": self._device.connect(message["target"])}
-
-    def probe(self) -> Message:
-        """Have the device test itself.
-
-        Raises:
-            DeviceLostError: it does not answer rightly.
-        """
-        with _losing("its self-test fails"):
-            self._connected.probe()
-        return {"status": "ok"}
-
-    def load(self, artifact: str) -> Kernel:
-        """A kernel on the device."""
-        return self._connected.load(Path(artifact))
-
-    def disconnect(self) -> Message:
-        """Let go of the device."""
-        if self._device is not None:
-            self._device.close()
-        return {"status": "ok"}
-
-    @property
-    def _connected(self) -> Device:
-        if self._device is None:
-            raise RuntimeError("a command came before the device was connected")
-        return self._device
-
-
-class _losing(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
+@contextlib.contextmanager
+def _losing(words: str) -> Iterator[None]:
     """Turns exceptions that no contract names into ``DeviceLostError``."""
-
-    def __init__(self, words: str) -> None:
-        self._words = words
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, ChameleonError):
-            name = type(error).__name__
-            raise DeviceLostError(f"{self._words}: {name}: {error}") from error
+    try:
+        yield
+    except ChameleonError:
+        raise
+    except Exception as error:
+        raise DeviceLostError(f"{words}: {type(error).__name__}: {error}") from error
 
 
 def limit_memory(limit: int) -> None:
@@ -151,7 +92,7 @@ def failed(kind: FailureKind, message: str, **more: Any) -> Message:
 
 
 def _kind_of(error: BaseException, *, building: bool) -> FailureKind:
-    """What kind of failure of a candidate an exception is."""
+    """The kind of failure of a candidate that an exception stands for."""
     if isinstance(error, InvalidConfigurationError):
         return FailureKind.INVALID
     if out_of_memory(error):
@@ -168,24 +109,14 @@ class CommandHandler:
 
     def __init__(self) -> None:
         self._builder: Builder | None = None
-        self._builders: Builders | None = None
-        self._device = DeviceHolder()
+        self._builders = Builders()
+        self._device: Device | None = None
         self._kernels: dict[int, Kernel] = {}
         self._references: dict[str, Arrays] = {}
-        self._commands: dict[str, Callable[[Message], Message]] = {
-            "init": self._init,
-            "open": self._open,
-            "reference": self._reference,
-            "build": self._build,
-            "measure": self._measure,
-            "repeat": self._repeat,
-            "export": self._export,
-            "connect": self._device.connect,
-            "probe": lambda _: self._device.probe(),
-            "disconnect": lambda _: self._device.disconnect(),
-            "load": self._load,
-            "run": self._run,
-        }
+        building = (self._init, self._open, self._reference, self._build, self._export)
+        timing = (self._load, self._run, self._measure, self._repeat)
+        answers = (*building, *timing, self._connect, self._probe, self._disconnect)
+        self._commands = {answer.__name__.removeprefix("_"): answer for answer in answers}
 
     def answer(self, message: Message) -> Message:
         """Do what a command says and return the reply, whatever a candidate does in Python."""
@@ -198,10 +129,11 @@ class CommandHandler:
         except BaseException as error:  # noqa: BLE001 - SystemExit of a candidate included
             reply = self._failure(message["command"], error)
         elapsed = time.perf_counter() - started
-        return {"elapsed": elapsed, "device": self._device.identity, **reply}
+        identity = "" if self._device is None else self._device.identity
+        return {"elapsed": elapsed, "device": identity, **reply}
 
     def _failure(self, command: str, error: BaseException) -> Message:
-        if isinstance(error, DeviceLostError) and self._device.held:
+        if isinstance(error, DeviceLostError) and self._device is not None:
             return {"status": "lost", "message": str(error)}
         # A target that this machine lacks would fail every candidate in the same words.
         hopeless = command == "build" and isinstance(error, TargetError)
@@ -222,8 +154,6 @@ class CommandHandler:
         sys.path[:] = message["sys_path"]
         limit_memory(message["memory_bytes"])
         if message["preload"] is not None:
-            from chameleon_runners.worker.stages import preload  # noqa: PLC0415 - after the path
-
             preload(message["preload"])
         return {"status": "ok"}
 
@@ -232,19 +162,11 @@ class CommandHandler:
         self._kernels.clear()
         self._references.clear()
         self._builder = None
-        self._builder = self._ready_builders.get(message)
+        self._builder = self._builders.get(message)
         # What was imported stays: builds and clocks need not wait for its being searched.
         gc.freeze()
         gc.enable()
         return {"status": "ok"}
-
-    @property
-    def _ready_builders(self) -> Builders:
-        if self._builders is None:
-            from chameleon_runners.worker.builders import Builders  # noqa: PLC0415 - after init
-
-            self._builders = Builders()
-        return self._builders
 
     @property
     def _ready_builder(self) -> Builder:
@@ -252,9 +174,40 @@ class CommandHandler:
             raise RuntimeError("a command came before the builder was made")
         return self._builder
 
-    def _reference(self, message: Message) -> Message:
-        from chameleon_runners.worker.outputs import save_arrays  # noqa: PLC0415 - needs numpy
+    @property
+    def _ready_device(self) -> Device:
+        if self._device is None:
+            raise RuntimeError("a command came before the device was connected")
+        return self._device
 
+    def _connect(self, message: Message) -> Message:
+        """Make the device unless it was made before, and reach it.
+
+        Raises:
+            DeviceLostError: it cannot be reached now.
+            ChameleonError: it can never be used.
+        """
+        if self._device is None:
+            self._device = make_device(message["factory"], message["options"])
+        with _losing("it cannot be reached"):
+            return {"status": "ok", "description": self._device.connect(message["target"])}
+
+    def _probe(self, _message: Message) -> Message:
+        """Have the device test itself.
+
+        Raises:
+            DeviceLostError: it does not answer rightly.
+        """
+        with _losing("its self-test fails"):
+            self._ready_device.probe()
+        return {"status": "ok"}
+
+    def _disconnect(self, _message: Message) -> Message:
+        if self._device is not None:
+            self._device.close()
+        return {"status": "ok"}
+
+    def _reference(self, message: Message) -> Message:
         try:
             arrays, tolerance = self._ready_builder.reference()
         except NotImplementedError as error:
@@ -268,8 +221,6 @@ class CommandHandler:
 
     def _export(self, message: Message) -> Message:
         """Build one configuration for devices, into a folder that does not exist yet."""
-        from chameleon_core.stages import Builder  # noqa: PLC0415 - needs numpy
-
         builder = self._ready_builder
         if type(builder).export is Builder.export:
             name = type(builder).__name__
@@ -280,20 +231,18 @@ class CommandHandler:
         return {"status": "ok"}
 
     def _load(self, message: Message) -> Message:
-        self._kernels[message["slot"]] = self._device.load(message["artifact"])
+        self._kernels[message["slot"]] = self._ready_device.load(Path(message["artifact"]))
         return {"status": "ok"}
 
     def _run(self, message: Message) -> Message:
         """Load an artifact, check and time it, and let go of it."""
-        return self._clock(self._device.load(message["artifact"]), message)
+        return self._clock(self._ready_device.load(Path(message["artifact"])), message)
 
     def _measure(self, message: Message) -> Message:
         return self._clock(self._kernels[message["slot"]], message)
 
     def _clock(self, kernel: Kernel, message: Message) -> Message:
         """Check a kernel's outputs, then time it."""
-        from chameleon_runners.timing import TimingPolicy, probe_runs, time_kernel  # noqa: PLC0415
-
         outputs = kernel.outputs()
         error = None
         if message["reference"] is not None:
@@ -317,8 +266,6 @@ class CommandHandler:
     def _check(
         self, outputs: Arrays, path: str, tolerance: float
     ) -> tuple[Message | None, float | None]:
-        from chameleon_runners.worker.outputs import compare, load_arrays  # noqa: PLC0415
-
         if path not in self._references:
             self._references[path] = load_arrays(Path(path))
         difference = compare(outputs, self._references[path])
@@ -333,8 +280,6 @@ class CommandHandler:
 
     def _repeat(self, message: Message) -> Message:
         """The repeats of one turn of a kernel that was checked before."""
-        from chameleon_runners.timing import Repeats  # noqa: PLC0415
-
         kernel = self._kernels[message["slot"]]
         # Whoever ran in between has taken the caches and sent the threads to sleep: that is what
         # the run that ``Kernel.repeats`` does before the clock starts is for.
@@ -349,6 +294,4 @@ class CommandHandler:
 
 def _switches(message: Message) -> Callable[[], int]:
     """The count of switches of threads that a kernel runs on; those of a device are not known."""
-    from chameleon_runners.timing import no_switches  # noqa: PLC0415
-
     return involuntary_switches if message["cores"] else no_switches

@@ -15,7 +15,7 @@ from chameleon_core.loop.start.tasks import target_of
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.run_folder import read_store
+from chameleon_core.run_folder import RECORDS, read_store
 from chameleon_tvm.operators.convolution_specs import CONVOLUTIONS
 from chameleon_tvm.operators.frontend_options import OperatorsOptions
 
@@ -71,8 +71,7 @@ class OperatorTimes:
             self._read(one)
 
     def _runs(self) -> list[Path]:
-        found = self._folder.glob("*/records.sqlite")
-        return sorted(path.parent for path in found)
+        return sorted(path.parent for path in self._folder.glob(f"*/{RECORDS}"))
 
     def key(self, spec: Spec) -> str:
         """Identity of an operator."""
@@ -82,7 +81,7 @@ class OperatorTimes:
         return self._keys[spec]
 
     def seconds(self, spec: Spec) -> float | None:
-        """The best time of an operator, infinite where it has failed, None where it is unknown."""
+        """The best time of an operator, infinite if it has failed, None if it is unknown."""
         return self._seconds.get(self.key(spec))
 
     def measure(self, specs: Iterable[Spec]) -> int:
@@ -99,16 +98,17 @@ class OperatorTimes:
             return 0
         folder = self._folder / f"{len(self._runs()):03d}"
         named = tuple(
-            attrs.evolve(spec, name=f"operator_{place}")
-            for place, spec in enumerate(unknown.values())
+            attrs.evolve(spec, name=f"operator_{number}")
+            for number, spec in enumerate(unknown.values())
         )
+        kept = {key: one for key, one in self._pipeline.document.items() if key not in _DROPPED}
         document = {
-            key: value for key, value in self._pipeline.document.items() if key not in _DROPPED
+            **kept,
+            "model": {"operators": to_json(OperatorsOptions(operators=named))["operators"]},
+            "baselines": [],
+            "budget": {"measurements": self._measurements},
+            "output": str(folder),
         }
-        document["model"] = {"operators": to_json(OperatorsOptions(operators=named))["operators"]}
-        document["baselines"] = []
-        document["budget"] = {"measurements": self._measurements}
-        document["output"] = str(folder)
         log.info("operators_are_measured", operators=len(named), folder=str(folder))
         run_pipeline(
             from_dict(document), listeners=self._listeners, interruption=self._interruption
@@ -126,7 +126,8 @@ class OperatorTimes:
                 task = stored.task
                 if task.target != self.target or task.operator not in CONVOLUTIONS:
                     continue
-                costs = [one.cost for one in store.measurements(stored.id) if one.ok]
+                measurements = store.measurements(stored.id)
+                costs = [measured.cost for measured in measurements if measured.ok]
                 if costs:
                     key = _key(task.operator, task.arguments)
                     self._seconds[key] = min(self._seconds.get(key, float("inf")), *costs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
@@ -10,8 +10,8 @@ from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm.arrays import contiguous
-from chameleon_tvm.operators.base import Operator
-from chameleon_tvm.operators.epilogues import epilogue_of
+from chameleon_tvm.late_tvm import te, tvm
+from chameleon_tvm.operators.epilogues import FusedOperator
 from chameleon_tvm.operators.layouts import (
     SPATIAL,
     channel_block,
@@ -20,38 +20,19 @@ from chameleon_tvm.operators.layouts import (
 )
 from chameleon_tvm.operators.specs import convolution_of
 
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import tvm
-
 _TAPS = ("rz", "ry", "rx")
 """Names of the loops over a filter's axes."""
 
 
-class Convolution(Operator):
+class Convolution(FusedOperator):
     """A convolution, possibly grouped; inputs are data, weights, [bias], [residual].
-
-    Those of int8 operators are listed in :class:`.QuantizedEpilogue`.
 
     The unscheduled function takes the weights as (spatial axes, I, O) for channels last and as
     (O, I, spatial axes) otherwise.
     """
 
     def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.spec = convolution_of(task)
-        self.epilogue = epilogue_of(self.spec, task.target)
-        self.constants = self.epilogue.constants
-
-    @property
-    def tolerance(self) -> float:
-        return self.epilogue.tolerance
-
-    def inputs(self) -> Arrays:
-        spec = self.spec
-        return [
-            *self.epilogue.operands(spec.input, spec.filter_shape),
-            *self.epilogue.inputs(),
-        ]
+        super().__init__(task, convolution_of(task))
 
     def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
         array = self.epilogue.stored(place, array)
@@ -90,8 +71,6 @@ class Convolution(Operator):
         return [self.epilogue.reference(out.reshape(spec.output_shape), inputs[2:])]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         spec = self.spec
         n, oc = spec.output_shape[:2]
         _, ic, *kernel = spec.filter_shape

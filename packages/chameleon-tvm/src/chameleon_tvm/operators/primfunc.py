@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
+from chameleon_tvm.late_tvm import tvm
 from chameleon_tvm.operators.base import Operator, seeded_array
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.words import TVM_ERRORS
 
 
 class PrimFuncOperator(Operator):
@@ -27,11 +26,9 @@ class PrimFuncOperator(Operator):
 
     @cached_property
     def _function(self) -> tvm.tirx.PrimFunc:
-        from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
-
         try:
             return tvm.ir.load_json(self.task.arguments["function"])
-        except Exception as error:
+        except TVM_ERRORS as error:
             problem = " ".join(str(error).split())[-300:]
             raise ConfigError(
                 f"the function of task {self.task.name!r} cannot be read: {problem}",
@@ -60,8 +57,6 @@ class PrimFuncOperator(Operator):
 
     def _unscheduled(self, inputs: Arrays) -> Arrays:
         """What the function computes as written, compiled for the host without optimization."""
-        from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
-
         named = self._function.with_attr("global_symbol", "main")
         with tvm.transform.PassContext(opt_level=0):
             built = tvm.compile(tvm.IRModule({"main": named}), target={"kind": "llvm"}).jit()
@@ -87,7 +82,7 @@ def _computed(source: dict[str, str], inputs: Arrays) -> Arrays:
     exec(compile(source["text"], "<reference>", "exec"), namespace)  # noqa: S102 - the user's own
     try:
         outputs = namespace[source["function"]](*[array.astype(_exact(array)) for array in inputs])
-    except Exception as error:
+    except Exception as error:  # what the user's code raises
         shapes = ", ".join(str(array.shape) for array in inputs)
         raise ConfigError(
             f"the reference '{source['function']}' fails: {type(error).__name__}: {error}",

@@ -18,6 +18,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.fallbacks import fall_back
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.words import in_seconds
+from chameleon_tvm.types import FLOAT32
 from chameleon_tvm.words import chosen_types
 
 from chameleon_networks.delivery.delivery_steps import DeliverySteps
@@ -31,7 +32,6 @@ from chameleon_networks.precision.edges import bytes_per_second
 from chameleon_networks.precision.networks import Types
 from chameleon_networks.precision.points import Front, Point, in_words
 from chameleon_networks.precision.staying import why_float32
-from chameleon_networks.quantize.eligibility import FLOAT32
 from chameleon_networks.running.latency import median_seconds
 
 log = structlog.get_logger()

@@ -1,0 +1,265 @@
+"""The models that a predictor is compared with, trained on the very same data.
+
+All see the same numbers of the same tasks, learn the same target, and end their training by the
+same tasks; none sees a task that it is judged by.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
+
+import attrs
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from chameleon_one_shot.predictor.batches import inverse_density
+from chameleon_one_shot.predictor.examples import Example
+from chameleon_one_shot.predictor.metrics import tau
+from chameleon_one_shot.tokens import TaskTokens
+from chameleon_one_shot.tokens.configuration import Numbers
+
+Scores = NDArray[np.float64]
+
+_ROUNDS = 1000
+_PATIENCE = 50
+
+
+class Alternative(ABC):
+    """A model that is trained on examples and then puts candidates of others in order."""
+
+    @abstractmethod
+    def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
+        """Learn from examples, until the order of others gets no better."""
+
+    @abstractmethod
+    def scores(self, example: Example) -> Scores:
+        """Scores of an example's candidates, higher is better, shape (n,)."""
+
+
+class FirstGuesses(Alternative):
+    """The order in which a space recommends configurations; all others come after."""
+
+    def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
+        """There is nothing to learn."""
+
+    def scores(self, example: Example) -> Scores:
+        guesses = {tuple(one): -at for at, one in enumerate(example.guesses.tolist())}
+        last = float(-len(guesses))
+        return np.array([guesses.get(tuple(one), last) for one in example.configs.tolist()], float)
+
+
+class XGBoost(Alternative):
+    """Boosted trees of depth 8 on flat vectors."""
+
+    def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
+        import xgboost  # noqa: PLC0415 - takes a second
+
+        self._flat = FlatFeatures.of(training)
+        data, watched = (
+            xgboost.DMatrix(self._flat.table(part), label=_targets(part), weight=_weights(part))
+            for part in (training, stopping)
+        )
+        self._booster = xgboost.train(
+            {
+                "objective": "reg:squarederror",
+                "max_depth": 8,
+                "eta": 0.05,
+                "subsample": 0.8,
+                "colsample_bytree": 0.8,
+                "tree_method": "hist",
+                "seed": seed,
+                "verbosity": 0,
+            },
+            data,
+            num_boost_round=_ROUNDS,
+            evals=[(watched, "stopping")],
+            early_stopping_rounds=_PATIENCE,
+            verbose_eval=False,
+        )
+
+    def scores(self, example: Example) -> Scores:
+        predicted = self._booster.inplace_predict(
+            self._flat.rows(example), iteration_range=(0, self._booster.best_iteration + 1)
+        )
+        return np.asarray(predicted, np.float64)
+
+
+class LightGBM(Alternative):
+    """Leaf-wise boosted trees of 63 leaves on flat vectors."""
+
+    def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
+        import lightgbm  # noqa: PLC0415 - takes a second
+
+        self._flat = FlatFeatures.of(training)
+        data = lightgbm.Dataset(
+            self._flat.table(training), label=_targets(training), weight=_weights(training)
+        )
+        watched = data.create_valid(
+            self._flat.table(stopping), label=_targets(stopping), weight=_weights(stopping)
+        )
+        self._booster = lightgbm.train(
+            {
+                "objective": "regression",
+                "num_leaves": 63,
+                "learning_rate": 0.05,
+                "bagging_fraction": 0.8,
+                "bagging_freq": 1,
+                "feature_fraction": 0.8,
+                "seed": seed,
+                "verbosity": -1,
+            },
+            data,
+            num_boost_round=_ROUNDS,
+            valid_sets=[watched],
+            callbacks=[lightgbm.early_stopping(_PATIENCE, verbose=False)],
+        )
+
+    def scores(self, example: Example) -> Scores:
+        return np.asarray(self._booster.predict(self._flat.rows(example)), np.float64)
+
+
+class FlatNetwork(Alternative):
+    """The One-Shot Tuner's own network (Ryu et al. 2022, sections 4.3 and 4.4), as an ablation.
+
+    A transformer encoder of three layers, four heads and feed-forward parts of 1024 over a
+    sequence of one token: the vector of all features. Mean squared error, Adam with a rate of 1e-4
+    and a decay of 2e-4, candidates drawn by the inverse density of their targets. The target is
+    the one that all models here have.
+    """
+
+    epochs = 200
+    _batch = 512
+    _width = 256
+
+    def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
+        self._flat = FlatFeatures.of(training)
+        table = self._flat.table(training)
+        self._mean = np.nan_to_num(np.nanmean(table, axis=0, where=np.isfinite(table)))
+        spread = np.nan_to_num(np.nanstd(table, axis=0, where=np.isfinite(table)))
+        self._deviation = np.where(spread > 1e-6, spread, 1.0)  # noqa: PLR2004
+        targets = _targets(training)
+        wanted = torch.from_numpy(((targets - targets.mean()) / targets.std()).astype(np.float32))
+        inputs = torch.from_numpy(self._standardised(table))
+        chances = inverse_density(targets)
+        rng = np.random.default_rng(seed)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self._network = self._made(table.shape[1])
+            optimizer = torch.optim.Adam(self._network.parameters(), lr=1e-4, weight_decay=2e-4)
+            best, kept, waited = -np.inf, dict(self._network.state_dict()), 0
+            for _ in range(self.epochs):
+                order = rng.choice(len(wanted), len(wanted), p=chances / chances.sum())
+                self._network.train()
+                for first in range(0, len(order), self._batch):
+                    rows = torch.from_numpy(order[first : first + self._batch])
+                    loss = nn.functional.mse_loss(self._network(inputs[rows]), wanted[rows])
+                    optimizer.zero_grad(set_to_none=True)
+                    loss.backward()
+                    optimizer.step()
+                found = float(np.mean([tau(self.scores(one), one.quality) for one in stopping]))
+                if found > best:
+                    state = self._network.state_dict()
+                    best, waited = found, 0
+                    kept = {name: value.clone() for name, value in state.items()}
+                else:
+                    waited += 1
+                    if waited >= self.epochs // 10:
+                        break
+            self._network.load_state_dict(kept)
+
+    def scores(self, example: Example) -> Scores:
+        self._network.eval()
+        inputs = torch.from_numpy(self._standardised(self._flat.rows(example)))
+        with torch.inference_mode():
+            return np.asarray(self._network(inputs).numpy(), np.float64)
+
+    def _standardised(self, table: NDArray[np.float32]) -> NDArray[np.float32]:
+        scaled = np.clip((table - self._mean) / self._deviation, -4.0, 4.0)
+        return np.asarray(np.nan_to_num(scaled), np.float32)
+
+    def _made(self, features: int) -> nn.Module:
+        layer = nn.TransformerEncoderLayer(
+            self._width, 4, dim_feedforward=1024, dropout=0.25, batch_first=True
+        )
+        return nn.Sequential(
+            nn.Linear(features, self._width),
+            nn.Unflatten(1, (1, self._width)),
+            nn.TransformerEncoder(layer, 3, enable_nested_tensor=False),
+            nn.Flatten(),
+            nn.Linear(self._width, 1),
+            nn.Flatten(0),
+        )
+
+
+ALTERNATIVES: Mapping[str, Callable[[], Alternative]] = {
+    "xgboost": XGBoost,
+    "lightgbm": LightGBM,
+    "flat-network": FlatNetwork,
+    "first-guesses": FirstGuesses,
+}
+"""The models that a predictor can be compared with, by name."""
+
+
+def _targets(examples: Sequence[Example]) -> Scores:
+    return np.concatenate([example.quality for example in examples])
+
+
+def _weights(examples: Sequence[Example]) -> Scores:
+    """Weights of candidates by which a task counts as the root of its size, as it is drawn."""
+    weights = np.concatenate([np.full(len(example), len(example) ** -0.5) for example in examples])
+    return np.asarray(weights / weights.mean(), np.float64)
+
+
+@attrs.frozen(kw_only=True)
+class FlatFeatures:
+    """All numbers of all tokens side by side.
+
+    Attributes:
+        names: of the columns, those of the training data.
+    """
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, examples: Sequence[Example]) -> Self:
+        """The columns of training data."""
+        return cls(names=tuple(sorted({name for one in examples for name in one.tokens.columns})))
+
+    def rows(self, example: Example) -> Numbers:
+        """The numbers of an example's candidates, NaN for what they do not have.
+
+        Returns:
+            Shape (n, len(names)).
+        """
+        columns = {name: at for at, name in enumerate(self.names)}
+        out = np.full((len(example), len(self.names)), np.nan, np.float32)
+        for name, values in _columns(example.tokens, example):
+            if name in columns:
+                out[:, columns[name]] = values
+        return out
+
+    def table(self, examples: Sequence[Example]) -> Numbers:
+        """The rows of several examples, one below the other."""
+        return np.concatenate([self.rows(example) for example in examples])
+
+
+def _columns(tokens: TaskTokens, example: Example) -> list[tuple[str, Numbers]]:
+    columns: list[tuple[str, Numbers]] = []
+    for fixed in tokens.fixed:
+        columns += [(name, fixed.values[at]) for at, name in enumerate(fixed.columns)]
+    choices = tokens.choices(example.configs)
+    for knob, chosen in zip(tokens.knobs, choices.T, strict=True):
+        missing = np.full((1, len(knob.columns)), np.nan, np.float32)
+        rows = np.concatenate([knob.table, missing])[chosen]
+        columns += [(name, rows[:, at]) for at, name in enumerate(knob.columns)]
+    structure = tokens.structure(example.configs)
+    for group in tokens.groups:
+        columns += [
+            (name, structure[:, column])
+            for name, column in zip(group.columns, group.places, strict=True)
+        ]
+    return columns
