@@ -17,10 +17,10 @@ from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.typed import candidates
 from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
-from chameleon_networks.frameworks.precision import ROUNDING
 from chameleon_networks.package.load import load
 from chameleon_networks.quantize import eligibility
 from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.types import STORAGE
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -133,7 +133,7 @@ def test_a_bound_between_gives_some_operators_in_int8(
 def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
     kind: str, tiny: Any, trials: Any, tmp_path: Path, delivered_in: Deliver
 ) -> None:
-    place = ROUNDING[kind]
+    place = STORAGE[kind].rounding
     precision = Precision(type=kind, max_error=0.1)
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(precision)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from chameleon_tvm.types import INT8, STORAGE, UINT8
 
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.graph.steps import DECODE, Step, is_call, step_of
 
-_CENTRE = 128
+_CENTRE = -STORAGE[INT8].low
 """The zero point that kernels are compiled with, in the middle of uint8: sums are small with it,
 and so is what float32 rounds of them. It is also what int8 is less than uint8."""
 
@@ -53,9 +54,9 @@ class _Rewriter(relax.PyExprMutator):
         emit, op = self.builder_.emit, relax.op
         numbers, scale, zero = data.args
         centre = relax.const(_CENTRE, "int32")
-        if str(numbers.ty.dtype) == "int8":
+        if str(numbers.ty.dtype) == INT8:
             wide = emit(op.astype(numbers, "int32"))
-            numbers = emit(op.astype(emit(op.add(wide, centre)), "uint8"))
+            numbers = emit(op.astype(emit(op.add(wide, centre)), UINT8))
             zero = emit(op.add(emit(op.astype(zero, "int32")), centre))
         sums = weights.real(array_of(weights.source)).astype(np.float64).sum(axis=-2)
         centred = emit(op.dequantize(numbers, relax.const(1.0), centre))
@@ -71,7 +72,7 @@ def _is_computed(call: Any) -> bool:
     """Whether 8-bit numbers are dequantized with one zero point that is no constant."""
     numbers, scale, zero = call.args
     return (
-        str(numbers.ty.dtype) in {"int8", "uint8"}
+        str(numbers.ty.dtype) in {INT8, UINT8}
         and str(call.ty.dtype) == "float32"
         and not isinstance(zero, tvm.ir.GenericConst)
         and all(np.prod(shape_of(one)) == 1 for one in (scale, zero))

@@ -149,7 +149,7 @@ class _Mover(relax.PyExprMutator):
         if step.dtype == INT8 and step.whole and isinstance(source, relax.Var):
             step = attrs.evolve(
                 step,
-                source=self._in_uint8(source),
+                source=self._in_unsigned(source),
                 zero_point=step.zero_point + _SHIFT,
                 dtype=UINT8,
             )
@@ -189,7 +189,7 @@ class _Mover(relax.PyExprMutator):
             known.real[made] = step.source
         return made
 
-    def _in_uint8(self, source: Any) -> Any:
+    def _in_unsigned(self, source: Any) -> Any:
         """A variable of int8 with 128 added, in uint8."""
         known = self._known.unsigned.get(source)
         if known is None:

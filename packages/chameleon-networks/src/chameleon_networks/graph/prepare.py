@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.errors import ConfigError
+from chameleon_tvm.types import INT8
 
 from chameleon_networks.graph.affine import with_folded_scales
 from chameleon_networks.graph.computed_zero_points import with_known_zero_points
@@ -209,7 +210,7 @@ def _comparison(call: Any, emit: Any) -> Any:
     """LLVM has no comparison of floating-point numbers that are booleans."""
     if any(str(one.ty.dtype) != "bool" for one in call.args):
         return None
-    numbers = [emit(relax.op.astype(one, "int8")) for one in call.args]
+    numbers = [emit(relax.op.astype(one, INT8)) for one in call.args]
     return relax.Call(call.op, numbers, call.attrs, call.ty_args)
 
 

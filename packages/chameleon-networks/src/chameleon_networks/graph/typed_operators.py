@@ -53,7 +53,7 @@ class Operands:
 
     spec: FusedSpec
     data: Step
-    weights: NDArray[np.int8]
+    weights: NDArray[Any]
     scales: NDArray[np.float32]
 
     @property
@@ -148,7 +148,7 @@ def is_data(step: Step, dtype: str) -> bool:
     return step.whole and step.dtype == dtype and isinstance(step.source, relax.Var)
 
 
-def _symmetric(weights: Step) -> NDArray[np.int8] | None:
+def _symmetric(weights: Step) -> NDArray[Any] | None:
     """Encoded weights with zero at 0; None if they are no int8 then."""
     if weights.dtype not in {INT8, UINT8}:
         return None

@@ -22,7 +22,7 @@ class ChannelWeights:
         scales: float32, what one is worth in each output channel.
     """
 
-    values: NDArray[np.int8]
+    values: NDArray[Any]
     scales: NDArray[np.float32]
 
     @property

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from chameleon_tvm.instructions.base import Dot, Expr
 from chameleon_tvm.instructions.emission import intrinsic
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import INT8, UINT8
 
 
 class Sdot(Dot):
@@ -24,8 +25,8 @@ class Sdot(Dot):
     architecture: ClassVar[str] = "aarch64"
     features: ClassVar[frozenset[str]] = frozenset({"dotprod"})
     mnemonics: ClassVar[tuple[str, ...]] = ("sdot",)
-    data: ClassVar[str] = "int8"
-    weights: ClassVar[str] = "int8"
+    data: ClassVar[str] = INT8
+    weights: ClassVar[str] = INT8
     sums: ClassVar[str] = "int32"
     depth: ClassVar[int] = 4
     vectors: ClassVar[Mapping[int, frozenset[str]]] = {16: frozenset()}
@@ -52,4 +53,4 @@ class Usdot(Sdot):
     summary: ClassVar[str] = "groups of four bytes, unsigned by signed, sums of 32 bits"
     features: ClassVar[frozenset[str]] = frozenset({"i8mm"})
     mnemonics: ClassVar[tuple[str, ...]] = ("usdot",)
-    data: ClassVar[str] = "uint8"
+    data: ClassVar[str] = UINT8

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from chameleon_tvm.instructions.base import Dot, Expr
 from chameleon_tvm.instructions.emission import intrinsic
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import INT8, UINT8
 
 
 class Vpdpbusd(Dot):
@@ -25,8 +26,8 @@ class Vpdpbusd(Dot):
     architecture: ClassVar[str] = "x86_64"
     features: ClassVar[frozenset[str]] = frozenset({"avx512vnni"})
     mnemonics: ClassVar[tuple[str, ...]] = ("vpdpbusd",)
-    data: ClassVar[str] = "uint8"
-    weights: ClassVar[str] = "int8"
+    data: ClassVar[str] = UINT8
+    weights: ClassVar[str] = INT8
     sums: ClassVar[str] = "int32"
     depth: ClassVar[int] = 4
     vectors: ClassVar[Mapping[int, frozenset[str]]] = {
@@ -45,7 +46,7 @@ class Vpdpbusd(Dot):
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         # Vectors of bytes since LLVM 22, of 32-bit words before.
-        groups = tirx.reinterpret(f"uint8x{4 * lanes}", data)
+        groups = tirx.reinterpret(f"{UINT8}x{4 * lanes}", data)
         name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
         return intrinsic(f"int32x{lanes}", name, sums, groups, weights)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from chameleon_tvm.instructions.base import Dot, Expr
 from chameleon_tvm.instructions.emission import fenced, intrinsic
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import INT8, UINT8
 
 _PAIR = 2
 
@@ -28,8 +29,8 @@ class Vpmaddubsw(Dot):
     architecture: ClassVar[str] = "x86_64"
     features: ClassVar[frozenset[str]] = frozenset({"avx2"})
     mnemonics: ClassVar[tuple[str, ...]] = ("vpmaddubsw",)
-    data: ClassVar[str] = "uint8"
-    weights: ClassVar[str] = "int8"
+    data: ClassVar[str] = UINT8
+    weights: ClassVar[str] = INT8
     sums: ClassVar[str] = "int32"
     depth: ClassVar[int] = 4
     largest_weight: ClassVar[int | None] = 64
@@ -55,7 +56,7 @@ class Vpmaddubsw(Dot):
         return made
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
-        groups = tirx.reinterpret(f"uint8x{self.depth * lanes}", data)
+        groups = tirx.reinterpret(f"{UINT8}x{self.depth * lanes}", data)
         ones = tirx.Broadcast(tirx.const(1, "int16"), _PAIR * lanes)
         bytes_name, words_name = {
             8: ("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from chameleon_tvm.quick_tvm import Schedule, tirx, tvm
 from chameleon_tvm.spaces.loops.trees import structural_equal, structural_map, uses, walk
+from chameleon_tvm.types import FLOAT32, STORAGE
 
 _COSTLY = ("exp", "log", "tanh", "erf", "pow", "sqrt", "sin", "cos", "atan", "sigmoid")
 """Parts of the names of functions that take many times as long as reading a number does."""
@@ -25,7 +26,10 @@ def is_costly(block: Any) -> bool:
     return found
 
 
-_NARROW = frozenset({"int8", "uint8", "int16", "uint16", "float16", "bfloat16"})
+_NARROW = {
+    "int16",
+    *(name for one in STORAGE.values() for name in (one.name, one.storage_dtype)),
+} - {FLOAT32}
 
 
 def is_narrow(block: Any) -> bool:
