@@ -14,7 +14,7 @@ from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Network, Reads
 from chameleon_networks.quantize.types import with_types
-from chameleon_networks.quantize.weights import quantized_weights
+from chameleon_networks.quantize.weights import encoded_weights
 from chameleon_tvm.types import STORAGE
 
 INTEGERS = ("int8", "int7")
@@ -76,7 +76,7 @@ class _Simulated:
         if kind is None:
             return values
         return (
-            quantized_weights(values, kind).real
+            encoded_weights(values, STORAGE[kind]).real
             if kind in INTEGERS
             else STORAGE[kind].rounded(values)
         )
@@ -161,7 +161,7 @@ def test_a_matrix_that_is_repeated_for_every_sample_is_one_matrix(network_of: An
         ranges = {Network(module, chains).names[tensor]: affine}
         typed = with_types(module, chains, {0: kind}, ranges)
         assert [chain.spec.dtype for chain in chains_of(typed)] == ["int8"]
-        weights = quantized_weights(MATRIX.T, kind).real.T
+        weights = encoded_weights(MATRIX.T, STORAGE[kind]).real.T
         np.testing.assert_allclose(
             ran(typed, x)[0], affine.real(affine.quantized(x)) @ weights, rtol=1e-5, atol=1e-5
         )

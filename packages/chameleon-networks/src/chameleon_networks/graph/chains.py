@@ -94,7 +94,7 @@ class _Finder:
                 chain = self._with_move(chain)
             longer = self._extended(chain) if isinstance(found.spec, FusedSpec) else chain
             if operands is not None:
-                longer = self._typed.in_integers(longer, chain, operands)
+                longer = self._typed.with_operands(longer, chain, operands)
             else:
                 longer = self._typed.typed(longer)
             self._taken.update(longer.members)

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.operators.specs import FusedSpec
-from chameleon_tvm.types import COMPUTE, StorageType
+from chameleon_tvm.types import COMPUTE, FLOAT32, StorageType
 
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moving import is_carrying
@@ -154,7 +154,8 @@ class Reads:
     ) -> None:
         self._network = network
         # Types that differ by their weights alone read the same.
-        self._types = {place: COMPUTE[kind].data for place, kind in types.items()}
+        data = {place: COMPUTE[kind].data for place, kind in types.items()}
+        self._types = {place: kind for place, kind in data.items() if kind.name != FLOAT32}
         self._ranges = ranges
         self._known: dict[Any, Form | None] = {}
         self.narrow: set[int] = set()

@@ -25,9 +25,9 @@ from chameleon_networks.compile.placing import with_kernels
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.quantize.correction import Means, constants_in
 from chameleon_networks.quantize.ranges import LEVELS, Affine
 from chameleon_networks.quantize.reads import Form, Network, Reads
+from chameleon_networks.quantize.weights import Means, constants_in
 
 _ALGORITHMS: Any = ("direct",)
 

@@ -20,11 +20,15 @@ from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.moving import with_encoded_moves
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.graph.steps import Step
-from chameleon_networks.quantize.correction import Means, constants_in
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Form, Network, Reads
-from chameleon_networks.quantize.weights import quantized_weights, sketched_weights
+from chameleon_networks.quantize.weights import (
+    Means,
+    constants_in,
+    encoded_weights,
+    sketched_weights,
+)
 
 
 def with_types(
@@ -178,25 +182,22 @@ class _Typed(relax.PyExprMutator):
             shape = [-1 if place == axis else 1 for place in range(rank)]
             return relax.const(constant.bias.reshape(shape), FLOAT32)
         weights = array_of(operand)
-        kind = COMPUTE[constant.kind]
-        if not kind.quantized:
-            made = np.ones_like(weights) if self._sketched else kind.weights.rounded(weights)
+        kind = COMPUTE[constant.kind].weights
+        if not kind.whole:
+            made = np.ones_like(weights) if self._sketched else kind.rounded(weights)
             return relax.const(made, FLOAT32)
         # Filters have output channels first, in any layout; matrices of products last.
         axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
         first = np.moveaxis(weights, axis, 0)
-        round_all = sketched_weights if self._sketched else quantized_weights
-        found = round_all(first, constant.kind)
-        values = np.ascontiguousarray(np.moveaxis(found.values, 0, axis))
-        return self.builder_.emit(
-            relax.op.dequantize(
-                relax.const(values),
-                relax.const(found.scales, FLOAT32),
-                relax.const(np.zeros(found.scales.shape, values.dtype)),
-                axis=axis,
-                out_dtype=FLOAT32,
-            )
+        encoded = (sketched_weights if self._sketched else encoded_weights)(first, kind)
+        step = Step(
+            source=relax.const(np.ascontiguousarray(np.moveaxis(encoded.values, 0, axis))),
+            dtype=kind.storage_dtype,
+            scale=encoded.scales,
+            zero_point=np.zeros(encoded.scales.shape, np.int64),
+            axis=axis,
         )
+        return self.builder_.emit(step.decode(self.builder_, step.source))
 
 
 def _step(source: Any, form: Form) -> Step:
