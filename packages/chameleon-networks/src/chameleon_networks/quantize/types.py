@@ -190,13 +190,7 @@ class _Typed(relax.PyExprMutator):
         axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
         first = np.moveaxis(weights, axis, 0)
         encoded = (sketched_weights if self._sketched else encoded_weights)(first, kind)
-        step = Step(
-            source=relax.const(np.ascontiguousarray(np.moveaxis(encoded.values, 0, axis))),
-            dtype=kind.storage_dtype,
-            scale=encoded.scales,
-            zero_point=np.zeros(encoded.scales.shape, np.int64),
-            axis=axis,
-        )
+        step = encoded.step(axis)
         return self.builder_.emit(step.decode(self.builder_, step.source))
 
 

@@ -19,6 +19,8 @@ from chameleon_tvm.types import COMPUTE, FLOAT32, StorageType
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.fused_operators import Constants, FusedOperator
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.graph.steps import Step
 
 Means = Mapping[str, NDArray[Any]]
 """Of each channel of tensors, by the tensors' names."""
@@ -43,6 +45,16 @@ class EncodedWeights:
         """The weights in float32."""
         axes = (1,) * (self.values.ndim - 1)
         return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
+
+    def step(self, axis: int) -> Step:
+        """What decodes them where output channels are another axis of the constant."""
+        return Step(
+            source=relax.const(np.ascontiguousarray(np.moveaxis(self.values, 0, axis))),
+            dtype=self.values.dtype.name,
+            scale=self.scales,
+            zero_point=np.zeros(self.scales.shape, np.int64),
+            axis=axis,
+        )
 
 
 def encoded_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
