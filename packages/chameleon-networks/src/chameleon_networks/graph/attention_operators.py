@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from chameleon_networks.graph.attention_scores import Mask, SoftmaxInput, SoftmaxInputFinder
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.graph.strided import View, contiguous, step_of, view_of_all, views_of
+from chameleon_networks.graph.relaxed import operator_name, relax
+from chameleon_networks.graph.strided import View, step_of, view_of_all, views_of
+from chameleon_networks.graph.strides import dense_strides
 
 _SURELY_HIDES = -1e9
 """A mask of at most this hides a key, whatever its score."""
@@ -341,7 +342,7 @@ def _packed(
             everything = (batch, tokens, heads + 2 * shared, features)
             if math.prod(shape_of(query.source)) != math.prod(everything):
                 continue
-            strides = contiguous(everything)
+            strides = dense_strides(everything)
             firsts = (0, heads, heads + shared)
             for value in same[1]:
                 fits = value.shape == key.shape and all(
@@ -408,7 +409,7 @@ def _stored(
         if math.prod(shape) != math.prod(shape_of(view.source)):
             continue
         for layout in layouts:
-            strides = contiguous(ordered(shape, layout))
+            strides = dense_strides(ordered(shape, layout))
             if _strided(view, [strides[layout.index(axis)] for axis in "BHSD"]):
                 yield (
                     view,
@@ -444,9 +445,7 @@ def _memory(view: View) -> tuple[tuple[int, int], ...]:
 
 def _is_product(call: Any) -> bool:
     return (
-        isinstance(call, relax.Call)
-        and isinstance(call.op, tvm.ir.Op)
-        and str(call.op.name) == "relax.matmul"
+        operator_name(call) == "relax.matmul"
         and str(call.ty.dtype) == str(call.args[0].ty.dtype) == "float32"
         and min(len(shape_of(one)) for one in call.args) > 2  # noqa: PLR2004
     )

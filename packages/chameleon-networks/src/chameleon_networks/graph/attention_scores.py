@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 from chameleon_networks.graph.strided import scalar_of
 
 _NEUTRAL = frozenset(
@@ -194,12 +194,11 @@ class SoftmaxInputFinder:
     def _call(self, tensor: Any) -> Any:
         """The call of an operator that a tensor is; None for everything else."""
         value = self._values.get(tensor) if isinstance(tensor, relax.Var) else None
-        whole = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-        return value if whole else None
+        return value if operator_name(value) else None
 
 
 def _name(call: Any) -> str:
-    return "" if call is None else str(call.op.name).removeprefix("relax.")
+    return operator_name(call).removeprefix("relax.")
 
 
 def _is_neutral(call: Any) -> bool:

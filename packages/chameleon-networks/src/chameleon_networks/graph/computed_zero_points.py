@@ -13,7 +13,7 @@ from chameleon_tvm.types import INT8, STORAGE, UINT8
 
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import relax, rewritten, tvm
 from chameleon_networks.graph.steps import DECODE, Step, is_call, step_of
 
 _CENTRE = -STORAGE[INT8].low
@@ -27,10 +27,7 @@ def with_known_zero_points(module: Any) -> Any:
     Args:
         module: an ``IRModule`` whose ``main`` is a quantized network.
     """
-    rewriter = _Rewriter(module)
-    variable = module.get_global_var("main")
-    rewriter.builder_.update_func(variable, rewriter.visit_expr(module["main"]))
-    return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
+    return rewritten(module, _Rewriter(module))
 
 
 @relax.expr_functor.mutator

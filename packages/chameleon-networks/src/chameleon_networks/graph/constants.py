@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks.graph.constant_operators import BINARY, UNARY, evaluate_other
 from chameleon_networks.graph.extents import extents_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tvm
 
 Array = NDArray[Any]
 
@@ -88,11 +88,7 @@ def fold_constants(module: Any) -> Any:
     Args:
         module: an ``IRModule`` of Relax functions.
     """
-    folder = _ConstantFolder(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            folder.builder_.update_func(variable, folder.visit_expr(function))
-    return relax.transform.DeadCodeElimination()(folder.builder_.get())
+    return rewritten(module, _ConstantFolder(module))
 
 
 @relax.expr_functor.mutator
@@ -126,12 +122,8 @@ class _ConstantFolder(relax.PyExprMutator):
         return self._constants[variable]
 
     def _evaluated(self, value: Any) -> Array | None:
-        if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-            return None
-        found = evaluate(value, self._known)
-        if found is None:
-            return None
-        return np.asarray(found, str(value.ty.dtype), order="C")
+        found = evaluate(value, self._known) if operator_name(value) else None
+        return None if found is None else np.asarray(found, str(value.ty.dtype), order="C")
 
 
 def single_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
@@ -172,11 +164,7 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
 
 def is_elementwise(value: Any) -> bool:
     """Whether an expression is a call whose numbers ``evaluate`` computes place by place."""
-    return (
-        isinstance(value, relax.Call)
-        and isinstance(value.op, tvm.ir.Op)
-        and str(value.op.name) in {*_ELEMENTWISE, *_WITH_ATTRIBUTES}
-    )
+    return operator_name(value) in {*_ELEMENTWISE, *_WITH_ATTRIBUTES}
 
 
 def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:

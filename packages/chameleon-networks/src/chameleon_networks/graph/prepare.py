@@ -15,10 +15,17 @@ from chameleon_networks.graph.affine import with_folded_scales
 from chameleon_networks.graph.computed_zero_points import with_known_zero_points
 from chameleon_networks.graph.constants import array_of, fold_constants
 from chameleon_networks.graph.layout_error import NEXT_STEP, LayoutError
-from chameleon_networks.graph.matching_convolutions import channels_last_layouts
+from chameleon_networks.graph.matching_convolutions import CONVOLUTION_RANKS, channels_last_layouts
 from chameleon_networks.graph.moves import shape_of, without_moves
 from chameleon_networks.graph.moving import with_encoded_moves
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import (
+    bindings_of,
+    emitted,
+    operator_name,
+    relax,
+    rewritten,
+    tvm,
+)
 from chameleon_networks.graph.steps import (
     DECODE,
     ENCODE,
@@ -45,21 +52,19 @@ def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
         LayoutError: a step is not in the changed module, so that it would compute something else.
     """
     hider = _Hider(module)
-    variable = module.get_global_var("main")
-    hider.builder_.update_func(variable, hider.visit_expr(module["main"]))
+    hidden = rewritten(module, hider)
     if not hider.steps:
         return change(module)
-    changed = change(hider.builder_.get())
+    changed = change(hidden)
     shower = _Shower(changed, hider.steps)
-    variable = changed.get_global_var("main")
-    shower.builder_.update_func(variable, shower.visit_expr(changed["main"]))
+    shown = rewritten(changed, shower)
     if shower.shown != {*hider.steps}:
         lost = len(hider.steps) - len(shower.shown)
         raise LayoutError(
             f"TVM lost {lost} of {len(hider.steps)} steps of quantization when it changed layouts",
             hint=NEXT_STEP,
         )
-    return relax.transform.DeadCodeElimination()(shower.builder_.get())
+    return shown
 
 
 @relax.expr_functor.mutator
@@ -129,13 +134,10 @@ def with_real_constants(module: Any) -> Any:
     Args:
         module: what ``with_encoded_moves`` returned.
     """
-    bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
+    bindings = bindings_of(module["main"])
     values = {binding.var: binding.value for binding in bindings}
     kept = {binding.value for binding in bindings if operands_of(binding.value, values) is not None}
-    folder = _Folder(module, kept)
-    variable = module.get_global_var("main")
-    folder.builder_.update_func(variable, folder.visit_expr(module["main"]))
-    return relax.transform.DeadCodeElimination()(folder.builder_.get())
+    return rewritten(module, _Folder(module, kept))
 
 
 @relax.expr_functor.mutator
@@ -180,11 +182,7 @@ def lowered(module: Any) -> Any:
     Args:
         module: an ``IRModule`` of Relax functions in normal form, as it was imported.
     """
-    lowering = _Lowering(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            lowering.builder_.update_func(variable, lowering.visit_expr(function))
-    return relax.transform.DeadCodeElimination()(lowering.builder_.get())
+    return rewritten(module, _Lowering(module))
 
 
 @relax.expr_functor.mutator
@@ -193,8 +191,7 @@ class _Lowering(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
-        lower = _LOWERINGS.get(name)
+        lower = _LOWERINGS.get(operator_name(call))
         if lower is None or not isinstance(call.ty, relax.TensorType):
             return call
         made = lower(call, self.builder_.emit)
@@ -267,18 +264,14 @@ def with_positive_axes(module: Any) -> Any:
     Args:
         module: an ``IRModule`` of Relax functions in normal form.
     """
-    rewriter = _Rewriter(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
-    return rewriter.builder_.get()
+    return rewritten(module, _Rewriter(module))
 
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        if not isinstance(call.op, tvm.ir.Op) or str(call.op.name) != "relax.squeeze":
+        if not is_call(call, "relax.squeeze"):
             return call
         axes = call.attrs.axis
         if axes is None or all(int(axis) >= 0 for axis in axes):
@@ -287,7 +280,6 @@ class _Rewriter(relax.PyExprMutator):
         return relax.op.squeeze(call.args[0], [int(axis) % rank for axis in axes])
 
 
-_SPATIAL_AXES = {"relax.nn.conv1d": 1, "relax.nn.conv2d": 2, "relax.nn.conv3d": 3}
 _LEADING = 2
 """Axes before the spatial ones: batch and channels."""
 
@@ -298,10 +290,7 @@ def with_folded_pads(module: Any) -> Any:
     Args:
         module: an ``IRModule`` whose ``main`` is a network with channels first.
     """
-    folder = _PadFolder(module)
-    variable = module.get_global_var("main")
-    folder.builder_.update_func(variable, folder.visit_expr(module["main"]))
-    return relax.transform.DeadCodeElimination()(folder.builder_.get())
+    return rewritten(module, _PadFolder(module))
 
 
 @relax.expr_functor.mutator
@@ -314,25 +303,23 @@ class _PadFolder(relax.PyExprMutator):
 
     def visit_var_binding_(self, binding: Any) -> None:
         value = binding.value
-        if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
-            name = str(value.op.name)
-            if name == "relax.nn.pad" and str(value.attrs.pad_mode) == "constant":
-                widths = [int(width) for width in value.attrs.pad_width]
-                if float(value.attrs.pad_value) == 0.0 and min(widths) >= 0:
-                    self._padded[binding.var] = value.args[0], widths
-            elif name in _SPATIAL_AXES and value.args[0] in self._padded:
-                folded = self._folded(value, name)
-                if folded is not None:
-                    inner = isinstance(binding.var, relax.DataflowVar)
-                    emit = self.builder_.emit if inner else self.builder_.emit_output
-                    self.set_var_remap(binding.var, emit(folded))
-                    return
-        super().visit_var_binding_(binding)
+        name = operator_name(value)
+        folded = None
+        if name == "relax.nn.pad" and str(value.attrs.pad_mode) == "constant":
+            widths = [int(width) for width in value.attrs.pad_width]
+            if float(value.attrs.pad_value) == 0.0 and min(widths) >= 0:
+                self._padded[binding.var] = value.args[0], widths
+        elif name in CONVOLUTION_RANKS and value.args[0] in self._padded:
+            folded = self._folded(value, name)
+        if folded is None:
+            super().visit_var_binding_(binding)
+        else:
+            self.set_var_remap(binding.var, emitted(self.builder_, folded, binding.var))
 
     def _folded(self, call: Any, name: str) -> Any | None:
         """The convolution of what was padded, with its padding; None where channels were padded."""
         source, widths = self._padded[call.args[0]]
-        axes = _SPATIAL_AXES[name]
+        axes = CONVOLUTION_RANKS[name]
         if any(widths[: 2 * _LEADING]) or len(widths) != 2 * (_LEADING + axes):
             return None
         before, after = widths[2 * _LEADING :: 2], widths[2 * _LEADING + 1 :: 2]
@@ -446,12 +433,7 @@ def _integers(passes: Any) -> list[Any]:
 
 def operators_in(module: Any) -> set[str]:
     """Names of the operators of a module's ``main``."""
-    return {
-        str(binding.value.op.name)
-        for block in module["main"].body.blocks
-        for binding in block.bindings
-        if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, tvm.ir.Op)
-    }
+    return {operator_name(binding.value) for binding in bindings_of(module["main"])} - {""}
 
 
 def _check_shape(parameter: Any) -> None:

@@ -18,7 +18,7 @@ from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.moving import with_encoded_moves
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import emitted, relax, rewritten, tvm
 from chameleon_networks.graph.steps import Step
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
@@ -77,10 +77,8 @@ def with_types(
     network = Network(module, chains)
     reads = Reads(network, reduced, ranges)
     constants = _constants(network, reduced, {} if sketched else means)
-    typed = _Typed(module, reads, constants, sketched=sketched)
-    variable = module.get_global_var("main")
-    typed.builder_.update_func(variable, typed.visit_expr(module["main"]))
-    return with_encoded_moves(typed.builder_.get())
+    typed = rewritten(module, _Typed(module, reads, constants, sketched=sketched))
+    return with_encoded_moves(typed)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -148,10 +146,8 @@ class _Typed(relax.PyExprMutator):
                 for one in value.args
             ]
             value = relax.Call(value.op, arguments, value.attrs, value.ty_args)
-        inner = isinstance(binding.var, relax.DataflowVar)
-        name = str(binding.var.name)
-        emit = self.builder_.emit if inner else self.builder_.emit_output
-        self.set_var_remap(binding.var, emit(value, name))
+        made = emitted(self.builder_, value, binding.var, str(binding.var.name))
+        self.set_var_remap(binding.var, made)
 
     def _with_pairs(self, value: Any, forms: Mapping[Any, Form]) -> Any:
         """An expression that reads tensors in their forms."""
