@@ -12,8 +12,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_networks.graph.constant_operators import integers
-from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.constants import array_of, integers
 from chameleon_networks.graph.moves import axes_of, shape_of
 from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 from chameleon_networks.graph.strides import dense_strides
