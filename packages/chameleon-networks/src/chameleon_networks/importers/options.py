@@ -12,7 +12,7 @@ from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, display_name
 from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.shapes import Buckets, check_shapes
 
-REDUCED = tuple(sorted({display_name(name) for name in types.REDUCED}))
+PRECISIONS = tuple(sorted({display_name(name) for name in types.REDUCED}))
 """Types that networks may be computed in beside float32, where the target has them."""
 
 AUTO = "auto"
