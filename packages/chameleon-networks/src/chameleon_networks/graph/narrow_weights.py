@@ -64,6 +64,3 @@ def _are_small(weights: NDArray[Any] | None) -> bool:
         return False
     largest = STORAGE[INT7].magnitude
     return bool(np.min(weights, initial=0) >= -largest and np.max(weights, initial=0) <= largest)
-
-
-__all__ = ["fastest", "shares_data", "specs_for"]

@@ -16,7 +16,7 @@ from chameleon_networks.graph.computed_zero_points import with_known_zero_points
 from chameleon_networks.graph.constants import array_of, fold_constants
 from chameleon_networks.graph.layout_error import NEXT_STEP, LayoutError
 from chameleon_networks.graph.matching_convolutions import CONVOLUTION_RANKS, channels_last_layouts
-from chameleon_networks.graph.moves import shape_of, without_moves
+from chameleon_networks.graph.moves import without_moves
 from chameleon_networks.graph.moving import with_encoded_moves
 from chameleon_networks.graph.relaxed import (
     bindings_of,
@@ -258,28 +258,6 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
 """What returns an expression to replace a call, or None where the call may stay, by operator."""
 
 
-def with_positive_axes(module: Any) -> Any:
-    """The module with no negative axis in any ``squeeze``.
-
-    Args:
-        module: an ``IRModule`` of Relax functions in normal form.
-    """
-    return rewritten(module, _Rewriter(module))
-
-
-@relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):
-    def visit_call_(self, call: Any) -> Any:
-        call = super().visit_call_(call)
-        if not is_call(call, "relax.squeeze"):
-            return call
-        axes = call.attrs.axis
-        if axes is None or all(int(axis) >= 0 for axis in axes):
-            return call
-        rank = len(shape_of(call.args[0]))
-        return relax.op.squeeze(call.args[0], [int(axis) % rank for axis in axes])
-
-
 _LEADING = 2
 """Axes before the spatial ones: batch and channels."""
 
@@ -394,7 +372,6 @@ def prepared(module: Any, layout: str) -> Any:
         if layout == "NHWC" and layouts:
             folded = _sequence(
                 folded,
-                with_positive_axes,
                 partial(with_steps_passed, change=passes.ConvertLayout(layouts)),
                 passes.Normalize(),
                 fold_constants,

@@ -264,6 +264,3 @@ class TypeChoice:
             Assignment(types=tuple(row), error=float(error), seconds=float(took))
             for row, error, took in zip(types.tolist(), errors, seconds, strict=True)
         ]
-
-
-__all__ = ["Tensor", "TypeChoice"]

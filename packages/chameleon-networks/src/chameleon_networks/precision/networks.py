@@ -133,6 +133,3 @@ def _places(
         found.append(here)
         start = start if here is None else here + 1
     return tuple(found)
-
-
-__all__ = ["TypedNetwork", "TypedNetworks", "Types", "is_reduced"]

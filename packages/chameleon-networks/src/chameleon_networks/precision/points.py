@@ -200,6 +200,3 @@ def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> F
 def in_words(types: Types, chains: int) -> str:
     """The precision of a network of so many chains, with types of some; see ``types_in_words``."""
     return types_in_words([*types.values(), *[FLOAT32] * (chains - len(types))])
-
-
-__all__ = ["POINTS", "Errors", "Front", "Point", "in_words"]

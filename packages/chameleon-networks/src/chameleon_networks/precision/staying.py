@@ -41,6 +41,3 @@ def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) 
         f"{count} of {len(networks.chains)} operators stay in {FLOAT32}, each since {reason}"
         for reason, count in found.most_common()
     ]
-
-
-__all__ = ["why_float32"]

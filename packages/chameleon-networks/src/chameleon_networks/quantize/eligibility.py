@@ -105,6 +105,3 @@ def _no_integers(spec: TypedSpec, kind: str) -> str | None:
     if sums * largest > LARGEST_SUM:
         return f"{sums} products of eight bits can be more than 32 bits hold"
     return None
-
-
-__all__ = ["Eligible", "eligible", "reading_as"]
