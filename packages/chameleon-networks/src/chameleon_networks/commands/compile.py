@@ -46,7 +46,7 @@ def command(
     """
     from chameleon_cli.results_table import print_network  # noqa: PLC0415 - --help is quick
     from chameleon_cli.streams import results_alone  # noqa: PLC0415
-    from chameleon_core.loop.end.shortfalls import slower  # noqa: PLC0415
+    from chameleon_core.loop.end.result import slower  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
     from chameleon_networks.commands.runs import pipeline_of, with_max_error  # noqa: PLC0415

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 from chameleon_bench.statistics.estimates import estimate
-from chameleon_cli.results_table import duration, print_table
+from chameleon_cli.result_rows import duration
+from chameleon_cli.results_table import print_table
 from chameleon_core.errors import ConfigError
 
 from chameleon_networks.delivery.side_by_side import SideBySide

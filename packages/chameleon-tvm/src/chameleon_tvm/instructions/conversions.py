@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chameleon_tvm.instructions.base import Expr
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.types import FLOAT32, StorageType
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.instructions.conversions import rounding, widening
+from chameleon_tvm.late_tvm import te, tirx, tvm
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm.operators.base import Operator, seeded_array
-from chameleon_tvm.operators.halves import rounding, widening
 from chameleon_tvm.types import STORAGE, tolerance_of
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import tvm
 
 _HIDDEN_ONE_IN = 7
 """One in so many elements of a mask made up for measuring hides a key."""
@@ -91,8 +89,6 @@ class Attention(Operator):
         return [*np.split(packed, [heads, heads + shared], axis=1), *mask]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        from chameleon_tvm.quick_tvm import te, tirx  # noqa: PLC0415 - see ``Operator``
-
         spec = self.spec
         shapes = [spec.packed_shape] if spec.packed else [spec.query, spec.key, spec.value]
         names = ["packed"] if spec.packed else ["query", "key", "value"]
@@ -107,10 +103,10 @@ class Attention(Operator):
         def element(part: int, b: Any, h: Any, s: Any, d: Any) -> Any:
             if spec.packed:
                 first = (0, heads, heads + shared)[part]
-                return widening(spec.dtype, parts[0][b, s, h + first, d])
+                return widening(STORAGE[spec.dtype], parts[0][b, s, h + first, d])
             place = dict(zip("BHSD", (b, h, s, d), strict=True))
             found = parts[part](*(place[axis] for axis in self.layouts[part]))
-            return widening(spec.dtype, found)
+            return widening(STORAGE[spec.dtype], found)
 
         d = te.reduce_axis((0, spec.query[3]), name="d")
 
@@ -157,7 +153,8 @@ class Attention(Operator):
         shape = ordered(spec.output, spec.output_layout)
         out = made = te.compute(shape, mixed, name="attention")
         if spec.output_dtype != "float32":
-            out = te.compute(shape, lambda *at: rounding(spec.output_dtype, made(*at)), name="out")
+            kind = STORAGE[spec.output_dtype]
+            out = te.compute(shape, lambda *at: rounding(kind, made(*at)), name="out")
         return te.create_prim_func([*parts, *mask, out])
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.instructions.conversions import rounding, widening
+from chameleon_tvm.late_tvm import te, tvm
 from chameleon_tvm.operators.base import (
     Operator,
     seeded_array,
     seeded_integers,
     widened,
 )
-from chameleon_tvm.operators.halves import rounding, widening
 from chameleon_tvm.operators.quantized_products import (
     PARAMETERS,
     QuantizedProduct,
@@ -26,9 +27,6 @@ from chameleon_tvm.operators.quantized_products import (
 )
 from chameleon_tvm.operators.specs import BatchMatmulSpec
 from chameleon_tvm.types import COMPUTE, FLOAT32, STORAGE, tolerance_of
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import te, tvm
 
 
 class BatchMatmul(Operator):
@@ -79,8 +77,6 @@ class BatchMatmul(Operator):
 
     @cached_property
     def _numbers(self) -> te.Tensor:
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         return te.placeholder((PARAMETERS,), FLOAT32, name="quantization")
 
     def _operand(self, side: int, element: Any) -> Any:
@@ -88,7 +84,7 @@ class BatchMatmul(Operator):
         if self.spec.quantized:
             return element.astype("int32") - self._numbers[side].astype("int32")
         if self._on_cpu:
-            return widening(self.spec.dtype, element)
+            return widening(STORAGE[self.spec.dtype], element)
         return element.astype(FLOAT32)
 
     def _finished(self, sums: Any) -> Any:
@@ -97,11 +93,9 @@ class BatchMatmul(Operator):
         if self.spec.quantized:
             numbers = [self._numbers[at] for at in range(PARAMETERS)]
             return finished_product(sums.astype(FLOAT32), written, numbers)
-        return rounding(written, sums) if self._on_cpu else sums.astype(written)
+        return rounding(STORAGE[written], sums) if self._on_cpu else sums.astype(written)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         spec = self.spec
         data = COMPUTE[spec.dtype].data
         element = data.storage_dtype if self._on_cpu else data.name

@@ -6,32 +6,18 @@ Sums and epilogue are float32, and the output is rounded once, or not at all if 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
+from chameleon_tvm.instructions.conversions import rounding, widening
+from chameleon_tvm.late_tvm import te
+from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.base import seeded_array
 from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.spec import FusedSpec
 from chameleon_tvm.types import STORAGE
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import te
-
-
-def widening(dtype: str, element: Any) -> Any:
-    """An element of a tensor of a type as float32, in an expression."""
-    from chameleon_tvm.instructions import conversions  # noqa: PLC0415 - needs TVM
-
-    return conversions.widening(STORAGE[dtype], element)
-
-
-def rounding(dtype: str, value: Any) -> Any:
-    """A number of float32 as an element of a tensor of a type, in an expression."""
-    from chameleon_tvm.instructions import conversions  # noqa: PLC0415 - needs TVM
-
-    return conversions.rounding(STORAGE[dtype], value)
 
 
 class HalfEpilogue(Epilogue):
@@ -58,7 +44,7 @@ class HalfEpilogue(Epilogue):
         return [STORAGE[self.spec.output_dtype].real(one) for one in outputs]
 
     def operand(self, element: Any) -> Any:
-        return widening(self.spec.dtype, element)
+        return widening(STORAGE[self.spec.dtype], element)
 
     def apply(
         self,
@@ -68,17 +54,13 @@ class HalfEpilogue(Epilogue):
         *,
         shape: Sequence[int] | None = None,
     ) -> tuple[list[te.Tensor], te.Tensor]:
-        from chameleon_tvm.operators.activations import activate  # noqa: PLC0415 - needs TVM
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         spec, parameters = self.spec, []
         shape = sums.shape if shape is None else shape
-        written = spec.output_dtype
+        written = STORAGE[spec.output_dtype]
         if spec.bias:
             parameters.append(te.placeholder((spec.output_channels,), self.data_type, name="bias"))
         if spec.residual:
-            held = STORAGE[written].storage_dtype
-            parameters.append(te.placeholder(shape, held, name="residual"))
+            parameters.append(te.placeholder(shape, written.storage_dtype, name="residual"))
         bias, residual = self.split(parameters)
 
         def finish(*place: Any) -> Any:

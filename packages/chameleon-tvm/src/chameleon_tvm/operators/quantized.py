@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
+from chameleon_tvm.late_tvm import te
 from chameleon_tvm.operators.base import seeded_array, seeded_integers
 from chameleon_tvm.operators.epilogue import Epilogue, Exact, activated
+from chameleon_tvm.operators.requantizing import finished
 from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.types import COMPUTE, FLOAT32, INT32, STORAGE, UINT8
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import te
 
 LARGEST = STORAGE[UINT8].high
 PARAMETERS = 5
@@ -156,8 +155,6 @@ class QuantizedEpilogue(Epilogue):
 
     @cached_property
     def _numbers(self) -> te.Tensor:
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         return te.placeholder((PARAMETERS,), FLOAT32, name="quantization")
 
     def centred_element(self, element: Any) -> Any:
@@ -171,9 +168,6 @@ class QuantizedEpilogue(Epilogue):
         *,
         shape: Sequence[int] | None = None,
     ) -> tuple[list[te.Tensor], te.Tensor]:
-        from chameleon_tvm.operators.requantizing import finished  # noqa: PLC0415 - needs TVM
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         spec, numbers = self.spec, self._numbers
         shape = sums.shape if shape is None else shape
         scale = te.placeholder((spec.output_channels,), FLOAT32, name="scale")
