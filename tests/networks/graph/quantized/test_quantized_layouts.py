@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.layout_error import LayoutError
 from chameleon_networks.graph.operators import left_over
-from chameleon_networks.graph.prepare import operators_in, prepared, with_steps_passed
+from chameleon_networks.graph.prepare import LayoutError, operators_in, prepared, with_steps_passed
 from chameleon_networks.graph.relaxed import relax
 
 from ...modules import module_of  # noqa: TID252 - shared by folders

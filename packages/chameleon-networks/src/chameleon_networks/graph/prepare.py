@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.types import INT8
+from chameleon_tvm.types import INT8, STORAGE, UINT8
 
 from chameleon_networks.graph.affine import with_folded_scales
-from chameleon_networks.graph.computed_zero_points import with_known_zero_points
 from chameleon_networks.graph.constants import array_of, fold_constants
-from chameleon_networks.graph.layout_error import NEXT_STEP, LayoutError
 from chameleon_networks.graph.matching_convolutions import CONVOLUTION_RANKS, channels_last_layouts
-from chameleon_networks.graph.moves import without_moves
+from chameleon_networks.graph.moves import shape_of, without_moves
 from chameleon_networks.graph.moving import with_encoded_moves
 from chameleon_networks.graph.relaxed import (
     bindings_of,
@@ -37,6 +35,15 @@ from chameleon_networks.graph.steps import (
 )
 from chameleon_networks.graph.transposed import without_transposed
 from chameleon_networks.graph.typed_operators import operands_of
+
+
+class LayoutError(ConfigError):
+    """A network cannot be converted to a layout; it may well be to another one."""
+
+
+NEXT_STEP = "Try `layout: NCHW` in the model's section."
+"""What to do about it."""
+
 
 _ADD, _ASTYPE = "relax.add", "relax.astype"
 
@@ -124,6 +131,72 @@ class _Shower(relax.PyExprMutator):
         if not is_call(value, _ADD) or not isinstance(value.args[1], tvm.ir.GenericConst):
             return None
         return self._steps.get(value.args[1])
+
+
+_CENTRE = -STORAGE[INT8].low
+"""The zero point that kernels are compiled with, in the middle of uint8: sums are small with it,
+and so is what float32 rounds of them. It is also what int8 is less than uint8."""
+
+
+def with_known_zero_points(module: Any) -> Any:
+    """The module with matrix products of integers whose zero points are constants.
+
+    Args:
+        module: an ``IRModule`` whose ``main`` is a quantized network.
+    """
+    return rewritten(module, _Centring(module))
+
+
+@relax.expr_functor.mutator
+class _Centring(relax.PyExprMutator):
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if not is_call(call, "relax.matmul"):
+            return call
+        data, weights = (self._value(one) for one in call.args)
+        known = step_of(weights, DECODE)
+        if known is None or not is_call(data, DECODE) or not _is_computed(data):
+            return call
+        if not isinstance(known.source, tvm.ir.GenericConst) or not _is_matrix(known):
+            return call
+        return self._centred(call, data, known)
+
+    def _value(self, variable: Any) -> Any:
+        return self.lookup_binding(variable) if isinstance(variable, relax.Var) else None
+
+    def _centred(self, call: Any, data: Any, weights: Step) -> Any:
+        emit, op = self.builder_.emit, relax.op
+        numbers, scale, zero = data.args
+        centre = relax.const(_CENTRE, "int32")
+        if str(numbers.ty.dtype) == INT8:
+            wide = emit(op.astype(numbers, "int32"))
+            numbers = emit(op.astype(emit(op.add(wide, centre)), UINT8))
+            zero = emit(op.add(emit(op.astype(zero, "int32")), centre))
+        sums = weights.real(array_of(weights.source)).astype(np.float64).sum(axis=-2)
+        centred = emit(op.dequantize(numbers, relax.const(1.0), centre))
+        made = emit(relax.Call(call.op, [centred, call.args[1]], call.attrs, call.ty_args))
+        apart = emit(op.reshape(emit(op.astype(zero, "float32")), []))
+        apart = emit(op.subtract(apart, relax.const(float(_CENTRE))))
+        shift = emit(op.multiply(apart, relax.const(sums.astype(np.float32))))
+        made = emit(op.subtract(made, shift))
+        return op.multiply(made, emit(op.reshape(scale, [])))
+
+
+def _is_computed(call: Any) -> bool:
+    """Whether 8-bit numbers are dequantized with one zero point that is no constant."""
+    numbers, scale, zero = call.args
+    return (
+        str(numbers.ty.dtype) in {INT8, UINT8}
+        and str(call.ty.dtype) == "float32"
+        and not isinstance(zero, tvm.ir.GenericConst)
+        and all(np.prod(shape_of(one)) == 1 for one in (scale, zero))
+    )
+
+
+def _is_matrix(weights: Step) -> bool:
+    """Whether weights are one matrix, with one scale or one for each column."""
+    *_, axis = range(len(shape_of(weights.source)))
+    return axis == 1 and (weights.whole or weights.axis == axis)
 
 
 def with_real_constants(module: Any) -> Any:
