@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax, tvm
 
 
@@ -43,3 +44,14 @@ def expected(module: Any, *inputs: Any) -> list[Any]:
     machine = relax.VirtualMachine(executable, tvm.cpu())
     found = machine["main"](*map(tvm.runtime.tensor, inputs))
     return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+
+
+def convolved(data: np.ndarray, weights: np.ndarray, groups: int = 1) -> np.ndarray:
+    """A convolution of images in NCHW with padding 1 and taps 3x3, in float64."""
+    padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    batch, channels, *spatial = windows.shape[:4]
+    windows = windows.reshape(batch, groups, channels // groups, *spatial, 3, 3)
+    filters = weights.astype(np.float64).reshape(groups, -1, *weights.shape[1:])
+    made = np.einsum("bgchwxy,gocxy->bgohw", windows, filters)
+    return made.reshape(batch, -1, *spatial)

@@ -18,7 +18,7 @@ from chameleon_tvm.types import HALVES, STORAGE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ..modules import expected, module_of  # noqa: TID252 - shared by folders
+from ..modules import convolved, expected, module_of  # noqa: TID252 - shared by folders
 from .sequence.conftest import deliver  # noqa: F401 - a fixture
 
 op = relax.op
@@ -50,17 +50,6 @@ def decode(tensor: Any, kind: str = "bfloat16") -> Any:
 
 def near(array: np.ndarray, kind: str = "bfloat16") -> np.ndarray:
     return STORAGE[kind].rounded(array)
-
-
-def convolved(data: np.ndarray, weights: np.ndarray, groups: int) -> np.ndarray:
-    """A convolution of images in NCHW with padding 1 and taps 3x3, in float64."""
-    padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
-    batch, channels, *spatial = windows.shape[:4]
-    windows = windows.reshape(batch, groups, channels // groups, *spatial, 3, 3)
-    filters = weights.astype(np.float64).reshape(groups, -1, *weights.shape[1:])
-    made = np.einsum("bgchwxy,gocxy->bgohw", windows, filters)
-    return made.reshape(batch, -1, *spatial)
 
 
 class _Network:
