@@ -16,7 +16,7 @@ from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
-from chameleon_tvm.types import COMPUTE, INT7, INT8
+from chameleon_tvm.types import COMPUTE
 
 from chameleon_networks.delivery.reduced_rivals import ReducedRequest, precisions_beside
 from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
@@ -195,7 +195,8 @@ class PrecisionDecisions:
     def _tried(self, target: str) -> tuple[str, ...]:
         """The types that were asked for: int8 with weights of fewer bits, too, where that pays."""
         asked = self.precision.types
-        return (*asked, INT7) if INT8 in asked and narrow_weights_pay(target) else asked
+        variants = [name for name, one in COMPUTE.items() if one.variant_of in asked]
+        return (*asked, *variants) if variants and narrow_weights_pay(target) else asked
 
     def _reason(self, kind: str) -> str:
         """The most frequent reason for which operators cannot have a type, behind a colon."""
