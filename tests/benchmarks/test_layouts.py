@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 
+import layout_graph
+import layout_labels as labels
+import layout_seconds
+import layouts
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
@@ -38,16 +41,6 @@ def make():
 LAYOUTS = ("NHWC", "NCHW", "NCHW8c")
 
 
-@pytest.fixture(name="labels")
-def _labels():
-    return importlib.import_module("layout_labels")
-
-
-@pytest.fixture(name="layouts")
-def _layouts():
-    return importlib.import_module("layouts")
-
-
 @pytest.fixture(name="graph")
 def _graph(tmp_path):
     file = tmp_path / "branched.py"
@@ -55,7 +48,7 @@ def _graph(tmp_path):
     network = TorchNetwork(TorchOptions(source=f"{file}:make"))
     module, chains = network.prepared_in("NCHW")
     names = [str(place) for place in range(len(chains))]
-    return importlib.import_module("layout_graph").graph_of(module, chains, names, LAYOUTS)
+    return layout_graph.graph_of(module, chains, names, LAYOUTS)
 
 
 @st.composite
@@ -78,7 +71,6 @@ def _problems(draw):
 
 @given(problem=_problems())
 def test_no_labels_cost_less(problem):
-    labels = importlib.import_module("layout_labels")
     sizes, tables = problem
     factors = [
         labels.Factor(variables=scope, table=np.array(table).reshape([sizes[one] for one in scope]))
@@ -97,7 +89,7 @@ def test_no_labels_cost_less(problem):
     assert cost(chosen) == total
 
 
-def test_a_graph_that_is_too_wide_is_refused(labels, monkeypatch):
+def test_a_graph_that_is_too_wide_is_refused(monkeypatch):
     monkeypatch.setattr(labels, "LARGEST_TABLE", 8)
     names = ("a", "b", "c")
     factor = labels.Factor(variables=names, table=np.zeros((3, 3, 3)))
@@ -124,7 +116,7 @@ def test_the_graph_has_what_lies_between_convolutions(graph):
     assert (graph.convolutions[2].written, concatenation) in joined
 
 
-def test_a_layout_that_one_convolution_is_faster_in_is_worth_a_cheap_move(graph, layouts):
+def test_a_layout_that_one_convolution_is_faster_in_is_worth_a_cheap_move(graph):
     seconds = {
         one.spec: dict.fromkeys(itertools.product(LAYOUTS, repeat=2), 10.0)
         for one in graph.convolutions
@@ -151,8 +143,6 @@ def test_a_layout_that_one_convolution_is_faster_in_is_worth_a_cheap_move(graph,
 
 
 def test_kernels_of_one_name_are_one_and_hopeless_ones_get_few_turns():
-    clock = importlib.import_module("layout_seconds")
-
     class Kernel:
         def __init__(self, *seconds):
             self.seconds, self.calls = seconds, 0
@@ -163,5 +153,5 @@ def test_kernels_of_one_name_are_one_and_hopeless_ones_get_few_turns():
 
     fast, noisy, hopeless = Kernel(1.0), Kernel(0.9, 1.2), Kernel(3.0)
     named = [("a", fast), ("b", noisy), ("a", hopeless)]
-    assert clock.least_seconds(named, 10) == {"a": 1.0, "b": 0.9}
-    assert fast.calls == noisy.calls == hopeless.calls + 10 - clock.FIRST_ROUNDS
+    assert layout_seconds.least_seconds(named, 10) == {"a": 1.0, "b": 0.9}
+    assert fast.calls == noisy.calls == hopeless.calls + 10 - layout_seconds.FIRST_ROUNDS

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.base import Dot, Expr
+from chameleon_tvm.instructions.base import Array, Expr, IntegerDot
 from chameleon_tvm.instructions.emission import fenced, intrinsic
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.types import INT8, UINT8
@@ -16,7 +15,7 @@ from chameleon_tvm.types import INT8, UINT8
 _PAIR = 2
 
 
-class Vpmaddubsw(Dot):
+class Vpmaddubsw(IntegerDot):
     """Unsigned by signed bytes: sums of two saturate at 16 bits, those of pairs have 32.
 
     ``vpmaddwd`` by ones adds up the two pairs of a lane (Intel 64 and IA-32 Architectures Software
@@ -25,13 +24,9 @@ class Vpmaddubsw(Dot):
     """
 
     name: ClassVar[str] = "vpmaddubsw"
-    summary: ClassVar[str] = "groups of four bytes, weights of 7 bits, sums of 32 bits"
-    architecture: ClassVar[str] = "x86_64"
-    features: ClassVar[frozenset[str]] = frozenset({"avx2"})
     mnemonics: ClassVar[tuple[str, ...]] = ("vpmaddubsw",)
     data: ClassVar[str] = UINT8
     weights: ClassVar[str] = INT8
-    sums: ClassVar[str] = "int32"
     depth: ClassVar[int] = 4
     largest_weight: ClassVar[int | None] = 64
     cost: ClassVar[float] = 2.0
@@ -43,9 +38,7 @@ class Vpmaddubsw(Dot):
     }
     temporaries: ClassVar[int] = 2
 
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
         made, limits = sums.copy(), np.iinfo(np.int16)
         for lane in range(len(sums)):
             for first in range(0, self.depth, _PAIR):

@@ -63,6 +63,11 @@ class DenseSpec(FusedSpec):
         return self.units
 
     @property
+    def filter_shape(self) -> tuple[int, int]:
+        """The weights' logical (outputs, features)."""
+        return (self.units, self.input[1])
+
+    @property
     def result_shape(self) -> tuple[int, ...]:
         return (self.input[0], self.units)
 

@@ -16,8 +16,7 @@ from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.instructions.base import Dot
 from chameleon_tvm.instructions.choosing import SHIFTS, dots_of, integer_dots_of
 from chameleon_tvm.instructions.conversions import widening
-from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
-from chameleon_tvm.instructions.multiply_add import MultiplyAdd
+from chameleon_tvm.instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.operators.quantized import Quantization
 from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, FusedSpec

@@ -136,26 +136,15 @@ class AttentionTiling(Tiling):
         return ("in_place", "copy") if apart else ("in_place",)
 
     def constraints(self) -> tuple[Constraint, ...]:
-        info, keys = self.info, self.spec.scores[3]
-        registers = info.vector_registers
-        enough_scores, enough_values = self._enough_sums()
+        keys = self.spec.scores[3]
+        scores, outputs = (
+            self.of_registers(enough, f"a tile of {name}s", f"{of}_registers", f"{of}_sums")
+            for enough, name, of in zip(
+                self._enough_sums(), ("score", "output"), ("score", "value"), strict=True
+            )
+        )
         return (
-            Constraint(
-                reason=f"a tile of scores needs more than {registers} vector registers",
-                holds=lambda v: self.estimate(v).score_registers <= registers,
-            ),
-            Constraint(
-                reason=f"a tile of outputs needs more than {registers} vector registers",
-                holds=lambda v: self.estimate(v).value_registers <= registers,
-            ),
-            Constraint(
-                reason="a tile of scores has too few sums to hide the latency of a multiply-add",
-                holds=lambda v: self.estimate(v).score_sums >= enough_scores,
-            ),
-            Constraint(
-                reason="a tile of outputs has too few sums to hide the latency of a multiply-add",
-                holds=lambda v: self.estimate(v).value_sums >= enough_values,
-            ),
+            *(scores[0], outputs[0], scores[1], outputs[1]),
             Constraint(
                 reason="the last block has fewer keys than a tile of scores",
                 holds=lambda v: (keys - 1) % v["key_block"] + 1 >= v["key_rows"],
