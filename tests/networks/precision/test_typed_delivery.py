@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.typed import candidates
 from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
 from chameleon_networks.package.load import load
+from chameleon_networks.precision.section import Precision
 from chameleon_networks.quantize import eligibility
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.types import STORAGE
