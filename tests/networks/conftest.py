@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from chameleon_cli.main import run as command_line
 from chameleon_networks.importers.options import OnnxOptions
 from chameleon_networks.importers.sources import OnnxNetwork
 from chameleon_networks.running import processes
@@ -36,6 +39,22 @@ def forked_networks(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "ChildProcess", partial(ForkedChild, server))
         yield
+
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def chameleon(capfd: pytest.CaptureFixture[str]) -> Command:
+    """A command in this process, which has imported torch and TVM already."""
+
+    def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        code = command_line([str(word) for word in words])
+        printed = capfd.readouterr()
+        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
+
+    return call
 
 
 @pytest.fixture(scope="session")

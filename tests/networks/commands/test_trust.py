@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chameleon_cli.main import run as command_line
 from chameleon_core import load_run
 from chameleon_core.measurement import Measurement, Spending
 from chameleon_core.plugins import NoOptions
@@ -25,7 +23,7 @@ from chameleon_tvm.operators.specs import DenseSpec, PrimFuncSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
 
-Command = Callable[..., subprocess.CompletedProcess[str]]
+from ..conftest import Command  # noqa: TID252 - shared by folders
 
 FUNCTION = """
 from tvm import te
@@ -40,19 +38,6 @@ def product():
 def reference(a, b):
     return a @ b
 """
-
-
-@pytest.fixture
-def chameleon(capfd: pytest.CaptureFixture[str]) -> Command:
-    """A command in this process."""
-
-    def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        capfd.readouterr()
-        code = command_line([str(word) for word in words])
-        printed = capfd.readouterr()
-        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -21,56 +21,27 @@ from chameleon_networks.delivery.bucket_results import summed
 from chameleon_networks.delivery.bucketed import BucketedFrontend
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.padding import check_padding
-from chameleon_networks.importers.options import OnnxOptions, TorchOptions
+from chameleon_networks.importers.options import OnnxOptions
 from chameleon_networks.shapes import Buckets
 
+from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders
+
 pytestmark = pytest.mark.usefixtures("forked_networks")
-
-NETWORKS = """
-import torch
-
-
-class Masked(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding = torch.nn.Embedding(100, 16)
-        self.hidden = torch.nn.Linear(16, 32)
-        self.head = torch.nn.Linear(32, 8)
-
-    def forward(self, ids, mask=None):
-        hidden = torch.relu(self.hidden(self.embedding(ids)))
-        mask = mask[..., None]
-        mean = (hidden * mask).sum(1) / (mask.sum(1) + 1)
-        return hidden, self.head(mean)
-
-
-def masked():
-    return Masked(), ((torch.full((1, 6), 99),), {"mask": torch.ones(1, 6)})
-"""
 
 
 @pytest.fixture(scope="module")
 def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("torch")
     path = tmp_path_factory.mktemp("networks") / "net.py"
-    path.write_text(NETWORKS)
+    path.write_text(NETWORK)
     return path
-
-
-def _masked(networks: Path, *extents: int, pad: float | None) -> BucketedFrontend:
-    length = Buckets(buckets=extents, pad=pad, name="length")
-    shapes = {"ids": (1, length), "mask": (1, length)}
-    options = TorchOptions(source=f"{networks}:masked", shapes=shapes, compare=False)
-    made = bucketed.torch(options)
-    assert isinstance(made, BucketedFrontend)
-    return made
 
 
 @pytest.fixture(scope="module")
 def delivered(
     networks: Path, random_delivery: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[BucketedFrontend, Delivery, dict[str, Any]]:
-    source = _masked(networks, 4, 12, pad=0.0)
+    source = masked(networks, 4, 12, pad=0.0)
     delivery = random_delivery(source, tmp_path_factory.mktemp("run") / "network")
     result = source.deliver(delivery)
     assert result.failure is None
@@ -119,7 +90,7 @@ def test_weights_that_are_the_same_are_there_once(delivered: Made):
 
 
 def test_tasks_of_both_buckets_are_one_where_they_are_the_same(networks: Path, target: str):
-    source = _masked(networks, 4, 12, pad=0.0)
+    source = masked(networks, 4, 12, pad=0.0)
     tasks = {task.name: task.weight for task in source.tasks(target)}
     assert tasks == {"hidden 16x32 @4": 1, "head 32x8": 2, "hidden 16x32 @12": 1}
     assert [task.name for task in source.named_tasks(target)] == list(tasks)
@@ -245,20 +216,20 @@ def test_padding_that_changes_the_answers_is_not_delivered(random_delivery: Any,
 
 
 def test_padding_by_a_number_that_an_input_cannot_hold(networks: Path):
-    source = _masked(networks, 4, 12, pad=0.5)
+    source = masked(networks, 4, 12, pad=0.5)
     with pytest.raises(ConfigError, match=r"ids is of int64 and cannot be padded with 0\.5"):
         check_padding(source.network, 1)
 
 
 def test_without_padding_there_is_nothing_to_check(networks: Path):
-    assert check_padding(_masked(networks, 4, 12, pad=None).network, 1) == []
+    assert check_padding(masked(networks, 4, 12, pad=None).network, 1) == []
 
 
 @pytest.mark.long
 def test_a_bucket_that_fails_is_named_and_nothing_delivered(
     networks: Path, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    source = _masked(networks, 4, 12, pad=None)
+    source = masked(networks, 4, 12, pad=None)
     delivery = random_delivery(source, tmp_path / "network")
     honest = Kernels.of
 
@@ -279,7 +250,7 @@ def test_a_bucket_that_fails_is_named_and_nothing_delivered(
 def test_weights_that_got_lost_on_the_way_are_not_delivered(
     networks: Path, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    source = _masked(networks, 4, 12, pad=None)
+    source = masked(networks, 4, 12, pad=None)
     honest = deliver_buckets.share_weights
 
     def lying(folder: Path, buckets: Any) -> int:
@@ -336,12 +307,12 @@ class _NoTrials(Trials):
 
 
 def test_what_was_settled_is_recalled_for_each_bucket(networks: Path):
-    settled = _masked(networks, 4, 12, pad=None).decide(_NoTrials())
+    settled = masked(networks, 4, 12, pad=None).decide(_NoTrials())
     assert settled is not None
     assert settled["summary"] == "each bucket: NHWC, since there is no convolution"
     other = json.loads(json.dumps(settled))
     other["buckets"]["length=12"]["layout"] = "NCHW"
-    again = _masked(networks, 4, 12, pad=None)
+    again = masked(networks, 4, 12, pad=None)
     again.restore(other)
     assert [one.choice.layout for _, one in again.networks] == ["NHWC", "NCHW"]
 
@@ -358,7 +329,7 @@ def test_batches_of_an_onnx_file(random_delivery: Any, tmp_path: Path):
 
 
 def test_latencies_are_sums_of_what_ran_in_every_bucket(networks: Path):
-    source = _masked(networks, 4, 12, pad=None)
+    source = masked(networks, 4, 12, pad=None)
     one = NetworkResult(
         latency_seconds=0.5,
         untuned_seconds=2.0,

@@ -11,6 +11,8 @@ from chameleon_networks.graph.extents import extents_of, known_extents
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_tvm.quick_tvm import tirx
 
+from ..modules import module_of  # noqa: TID252 - shared by folders
+
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3, 4, 5)])
 def test_extents_of_what_is_known(shape):
@@ -31,22 +33,16 @@ def test_open_extents_and_what_is_no_tensor_have_none():
             extents_of(kind)
 
 
-def _moved_weights(builder, x):
+def _with_moved_weights(emit, x):
     weights = relax.const(np.arange(12, dtype=np.float32).reshape(3, 4))
     for _ in range(3):
-        weights = builder.emit(relax.op.permute_dims(weights))
-    return builder.emit(relax.op.matmul(x, weights)), weights
+        weights = emit(relax.op.permute_dims(weights))
+    product = emit(relax.op.matmul(x, weights))
+    return relax.op.add(product, emit(relax.op.sum(weights, axis=[0])))
 
 
 def test_constants_are_made_of_what_stays_alone(monkeypatch):
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((2, 4), "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            product, weights = _moved_weights(builder, x)
-            summed = builder.emit(relax.op.sum(weights, axis=[0]))
-            out = builder.emit_output(relax.op.add(product, summed))
-        builder.emit_func_output(out)
+    module = module_of(_with_moved_weights, (2, 4))
     made = []
     original = relax.const
 
@@ -55,7 +51,7 @@ def test_constants_are_made_of_what_stays_alone(monkeypatch):
         return original(value, *arguments)
 
     monkeypatch.setattr(constants.relax, "const", counted)
-    folded = constants.fold_constants(builder.get())
+    folded = constants.fold_constants(module)
     assert sorted(made) == [(3,), (4, 3)]
     found = []
     relax.analysis.post_order_visit(
@@ -67,16 +63,13 @@ def test_constants_are_made_of_what_stays_alone(monkeypatch):
 
 
 def test_a_constant_that_is_read_twice_is_one_tensor_of_the_sequence():
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((4,), "float32"))
     shared, other = (relax.const(np.ones(4, np.float32)) for _ in range(2))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            once = builder.emit(relax.op.add(x, shared))
-            twice = builder.emit(relax.op.add(once, shared))
-            out = builder.emit_output(relax.op.add(twice, other))
-        builder.emit_func_output(out)
-    sequence = sequence_of(relax.transform.LegalizeOps()(builder.get()))
+
+    def build(emit, x):
+        twice = emit(relax.op.add(emit(relax.op.add(x, shared)), shared))
+        return relax.op.add(twice, other)
+
+    sequence = sequence_of(relax.transform.LegalizeOps()(module_of(build, (4,))))
     first, second, third = (call.reads[1].storage for call in sequence.calls)
     assert first is second
     assert third is not first

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_networks.compile.compile import untuned
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.moving import with_encoded_moves
 from chameleon_networks.graph.prepare import operators_in, prepared
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import Step
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.types import with_types
@@ -19,7 +18,8 @@ from chameleon_tvm.types import HALVES, STORAGE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .sequence.conftest import deliver, module_of  # noqa: F401 - a fixture
+from ..modules import convolved, expected, module_of  # noqa: TID252 - shared by folders
+from .sequence.conftest import deliver  # noqa: F401 - a fixture
 
 op = relax.op
 HALF_PLACE = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
@@ -38,27 +38,18 @@ STEPS = st.lists(
 )
 
 
-def encode(builder: Any, tensor: Any, kind: str = "bfloat16") -> Any:
+def encode(tensor: Any, kind: str = "bfloat16") -> Any:
+    builder = relax.BlockBuilder.current()
     return builder.emit(Step(source=tensor, dtype=kind).encode(builder, tensor))
 
 
-def decode(builder: Any, tensor: Any, kind: str = "bfloat16") -> Any:
+def decode(tensor: Any, kind: str = "bfloat16") -> Any:
+    builder = relax.BlockBuilder.current()
     return builder.emit(Step(source=tensor, dtype=kind).decode(builder, tensor))
 
 
 def near(array: np.ndarray, kind: str = "bfloat16") -> np.ndarray:
     return STORAGE[kind].rounded(array)
-
-
-def convolved(data: np.ndarray, weights: np.ndarray, groups: int) -> np.ndarray:
-    """A convolution of images in NCHW with padding 1 and taps 3x3, in float64."""
-    padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
-    batch, channels, *spatial = windows.shape[:4]
-    windows = windows.reshape(batch, groups, channels // groups, *spatial, 3, 3)
-    filters = weights.astype(np.float64).reshape(groups, -1, *weights.shape[1:])
-    made = np.einsum("bgchwxy,gocxy->bgohw", windows, filters)
-    return made.reshape(batch, -1, *spatial)
 
 
 class _Network:
@@ -206,53 +197,37 @@ def test_pooling_compares_numbers_of_all_kinds(half: Any):
     numbers = np.float32([-np.inf, -3.5, -1e-6, -0.0, 0.0, 1e-6, 2.5, np.inf])
     bits = half.stored(np.random.default_rng(0).permutation(np.repeat(numbers, 16)))
     bits = bits.reshape(1, 1, 8, 16)
-    x = relax.Var("x", relax.TensorType(bits.shape, half.storage_dtype))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            wide = decode(builder, x, half.name)
-            pooled = builder.emit(op.nn.max_pool2d(wide, (2, 2), (1, 1), (1, 1, 1, 1)))
-            out = builder.emit_output(encode(builder, pooled, half.name))
-        builder.emit_func_output(out)
-    expected, got = (
-        half.real(
-            relax.VirtualMachine(untuned(one, '{"kind": "llvm"}'), tvm.cpu())["main"](
-                tvm.runtime.tensor(bits)
-            ).numpy()
-        )
-        for one in (builder.get(), with_encoded_moves(builder.get()))
-    )
-    assert "relax.nn.max_pool2d" not in operators_in(with_encoded_moves(builder.get()))
-    np.testing.assert_array_equal(got, expected)
+
+    def build(emit: Any, x: Any) -> Any:
+        wide = decode(x, half.name)
+        pooled = emit(op.nn.max_pool2d(wide, (2, 2), (1, 1), (1, 1, 1, 1)))
+        return encode(pooled, half.name)
+
+    module = module_of(build, (bits.shape, half.storage_dtype))
+    moved = with_encoded_moves(module)
+    assert "relax.nn.max_pool2d" not in operators_in(moved)
+    wanted, got = (half.real(*expected(one, bits)) for one in (module, moved))
+    np.testing.assert_array_equal(got, wanted)
 
 
 def test_a_chain_whose_sums_are_read_before_they_are_rounded_writes_float32():
     weights = relax.const(near(np.ones((4, 4), np.float32)))
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType([2, 4], "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            wide = decode(builder, encode(builder, x))
-            product = builder.emit(op.matmul(wide, weights))
-            bits = encode(builder, product)
-            out = builder.emit_output(relax.Tuple([product, bits]))
-        builder.emit_func_output(out)
-    [chain] = chains_of(builder.get())
+
+    def build(emit: Any, x: Any) -> Any:
+        product = emit(op.matmul(decode(encode(x)), weights))
+        return product, encode(product)
+
+    [chain] = chains_of(module_of(build, (2, 4)))
     assert [chain.spec.dtype, chain.spec.output_dtype] == ["bfloat16", "float32"]
 
 
 def test_weights_that_are_no_numbers_of_the_type_stay_in_float32():
     def chain(weight: float) -> Any:
-        builder = relax.BlockBuilder()
-        x = relax.Var("x", relax.TensorType([2, 4], "float32"))
-        with builder.function("main", [x]):
-            with builder.dataflow():
-                wide = decode(builder, encode(builder, x))
-                weights = relax.const(np.full((4, 4), weight, np.float32))
-                product = builder.emit(op.matmul(wide, weights))
-                out = builder.emit_output(decode(builder, encode(builder, product)))
-            builder.emit_func_output(out)
-        [found] = chains_of(builder.get())
+        def build(emit: Any, x: Any) -> Any:
+            weights = relax.const(np.full((4, 4), weight, np.float32))
+            return decode(encode(emit(op.matmul(decode(encode(x)), weights))))
+
+        [found] = chains_of(module_of(build, (2, 4)))
         return found
 
     assert chain(0.5).spec.dtype == "bfloat16"
@@ -262,18 +237,13 @@ def test_weights_that_are_no_numbers_of_the_type_stay_in_float32():
 
 @pytest.mark.parametrize("read_otherwise", [False, True])
 def test_what_moves_numbers_to_be_rounded_is_computed_on_bits(*, read_otherwise: bool):
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType([2, 4], "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            wide = decode(builder, encode(builder, x))
-            joined = builder.emit(op.concat([wide, wide], axis=1))
-            moved = builder.emit(op.permute_dims(joined))
-            last = decode(builder, encode(builder, moved))
-            results = [last, moved] if read_otherwise else [last]
-            out = builder.emit_output(relax.Tuple(results))
-        builder.emit_func_output(out)
-    module = with_encoded_moves(builder.get())
+    def build(emit: Any, x: Any) -> Any:
+        wide = decode(encode(x))
+        moved = emit(op.permute_dims(emit(op.concat([wide, wide], axis=1))))
+        last = decode(encode(moved))
+        return (last, moved) if read_otherwise else (last,)
+
+    module = with_encoded_moves(module_of(build, (2, 4)))
     values = [one.value for block in module["main"].body.blocks for one in block.bindings]
     types = [str(one.ty.dtype) for one in values[:-1]]
     bits, numbers = ["uint16"], ["float32"]

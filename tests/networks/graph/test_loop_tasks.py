@@ -21,6 +21,8 @@ from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.template.provider import template_of
 
+from ..modules import module_of  # noqa: TID252 - shared by folders
+
 TARGET = TVMTargets(NoOptions()).resolve("native")
 RNG = np.random.default_rng(0)
 
@@ -32,19 +34,15 @@ def _constant(*shape: int) -> Any:
 @pytest.fixture(scope="module")
 def network() -> Any:
     """A product, a normalisation twice, another product."""
-    source = relax.Var("x", relax.TensorType((1, 24, 48), "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [source]):
-        with builder.dataflow():
-            value = builder.emit(relax.op.matmul(source, _constant(48, 48)))
-            for _ in range(2):
-                value = builder.emit(
-                    relax.op.nn.layer_norm(value, _constant(48), _constant(48), axes=[-1])
-                )
-                value = builder.emit(relax.op.matmul(value, _constant(48, 48)))
-            out = builder.emit_output(relax.op.nn.relu(value))
-        builder.emit_func_output(out)
-    module = prepared(builder.get(), "NHWC")
+
+    def build(emit: Any, x: Any) -> Any:
+        value = emit(relax.op.matmul(x, _constant(48, 48)))
+        for _ in range(2):
+            value = emit(relax.op.nn.layer_norm(value, _constant(48), _constant(48), axes=[-1]))
+            value = emit(relax.op.matmul(value, _constant(48, 48)))
+        return relax.op.nn.relu(value)
+
+    module = prepared(module_of(build, (1, 24, 48)), "NHWC")
     return module, chains_of(module)
 
 

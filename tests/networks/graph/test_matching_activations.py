@@ -11,6 +11,8 @@ from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared, with_folded_pads
 from chameleon_networks.graph.relaxed import relax
 
+from ..modules import module_of  # noqa: TID252 - shared by folders
+
 op = relax.op
 Emit = Callable[[Any], Any]
 
@@ -71,19 +73,15 @@ WRITTEN = {
 
 
 def _network(build: Callable[[Emit, Any], Any], *, also: bool = False) -> Any:
-    source = relax.Var("x", relax.TensorType((1, 8, 6, 6), "float32"))
-    builder = relax.BlockBuilder()
     weights = np.random.default_rng(0).standard_normal((16, 8, 3, 3)).astype(np.float32)
-    with builder.function("main", [source]):
-        with builder.dataflow():
-            value = builder.emit(op.nn.conv2d(source, relax.const(weights)))
-            value = builder.emit(
-                op.add(value, relax.const(weights[:, :1, :1, :1].reshape(1, 16, 1, 1)))
-            )
-            made = builder.emit(build(builder.emit, value))
-            out = builder.emit_output(op.add(made, value) if also else op.negative(made))
-        builder.emit_func_output(out)
-    return builder.get()
+    bias = relax.const(weights[:, :1, :1, :1].reshape(1, 16, 1, 1))
+
+    def whole(emit: Emit, x: Any) -> Any:
+        value = emit(op.add(emit(op.nn.conv2d(x, relax.const(weights))), bias))
+        made = emit(build(emit, value))
+        return op.add(made, value) if also else op.negative(made)
+
+    return module_of(whole, (1, 8, 6, 6))
 
 
 @pytest.mark.parametrize("name", sorted(WRITTEN))
@@ -100,15 +98,11 @@ def test_what_is_read_before_its_activation_keeps_it_outside() -> None:
 
 @pytest.mark.parametrize(("value", "operators"), [(0.0, 1), (1.0, 2)])
 def test_zeros_around_an_image_are_padding_of_its_convolution(value: float, operators: int) -> None:
-    source = relax.Var("x", relax.TensorType((1, 8, 6, 6), "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [source]):
-        with builder.dataflow():
-            padded = builder.emit(op.nn.pad(source, [0, 0, 0, 0, 0, 1, 2, 3], pad_value=value))
-            weights = relax.const(np.ones((4, 8, 3, 3), np.float32))
-            out = builder.emit_output(op.nn.conv2d(padded, weights, padding=(1, 0)))
-        builder.emit_func_output(out)
-    module = with_folded_pads(builder.get())
+    def build(emit: Emit, x: Any) -> Any:
+        padded = emit(op.nn.pad(x, [0, 0, 0, 0, 0, 1, 2, 3], pad_value=value))
+        return op.nn.conv2d(padded, relax.const(np.ones((4, 8, 3, 3), np.float32)), padding=(1, 0))
+
+    module = with_folded_pads(module_of(build, (1, 8, 6, 6)))
     calls = [one.value for one in module["main"].body.blocks[0].bindings]
     assert len(calls) == operators
     wanted = (1, 2, 2, 3) if operators == 1 else (1, 0, 1, 0)
@@ -117,15 +111,10 @@ def test_zeros_around_an_image_are_padding_of_its_convolution(value: float, oper
 
 def test_what_is_repeated_for_every_place_is_no_residual() -> None:
     """As where a step's embedding is added to all pixels of an image."""
-    step = relax.Var("step", relax.TensorType((1, 8), "float32"))
-    image = relax.Var("image", relax.TensorType((1, 5, 5, 16), "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [step, image]):
-        with builder.dataflow():
-            weights = relax.const(np.ones((8, 16), np.float32))
-            embedded = builder.emit(op.matmul(step, weights))
-            spread = builder.emit(op.reshape(embedded, (1, 1, 1, 16)))
-            out = builder.emit_output(op.add(image, spread))
-        builder.emit_func_output(out)
-    [chain] = chains_of(prepared(builder.get(), "NHWC"))
+
+    def build(emit: Emit, step: Any, image: Any) -> Any:
+        embedded = emit(op.matmul(step, relax.const(np.ones((8, 16), np.float32))))
+        return op.add(image, emit(op.reshape(embedded, (1, 1, 1, 16))))
+
+    [chain] = chains_of(prepared(module_of(build, (1, 8), (1, 5, 5, 16)), "NHWC"))
     assert not chain.spec.residual

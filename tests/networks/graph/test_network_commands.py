@@ -6,17 +6,17 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_cli.main import run as command_line
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
 from chameleon_core.stages import CostModel
+
+from ..conftest import Command  # noqa: TID252 - shared by folders
 
 pytest.importorskip("torch")
 
@@ -38,22 +38,6 @@ class LikesLargeIndices(CostModel):
 
     def predict(self, configs: Any) -> Any:
         return np.asarray(configs, np.float64).sum(axis=1)
-
-
-Command = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def chameleon(capfd: pytest.CaptureFixture[str]) -> Command:
-    """A command in this process, which has imported torch and TVM already."""
-
-    def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        capfd.readouterr()
-        code = command_line([str(word) for word in words])
-        printed = capfd.readouterr()
-        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -14,30 +14,9 @@ from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 
+from ..modules import module_of, operators_of  # noqa: TID252 - shared by folders
+
 VALUES = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4) + 1
-
-
-def _module(build: Any, *shapes: tuple[int, ...]) -> Any:
-    """A module whose main computes ``build(emit, *inputs)``."""
-    inputs = [
-        relax.Var(f"x{place}", relax.TensorType(shape, "float32"))
-        for place, shape in enumerate(shapes)
-    ]
-    builder = relax.BlockBuilder()
-    with builder.function("main", inputs):
-        with builder.dataflow():
-            out = builder.emit_output(build(builder.emit, *inputs))
-        builder.emit_func_output(out)
-    return builder.get()
-
-
-def _operators(module: Any) -> list[str]:
-    return [
-        str(binding.value.op.name).removeprefix("relax.")
-        for block in module["main"].body.blocks
-        for binding in block.bindings
-        if isinstance(binding.value, relax.Call)
-    ]
 
 
 def _constants(module: Any) -> list[np.ndarray]:
@@ -76,23 +55,23 @@ def _with_a_part(constant: Any) -> Any:
     ],
 )
 def test_constants_are_computed(build: Any, expected: np.ndarray):
-    module = _module(lambda emit, x: relax.Tuple([emit(build(relax.const(VALUES))), x]), (1,))
+    module = module_of(lambda emit, x: relax.Tuple([emit(build(relax.const(VALUES))), x]), (1,))
     folded = fold_constants(module)
-    assert _operators(folded) == []
+    assert operators_of(folded) == []
     [constant] = _constants(folded)
     assert constant.dtype == expected.dtype
     np.testing.assert_allclose(constant, expected, rtol=1e-6)
 
 
-def test_permutations_meet_through_elementwise_operators():
+def test_permutations_meet_through_elementwiseoperators_of():
     def build(emit: Any, x: Any) -> Any:
         there = emit(relax.op.permute_dims(x, [0, 3, 1, 2]))
         kept = emit(relax.op.clip(there, 0, 6))
         both = emit(relax.op.add(kept, there))
         return relax.op.permute_dims(both, [0, 2, 3, 1])
 
-    module = without_moves(_module(lambda emit, x: emit(build(emit, x)), (1, 4, 5, 3)))
-    assert _operators(module) == ["clip", "add"]
+    module = without_moves(module_of(lambda emit, x: emit(build(emit, x)), (1, 4, 5, 3)))
+    assert operators_of(module) == ["clip", "add"]
 
 
 def test_permutations_that_matter_stay():
@@ -100,8 +79,8 @@ def test_permutations_that_matter_stay():
         there = emit(relax.op.permute_dims(x, [0, 1, 3, 2]))
         return emit(relax.op.add(there, y))
 
-    module = without_moves(_module(build, (1, 4, 5, 5), (1, 4, 5, 5)))
-    assert _operators(module) == ["permute_dims", "add"]
+    module = without_moves(module_of(build, (1, 4, 5, 5), (1, 4, 5, 5)))
+    assert operators_of(module) == ["permute_dims", "add"]
 
 
 def test_a_channel_shuffle_is_one_move_in_any_layout():
@@ -116,8 +95,8 @@ def test_a_channel_shuffle_is_one_move_in_any_layout():
         other = emit(relax.op.permute_dims(emit(halves[1]), [0, 2, 3, 1]))
         return relax.Tuple([first, other])
 
-    module = without_moves(_module(build, (1, 5, 3, 4), (1, 5, 3, 4)))
-    assert _operators(module) == ["concat", "reshape", "permute_dims", "reshape", "split"]
+    module = without_moves(module_of(build, (1, 5, 3, 4), (1, 5, 3, 4)))
+    assert operators_of(module) == ["concat", "reshape", "permute_dims", "reshape", "split"]
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -126,8 +105,8 @@ def test_reductions_are_computed_as_the_numbers_lie(keep: bool):
         turned = emit(relax.op.permute_dims(x, [0, 3, 1, 2]))
         return emit(relax.op.mean(turned, axis=[2, 3], keepdims=keep))
 
-    module = without_moves(_module(build, (2, 5, 3, 4)))
-    assert _operators(module) == (["mean", "reshape"] if keep else ["mean"])
+    module = without_moves(module_of(build, (2, 5, 3, 4)))
+    assert operators_of(module) == (["mean", "reshape"] if keep else ["mean"])
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
@@ -140,9 +119,9 @@ def test_resizes_are_computed_as_the_numbers_lie(layout: str):
         return emit(relax.op.permute_dims(larger, back))
 
     shape = (2, 3, 4, 5) if layout == "NCHW" else (2, 5, 3, 4)
-    network = _module(build, shape)
+    network = module_of(build, shape)
     module = without_moves(network)
-    assert _operators(module) == ["image.resize2d"]
+    assert operators_of(module) == ["image.resize2d"]
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     found = []
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
@@ -157,7 +136,7 @@ def test_what_resizes_and_pads_nothing_is_gone():
         same = emit(relax.op.image.resize2d(x, (3, 4), method="linear"))
         return emit(relax.op.nn.relu(emit(relax.op.nn.pad(same, [0] * 8))))
 
-    assert _operators(without_moves(_module(build, (1, 5, 3, 4)))) == ["nn.relu"]
+    assert operators_of(without_moves(module_of(build, (1, 5, 3, 4)))) == ["nn.relu"]
 
 
 def test_a_crop_of_the_same_size_stays():
@@ -168,7 +147,7 @@ def test_a_crop_of_the_same_size_stays():
         }
         return emit(relax.op.image.resize2d(x, (3, 4), **options))
 
-    assert _operators(without_moves(_module(build, (1, 5, 3, 4)))) == ["image.resize2d"]
+    assert operators_of(without_moves(module_of(build, (1, 5, 3, 4)))) == ["image.resize2d"]
 
 
 def test_a_reshape_that_needs_a_move_stays_where_nothing_undoes_it():
@@ -176,8 +155,8 @@ def test_a_reshape_that_needs_a_move_stays_where_nothing_undoes_it():
         heads = emit(relax.op.permute_dims(x, [0, 2, 1, 3]))
         return emit(relax.op.reshape(heads, (8, 3, 5)))
 
-    module = without_moves(_module(build, (2, 3, 4, 5)))
-    assert _operators(module) == ["permute_dims", "reshape"]
+    module = without_moves(module_of(build, (2, 3, 4, 5)))
+    assert operators_of(module) == ["permute_dims", "reshape"]
 
 
 def test_reshapes_become_one_and_broadcasts_stay():
@@ -187,8 +166,8 @@ def test_reshapes_become_one_and_broadcasts_stay():
         back = emit(relax.op.broadcast_to(again, (2, 12)))
         return emit(relax.op.broadcast_to(emit(relax.op.reshape(back, (1, 24))), (3, 24)))
 
-    module = without_moves(_module(build, (24,)))
-    assert _operators(module) == ["reshape", "broadcast_to"]
+    module = without_moves(module_of(build, (24,)))
+    assert operators_of(module) == ["reshape", "broadcast_to"]
 
 
 def _epilogues(chains: list[Any]) -> list[tuple[str, bool, bool, str]]:
@@ -252,7 +231,7 @@ def test_what_is_read_twice_ends_a_chain():
         biased = emit(relax.op.add(product, bias))
         return emit(relax.op.add(emit(relax.op.nn.relu(biased)), biased))
 
-    [chain] = chains_of(_module(build, (2, 3)))
+    [chain] = chains_of(module_of(build, (2, 3)))
     assert _epilogues([chain]) == [("dense", True, False, "none")]
 
 
@@ -261,7 +240,7 @@ def test_weights_repeated_for_every_sample_are_those_of_one_product():
 
     def products(*matrices: np.ndarray) -> list[Any]:
         right = relax.const(np.stack(matrices))
-        return chains_of(_module(lambda emit, x: emit(relax.op.matmul(x, right)), (2, 4, 3)))
+        return chains_of(module_of(lambda emit, x: emit(relax.op.matmul(x, right)), (2, 4, 3)))
 
     [chain] = products(weights, weights)
     assert (chain.spec.kind, chain.spec.input) == ("dense", (8, 3))
@@ -276,10 +255,10 @@ def test_twice_the_same_is_no_residual():
         product = emit(relax.op.matmul(x, weights))
         return emit(relax.op.add(product, product))
 
-    [chain] = chains_of(_module(build, (2, 3)))
+    [chain] = chains_of(module_of(build, (2, 3)))
     assert _epilogues([chain]) == [("dense", False, False, "none")]
 
 
 def test_no_other_layout():
     with pytest.raises(ConfigError, match="not compiled in the layout NCHW8c"):
-        prepared(_module(lambda emit, x: emit(relax.op.nn.relu(x)), (2, 3)), "NCHW8c")
+        prepared(module_of(lambda emit, x: emit(relax.op.nn.relu(x)), (2, 3)), "NCHW8c")

@@ -17,7 +17,8 @@ from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.types import with_types
 
-from .sequence.conftest import deliver, module_of  # noqa: F401 - a fixture
+from ..modules import module_of  # noqa: TID252 - shared by folders
+from .sequence.conftest import deliver  # noqa: F401 - a fixture
 
 RNG = np.random.default_rng(0)
 
@@ -29,7 +30,7 @@ def _normal(*shape: int) -> np.ndarray:
 def network_of(
     build: Callable[..., Any], *shapes: tuple[int, ...]
 ) -> tuple[Any, list[FusedOperator]]:
-    module = prepared(module_of(build, *((shape, "float32") for shape in shapes)), "NHWC")
+    module = prepared(module_of(build, *shapes), "NHWC")
     return module, chains_of(module)
 
 

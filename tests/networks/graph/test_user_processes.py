@@ -15,7 +15,8 @@ from chameleon_networks.running.first_answer import first_answer
 from chameleon_networks.running.processes import delivered_process
 from chameleon_system.thread_limit import allowed_cores
 
-from .sequence.conftest import deliver, module_of
+from ..modules import module_of  # noqa: TID252 - shared by folders
+from .sequence.conftest import deliver
 
 __all__ = ["deliver"]
 SHAPE = (4, 8)

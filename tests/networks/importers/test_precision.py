@@ -12,10 +12,11 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
 from chameleon_networks.delivery import bucketed
 from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.frameworks.precision import ROUNDING, half_type
+from chameleon_networks.frameworks.precision import half_type
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
 from chameleon_networks.running.verify import ROUNDINGS
+from chameleon_tvm.types import STORAGE
 
 torch = pytest.importorskip("torch")
 
@@ -80,7 +81,7 @@ def test_the_tasks_are_those_of_float32_and_the_answers_nearly(file: Path, kind:
     assert [one.dtype for one in inputs] == [np.float32]
     answers = [network.framework(name, 1)(inputs)[0] for name in ("torch float32", "torch")]
     assert [one.dtype for one in answers] == [np.float32, np.float32]
-    assert 0 < _error(*answers) <= ROUNDINGS * ROUNDING[kind]
+    assert 0 < _error(*answers) <= ROUNDINGS * STORAGE[kind].rounding
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16"])
@@ -121,7 +122,7 @@ def test_token_ids_stay_what_they_are():
     [inputs] = network.samples(np.random.default_rng(0))
     assert inputs.dtype == np.int64
     answers = [network.framework(name, 1)([inputs])[0] for name in ("torch float32", "torch")]
-    assert _error(*answers) <= ROUNDINGS * ROUNDING["bfloat16"]
+    assert _error(*answers) <= ROUNDINGS * STORAGE["bfloat16"].rounding
 
 
 def test_an_onnx_file_in_half_precision_is_refused(tmp_path: Path):

@@ -19,7 +19,7 @@ from chameleon_networks.frameworks.reduced import (
     BFLOAT16,
     INT8,
     PRECISIONS,
-    REDUCED,
+    REDUCED_FRAMEWORKS,
     NetworkForms,
     asked_for,
     left_out_reduced,
@@ -57,9 +57,9 @@ def _error(source: Any, network: Any, inputs: Arrays) -> float:
 
 
 def test_names_say_the_precision():
-    names = [one.name for one in REDUCED]
+    names = [one.name for one in REDUCED_FRAMEWORKS]
     assert len(set(names)) == len(names)
-    for one in REDUCED:
+    for one in REDUCED_FRAMEWORKS:
         assert one.name == f"{one.framework} {one.precision.replace('-', ' ')}"
         assert reduced_named(one.name) is one
         assert one.precision in PRECISIONS

@@ -26,6 +26,8 @@ from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
+from ..modules import module_of  # noqa: TID252 - shared by folders
+
 Build = Callable[..., Any]
 SPACE = AutoSpace(AutoOptions())
 
@@ -144,16 +146,7 @@ def network_of() -> Callable[..., tuple[Any, list[FusedOperator]]]:
     """A prepared module whose main computes ``build(emit, *inputs)``, and its chains."""
 
     def made(build: Build, *shapes: tuple[int, ...]) -> tuple[Any, list[FusedOperator]]:
-        inputs = [
-            relax.Var(f"x{place}", relax.TensorType(shape, "float32"))
-            for place, shape in enumerate(shapes)
-        ]
-        builder = relax.BlockBuilder()
-        with builder.function("main", inputs):
-            with builder.dataflow():
-                out = builder.emit_output(build(builder.emit, *inputs))
-            builder.emit_func_output(out)
-        module = prepared(builder.get(), "NHWC")
+        module = prepared(module_of(build, *shapes), "NHWC")
         return module, chains_of(module)
 
     return made

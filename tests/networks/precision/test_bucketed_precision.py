@@ -17,40 +17,17 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import FrontPoint, NetworkResult, RivalTime
 from chameleon_core.run_folder import read_store
 from chameleon_core.task import Task
-from chameleon_networks.delivery import bucketed
 from chameleon_networks.delivery.bucket_results import summed
 from chameleon_networks.delivery.bucketed import BucketedFrontend
 from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
-from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.quantize import batches as reading
 from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.running.samples import Sample
-from chameleon_networks.shapes import Buckets
+
+from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
-
-NETWORK = """
-import torch
-
-
-class Masked(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding = torch.nn.Embedding(100, 16)
-        self.hidden = torch.nn.Linear(16, 32)
-        self.head = torch.nn.Linear(32, 8)
-
-    def forward(self, ids, mask):
-        hidden = torch.relu(self.hidden(self.embedding(ids)))
-        mask = mask[..., None]
-        return hidden, self.head((hidden * mask).sum(1) / (mask.sum(1) + 1))
-
-
-def masked():
-    torch.manual_seed(0)
-    return Masked(), (torch.full((1, 6), 99), torch.ones(1, 6))
-"""
 
 DATA = """
 import numpy as np
@@ -95,13 +72,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _masked(folder: Path, pad: float | None = 0.0) -> BucketedFrontend:
-    length = Buckets(buckets=(4, 12), pad=pad, name="length")
-    shapes = {"ids": (1, length), "mask": (1, length)}
-    made = bucketed.torch(
-        TorchOptions(source=f"{folder}/net.py:masked", shapes=shapes, compare=False)
-    )
-    assert isinstance(made, BucketedFrontend)
-    return made
+    return masked(folder / "net.py", 4, 12, pad=pad)
 
 
 @pytest.fixture(scope="module")

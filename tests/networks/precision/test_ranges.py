@@ -16,7 +16,7 @@ from chameleon_networks.quantize.ranges import (
     candidates,
     mean_squared_errors,
 )
-from chameleon_networks.quantize.weights import quantized_weights
+from chameleon_networks.quantize.weights import encoded_weights
 from chameleon_tvm.types import STORAGE
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,7 +85,7 @@ def test_what_has_no_range_is_refused(bad: float, said: str):
         _counted([1.0, bad])
     assert "calibration" in str(raised.value.hint)
     with pytest.raises(ConfigError, match="infinities or NaN"):
-        quantized_weights(np.array([[1.0, bad]], np.float32))
+        encoded_weights(np.array([[1.0, bad]], np.float32), STORAGE["int8"])
     with pytest.raises(ConfigError, match="range"):
         Affine.between(0.0, bad)
 
@@ -172,7 +172,7 @@ def test_percentiles_leave_their_share_at_either_end():
     st.sampled_from(["int8", "int7"]),
 )
 def test_weights_are_off_by_half_a_step_of_their_channel(weights: np.ndarray, kind: str):
-    found = quantized_weights(weights, kind)
+    found = encoded_weights(weights, STORAGE[kind])
     assert found.values.dtype == np.int8
     assert np.abs(found.values.astype(int)).max() <= STORAGE[kind].symmetric
     off = np.abs(found.real.astype(np.float64) - weights).reshape(len(weights), -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from chameleon_networks.quantize.rounding import overflows
+from chameleon_networks.quantize.weights import overflows
 from chameleon_tvm.types import STORAGE
 from hypothesis import given
 from hypothesis import strategies as st

@@ -24,9 +24,10 @@ from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.precision.points import Front, in_words
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.quantize.eligibility import eligible
-from chameleon_networks.quantize.weights import quantized_weights
+from chameleon_networks.quantize.weights import encoded_weights
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
+from chameleon_tvm.types import STORAGE
 from chameleon_tvm.words import chosen_types
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
@@ -56,7 +57,7 @@ def networks(tiny: Any) -> TypedNetworks:
 def test_weights_are_between_the_ends_of_their_range() -> None:
     weights = np.random.default_rng(0).standard_normal((5, 4, 3, 3)).astype(np.float32)
     weights[2] = 0
-    found = {kind: quantized_weights(weights, kind) for kind in KINDS}
+    found = {kind: encoded_weights(weights, STORAGE[kind]) for kind in KINDS}
     assert [int(np.abs(one.values).max()) for one in found.values()] == [127, 64]
     largest = np.abs(found["int7"].values.astype(np.int32)).reshape(5, -1).max(1)
     assert largest.tolist() == [64, 64, 0, 64, 64]

@@ -12,12 +12,12 @@ from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.options import BuiltinOptions
 from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_networks.quantize.batches import batches_of
-from chameleon_networks.quantize.correction import channel_means, constants_in
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import EXTREMES, Affine
 from chameleon_networks.quantize.simulated import SimulatedNetwork
 from chameleon_networks.quantize.simulating import CORRECTED, Calibrator, Server, error_between
 from chameleon_networks.quantize.types import with_types
+from chameleon_networks.quantize.weights import channel_means, constants_in
 from chameleon_networks.running.processes import request_of
 from chameleon_networks.running.verify import magnitudes
 

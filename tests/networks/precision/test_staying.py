@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_networks.precision.staying import why_float32
+from chameleon_networks.precision.points import why_float32
 
 
 def _weights(seed: int) -> Any:

@@ -16,11 +16,11 @@ from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.typed import candidates
 from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
-from chameleon_networks.frameworks.precision import ROUNDING
 from chameleon_networks.package.load import load
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.quantize import eligibility
 from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.types import STORAGE
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -133,7 +133,7 @@ def test_a_bound_between_gives_some_operators_in_int8(
 def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
     kind: str, tiny: Any, trials: Any, tmp_path: Path, delivered_in: Deliver
 ) -> None:
-    place = ROUNDING[kind]
+    place = STORAGE[kind].rounding
     precision = Precision(type=kind, max_error=0.1)
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(precision)
@@ -279,7 +279,7 @@ def test_a_metric_that_raises_is_refused_before_anything_is_tuned(
 def test_a_type_that_no_operator_can_have_is_refused_or_left_out(
     tiny: Any, trials: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eligibility, "overflows", lambda _, kind: kind == "float16")
+    monkeypatch.setattr(eligibility, "overflows", lambda _, kind: kind.name == "float16")
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(Precision(type="float16"))
     with pytest.raises(ConfigError, match=r"can be computed in float16 .*larger than what float16"):

@@ -14,8 +14,10 @@ from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Network, Reads
 from chameleon_networks.quantize.types import with_types
-from chameleon_networks.quantize.weights import quantized_weights
+from chameleon_networks.quantize.weights import encoded_weights
 from chameleon_tvm.types import STORAGE
+
+from ..modules import convolved, operators_of  # noqa: TID252 - shared by folders
 
 INTEGERS = ("int8", "int7")
 RNG = np.random.default_rng(0)
@@ -23,17 +25,6 @@ RNG = np.random.default_rng(0)
 
 def _normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
-
-
-def _convolved(data: np.ndarray, weights: np.ndarray, *, groups: int = 1) -> np.ndarray:
-    """A convolution of images in NCHW with padding 1 and taps 3x3, in float64."""
-    padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
-    batch, channels, *spatial = windows.shape[:4]
-    windows = windows.reshape(batch, groups, channels // groups, *spatial, 3, 3)
-    filters = weights.astype(np.float64).reshape(groups, -1, *weights.shape[1:])
-    made = np.einsum("bgchwxy,gocxy->bgohw", windows, filters)
-    return made.reshape(batch, -1, *spatial)
 
 
 FILTERS = [_normal(8, 8, 3, 3), _normal(8, 8, 3, 3), _normal(8, 1, 3, 3), _normal(8, 8, 3, 3)]
@@ -76,18 +67,18 @@ class _Simulated:
         if kind is None:
             return values
         return (
-            quantized_weights(values, kind).real
+            encoded_weights(values, STORAGE[kind]).real
             if kind in INTEGERS
             else STORAGE[kind].rounded(values)
         )
 
     def network(self, x: np.ndarray, *, narrow: bool) -> np.ndarray:
-        first = np.maximum(_convolved(self.data(0, x), self.weights(0, FILTERS[0])), 0)
-        inner = np.maximum(_convolved(self.data(1, first), self.weights(1, FILTERS[1])), 0)
-        made = _convolved(self.data(2, inner), self.weights(2, FILTERS[2]), groups=8)
+        first = np.maximum(convolved(self.data(0, x), self.weights(0, FILTERS[0])), 0)
+        inner = np.maximum(convolved(self.data(1, first), self.weights(1, FILTERS[1])), 0)
+        made = convolved(self.data(2, inner), self.weights(2, FILTERS[2]), 8)
         residual = self.data(2, first, 1) if narrow else first
         added = np.maximum(made + BIAS.reshape(1, 8, 1, 1) + residual, 0)
-        last = _convolved(self.data(3, added), self.weights(3, FILTERS[3]))
+        last = convolved(self.data(3, added), self.weights(3, FILTERS[3]))
         pooled = last.mean(axis=(2, 3))
         return self.data(4, pooled) @ self.weights(4, MATRIX.T).T
 
@@ -161,7 +152,7 @@ def test_a_matrix_that_is_repeated_for_every_sample_is_one_matrix(network_of: An
         ranges = {Network(module, chains).names[tensor]: affine}
         typed = with_types(module, chains, {0: kind}, ranges)
         assert [chain.spec.dtype for chain in chains_of(typed)] == ["int8"]
-        weights = quantized_weights(MATRIX.T, kind).real.T
+        weights = encoded_weights(MATRIX.T, STORAGE[kind]).real.T
         np.testing.assert_allclose(
             ran(typed, x)[0], affine.real(affine.quantized(x)) @ weights, rtol=1e-5, atol=1e-5
         )
@@ -172,14 +163,10 @@ def test_one_pair_serves_all_who_read_a_tensor(network_of: Any):
     module, chains = network_of(_residual_network, x.shape)
     ranges, _ = _calibrated(module, chains, x)
     typed = with_types(module, chains, dict.fromkeys(range(5), "int8"), ranges)
-    called = [
-        str(binding.value.op.name)
-        for block in typed["main"].body.blocks
-        for binding in block.bindings
-    ]
+    called = operators_of(typed)
     # One for each chain's data; the residual is the second chain's data.
-    assert called.count("relax.quantize") == 5
-    assert called.count("relax.dequantize") == 5 + 5
+    assert called.count("quantize") == 5
+    assert called.count("dequantize") == 5 + 5
     assert [one.spec.kind for one in chains_of(module)] == [one.spec.kind for one in chains]
 
 
@@ -217,12 +204,8 @@ def test_images_are_flattened_on_eight_bits(network_of: Any, ran: Any):
     ranges = dict.fromkeys(names, Affine(scale=0.1, zero_point=100))
     typed = with_types(module, chains, {0: "int8", 1: "int8"}, ranges)
     assert [one.spec.output_dtype for one in chains_of(typed)] == ["uint8", "float32"]
-    called = [
-        str(binding.value.op.name)
-        for block in typed["main"].body.blocks
-        for binding in block.bindings
-    ]
-    assert called.count("relax.quantize") == 2
+    called = operators_of(typed)
+    assert called.count("quantize") == 2
     assert np.isfinite(ran(typed, _normal(1, 8, 6, 6))[0]).all()
 
 
@@ -260,7 +243,7 @@ def test_a_tensor_without_a_range_is_named(network_of: Any):
 def test_types_of_float32_change_nothing(network_of: Any):
     module, chains = network_of(_residual_network, (1, 8, 6, 7))
     assert with_types(module, chains, {0: "float32"}, {}).same_as(module)
-    assert "relax.quantize" not in operators_in(module)
+    assert "quantize" not in operators_in(module)
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])

@@ -34,12 +34,8 @@ from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
 from ..export.conftest import operator_deliverer  # noqa: TID252 - its helpers
-from ..graph.sequence.conftest import (  # noqa: TID252 - its helpers
-    TARGET,
-    THREADS,
-    deliverer,
-    module_of,
-)
+from ..graph.sequence.conftest import TARGET, THREADS, deliverer  # noqa: TID252 - its helpers
+from ..modules import module_of  # noqa: TID252 - shared by folders
 
 RNG = np.random.default_rng(3)
 SHAPE = (1, 3, 12, 12)

@@ -11,7 +11,8 @@ import pytest
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.package.load import load
 
-from ..graph.sequence.conftest import deliverer, module_of  # noqa: TID252 - its helpers
+from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
+from ..modules import module_of  # noqa: TID252 - shared by folders
 from .conftest import SHAPE, Folder
 
 DATA = np.random.default_rng(8).standard_normal(SHAPE, np.float32)

@@ -15,7 +15,8 @@ from chameleon_networks.delivery.deliver import replace
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.package.load import load
 
-from ..graph.sequence.conftest import deliverer, module_of  # noqa: TID252 - its helpers
+from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
+from ..modules import module_of  # noqa: TID252 - shared by folders
 from .conftest import Folder, alone
 
 RNG = np.random.default_rng(0)

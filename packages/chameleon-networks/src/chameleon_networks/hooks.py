@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from chameleon_core.plugins import CommandRecord, PluginRecord, SectionRecord, hookimpl
 
 from chameleon_networks.importers.options import (
-    REDUCED,
+    PRECISIONS,
     BuiltinOptions,
     OnnxOptions,
     TorchOptions,
@@ -20,21 +20,21 @@ FRONTENDS = (
         summary="The operators of a network written here, with random weights",
         factory="chameleon_networks.delivery.bucketed:builtin",
         options=BuiltinOptions,
-        precisions=REDUCED,
+        precisions=PRECISIONS,
     ),
     PluginRecord(
         name="torch",
         summary="The operators of a PyTorch module, or of a saved torch.export program",
         factory="chameleon_networks.delivery.bucketed:torch",
         options=TorchOptions,
-        precisions=REDUCED,
+        precisions=PRECISIONS,
     ),
     PluginRecord(
         name="onnx",
         summary="The operators of a network in an ONNX file",
         factory="chameleon_networks.delivery.bucketed:onnx",
         options=OnnxOptions,
-        precisions=REDUCED,
+        precisions=PRECISIONS,
     ),
 )
 

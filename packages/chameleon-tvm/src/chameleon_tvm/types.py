@@ -221,6 +221,8 @@ REDUCED = tuple(name for name in COMPUTE if name != FLOAT32)
 """Those that operators of a float32 network may be computed in instead."""
 HALVES = tuple(name for name in REDUCED if not COMPUTE[name].quantized)
 """Those of two bytes, whose sums are float32."""
+WEIGHTED = tuple(COMPUTE)
+"""Those of convolutions and products with constant weights."""
 VARYING = tuple(name for name, one in COMPUTE.items() if not one.variant_of)
 """Those of products neither side of which is constant: no weights have a range of their own."""
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.layout_error import LayoutError
 from chameleon_networks.graph.operators import left_over
-from chameleon_networks.graph.prepare import operators_in, prepared, with_steps_passed
+from chameleon_networks.graph.prepare import LayoutError, operators_in, prepared, with_steps_passed
 from chameleon_networks.graph.relaxed import relax
 
-from ..sequence.conftest import module_of  # noqa: TID252 - its helpers
+from ...modules import module_of  # noqa: TID252 - shared by folders
 from .test_quantized_networks import small_resnet
 
 op = relax.op

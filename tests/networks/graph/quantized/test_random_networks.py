@@ -13,7 +13,8 @@ from chameleon_networks.graph.relaxed import relax
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ..sequence.conftest import deliver, module_of  # noqa: F401, TID252 - a fixture
+from ...modules import module_of  # noqa: TID252 - shared by folders
+from ..sequence.conftest import deliver  # noqa: F401, TID252 - a fixture
 from .pieces import Affine, convolution, dense, evaluated
 
 op = relax.op

@@ -16,7 +16,8 @@ from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax
 from chameleon_tvm.device.targets import TVMTargets
 
-from ..sequence.conftest import deliver, module_of  # noqa: F401, TID252 - a fixture
+from ...modules import module_of  # noqa: TID252 - shared by folders
+from ..sequence.conftest import deliver  # noqa: F401, TID252 - a fixture
 from .pieces import Affine, convolution, dense, evaluated
 
 op = relax.op

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.narrow_weights import fastest
 from chameleon_networks.graph.operators import specs_of
 from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.package.load import load
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_tvm.device.targets import TVMTargets
@@ -47,31 +46,6 @@ class Delivered:
     def kernels(self) -> list[str]:
         """Names of the kernels in the order of their calls."""
         return [call.kernel for call in self.made.executable.sequence.calls]
-
-
-def module_of(build: Any, *inputs: tuple[Sequence[int], str]) -> Any:
-    """A module whose main computes ``build(emit, *inputs)``, one value or a tuple of several."""
-    variables = [
-        relax.Var(f"x{place}", relax.TensorType(list(shape), dtype))
-        for place, (shape, dtype) in enumerate(inputs)
-    ]
-    builder = relax.BlockBuilder()
-    with builder.function("main", variables):
-        with builder.dataflow():
-            made = build(builder.emit, *variables)
-            out = builder.emit_output(relax.Tuple(made) if isinstance(made, tuple) else made)
-        builder.emit_func_output(out)
-    return builder.get()
-
-
-def expected(module: Any, *inputs: Any) -> list[Any]:
-    """What the module computes by TVM's own way, in the virtual machine."""
-    # Code that runs once is not worth optimising: that takes longer than all the rest.
-    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-    executable = relax.build(relax.get_pipeline("zero")(module), target)
-    machine = relax.VirtualMachine(executable, tvm.cpu())
-    found = machine["main"](*map(tvm.runtime.tensor, inputs))
-    return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
 
 
 def deliverer(base: Path) -> Any:

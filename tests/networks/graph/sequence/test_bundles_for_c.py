@@ -11,7 +11,7 @@ import numpy as np
 from chameleon_networks.export.bundles import write_c_bundle
 from chameleon_networks.graph.relaxed import relax
 
-from .conftest import module_of
+from ...modules import module_of  # noqa: TID252 - shared by folders
 
 CC, CXX = shutil.which("gcc") or "cc", shutil.which("g++") or "c++"
 RNG = np.random.default_rng(5)

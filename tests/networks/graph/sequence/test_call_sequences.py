@@ -13,7 +13,7 @@ from chameleon_networks.running.profile import AROUND, kernel_seconds
 from chameleon_system.cores import usable_cores
 from chameleon_tvm.quick_tvm import te, tirx
 
-from .conftest import expected, module_of
+from ...modules import expected, module_of  # noqa: TID252 - shared by folders
 
 op = relax.op
 RNG = np.random.default_rng(0)
@@ -146,15 +146,13 @@ def test_a_kernel_that_fails_ends_the_call(deliver: Any):
         dtype="float32",
     )
     kernel = te.create_prim_func([a, made]).without_attr("global_symbol")
-    x = relax.Var("x", relax.TensorType([4], "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            variable = builder.add_func(kernel.with_attr("op_pattern", 8), "failing")
-            out = relax.call_tir(variable, [x], relax.TensorType([4], "float32"))
-            result = builder.emit_output(builder.emit(out))
-        builder.emit_func_output(result)
-    network = deliver(builder.get())
+
+    def build(emit: Any, x: Any) -> Any:
+        opaque = kernel.with_attr("op_pattern", 8)
+        variable = relax.BlockBuilder.current().add_func(opaque, "failing")
+        return emit(relax.call_tir(variable, [x], relax.TensorType([4], "float32")))
+
+    network = deliver(module_of(build, (4,)))
     assert network.made.virtual_machine is None
     for _ in range(2):
         with pytest.raises(RuntimeError, match="the kernel gave up"):

@@ -10,7 +10,8 @@ from chameleon_networks.graph.relaxed import relax
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .conftest import Delivered, module_of
+from ...modules import module_of  # noqa: TID252 - shared by folders
+from .conftest import Delivered
 from .image_networks import Program, check, conv, image, shuffle, unit, values_of
 
 op = relax.op

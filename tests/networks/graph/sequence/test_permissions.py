@@ -12,7 +12,7 @@ from chameleon_system.permissions import AMX
 from chameleon_tvm.instructions.emission import using
 from chameleon_tvm.instructions.multiply_add import MultiplyAdd
 
-from .conftest import expected, module_of
+from ...modules import expected, module_of  # noqa: TID252 - shared by folders
 
 SHAPE = (1, 8, 6, 5)
 WEIGHTS = np.random.default_rng(0).standard_normal((16, 8, 3, 3), np.float32)

@@ -11,7 +11,7 @@ from chameleon_networks.graph.relaxed import relax
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .conftest import module_of
+from ...modules import module_of  # noqa: TID252 - shared by folders
 
 op = relax.op
 

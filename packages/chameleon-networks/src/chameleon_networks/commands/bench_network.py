@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from chameleon_cli.options import trust_option
 from chameleon_core.errors import ConfigError, RunFolderError
+from chameleon_tvm.types import INT8
 
 from chameleon_networks.frameworks.reduced import PRECISIONS
 
@@ -105,7 +106,7 @@ def command(
     if calibrate is not None and not precisions:
         raise ConfigError(
             "--calibrate is for networks in reduced precision, and --precision names none",
-            hint="Add --precision int8.",
+            hint=f"Add --precision {INT8}.",
         )
     clients = stream_numbers(streams) if streams or neighbours else ()
     with results_alone():

@@ -15,6 +15,7 @@ import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import KernelTime, NetworkResult, OwnPrecision, Unmeasured
 from chameleon_core.stages import Delivery
+from chameleon_tvm.types import STORAGE
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.compile.compile import compiled
@@ -27,7 +28,6 @@ from chameleon_networks.delivery.in_network import (
     seconds_in_network,
 )
 from chameleon_networks.delivery.settled_network import SettledNetwork
-from chameleon_networks.frameworks.precision import ROUNDING
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.warnings_once import warnings_once
@@ -259,12 +259,12 @@ class DeliverySteps:
 
         Args:
             folder: of a network that agrees with the same in float32.
-            kind: the precision, a key of ``ROUNDING``.
+            kind: the precision, a floating type of two bytes.
         """
         found = self.baselines.opened(TORCH)
         if found is None:
             return OwnPrecision(dtype=kind)
-        tolerance = ROUNDINGS * ROUNDING[kind]
+        tolerance = ROUNDINGS * STORAGE[kind].rounding
         with found, self.running(folder) as process:
             expected = [found.outputs(inputs) for inputs in self._samples]
             verdict = compared(process.outputs, self._samples, expected, tolerance=tolerance)

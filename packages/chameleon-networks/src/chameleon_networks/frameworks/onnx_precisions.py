@@ -51,7 +51,7 @@ def quantized(
     Raises:
         Exception: ONNX Runtime cannot quantize or run it.
     """
-    with tempfile.TemporaryDirectory(prefix="chameleon-onnx-int8-") as folder:
+    with tempfile.TemporaryDirectory(prefix="chameleon-onnx-quantized-") as folder:
         file = quantized_file(forms, calibration, Path(folder))
         return ReducedNetwork(run=onnx_session(file, threads=threads), precision=INT8)
 

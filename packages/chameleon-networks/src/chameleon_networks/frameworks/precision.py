@@ -16,11 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from chameleon_core.errors import ConfigError
-
-FLOAT16, BFLOAT16 = "float16", "bfloat16"
-
-ROUNDING = {FLOAT16: 2.0**-11, BFLOAT16: 2.0**-8}
-"""Largest relative error of one rounding to the type."""
+from chameleon_tvm.types import BFLOAT16, FLOAT16, HALVES
 
 
 def half_type(program: Any) -> str | None:
@@ -46,7 +42,7 @@ def in_float32(program: Any) -> Any:
     """
     torch = importlib.import_module("torch")
     try:
-        return _converted(program, {torch.float16, torch.bfloat16}, torch.float32)
+        return _converted(program, {getattr(torch, name) for name in HALVES}, torch.float32)
     except Exception as error:
         raise ConfigError(
             f"the network is in half precision, and torch cannot export it in float32: {error}",
@@ -72,7 +68,7 @@ def in_half(program: Any, kind: str) -> Any:
 
     Args:
         program: a ``torch.export.ExportedProgram`` in float32.
-        kind: a key of ``ROUNDING``.
+        kind: a floating type of two bytes.
 
     Raises:
         Exception: torch cannot export it again; whatever it raises.
@@ -124,7 +120,7 @@ def rounded(arrays: Iterable[Any], kind: str) -> list[Any]:
 
     Args:
         arrays: NumPy arrays; those of other types stay.
-        kind: a key of ``ROUNDING``.
+        kind: a floating type of two bytes.
     """
     torch = importlib.import_module("torch")
     return [

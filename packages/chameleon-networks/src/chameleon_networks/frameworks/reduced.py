@@ -115,7 +115,7 @@ class Reduced:
 _OPENVINO = "chameleon_networks.frameworks.openvino_precisions"
 _TORCH = "chameleon_networks.frameworks.torch_precisions"
 
-REDUCED = (
+REDUCED_FRAMEWORKS = (
     Reduced(
         framework="openvino",
         precision=AS_IT_COMES,
@@ -178,7 +178,7 @@ def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
     return [
         one
         for precision in dict.fromkeys(precisions)
-        for one in REDUCED
+        for one in REDUCED_FRAMEWORKS
         if one.precision == precision and (forms.program is not None or not one.of_torch)
     ]
 
@@ -193,8 +193,8 @@ def left_out_reduced(forms: NetworkForms, chosen: Sequence[Reduced]) -> dict[str
 
 
 def reduced_named(name: str) -> Reduced:
-    """The one of ``REDUCED`` with a name."""
-    return next(one for one in REDUCED if one.name == name)
+    """The one of ``REDUCED_FRAMEWORKS`` with a name."""
+    return next(one for one in REDUCED_FRAMEWORKS if one.name == name)
 
 
 __all__ = [
@@ -204,7 +204,7 @@ __all__ = [
     "FLOAT32",
     "INT8",
     "PRECISIONS",
-    "REDUCED",
+    "REDUCED_FRAMEWORKS",
     "NetworkForms",
     "Reduced",
     "ReducedNetwork",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from chameleon_core.stages import Arrays
 from chameleon_system.thread_limit import usable_threads
+from chameleon_tvm.types import HALVES
 
 Network = Callable[[Arrays], Arrays]
 """Outputs of a network for its inputs."""
@@ -113,7 +114,7 @@ def torch_inference(network: Any, program: Any) -> Network:
         # Some networks return an object of their library's, with names and things left out.
         leaves = tree.tree_leaves(found)
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        short = {torch.float16, torch.bfloat16}
+        short = {getattr(torch, name) for name in HALVES}
         return [(one.float() if one.dtype in short else one).numpy() for one in tensors]
 
     return run

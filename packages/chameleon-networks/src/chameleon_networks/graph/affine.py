@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.matching_convolutions import convolution_of
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import (
+    bindings_of,
+    emitted,
+    operator_name,
+    relax,
+    rewritten,
+    tvm,
+)
 
 _STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
 _SEVERAL = 2
@@ -56,16 +63,13 @@ def with_folded_scales(module: Any) -> Any:
     chains = _chains(function)
     if not chains:
         return module
-    folder = _AffineFolder(module, function, chains)
-    variable = module.get_global_var("main")
-    folder.builder_.update_func(variable, folder.visit_expr(function))
-    return relax.transform.DeadCodeElimination()(folder.builder_.get())
+    return rewritten(module, _AffineFolder(module, chains))
 
 
 def _chains(function: Any) -> dict[Any, AffineChain]:
     """The longest chains by the variable at their end."""
     users: dict[Any, int] = defaultdict(int)
-    bindings = [binding for block in function.body.blocks for binding in block.bindings]
+    bindings = bindings_of(function)
     for binding in bindings:
         for variable in relax.analysis.free_vars(binding.value):
             users[variable] += sum(a.same_as(variable) for a in _arguments(binding.value)) or 1
@@ -151,9 +155,7 @@ def _step(value: Any, values: dict[Any, Any]) -> AffineChain | None:
 
 def _operands(value: Any) -> tuple[Any, NDArray[np.float64], bool] | None:
     """A step's variable, its constant, and whether the constant comes first."""
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-        return None
-    if str(value.op.name) not in _STEPS or str(value.ty.dtype) != "float32":
+    if operator_name(value) not in _STEPS or str(value.ty.dtype) != "float32":
         return None
     left, right = value.args
     if isinstance(right, tvm.ir.GenericConst) and isinstance(left, relax.Var):
@@ -168,8 +170,7 @@ def _channel_axis(value: Any) -> int | None:
     found = convolution_of(value)
     if found is not None:
         return found.channel_axis
-    product = isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.matmul")
-    if not product or not isinstance(value.args[1], tvm.ir.GenericConst):
+    if operator_name(value) != "relax.matmul" or not isinstance(value.args[1], tvm.ir.GenericConst):
         return None
     weights = array_of(value.args[1])
     matrix = weights.ndim > 1 and weights.dtype == np.float32
@@ -198,14 +199,10 @@ def _per_channel(
 class _AffineFolder(relax.PyExprMutator):
     """Writes each chain's end anew; what comes before it is dead then."""
 
-    def __init__(self, module: Any, function: Any, chains: dict[Any, AffineChain]) -> None:
+    def __init__(self, module: Any, chains: dict[Any, AffineChain]) -> None:
         super().__init__(module)
         self._chains = chains
-        self._values = {
-            binding.var: binding.value
-            for block in function.body.blocks
-            for binding in block.bindings
-        }
+        self._values = {one.var: one.value for one in bindings_of(module["main"])}
 
     def visit_var_binding_(self, binding: Any) -> None:
         chain = self._chains.get(binding.var)
@@ -223,11 +220,7 @@ class _AffineFolder(relax.PyExprMutator):
         call = value
         if (chain.shift != 0.0).any():
             call = relax.op.add(value, _constant(chain.shift, shape, chain.axis))
-        inner = isinstance(binding.var, relax.DataflowVar)
-        self.set_var_remap(
-            binding.var,
-            self.builder_.emit(call) if inner else self.builder_.emit_output(call),
-        )
+        self.set_var_remap(binding.var, emitted(self.builder_, call, binding.var))
 
     def _weighted(self, producer: Any, chain: AffineChain) -> Any | None:
         """The convolution or product with scaled weights; None where it is neither."""

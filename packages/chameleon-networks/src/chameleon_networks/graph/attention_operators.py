@@ -13,10 +13,216 @@ from chameleon_tvm.operators.attention_specs import KEY_LAYOUTS, TOKENS_INSIDE, 
 from chameleon_tvm.operators.specs import AttentionSpec
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.attention_scores import Mask, SoftmaxInput, SoftmaxInputFinder
+from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.graph.strided import View, contiguous, step_of, view_of_all, views_of
+from chameleon_networks.graph.relaxed import operator_name, relax, tvm
+from chameleon_networks.graph.strided import View, scalar_of, step_of, view_of_all, views_of
+from chameleon_networks.graph.strides import dense_strides
+
+_NEUTRAL = frozenset(
+    f"relax.{name}"
+    for name in ("reshape", "expand_dims", "squeeze", "flatten", "broadcast_to", "astype")
+)
+_HIDES = -1e4
+"""What networks put in the places of hidden scores is at most this."""
+_LEAST = float(np.finfo(np.float32).min)
+_GUARD = {"logical_not", "astype", "max", "reshape", "any"}
+"""Operators between the scores and whether all of a row are minus infinity."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Mask:
+    """What is added to scores.
+
+    Attributes:
+        value: an array where it is constant, else an expression of the graph.
+        shape: of the value, as many axes as the scores it is added to.
+        scores: shape of those.
+    """
+
+    value: NDArray[Any] | Any
+    shape: tuple[int, ...]
+    scores: tuple[int, ...]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class SoftmaxInput:
+    """What goes into a softmax.
+
+    Attributes:
+        product: the variable that is the product of queries and keys.
+        factor: what it is multiplied with.
+        masks: what is added.
+        shape: of the scores, with as many axes as they have anywhere on the way.
+        members: the variables on the way, the product included.
+    """
+
+    product: Any
+    factor: float
+    masks: tuple[Mask, ...]
+    shape: tuple[int, ...]
+    members: tuple[Any, ...]
+
+
+class SoftmaxInputFinder:
+    """Walks a graph backwards.
+
+    Args:
+        values: what its variables are bound to.
+    """
+
+    def __init__(self, values: Mapping[Any, Any]) -> None:
+        self._values = values
+
+    def of_powers(self, tensor: Any) -> SoftmaxInput | None:
+        """The scores whose softmax a tensor is, shape aside; None where it is something else.
+
+        Rows whose scores are all minus infinity may be replaced by zeros, as torch does.
+        """
+        tensor, passed = self._without_neutral(tensor)
+        call = self._call(tensor)
+        if _name(call) == "where":
+            guarded = self._guarded(call)
+            if guarded is None:
+                return None
+            passed = (*passed, tensor, *guarded[1])
+            tensor = guarded[0]
+            call = self._call(tensor)
+        if _name(call) != "nn.softmax":
+            return None
+        rank = len(shape_of(call))
+        if int(call.attrs.axis) % rank != rank - 1 or str(call.ty.dtype) != "float32":
+            return None
+        found = self._scores(call.args[0])
+        return None if found is None else _longer(found, tensor, *passed)
+
+    def _scores(self, tensor: Any) -> SoftmaxInput | None:
+        call = self._call(tensor)
+        name = _name(call)
+        if name == "matmul":
+            return SoftmaxInput(
+                product=tensor,
+                factor=1.0,
+                masks=(),
+                shape=shape_of(tensor),
+                members=(tensor,),
+            )
+        found = None
+        if _is_neutral(call):
+            found = self._scores(call.args[0])
+        elif name in {"multiply", "divide"}:
+            found = self._scaled(call, name)
+        elif name == "maximum":
+            # Networks keep scores with masks finite; hidden ones stay hidden.
+            number = scalar_of(call.args[1])
+            found = self._scores(call.args[0]) if number is not None and number < _HIDES else None
+        elif name == "add":
+            found = self._added(call)
+        elif name == "where":
+            found = self._hidden(call)
+        return None if found is None else _longer(found, tensor)
+
+    def _scaled(self, call: Any, name: str) -> SoftmaxInput | None:
+        left, right = call.args
+        if name == "multiply" and scalar_of(left) is not None:
+            left, right = right, left
+        number = scalar_of(right)
+        found = None if not number else self._scores(left)
+        if number is None or found is None or found.masks:
+            return None
+        factor = 1.0 / number if name == "divide" else number
+        return attrs.evolve(found, factor=found.factor * factor)
+
+    def _added(self, call: Any) -> SoftmaxInput | None:
+        shape = shape_of(call)
+        for tensor, other in (call.args, reversed(call.args)):
+            found = self._scores(tensor)
+            if found is None or shape_of(tensor) != shape or str(other.ty.dtype) != "float32":
+                continue
+            constant = isinstance(other, tvm.ir.GenericConst)
+            value = array_of(other) if constant else other
+            return _masked(found, Mask(value=value, shape=shape_of(other), scores=shape))
+        return None
+
+    def _hidden(self, call: Any) -> SoftmaxInput | None:
+        """Scores some of which are replaced by a number that a softmax makes zero."""
+        seen, *tensors = call.args
+        numbers = [scalar_of(one) for one in tensors]
+        for place, number in enumerate(numbers):
+            if number is None or number > _HIDES:
+                continue
+            tensor = tensors[1 - place]
+            found = self._scores(tensor)
+            if found is None or shape_of(tensor) != shape_of(call):
+                continue
+            # The least number swallows what it is added to, as if it were put in its place.
+            low = number if math.isinf(number) else _LEAST
+            pair = (low, 0.0) if place == 0 else (0.0, low)
+            value: Any
+            if isinstance(seen, tvm.ir.GenericConst):
+                value = np.where(array_of(seen), *pair).astype(np.float32)
+            else:
+                value = relax.op.where(seen, *(relax.const(one, "float32") for one in pair))
+            mask = Mask(value=value, shape=shape_of(seen), scores=shape_of(call))
+            return _masked(found, mask)
+        return None
+
+    def _guarded(self, call: Any) -> tuple[Any, tuple[Any, ...]] | None:
+        """The softmax that is kept unless all scores of a row are minus infinity, and the rest."""
+        condition, zeros, softmax = call.args
+        kept = self._call(softmax)
+        constant = isinstance(zeros, tvm.ir.GenericConst)
+        if _name(kept) != "nn.softmax" or not constant or array_of(zeros).any():
+            return None
+        passed = []
+        while True:
+            test = self._call(condition)
+            if test is None:
+                return None
+            passed.append(condition)
+            if _name(test) == "equal":
+                break
+            if _name(test) not in _GUARD:
+                return None
+            condition = test.args[0]
+        same = test.args[0].same_as(kept.args[0]) and scalar_of(test.args[1]) == -math.inf
+        return (softmax, tuple(passed)) if same else None
+
+    def _without_neutral(self, tensor: Any) -> tuple[Any, tuple[Any, ...]]:
+        passed = []
+        while _is_neutral(call := self._call(tensor)):
+            passed.append(tensor)
+            tensor = call.args[0]
+        return tensor, tuple(passed)
+
+    def _call(self, tensor: Any) -> Any:
+        """The call of an operator that a tensor is; None for everything else."""
+        value = self._values.get(tensor) if isinstance(tensor, relax.Var) else None
+        return value if operator_name(value) else None
+
+
+def _name(call: Any) -> str:
+    return operator_name(call).removeprefix("relax.")
+
+
+def _is_neutral(call: Any) -> bool:
+    """Whether a call changes neither the numbers of a tensor nor their order in memory."""
+    if call is None or str(call.op.name) not in _NEUTRAL:
+        return False
+    before, after = call.args[0].ty, call.ty
+    return str(before.dtype) == str(after.dtype) and math.prod(shape_of(call)) == math.prod(
+        shape_of(call.args[0])
+    )
+
+
+def _longer(found: SoftmaxInput, *members: Any) -> SoftmaxInput:
+    shape = max((found.shape, *(shape_of(one) for one in members[:1])), key=len)
+    return attrs.evolve(found, members=(*found.members, *members), shape=shape)
+
+
+def _masked(found: SoftmaxInput, mask: Mask) -> SoftmaxInput:
+    return attrs.evolve(found, masks=(*found.masks, mask))
+
 
 _SURELY_HIDES = -1e9
 """A mask of at most this hides a key, whatever its score."""
@@ -341,7 +547,7 @@ def _packed(
             everything = (batch, tokens, heads + 2 * shared, features)
             if math.prod(shape_of(query.source)) != math.prod(everything):
                 continue
-            strides = contiguous(everything)
+            strides = dense_strides(everything)
             firsts = (0, heads, heads + shared)
             for value in same[1]:
                 fits = value.shape == key.shape and all(
@@ -408,7 +614,7 @@ def _stored(
         if math.prod(shape) != math.prod(shape_of(view.source)):
             continue
         for layout in layouts:
-            strides = contiguous(ordered(shape, layout))
+            strides = dense_strides(ordered(shape, layout))
             if _strided(view, [strides[layout.index(axis)] for axis in "BHSD"]):
                 yield (
                     view,
@@ -444,9 +650,7 @@ def _memory(view: View) -> tuple[tuple[int, int], ...]:
 
 def _is_product(call: Any) -> bool:
     return (
-        isinstance(call, relax.Call)
-        and isinstance(call.op, tvm.ir.Op)
-        and str(call.op.name) == "relax.matmul"
+        operator_name(call) == "relax.matmul"
         and str(call.ty.dtype) == str(call.args[0].ty.dtype) == "float32"
         and min(len(shape_of(one)) for one in call.args) > 2  # noqa: PLR2004
     )

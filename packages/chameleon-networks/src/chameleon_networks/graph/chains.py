@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +21,7 @@ from chameleon_networks.graph.fused_operators import Constants, FusedOperator
 from chameleon_networks.graph.matching_activations import activation_after
 from chameleon_networks.graph.matching_products import product_of
 from chameleon_networks.graph.moves import axes_of, shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax, tvm, users_of
 from chameleon_networks.graph.steps import Steps
 from chameleon_networks.graph.typed_operators import TypedOperators
 
@@ -49,13 +48,9 @@ def chains_of(module: Any) -> list[FusedOperator]:
 
 class _Finder:
     def __init__(self, function: Any, steps: Steps) -> None:
-        self._bindings = [binding for block in function.body.blocks for binding in block.bindings]
+        self._bindings = bindings_of(function)
         self._values = {binding.var: binding.value for binding in self._bindings}
-        self._users: dict[Any, list[Any]] = defaultdict(list)
-        for binding in self._bindings:
-            for variable in relax.analysis.free_vars(binding.value):
-                self._users[variable].append(binding)
-        self._users[function.body.body].append(None)
+        self._users = users_of(function)
         self._taken: set[Any] = set()
         self._typed = TypedOperators(steps, self._values, self._users)
 
@@ -94,7 +89,7 @@ class _Finder:
                 chain = self._with_move(chain)
             longer = self._extended(chain) if isinstance(found.spec, FusedSpec) else chain
             if operands is not None:
-                longer = self._typed.in_integers(longer, chain, operands)
+                longer = self._typed.with_operands(longer, chain, operands)
             else:
                 longer = self._typed.typed(longer)
             self._taken.update(longer.members)
@@ -103,12 +98,11 @@ class _Finder:
     def _with_move(self, chain: FusedOperator) -> FusedOperator:
         """The chain reading images as they come, moved to channels last for it alone."""
         spec, data = chain.spec, chain.inputs[0]
-        move = self._values.get(data)
+        move: Any = self._values.get(data)
         if (
             not isinstance(spec, GroupedSpec)
             or not is_channels_last(spec.layout)
-            or not isinstance(move, relax.Call)
-            or move.op != tvm.ir.Op.get("relax.permute_dims")
+            or operator_name(move) != "relax.permute_dims"
             or axes_of(move) != (0, *range(2, spec.rank + 2), 1)
             or len(self._users[data]) != 1
             or data in self._taken
@@ -151,9 +145,9 @@ class _Finder:
         if len(users) != 1 or users[0] is None or users[0].var in self._taken:
             return None
         call = users[0].value
-        whole = isinstance(call, relax.Call) and isinstance(call.op, tvm.ir.Op)
         # Another reader of a variable than the chain itself, as in x + x, is no residual.
-        return users[0] if whole and sum(a.same_as(variable) for a in call.args) == 1 else None
+        once = operator_name(call) and sum(a.same_as(variable) for a in call.args) == 1
+        return users[0] if once else None
 
 
 def _with(chain: FusedOperator, call: Any, passed: list[Any]) -> FusedOperator | None:

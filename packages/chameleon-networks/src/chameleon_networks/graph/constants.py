@@ -1,4 +1,4 @@
-"""Constant folding in NumPy.
+"""Operators on constants, computed in NumPy.
 
 Relax's ``FoldConstant`` compiles a function for every operator it evaluates, which for a network
 full of batch normalisations takes longer than tuning one of its layers.
@@ -6,79 +6,184 @@ full of batch normalisations takes longer than tuning one of its layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from chameleon_tvm.operators.epilogue import ARRAYS
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.constant_operators import BINARY, UNARY, evaluate_other
 from chameleon_networks.graph.extents import extents_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tvm
 
 Array = NDArray[Any]
-
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "relax.add": np.add,
-    "relax.subtract": np.subtract,
-    "relax.multiply": np.multiply,
-    "relax.divide": np.divide,
-    "relax.maximum": np.maximum,
-    "relax.minimum": np.minimum,
-    "relax.power": np.power,
-    **BINARY,
-}
-_UNARY: dict[str, Callable[[Any], Any]] = {
-    "relax.sqrt": np.sqrt,
-    "relax.rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "relax.negative": np.negative,
-    "relax.exp": np.exp,
-    "relax.abs": np.abs,
-    **UNARY,
-}
-_TERNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "relax.clip": np.clip,
-    "relax.where": np.where,
-}
-_ELEMENTWISE: dict[str, Callable[..., Any]] = {**_BINARY, **_UNARY, **_TERNARY}
-"""Operators that compute each number from those at its place."""
-
-
-def _leaky_relu(value: Array, call: Any) -> Array:
-    return np.where(value < 0, float(call.attrs.alpha) * value, value)
-
-
-_WITH_ATTRIBUTES: dict[str, Callable[[Array, Any], Array]] = {"relax.nn.leakyrelu": _leaky_relu}
-"""The same of operators that get the call as well."""
-
+Known = Callable[[Any], Array | None]
+"""The value of an argument, or None if it is not constant."""
+Evaluate = Callable[[Any, Known], Array | None]
+"""The value of a call, given those of arguments; None if one is not constant."""
 
 _IN_NUMPY = frozenset(
     f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
 )
 """Types that NumPy has as well."""
 
+_SAME_NAMES = (
+    *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "floor_divide"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    *("logical_and", "logical_or", "logical_xor", "logical_not"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"),
+    *("sqrt", "negative", "exp", "abs", "cos", "sin", "log", "floor", "ceil", "tanh", "square"),
+    *("sign", "clip", "where"),
+)
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    **{f"relax.{name}": getattr(np, name) for name in _SAME_NAMES},
+    "relax.floor_mod": np.mod,
+    "relax.mod": np.fmod,
+    "relax.rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "relax.erf": np.vectorize(math.erf, otypes=[float]),
+    "relax.sigmoid": ARRAYS["sigmoid"],
+    **{f"relax.nn.{name}": ARRAYS[name] for name in ("relu", "relu6", "gelu", "gelu_tanh", "silu")},
+}
+"""Operators that compute each number from those at its place."""
 
-def _reshaped(value: Array, call: Any) -> Array:
+
+def _of(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
+    """Evaluates a call by a function of it and its first arguments, all of which are constant.
+
+    Args:
+        count: of these arguments; None for all.
+        function: gives None where it does not know the call.
+    """
+
+    def evaluated(call: Any, known: Known) -> Array | None:
+        operands = _all(call.args[:count], known)
+        return None if not operands else function(call, *operands)
+
+    return evaluated
+
+
+def _all(arguments: Sequence[Any], known: Known) -> list[Array] | None:
+    found = [known(argument) for argument in arguments]
+    return None if any(one is None for one in found) else [one for one in found if one is not None]
+
+
+def integers(argument: Any) -> list[int]:
+    """The numbers of a shape, or of a tuple of constants."""
+    values = argument.values if isinstance(argument, relax.ShapeExpr) else argument.fields
+    return [int(getattr(one, "value", one)) for one in values]
+
+
+def _leaky_relu(call: Any, value: Array) -> Array:
+    return np.where(value < 0, float(call.attrs.alpha) * value, value)
+
+
+def _reshaped(call: Any, value: Array) -> Array:
     return value.reshape(extents_of(call.ty))
 
 
-def _broadcast(value: Array, call: Any) -> Array:
-    return np.broadcast_to(value, extents_of(call.ty))
-
-
-def _permuted(value: Array, call: Any) -> Array:
+def _permuted(call: Any, value: Array) -> Array:
     axes = call.attrs.axes
     return value.transpose(None if axes is None else [int(axis) for axis in axes])
 
 
-_MOVES: dict[str, Callable[[Array, Any], Array]] = {
-    "relax.reshape": _reshaped,
-    "relax.expand_dims": _reshaped,
-    "relax.squeeze": _reshaped,
-    "relax.flatten": _reshaped,
-    "relax.permute_dims": _permuted,
-    "relax.broadcast_to": _broadcast,
-    "relax.astype": lambda value, call: value.astype(str(call.ty.dtype)),
+def _arange(call: Any, *bounds: Array) -> Array:
+    return np.arange(*(one.item() for one in bounds), dtype=str(call.ty.dtype))
+
+
+def _full(call: Any, known: Known) -> Array | None:
+    """An array of one number; only the number has to be constant, as the shape is always known."""
+    value = known(call.args[1])
+    return None if value is None else np.full([int(e) for e in call.ty.shape], value)
+
+
+def _concat(call: Any, known: Known) -> Array | None:
+    fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
+    found = _all(fields, known)
+    return np.concatenate(found, axis=int(call.attrs.axis)) if found else None
+
+
+def _strided_slice(call: Any, value: Array) -> Array | None:
+    places = call.args[1:]
+    axes, begins, ends = (integers(one) for one in places[:3])
+    steps = integers(places[3]) if len(places) > 3 else [1] * len(axes)  # noqa: PLR2004
+    parts = [slice(None)] * value.ndim
+    for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
+        if step < 1:
+            return None  # where such a slice ends is written differently in NumPy
+        parts[axis] = slice(begin, end, step)
+    return value[tuple(parts)]
+
+
+def _slice_scatter(call: Any, data: Array, part: Array, *places: Array) -> Array | None:
+    begin, end, step = (int(place) for place in places)
+    if step < 1:
+        return None
+    made = data.copy()
+    where = [slice(None)] * data.ndim
+    where[int(call.attrs.axis)] = slice(begin, end, step)
+    made[tuple(where)] = part
+    return made
+
+
+def _take(call: Any, data: Array, places: Array) -> Array | None:
+    if call.attrs.axis is None:
+        return None
+    axis = int(call.attrs.axis)
+    inside = -data.shape[axis] <= places.min(initial=0) <= places.max(initial=0) < data.shape[axis]
+    return data.take(places, axis=axis) if inside else None
+
+
+def _gather_elements(call: Any, data: Array, places: Array) -> Array:
+    return np.take_along_axis(data, places, axis=int(call.attrs.axis))
+
+
+def _index_tensor(call: Any, known: Known) -> Array | None:
+    data = known(call.args[0])
+    if data is None or not isinstance(call.args[1], relax.Tuple):
+        return None
+    places = _all(call.args[1].fields, known)
+    value: Array | None = None if places is None else data[tuple(places)]
+    return value
+
+
+def _reduced(call: Any, value: Array) -> Array:
+    axes = call.attrs.axis
+    over = None if axes is None else tuple(int(axis) for axis in axes)
+    reduce = getattr(np, operator_name(call).removeprefix("relax."))
+    return np.asarray(reduce(value, axis=over, keepdims=bool(call.attrs.keepdims)))
+
+
+def _cumsum(call: Any, value: Array) -> Array | None:
+    if bool(call.attrs.exclusive) or call.attrs.axis is None:
+        return None
+    return np.cumsum(value, axis=int(call.attrs.axis))
+
+
+_EVALUATED: dict[str, Evaluate] = {
+    **dict.fromkeys(
+        _ELEMENTWISE, _of(None, lambda call, *values: _ELEMENTWISE[operator_name(call)](*values))
+    ),
+    "relax.nn.leakyrelu": _of(1, _leaky_relu),
+    **dict.fromkeys(
+        (f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten")),
+        _of(1, _reshaped),
+    ),
+    "relax.permute_dims": _of(1, _permuted),
+    "relax.broadcast_to": _of(1, lambda call, value: np.broadcast_to(value, extents_of(call.ty))),
+    "relax.astype": _of(1, lambda call, value: value.astype(str(call.ty.dtype))),
+    "relax.arange": _of(None, _arange),
+    **dict.fromkeys(("relax.full", "relax.full_like"), _full),
+    "relax.concat": _concat,
+    "relax.strided_slice": _of(1, _strided_slice),
+    "relax.slice_scatter": _of(None, _slice_scatter),
+    "relax.take": _of(2, _take),
+    "relax.gather_elements": _of(None, _gather_elements),
+    "relax.index_tensor": _index_tensor,
+    "relax.cumsum": _of(1, _cumsum),
+    **dict.fromkeys(
+        (f"relax.{name}" for name in ("sum", "mean", "max", "min", "prod")), _of(1, _reduced)
+    ),
 }
 
 
@@ -88,11 +193,7 @@ def fold_constants(module: Any) -> Any:
     Args:
         module: an ``IRModule`` of Relax functions.
     """
-    folder = _ConstantFolder(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            folder.builder_.update_func(variable, folder.visit_expr(function))
-    return relax.transform.DeadCodeElimination()(folder.builder_.get())
+    return rewritten(module, _ConstantFolder(module))
 
 
 @relax.expr_functor.mutator
@@ -126,12 +227,8 @@ class _ConstantFolder(relax.PyExprMutator):
         return self._constants[variable]
 
     def _evaluated(self, value: Any) -> Array | None:
-        if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-            return None
-        found = evaluate(value, self._known)
-        if found is None:
-            return None
-        return np.asarray(found, str(value.ty.dtype), order="C")
+        found = evaluate(value, self._known) if operator_name(value) else None
+        return None if found is None else np.asarray(found, str(value.ty.dtype), order="C")
 
 
 def single_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
@@ -153,30 +250,14 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
         call: a call of a Relax operator.
         known: values of variables.
     """
-    name = str(call.op.name)
-    of_call = {**_MOVES, **_WITH_ATTRIBUTES}.get(name)
-    if name not in _ELEMENTWISE and of_call is None:
-        return evaluate_other(call, lambda argument: _constant(argument, known))
-    operands = []
-    for argument in call.args[: None if of_call is None else 1]:
-        operand = _constant(argument, known)
-        if operand is None:
-            return None
-        operands.append(operand)
-    if not operands:
-        return None
-    return np.asarray(
-        _ELEMENTWISE[name](*operands) if of_call is None else of_call(operands[0], call)
-    )
+    evaluated = _EVALUATED.get(operator_name(call))
+    found = None if evaluated is None else evaluated(call, lambda one: _constant(one, known))
+    return None if found is None else np.asarray(found)
 
 
 def is_elementwise(value: Any) -> bool:
     """Whether an expression is a call whose numbers ``evaluate`` computes place by place."""
-    return (
-        isinstance(value, relax.Call)
-        and isinstance(value.op, tvm.ir.Op)
-        and str(value.op.name) in {*_ELEMENTWISE, *_WITH_ATTRIBUTES}
-    )
+    return operator_name(value) in {*_ELEMENTWISE, "relax.nn.leakyrelu"}
 
 
 def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 
 CONVOLUTION_RANKS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
 """Names of convolutions in a graph, and how many spatial axes they have."""
@@ -111,9 +111,7 @@ def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> Convoluti
     Raises:
         ConfigError: it has layouts that no importer writes.
     """
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-        return None
-    name = str(value.op.name)
+    name = operator_name(value)
     if name not in CONVOLUTION_RANKS and name not in TRANSPOSED_RANKS:
         return None
     layout = layout_of(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.extents import extents_of, known_extents
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tvm, users_of
 
 Axes = tuple[int, ...]
 
@@ -143,11 +143,7 @@ def without_moves(module: Any) -> Any:
     Args:
         module: an ``IRModule`` of Relax functions in normal form.
     """
-    mover = _Mover(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            mover.builder_.update_func(variable, mover.visit_expr(function))
-    return relax.transform.DeadCodeElimination()(mover.builder_.get())
+    return rewritten(module, _Mover(module))
 
 
 @relax.expr_functor.mutator
@@ -159,7 +155,7 @@ class _Mover(relax.PyExprMutator):
         self._permuted: dict[Any, tuple[Any, tuple[int, ...]]] = {}
         self._reshaped: dict[Any, Any] = {}
         self._split: dict[Any, tuple[int, ...]] = {}
-        self._users = _users(module)
+        self._users = users_of(module["main"])
 
     def visit_var_binding_(self, binding: Any) -> None:
         if not isinstance(binding.var, relax.DataflowVar):
@@ -171,9 +167,9 @@ class _Mover(relax.PyExprMutator):
             axes = self._split.get(value.tuple_value)
             if axes is not None:
                 emitted = self._permute(self.builder_.emit(value), axes)
-        elif isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.split"):
+        elif operator_name(value) == "relax.split":
             emitted = self._splitted(value)
-        elif _is_operator(value):
+        elif operator_name(value) and _is_tensor(value):
             emitted = self._moved(value, binding.var)
         if emitted is None:
             emitted = self.builder_.emit(value)
@@ -186,7 +182,7 @@ class _Mover(relax.PyExprMutator):
             made = self._permute(call.args[0], axes_of(call))
         elif name in _RESHAPING:
             source, shape = call.args[0], shape_of(call)
-            if source in self._permuted and _size(shape_of(source)) == _size(shape):
+            if source in self._permuted and math.prod(shape_of(source)) == math.prod(shape):
                 made = self._reshape_permuted(source, shape, variable)
             else:
                 made = self._reshape(source, shape)
@@ -216,7 +212,7 @@ class _Mover(relax.PyExprMutator):
         return made
 
     def _reshape(self, source: Any, shape: tuple[int, ...]) -> Any | None:
-        if _size(shape_of(source)) != _size(shape):
+        if math.prod(shape_of(source)) != math.prod(shape):
             return None  # a broadcast that repeats numbers
         source = self._reshaped.get(source, source)
         if shape_of(source) == shape:
@@ -241,9 +237,9 @@ class _Mover(relax.PyExprMutator):
         inverse = tuple(axes.index(axis) for axis in range(len(axes)))
         found = [variable]
         for one in found:
-            for binding in self._users.get(one, ()):
+            for binding in filter(None, self._users.get(one, ())):
                 value = binding.value
-                name = str(getattr(getattr(value, "op", None), "name", ""))
+                name = operator_name(value)
                 if name == "relax.permute_dims" and axes_of(value) == inverse:
                     return True
                 passing = isinstance(value, relax.TupleGetItem) or name in _PASSING
@@ -325,7 +321,7 @@ class _Mover(relax.PyExprMutator):
         for place, argument in enumerate(call.args):
             constant = isinstance(argument, tvm.ir.GenericConst)
             if constant or not _is_tensor(argument) or not shape_of(argument):
-                if constant and _size(shape_of(argument)) > 1:
+                if constant and math.prod(shape_of(argument)) > 1:
                     constants[place] = array_of(argument)
                 arguments.append(argument)
                 continue
@@ -364,28 +360,5 @@ def axes_of(call: Any) -> tuple[int, ...]:
     return tuple(range(count))[::-1] if axes is None else tuple(int(axis) % count for axis in axes)
 
 
-def _users(module: Any) -> dict[Any, list[Any]]:
-    """The bindings that read each variable."""
-    users: dict[Any, list[Any]] = defaultdict(list)
-    for function in module.functions.values():
-        if isinstance(function, relax.Function):
-            for block in function.body.blocks:
-                for binding in block.bindings:
-                    for variable in relax.analysis.free_vars(binding.value):
-                        users[variable].append(binding)
-    return users
-
-
-def _is_operator(value: Any) -> bool:
-    return isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) and _is_tensor(value)
-
-
 def _is_tensor(expression: Any) -> bool:
     return known_extents(getattr(expression, "ty", None)) is not None
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size

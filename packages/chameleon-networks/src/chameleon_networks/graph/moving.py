@@ -16,7 +16,14 @@ from chameleon_tvm.types import INT8, STORAGE, UINT8
 
 from chameleon_networks.graph.constants import array_of, evaluate
 from chameleon_networks.graph.moves import axes_of, shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import (
+    bindings_of,
+    emitted,
+    operator_name,
+    relax,
+    rewritten,
+    tvm,
+)
 from chameleon_networks.graph.steps import DECODE, ENCODE, Step, Steps, is_call
 from chameleon_networks.graph.strides import axis_in
 
@@ -39,7 +46,7 @@ def is_carrying(value: Any) -> bool:
     """Whether an expression's numbers are all among those that it reads."""
     if isinstance(value, relax.TupleGetItem | relax.Tuple):
         return True
-    return _name(value) in {*_MOVES, *_POOLS, _CONCAT, _SPLIT}
+    return operator_name(value) in {*_MOVES, *_POOLS, _CONCAT, _SPLIT}
 
 
 def with_encoded_moves(module: Any) -> Any:
@@ -53,10 +60,7 @@ def with_encoded_moves(module: Any) -> Any:
     Args:
         module: an ``IRModule`` of Relax functions in normal form.
     """
-    mover = _Mover(module)
-    variable = module.get_global_var("main")
-    mover.builder_.update_func(variable, mover.visit_expr(module["main"]))
-    return relax.transform.DeadCodeElimination()(mover.builder_.get())
+    return rewritten(module, _Mover(module))
 
 
 @attrs.define(eq=False)
@@ -100,11 +104,10 @@ class _Mover(relax.PyExprMutator):
         """The variables that are read to be encoded in a floating type, or moved and encoded."""
         found: set[Any] = set()
         other = set(relax.analysis.free_vars(function.body.body))
-        bindings = [binding for block in function.body.blocks for binding in block.bindings]
-        for binding in reversed(bindings):
+        for binding in reversed(bindings_of(function)):
             step = self._steps.of(binding.value, ENCODE)
-            moved = _name(binding.value) in {*_MOVES, *_POOLS, _CONCAT} and binding.var in found
-            encoded = moved or (step is not None and step.floating)
+            moving = operator_name(binding.value) in {*_MOVES, *_POOLS, _CONCAT}
+            encoded = moving and binding.var in found if step is None else step.floating
             for variable in relax.analysis.free_vars(binding.value):
                 (found if encoded else other).add(variable)
                 found -= other
@@ -119,22 +122,22 @@ class _Mover(relax.PyExprMutator):
         inner = isinstance(binding.var, relax.DataflowVar)
         made = self._rewritten(value, binding.var, inner=inner)
         if made is None:
-            made = self.builder_.emit(value) if inner else self.builder_.emit_output(value)
+            made = emitted(self.builder_, value, binding.var)
         elif not inner:
             made = self.builder_.emit_output(made)
         self.set_var_remap(binding.var, made)
 
     def _rewritten(self, value: Any, variable: Any, *, inner: bool) -> Any | None:
         """The variable of a value that was computed otherwise; None if it is to stay."""
-        for which, rewritten in ((ENCODE, self._encoded), (DECODE, self._decoded)):
+        for which, computed in ((ENCODE, self._encoded), (DECODE, self._decoded)):
             step = self._steps.of(value, which)
             if step is None:
                 continue
             if step.floating:
-                return rewritten(step, value) if inner else None
+                return computed(step, value) if inner else None
             # With other scales no order is kept.
-            return rewritten(step) if (step.scale > 0).all() else None
-        name = _name(value)
+            return computed(step) if (step.scale > 0).all() else None
+        name = operator_name(value)
         if name in _MOVES or name in _POOLS:
             return self._moved(value, variable)
         if name == _CONCAT:
@@ -149,7 +152,7 @@ class _Mover(relax.PyExprMutator):
         if step.dtype == INT8 and step.whole and isinstance(source, relax.Var):
             step = attrs.evolve(
                 step,
-                source=self._in_uint8(source),
+                source=self._in_unsigned(source),
                 zero_point=step.zero_point + _SHIFT,
                 dtype=UINT8,
             )
@@ -189,7 +192,7 @@ class _Mover(relax.PyExprMutator):
             known.real[made] = step.source
         return made
 
-    def _in_uint8(self, source: Any) -> Any:
+    def _in_unsigned(self, source: Any) -> Any:
         """A variable of int8 with 128 added, in uint8."""
         known = self._known.unsigned.get(source)
         if known is None:
@@ -220,7 +223,7 @@ class _Mover(relax.PyExprMutator):
         axis = None if step is None else _axis_after(call, step)
         if step is None or axis is None:
             return None
-        if step.floating and _name(call) in _POOLS:
+        if step.floating and operator_name(call) in _POOLS:
             moved = _pooled(self.builder_, step.source, call)
         else:
             moved = relax.Call(call.op, [step.source, *others], call.attrs, call.ty_args)
@@ -311,12 +314,6 @@ class _Mover(relax.PyExprMutator):
         return numbers
 
 
-def _name(value: Any) -> str:
-    """The name of the operator that an expression is a call of; empty for others."""
-    called = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-    return str(value.op.name) if called else ""
-
-
 def _alike(first: Step, other: Step | None) -> bool:
     return other is not None and first.same(other) and isinstance(other.source, relax.Var)
 
@@ -344,7 +341,7 @@ def _pooled(builder: Any, bits: Any, call: Any) -> Any:
         call: the pooling of what it is decoded to.
     """
     known = call.attrs
-    pool = _POOLS[_name(call)]
+    pool = _POOLS[operator_name(call)]
     sizes = (known.pool_size, known.strides, known.dilation, known.padding)
     kernel, stride, dilation, padding = ([int(one) for one in size] for size in sizes)
 

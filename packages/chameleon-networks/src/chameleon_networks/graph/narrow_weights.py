@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
 from chameleon_tvm.operators.specs import DenseSpec, FusedSpec, GroupedSpec, OperatorSpec
-from chameleon_tvm.types import INT7, INT8, STORAGE
+from chameleon_tvm.types import COMPUTE, StorageType
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.fused_operators import FusedOperator
@@ -36,16 +36,18 @@ def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
         chain: of a network.
         target: the resolved target.
     """
-    spec = chain.spec
+    spec, weights = chain.spec, chain.constants.weights
     if (
         isinstance(spec, FusedSpec)
-        and spec.dtype == INT8
+        and weights is not None
         and shares_data(spec)
         and json.loads(target)["kind"] == "llvm"
-        and _are_small(chain.constants.weights)
-        and narrow_weights_pay(target)
     ):
-        yield attrs.evolve(spec, dtype=INT7)
+        for kind in COMPUTE.values():
+            # Whether the target gains by it is asked last: that looks through its instructions.
+            narrow = kind.variant_of == spec.dtype and _fit(weights, kind.weights)
+            if narrow and narrow_weights_pay(target):
+                yield attrs.evolve(spec, dtype=kind.name)
     yield spec
 
 
@@ -59,11 +61,6 @@ def fastest(chains: Sequence[FusedOperator], target: str) -> list[FusedOperator]
     return [attrs.evolve(chain, spec=next(specs_for(chain, target))) for chain in chains]
 
 
-def _are_small(weights: NDArray[Any] | None) -> bool:
-    if weights is None:
-        return False
-    largest = STORAGE[INT7].magnitude
-    return bool(np.min(weights, initial=0) >= -largest and np.max(weights, initial=0) <= largest)
-
-
-__all__ = ["fastest", "shares_data", "specs_for"]
+def _fit(weights: NDArray[Any], kind: StorageType) -> bool:
+    least, most = np.min(weights, initial=0), np.max(weights, initial=0)
+    return bool(least >= kind.low and most <= kind.high)

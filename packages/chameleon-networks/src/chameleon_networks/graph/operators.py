@@ -11,7 +11,7 @@ from chameleon_tvm.operators.specs import OperatorSpec
 from chameleon_tvm.words import identifier
 
 from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax
 
 
 def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> list[OperatorSpec]:
@@ -44,17 +44,15 @@ def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> lis
 def left_over(module: Any, chains: Sequence[FusedOperator]) -> dict[str, int]:
     """How often each operator occurs that is in no chain, and that is still read then."""
     function = module["main"]
-    bindings = [binding for block in function.body.blocks for binding in block.bindings]
     placed = {chain.last: chain for chain in chains}
     read = set(relax.analysis.free_vars(function.body.body))
     names = []
-    for binding in reversed(bindings):
+    for binding in reversed(bindings_of(function)):
         if binding.var not in read:
             continue
         chain = placed.get(binding.var)
         for expression in (binding.value,) if chain is None else chain.inputs:
             read.update(relax.analysis.free_vars(expression))
-        value = binding.value
-        if chain is None and isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
-            names.append(str(value.op.name).removeprefix("relax."))
+        if chain is None and (name := operator_name(binding.value)):
+            names.append(name.removeprefix("relax."))
     return dict(Counter(reversed(names)))

@@ -22,7 +22,7 @@ from chameleon_tvm.operators.specs import (
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.matching_convolutions import CONVOLUTION_RANKS
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax
 from chameleon_networks.source_location import SourceLocation
 
 _CONVOLUTION, _PRODUCT = "convolution", "product"
@@ -63,23 +63,21 @@ def _framework_operators(
     imported: Any, locations: Mapping[str, SourceLocation]
 ) -> Iterator[tuple[Hashable, str]]:
     """Signatures and owners of convolutions, products and attentions, in the network's order."""
-    bindings = [binding for block in imported["main"].body.blocks for binding in block.bindings]
     found = []
     # An importer may emit several operators for one, of which the last has a location.
     readers: dict[Any, str] = {}
-    for binding in reversed(bindings):
+    for binding in reversed(bindings_of(imported["main"])):
         value = binding.value
         location = locations.get(str(binding.var.name))
         owner = readers.get(binding.var, "") if location is None else location.owner
         readers.update(dict.fromkeys(relax.analysis.free_vars(value), owner))
-        if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
-            found += [(one, owner) for one in reversed(_call_signatures(value, binding.var))]
+        found += [(one, owner) for one in reversed(_call_signatures(value, binding.var))]
     yield from reversed(found)
 
 
 def _call_signatures(call: Any, made: Any) -> tuple[Hashable, ...]:
     """What tells an operator of the framework from others, in a chain's terms; none for others."""
-    name = str(call.op.name)
+    name = operator_name(call)
     if name in CONVOLUTION_RANKS:
         strides = tuple(int(one) for one in call.attrs.strides)
         return ((_CONVOLUTION, shape_of(call.args[1]), strides, shape_of(made)),)

@@ -9,15 +9,21 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.errors import ConfigError
+from chameleon_tvm.types import INT8, STORAGE, UINT8
 
 from chameleon_networks.graph.affine import with_folded_scales
-from chameleon_networks.graph.computed_zero_points import with_known_zero_points
 from chameleon_networks.graph.constants import array_of, fold_constants
-from chameleon_networks.graph.layout_error import NEXT_STEP, LayoutError
-from chameleon_networks.graph.matching_convolutions import channels_last_layouts
+from chameleon_networks.graph.matching_convolutions import CONVOLUTION_RANKS, channels_last_layouts
 from chameleon_networks.graph.moves import shape_of, without_moves
 from chameleon_networks.graph.moving import with_encoded_moves
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import (
+    bindings_of,
+    emitted,
+    operator_name,
+    relax,
+    rewritten,
+    tvm,
+)
 from chameleon_networks.graph.steps import (
     DECODE,
     ENCODE,
@@ -29,6 +35,15 @@ from chameleon_networks.graph.steps import (
 )
 from chameleon_networks.graph.transposed import without_transposed
 from chameleon_networks.graph.typed_operators import operands_of
+
+
+class LayoutError(ConfigError):
+    """A network cannot be converted to a layout; it may well be to another one."""
+
+
+NEXT_STEP = "Try `layout: NCHW` in the model's section."
+"""What to do about it."""
+
 
 _ADD, _ASTYPE = "relax.add", "relax.astype"
 
@@ -44,21 +59,19 @@ def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
         LayoutError: a step is not in the changed module, so that it would compute something else.
     """
     hider = _Hider(module)
-    variable = module.get_global_var("main")
-    hider.builder_.update_func(variable, hider.visit_expr(module["main"]))
+    hidden = rewritten(module, hider)
     if not hider.steps:
         return change(module)
-    changed = change(hider.builder_.get())
+    changed = change(hidden)
     shower = _Shower(changed, hider.steps)
-    variable = changed.get_global_var("main")
-    shower.builder_.update_func(variable, shower.visit_expr(changed["main"]))
+    shown = rewritten(changed, shower)
     if shower.shown != {*hider.steps}:
         lost = len(hider.steps) - len(shower.shown)
         raise LayoutError(
             f"TVM lost {lost} of {len(hider.steps)} steps of quantization when it changed layouts",
             hint=NEXT_STEP,
         )
-    return relax.transform.DeadCodeElimination()(shower.builder_.get())
+    return shown
 
 
 @relax.expr_functor.mutator
@@ -120,6 +133,72 @@ class _Shower(relax.PyExprMutator):
         return self._steps.get(value.args[1])
 
 
+_CENTRE = -STORAGE[INT8].low
+"""The zero point that kernels are compiled with, in the middle of uint8: sums are small with it,
+and so is what float32 rounds of them. It is also what int8 is less than uint8."""
+
+
+def with_known_zero_points(module: Any) -> Any:
+    """The module with matrix products of integers whose zero points are constants.
+
+    Args:
+        module: an ``IRModule`` whose ``main`` is a quantized network.
+    """
+    return rewritten(module, _Centring(module))
+
+
+@relax.expr_functor.mutator
+class _Centring(relax.PyExprMutator):
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if not is_call(call, "relax.matmul"):
+            return call
+        data, weights = (self._value(one) for one in call.args)
+        known = step_of(weights, DECODE)
+        if known is None or not is_call(data, DECODE) or not _is_computed(data):
+            return call
+        if not isinstance(known.source, tvm.ir.GenericConst) or not _is_matrix(known):
+            return call
+        return self._centred(call, data, known)
+
+    def _value(self, variable: Any) -> Any:
+        return self.lookup_binding(variable) if isinstance(variable, relax.Var) else None
+
+    def _centred(self, call: Any, data: Any, weights: Step) -> Any:
+        emit, op = self.builder_.emit, relax.op
+        numbers, scale, zero = data.args
+        centre = relax.const(_CENTRE, "int32")
+        if str(numbers.ty.dtype) == INT8:
+            wide = emit(op.astype(numbers, "int32"))
+            numbers = emit(op.astype(emit(op.add(wide, centre)), UINT8))
+            zero = emit(op.add(emit(op.astype(zero, "int32")), centre))
+        sums = weights.real(array_of(weights.source)).astype(np.float64).sum(axis=-2)
+        centred = emit(op.dequantize(numbers, relax.const(1.0), centre))
+        made = emit(relax.Call(call.op, [centred, call.args[1]], call.attrs, call.ty_args))
+        apart = emit(op.reshape(emit(op.astype(zero, "float32")), []))
+        apart = emit(op.subtract(apart, relax.const(float(_CENTRE))))
+        shift = emit(op.multiply(apart, relax.const(sums.astype(np.float32))))
+        made = emit(op.subtract(made, shift))
+        return op.multiply(made, emit(op.reshape(scale, [])))
+
+
+def _is_computed(call: Any) -> bool:
+    """Whether 8-bit numbers are dequantized with one zero point that is no constant."""
+    numbers, scale, zero = call.args
+    return (
+        str(numbers.ty.dtype) in {INT8, UINT8}
+        and str(call.ty.dtype) == "float32"
+        and not isinstance(zero, tvm.ir.GenericConst)
+        and all(np.prod(shape_of(one)) == 1 for one in (scale, zero))
+    )
+
+
+def _is_matrix(weights: Step) -> bool:
+    """Whether weights are one matrix, with one scale or one for each column."""
+    *_, axis = range(len(shape_of(weights.source)))
+    return axis == 1 and (weights.whole or weights.axis == axis)
+
+
 def with_real_constants(module: Any) -> Any:
     """The module with every dequantized constant as real numbers but for weights of int8 kernels.
 
@@ -128,13 +207,10 @@ def with_real_constants(module: Any) -> Any:
     Args:
         module: what ``with_encoded_moves`` returned.
     """
-    bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
+    bindings = bindings_of(module["main"])
     values = {binding.var: binding.value for binding in bindings}
     kept = {binding.value for binding in bindings if operands_of(binding.value, values) is not None}
-    folder = _Folder(module, kept)
-    variable = module.get_global_var("main")
-    folder.builder_.update_func(variable, folder.visit_expr(module["main"]))
-    return relax.transform.DeadCodeElimination()(folder.builder_.get())
+    return rewritten(module, _Folder(module, kept))
 
 
 @relax.expr_functor.mutator
@@ -179,11 +255,7 @@ def lowered(module: Any) -> Any:
     Args:
         module: an ``IRModule`` of Relax functions in normal form, as it was imported.
     """
-    lowering = _Lowering(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            lowering.builder_.update_func(variable, lowering.visit_expr(function))
-    return relax.transform.DeadCodeElimination()(lowering.builder_.get())
+    return rewritten(module, _Lowering(module))
 
 
 @relax.expr_functor.mutator
@@ -192,8 +264,7 @@ class _Lowering(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
-        name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
-        lower = _LOWERINGS.get(name)
+        lower = _LOWERINGS.get(operator_name(call))
         if lower is None or not isinstance(call.ty, relax.TensorType):
             return call
         made = lower(call, self.builder_.emit)
@@ -209,7 +280,7 @@ def _comparison(call: Any, emit: Any) -> Any:
     """LLVM has no comparison of floating-point numbers that are booleans."""
     if any(str(one.ty.dtype) != "bool" for one in call.args):
         return None
-    numbers = [emit(relax.op.astype(one, "int8")) for one in call.args]
+    numbers = [emit(relax.op.astype(one, INT8)) for one in call.args]
     return relax.Call(call.op, numbers, call.attrs, call.ty_args)
 
 
@@ -260,33 +331,6 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
 """What returns an expression to replace a call, or None where the call may stay, by operator."""
 
 
-def with_positive_axes(module: Any) -> Any:
-    """The module with no negative axis in any ``squeeze``.
-
-    Args:
-        module: an ``IRModule`` of Relax functions in normal form.
-    """
-    rewriter = _Rewriter(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
-    return rewriter.builder_.get()
-
-
-@relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):
-    def visit_call_(self, call: Any) -> Any:
-        call = super().visit_call_(call)
-        if not isinstance(call.op, tvm.ir.Op) or str(call.op.name) != "relax.squeeze":
-            return call
-        axes = call.attrs.axis
-        if axes is None or all(int(axis) >= 0 for axis in axes):
-            return call
-        rank = len(shape_of(call.args[0]))
-        return relax.op.squeeze(call.args[0], [int(axis) % rank for axis in axes])
-
-
-_SPATIAL_AXES = {"relax.nn.conv1d": 1, "relax.nn.conv2d": 2, "relax.nn.conv3d": 3}
 _LEADING = 2
 """Axes before the spatial ones: batch and channels."""
 
@@ -297,10 +341,7 @@ def with_folded_pads(module: Any) -> Any:
     Args:
         module: an ``IRModule`` whose ``main`` is a network with channels first.
     """
-    folder = _PadFolder(module)
-    variable = module.get_global_var("main")
-    folder.builder_.update_func(variable, folder.visit_expr(module["main"]))
-    return relax.transform.DeadCodeElimination()(folder.builder_.get())
+    return rewritten(module, _PadFolder(module))
 
 
 @relax.expr_functor.mutator
@@ -313,25 +354,23 @@ class _PadFolder(relax.PyExprMutator):
 
     def visit_var_binding_(self, binding: Any) -> None:
         value = binding.value
-        if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
-            name = str(value.op.name)
-            if name == "relax.nn.pad" and str(value.attrs.pad_mode) == "constant":
-                widths = [int(width) for width in value.attrs.pad_width]
-                if float(value.attrs.pad_value) == 0.0 and min(widths) >= 0:
-                    self._padded[binding.var] = value.args[0], widths
-            elif name in _SPATIAL_AXES and value.args[0] in self._padded:
-                folded = self._folded(value, name)
-                if folded is not None:
-                    inner = isinstance(binding.var, relax.DataflowVar)
-                    emit = self.builder_.emit if inner else self.builder_.emit_output
-                    self.set_var_remap(binding.var, emit(folded))
-                    return
-        super().visit_var_binding_(binding)
+        name = operator_name(value)
+        folded = None
+        if name == "relax.nn.pad" and str(value.attrs.pad_mode) == "constant":
+            widths = [int(width) for width in value.attrs.pad_width]
+            if float(value.attrs.pad_value) == 0.0 and min(widths) >= 0:
+                self._padded[binding.var] = value.args[0], widths
+        elif name in CONVOLUTION_RANKS and value.args[0] in self._padded:
+            folded = self._folded(value, name)
+        if folded is None:
+            super().visit_var_binding_(binding)
+        else:
+            self.set_var_remap(binding.var, emitted(self.builder_, folded, binding.var))
 
     def _folded(self, call: Any, name: str) -> Any | None:
         """The convolution of what was padded, with its padding; None where channels were padded."""
         source, widths = self._padded[call.args[0]]
-        axes = _SPATIAL_AXES[name]
+        axes = CONVOLUTION_RANKS[name]
         if any(widths[: 2 * _LEADING]) or len(widths) != 2 * (_LEADING + axes):
             return None
         before, after = widths[2 * _LEADING :: 2], widths[2 * _LEADING + 1 :: 2]
@@ -406,7 +445,6 @@ def prepared(module: Any, layout: str) -> Any:
         if layout == "NHWC" and layouts:
             folded = _sequence(
                 folded,
-                with_positive_axes,
                 partial(with_steps_passed, change=passes.ConvertLayout(layouts)),
                 passes.Normalize(),
                 fold_constants,
@@ -445,12 +483,7 @@ def _integers(passes: Any) -> list[Any]:
 
 def operators_in(module: Any) -> set[str]:
     """Names of the operators of a module's ``main``."""
-    return {
-        str(binding.value.op.name)
-        for block in module["main"].body.blocks
-        for binding in block.bindings
-        if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, tvm.ir.Op)
-    }
+    return {operator_name(binding.value) for binding in bindings_of(module["main"])} - {""}
 
 
 def _check_shape(parameter: Any) -> None:

@@ -7,7 +7,6 @@ TVM computes with a bfloat16 of its own by rules for each target.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -18,7 +17,7 @@ from chameleon_tvm.types import FLOAT32, FLOATING_IN, STORAGE
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax, tvm
 
 ENCODE, DECODE = "relax.quantize", "relax.dequantize"
 _FUNCTIONS = {ENCODE: "round", DECODE: "widen"}
@@ -204,26 +203,17 @@ def decoded_constant(value: Any) -> NDArray[np.float32] | None:
 
 def is_call(value: Any, name: str) -> bool:
     """Whether an expression is a call of an operator."""
-    return (
-        isinstance(value, relax.Call)
-        and isinstance(value.op, tvm.ir.Op)
-        and str(value.op.name) == name
-    )
+    return operator_name(value) == name
 
 
 def is_quantized(module: Any) -> bool:
     """Whether a network comes with steps of quantization in it."""
-    return any(is_call(value, which) for value in _values(module) for which in (ENCODE, DECODE))
+    return any(operator_name(one.value) in {ENCODE, DECODE} for one in bindings_of(module["main"]))
 
 
 def is_rounded(module: Any) -> bool:
     """Whether a network rounds what it computes, not its weights alone."""
     return any(
-        is_call(value, ENCODE) and isinstance(value.args[0], relax.Var) for value in _values(module)
+        is_call(one.value, ENCODE) and isinstance(one.value.args[0], relax.Var)
+        for one in bindings_of(module["main"])
     )
-
-
-def _values(module: Any) -> Iterator[Any]:
-    for block in module["main"].body.blocks:
-        for binding in block.bindings:
-            yield binding.value

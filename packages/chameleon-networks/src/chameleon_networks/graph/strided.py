@@ -6,15 +6,16 @@ between.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from chameleon_networks.graph.constant_operators import integers
-from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.constants import array_of, integers
 from chameleon_networks.graph.moves import axes_of, shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import operator_name, relax, tvm
+from chameleon_networks.graph.strides import dense_strides
 
 Axis = tuple[tuple[int, int], ...]
 """An axis as (extent, stride in elements) of its parts, outermost first; none for extent 1."""
@@ -41,7 +42,7 @@ class View:
     @property
     def shape(self) -> tuple[int, ...]:
         """The tensor's shape."""
-        return tuple(_extent(axis) for axis in self.axes)
+        return tuple(math.prod(size for size, _ in axis) for axis in self.axes)
 
     def permuted(self, order: Sequence[int]) -> View:
         """The view with its axes in another order."""
@@ -97,20 +98,12 @@ class View:
 def view_of_all(source: Any) -> View:
     """A tensor as a view of itself."""
     shape = shape_of(source)
-    strides = contiguous(shape)
+    strides = dense_strides(shape)
     axes = tuple(
         ((extent, stride),) if extent > 1 else ()
         for extent, stride in zip(shape, strides, strict=True)
     )
     return View(source=source, axes=axes)
-
-
-def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of an array without gaps."""
-    strides = [1]
-    for extent in reversed(shape[1:]):
-        strides.append(strides[-1] * extent)
-    return tuple(reversed(strides))
 
 
 def views_of(tensor: Any, values: Mapping[Any, Any]) -> list[View]:
@@ -138,19 +131,13 @@ def step_of(value: Any, values: Mapping[Any, Any]) -> Step | None:
     """What a value is rearranged from, and how; None where it is computed."""
     if isinstance(value, relax.TupleGetItem):
         return _part_of_split(value, values)
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-        return None
-    step = _STEPS.get(str(value.op.name))
+    step = _STEPS.get(operator_name(value))
     return None if step is None else step(value)
 
 
 def _part_of_split(value: Any, values: Mapping[Any, Any]) -> Step | None:
-    call = values.get(value.tuple_value)
-    if (
-        not isinstance(call, relax.Call)
-        or not isinstance(call.op, tvm.ir.Op)
-        or str(call.op.name) != "relax.split"
-    ):
+    call: Any = values.get(value.tuple_value)
+    if operator_name(call) != "relax.split":
         return None
     parent = call.args[0]
     rank = len(shape_of(parent))
@@ -253,10 +240,3 @@ def _merged(parts: Sequence[tuple[int, int]]) -> Axis:
         else:
             merged.append((extent, stride))
     return tuple(merged)
-
-
-def _extent(axis: Axis) -> int:
-    extent = 1
-    for size, _ in axis:
-        extent *= size
-    return extent

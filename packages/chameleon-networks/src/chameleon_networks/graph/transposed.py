@@ -10,7 +10,6 @@ a filter whose size is no multiple of the stride.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import attrs
@@ -21,20 +20,7 @@ from numpy.typing import NDArray
 from chameleon_networks.graph.constants import array_of, per_channel
 from chameleon_networks.graph.matching_convolutions import ConvolutionCall, convolution_of
 from chameleon_networks.graph.moves import ELEMENTWISE, shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
-
-
-def readers(function: Any) -> Counter[Any]:
-    """How many bindings read each variable; what the function returns is read once more.
-
-    Args:
-        function: a Relax function in normal form.
-    """
-    counted: Counter[Any] = Counter([function.body.body])
-    for block in function.body.blocks:
-        for binding in block.bindings:
-            counted.update(set(relax.analysis.free_vars(binding.value)))
-    return counted
+from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tvm, users_of
 
 
 def without_transposed(module: Any) -> Any:
@@ -46,12 +32,7 @@ def without_transposed(module: Any) -> Any:
     Args:
         module: an ``IRModule`` of Relax functions in normal form.
     """
-    rewriter = _Rewriter(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            rewriter.read_by = readers(function)
-            rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
-    return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
+    return rewritten(module, _Rewriter(module))
 
 
 @attrs.frozen(kw_only=True)
@@ -227,7 +208,7 @@ class _Rewriter(relax.PyExprMutator):
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self.read_by: dict[Any, int] = {}
+        self._users = users_of(module["main"])
         self._shuffled: dict[Any, tuple[Any, PhaseShuffle]] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -235,7 +216,7 @@ class _Rewriter(relax.PyExprMutator):
         made = None
         if found is not None and found.transposed:
             made = self._convolved(found)
-        elif isinstance(binding.value, relax.Call) and isinstance(binding.value.op, tvm.ir.Op):
+        elif operator_name(binding.value) in ELEMENTWISE:
             made = self._continued(binding.value)
         if made is None:
             super().visit_var_binding_(binding)
@@ -286,10 +267,8 @@ class _Rewriter(relax.PyExprMutator):
 
     def _continued(self, call: Any) -> tuple[Any, PhaseShuffle] | None:
         """An element-wise operator on what a transposed convolution's output comes from."""
-        if str(call.op.name) not in ELEMENTWISE:
-            return None
         known = [a for a in call.args if isinstance(a, relax.Var) and a in self._shuffled]
-        if len(known) != 1 or self.read_by[known[0]] != 1:
+        if len(known) != 1 or len(self._users[known[0]]) != 1:
             return None
         source, shuffle = self._shuffled[known[0]]
         arguments = []

@@ -53,7 +53,7 @@ class Operands:
 
     spec: FusedSpec
     data: Step
-    weights: NDArray[np.int8]
+    weights: NDArray[Any]
     scales: NDArray[np.float32]
 
     @property
@@ -148,7 +148,7 @@ def is_data(step: Step, dtype: str) -> bool:
     return step.whole and step.dtype == dtype and isinstance(step.source, relax.Var)
 
 
-def _symmetric(weights: Step) -> NDArray[np.int8] | None:
+def _symmetric(weights: Step) -> NDArray[Any] | None:
     """Encoded weights with zero at 0; None if they are no int8 then."""
     if weights.dtype not in {INT8, UINT8}:
         return None
@@ -227,7 +227,7 @@ class TypedOperators:
             members=(*chain.members, *end.passed),
         )
 
-    def in_integers(
+    def with_operands(
         self, chain: FusedOperator, alone: FusedOperator, operands: Operands
     ) -> FusedOperator:
         """A chain of float32 as one of int8.
@@ -242,7 +242,7 @@ class TypedOperators:
         real = chain.constants.bias
         bias = operands.bias(np.zeros(spec.output_channels, np.float32) if real is None else real)
         if bias is None:
-            return self.in_integers(alone, alone, operands)
+            return self.with_operands(alone, alone, operands)
         end = self._end(chain, _DATA.name)
         scale, quantization = operands.numbers(end.residual, end.output, spec.activation)
         rest = chain.inputs[1:] if end.residual is None else (end.residual.source,)

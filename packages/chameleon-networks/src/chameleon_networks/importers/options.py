@@ -6,12 +6,13 @@ import attrs
 from attrs import validators
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins.options import FORMER, NOT_BINDING
-from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, VARYING
+from chameleon_tvm import types
+from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, display_name
 
 from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.shapes import Buckets, check_shapes
 
-REDUCED = tuple(sorted(name for name in VARYING if name != FLOAT32))
+PRECISIONS = tuple(sorted({display_name(name) for name in types.REDUCED}))
 """Types that networks may be computed in beside float32, where the target has them."""
 
 AUTO = "auto"

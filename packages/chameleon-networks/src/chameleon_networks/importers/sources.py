@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import structlog
 from chameleon_core.stages import Arrays
+from chameleon_tvm.types import INT8, UINT8
 from numpy.typing import NDArray
 
 from chameleon_networks.frameworks.precision import half_type, in_float32, in_float64, rounded
-from chameleon_networks.frameworks.reduced import FLOAT32, INT8, NetworkForms
+from chameleon_networks.frameworks.reduced import FLOAT32, NetworkForms
 from chameleon_networks.frameworks.running import (
     ONNXRUNTIME,
     ONNXRUNTIME_FLOAT32,
@@ -180,7 +181,7 @@ class OnnxNetwork(ImportedNetwork):
         kinds = (np.dtype(str(one.ty.dtype)) for one in self.imported["main"].params)
         return [
             _any_of(kind, shape, rng)
-            if self.quantized and kind.name in {"uint8", "int8"}
+            if self.quantized and kind.name in {UINT8, INT8}
             else _like(np.zeros(shape, kind), rng)
             for shape, kind in zip(shapes, kinds, strict=True)
         ]

@@ -31,7 +31,7 @@ from chameleon_networks.precision.fronts import (
     undominated,
 )
 
-Types = NDArray[np.int8]
+Types = NDArray[np.byte]
 """Types of operators as places in the list of types, of shape (assignments, operators)."""
 
 _MOVES = 50
@@ -117,7 +117,7 @@ class TypeChoice:
 
     def assignment(self, types: Sequence[int]) -> Assignment:
         """One assignment with its error and seconds."""
-        row = np.array([types], np.int8)
+        row = np.array([types], np.byte)
         [error], [seconds] = self.evaluated(row)
         return Assignment(types=tuple(map(int, types)), error=float(error), seconds=float(seconds))
 
@@ -156,7 +156,7 @@ class TypeChoice:
         Returns:
             Without the operator that adds most error for each second that it saves.
         """
-        given = np.array(types, np.int8)
+        given = np.array(types, np.byte)
         reduced = np.flatnonzero(given)
         if not len(reduced):
             return None
@@ -174,13 +174,13 @@ class TypeChoice:
     def _placed(self, bound: float) -> tuple[Types, bool]:
         """Whole assignments that are not dominated, and whether none was dropped but for that."""
         operators, kinds = self.seconds.shape
-        types = np.zeros((1, operators), np.int8)
+        types = np.zeros((1, operators), np.byte)
         errors, seconds = np.zeros(1), np.zeros(1)
         exact = True
         for place in range(operators):
             able = [kind for kind in range(kinds) if np.isfinite(self.seconds[place, kind])]
             types = np.tile(types, (len(able), 1))
-            types[:, place] = np.repeat(np.array(able, np.int8), len(errors))
+            types[:, place] = np.repeat(np.array(able, np.byte), len(errors))
             chosen = types[:, place]
             errors = np.tile(errors, len(able)) + self.errors[place, chosen]
             seconds = np.tile(seconds, len(able)) + self.seconds[place, chosen]
@@ -218,7 +218,7 @@ class TypeChoice:
 
     def _made_in(self, tensor: Tensor, types: Types) -> Types:
         if tensor.producer is None:
-            return np.zeros(len(types), np.int8)
+            return np.zeros(len(types), np.byte)
         made: Types = types[:, tensor.producer]
         return made
 
@@ -247,7 +247,7 @@ class TypeChoice:
         operators, kinds = self.seconds.shape
         best = given
         for _ in range(_MOVES):
-            rows = np.repeat(np.array([best.types], np.int8), operators * kinds, axis=0)
+            rows = np.repeat(np.array([best.types], np.byte), operators * kinds, axis=0)
             places = np.arange(operators * kinds)
             rows[places, places // kinds] = places % kinds
             errors, seconds = self.evaluated(rows)
@@ -264,6 +264,3 @@ class TypeChoice:
             Assignment(types=tuple(row), error=float(error), seconds=float(took))
             for row, error, took in zip(types.tolist(), errors, seconds, strict=True)
         ]
-
-
-__all__ = ["Tensor", "TypeChoice"]

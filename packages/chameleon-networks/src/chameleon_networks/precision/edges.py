@@ -114,6 +114,3 @@ def _conversions(variable: Any, kinds: Sequence[str], rate: float) -> Floats:
     both = np.add.outer(sizes, sizes) * (elements / rate)
     differ = np.array([[one != other for other in forms] for one in forms])
     return np.asarray(both * differ, np.float64)
-
-
-__all__ = ["bytes_per_second", "order_of", "tensors_of"]

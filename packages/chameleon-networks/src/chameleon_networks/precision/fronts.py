@@ -31,17 +31,6 @@ class Assignment:
     error: float
     seconds: float
 
-    def dominates(self, other: Assignment) -> bool:
-        """Whether it is better in one regard and not worse in the other."""
-        no_worse = self.error <= other.error and self.seconds <= other.seconds
-        return no_worse and (self.error, self.seconds) != (other.error, other.seconds)
-
-
-def fastest(front: Sequence[Assignment], bound: float) -> Assignment:
-    """The fastest assignment of a front within a bound; its most exact one where none is."""
-    within = [one for one in front if one.error <= bound]
-    return min(within, key=lambda one: one.seconds) if within else front[0]
-
 
 def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
     """At most so many assignments of a front, spread over its seconds, both ends among them."""
@@ -98,16 +87,3 @@ def thinned(
         )
         order = by_interval[rank < max(1, most // (INTERVALS + 1))]
     return rows[order]
-
-
-__all__ = [
-    "INTERVALS",
-    "LABELS",
-    "Assignment",
-    "Floats",
-    "fastest",
-    "front_of",
-    "spread",
-    "thinned",
-    "undominated",
-]

@@ -13,11 +13,11 @@ from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.owners import signatures_of
 from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.quantize.correction import Means
 from chameleon_networks.quantize.eligibility import eligible, reading_as
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.types import with_types
+from chameleon_networks.quantize.weights import Means
 
 Types = Mapping[int, str]
 """Types of chains by their place in the float32 network; chains without one are in float32."""
@@ -133,6 +133,3 @@ def _places(
         found.append(here)
         start = start if here is None else here + 1
     return tuple(found)
-
-
-__all__ = ["TypedNetwork", "TypedNetworks", "Types", "is_reduced"]

@@ -9,14 +9,15 @@ from typing import Protocol
 import attrs
 import numpy as np
 from chameleon_core.network_result import FrontPoint
-from chameleon_core.words import in_seconds
-from chameleon_tvm.types import FLOAT32
+from chameleon_core.words import in_seconds, listing
+from chameleon_tvm.types import FLOAT32, display_name
 from chameleon_tvm.words import types_in_words
 
 from chameleon_networks.precision.choice import TypeChoice
 from chameleon_networks.precision.edges import order_of, tensors_of
 from chameleon_networks.precision.fronts import Floats, spread
 from chameleon_networks.precision.networks import TypedNetworks, Types
+from chameleon_networks.quantize.eligibility import eligible
 
 POINTS = 16
 """Of the front that are told of, and whose errors are found with all types together."""
@@ -197,9 +198,35 @@ def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> F
     return found
 
 
+def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) -> list[str]:
+    """What keeps operators in float32 before anything is known of their errors.
+
+    Args:
+        networks: of the types.
+        kinds: types beside float32.
+        seconds: of each chain in each type, of shape (chains, types), float32 first; infinite
+            where a chain was not measured in the type.
+
+    Returns:
+        A sentence without its end for each reason, the most frequent one first.
+    """
+    able = {place for kind in kinds for place in networks.able(kind)}
+    reasons = eligible(networks.chains, kinds[0]).reasons
+    named = listing(list(dict.fromkeys(map(display_name, kinds))))
+    found: Counter[str] = Counter()
+    for place, chain in enumerate(networks.chains):
+        if getattr(chain.spec, "dtype", FLOAT32) != FLOAT32:
+            continue
+        if place not in able:
+            found[reasons.get(place, "what is around it keeps it there")] += 1
+        elif not np.isfinite(seconds[place, 1:]).any():
+            found[f"it was not measured in {named}"] += 1
+    return [
+        f"{count} of {len(networks.chains)} operators stay in {FLOAT32}, each since {reason}"
+        for reason, count in found.most_common()
+    ]
+
+
 def in_words(types: Types, chains: int) -> str:
     """The precision of a network of so many chains, with types of some; see ``types_in_words``."""
     return types_in_words([*types.values(), *[FLOAT32] * (chains - len(types))])
-
-
-__all__ = ["POINTS", "Errors", "Front", "Point", "in_words"]

@@ -19,7 +19,7 @@ from chameleon_tvm.types import (
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.narrow_weights import shares_data
 from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.quantize.rounding import overflows
+from chameleon_networks.quantize.weights import overflows
 
 
 def reading_as(kind: str) -> tuple[str, ...]:
@@ -76,14 +76,18 @@ def _reason(chain: FusedOperator, kind: str) -> str | None:
         return "its input is no tensor of the network that could be observed"
     if chain.readers is None:
         return "its inputs are rearranged for other operators, too"
-    return _no_integers(spec, kind) if COMPUTE[kind].quantized else _too_large(chain, kind)
+    return _no_integers(spec, kind) if COMPUTE[kind].quantized else _no_floats(chain, spec, kind)
 
 
-def _too_large(chain: FusedOperator, kind: str) -> str | None:
-    """Why a chain's weights cannot be stored in two bytes."""
-    weights = chain.constants.weights
-    if weights is not None and overflows(weights, COMPUTE[kind].weights):
+def _no_floats(chain: FusedOperator, spec: TypedSpec, kind: str) -> str | None:
+    """Why an operator that reads floating numbers has no such type."""
+    weights, stored = chain.constants.weights, COMPUTE[kind].weights
+    if weights is not None and not stored.whole and overflows(weights, stored):
         return f"its weights are larger than what {kind} holds"
+    try:
+        attrs.evolve(spec, dtype=kind, output_dtype="")
+    except ConfigError as error:
+        return str(error)
     return None
 
 
@@ -101,6 +105,3 @@ def _no_integers(spec: TypedSpec, kind: str) -> str | None:
     if sums * largest > LARGEST_SUM:
         return f"{sums} products of eight bits can be more than 32 bits hold"
     return None
-
-
-__all__ = ["Eligible", "eligible", "reading_as"]

@@ -13,11 +13,12 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
+from chameleon_tvm.types import STORAGE, UINT8
 from numpy.typing import NDArray
 
 from chameleon_networks.quantize.histograms import Floats, Histogram
 
-LEVELS = 255
+LEVELS = STORAGE[UINT8].high
 """Steps between the least and the largest number of eight bits."""
 
 EXTREMES, LEAST_SQUARES = "minimum and maximum", "least squares"
@@ -84,14 +85,14 @@ class Affine:
         """The largest real number there is."""
         return self.scale * (LEVELS - self.zero_point)
 
-    def quantized(self, values: NDArray[Any]) -> NDArray[np.uint8]:
+    def quantized(self, values: NDArray[Any]) -> NDArray[Any]:
         """Numbers of eight bits for real ones: the nearest, of two the even one."""
         with np.errstate(over="ignore"):
             steps = np.rint(np.asarray(values, np.float32) / np.float32(self.scale))
         steps += np.float32(self.zero_point)
-        return np.asarray(np.clip(steps, 0, LEVELS), np.uint8)
+        return np.asarray(np.clip(steps, 0, LEVELS), UINT8)
 
-    def real(self, values: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def real(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """Real numbers of eight bits."""
         steps = values.astype(np.float32) - np.float32(self.zero_point)
         return np.asarray(steps * np.float32(self.scale), np.float32)

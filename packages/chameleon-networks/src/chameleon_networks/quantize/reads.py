@@ -16,11 +16,11 @@ from typing import Any
 import attrs
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.operators.specs import FusedSpec
-from chameleon_tvm.types import COMPUTE, StorageType
+from chameleon_tvm.types import COMPUTE, FLOAT32, StorageType
 
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moving import is_carrying
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.graph.relaxed import bindings_of, relax, users_of
 from chameleon_networks.quantize.ranges import Affine
 
 
@@ -51,15 +51,10 @@ class Network:
 
     def __init__(self, module: Any, chains: Sequence[FusedOperator]) -> None:
         function = module["main"]
-        self.bindings = [one for block in function.body.blocks for one in block.bindings]
+        self.bindings = bindings_of(function)
         self.names = _names([*function.params, *(one.var for one in self.bindings)])
         self.chains = chains
-        self.users: dict[Any, list[Any]] = defaultdict(list)
-        for binding in self.bindings:
-            for variable in relax.analysis.free_vars(binding.value):
-                self.users[variable].append(binding)
-        for variable in relax.analysis.free_vars(function.body.body):
-            self.users[variable].append(None)
+        self.users = users_of(function)
         self.chain_at = {
             member: place for place, chain in enumerate(chains) for member in chain.members
         }
@@ -154,7 +149,8 @@ class Reads:
     ) -> None:
         self._network = network
         # Types that differ by their weights alone read the same.
-        self._types = {place: COMPUTE[kind].data for place, kind in types.items()}
+        data = {place: COMPUTE[kind].data for place, kind in types.items()}
+        self._types = {place: kind for place, kind in data.items() if kind.name != FLOAT32}
         self._ranges = ranges
         self._known: dict[Any, Form | None] = {}
         self.narrow: set[int] = set()

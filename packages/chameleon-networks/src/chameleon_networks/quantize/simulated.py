@@ -24,10 +24,10 @@ from chameleon_networks.compile.loop_tasks import TunedLoops
 from chameleon_networks.compile.placing import with_kernels
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.quantize.correction import Means, constants_in
+from chameleon_networks.graph.relaxed import bindings_of, emitted, relax, tvm
 from chameleon_networks.quantize.ranges import LEVELS, Affine
 from chameleon_networks.quantize.reads import Form, Network, Reads
+from chameleon_networks.quantize.weights import Means, constants_in
 
 _ALGORITHMS: Any = ("direct",)
 
@@ -92,7 +92,7 @@ def opened(
     ):
         placed = with_kernels(module, chains, kernel_of)
         # Kernels stand where the last operators of their chains were.
-        lasts = [one.var for block in module["main"].body.blocks for one in block.bindings]
+        lasts = [one.var for one in bindings_of(module["main"])]
         order = [places[last] for last in lasts if places.get(last) in packed]
         opener = _Opener(placed, [(place, packed[place]) for place in order], function)
         variable = placed.get_global_var("main")
@@ -150,9 +150,7 @@ class _Opener(relax.PyExprMutator):
                 arguments.append(self.builder_.emit(read))
             number += 1
         made = relax.call_tir(call.args[0], arguments, call.ty_args[0])
-        inner = isinstance(binding.var, relax.DataflowVar)
-        emit = self.builder_.emit if inner else self.builder_.emit_output
-        self.set_var_remap(binding.var, emit(made))
+        self.set_var_remap(binding.var, emitted(self.builder_, made, binding.var))
 
     def _parameter(self, constant: Any) -> Any:
         name = f"constant_{len(self._parameters)}"

@@ -20,12 +20,12 @@ from chameleon_tvm.types import INT8
 from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
 
-from chameleon_networks.quantize.correction import Means, channel_means
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.histograms import Histogram
 from chameleon_networks.quantize.ranges import Affine, candidates
 from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.simulated import SimulatedNetwork
+from chameleon_networks.quantize.weights import Means, channel_means
 from chameleon_networks.running.samples import Sample
 from chameleon_networks.running.serve import read_arrays, requested_network, write_arrays
 from chameleon_networks.running.verify import agreement, magnitudes

@@ -18,13 +18,17 @@ from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.moving import with_encoded_moves
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import emitted, relax, rewritten, tvm
 from chameleon_networks.graph.steps import Step
-from chameleon_networks.quantize.correction import Means, constants_in
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Form, Network, Reads
-from chameleon_networks.quantize.weights import quantized_weights, sketched_weights
+from chameleon_networks.quantize.weights import (
+    Means,
+    constants_in,
+    encoded_weights,
+    sketched_weights,
+)
 
 
 def with_types(
@@ -73,10 +77,8 @@ def with_types(
     network = Network(module, chains)
     reads = Reads(network, reduced, ranges)
     constants = _constants(network, reduced, {} if sketched else means)
-    typed = _Typed(module, reads, constants, sketched=sketched)
-    variable = module.get_global_var("main")
-    typed.builder_.update_func(variable, typed.visit_expr(module["main"]))
-    return with_encoded_moves(typed.builder_.get())
+    typed = rewritten(module, _Typed(module, reads, constants, sketched=sketched))
+    return with_encoded_moves(typed)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -144,10 +146,8 @@ class _Typed(relax.PyExprMutator):
                 for one in value.args
             ]
             value = relax.Call(value.op, arguments, value.attrs, value.ty_args)
-        inner = isinstance(binding.var, relax.DataflowVar)
-        name = str(binding.var.name)
-        emit = self.builder_.emit if inner else self.builder_.emit_output
-        self.set_var_remap(binding.var, emit(value, name))
+        made = emitted(self.builder_, value, binding.var, str(binding.var.name))
+        self.set_var_remap(binding.var, made)
 
     def _with_pairs(self, value: Any, forms: Mapping[Any, Form]) -> Any:
         """An expression that reads tensors in their forms."""
@@ -178,25 +178,16 @@ class _Typed(relax.PyExprMutator):
             shape = [-1 if place == axis else 1 for place in range(rank)]
             return relax.const(constant.bias.reshape(shape), FLOAT32)
         weights = array_of(operand)
-        kind = COMPUTE[constant.kind]
-        if not kind.quantized:
-            made = np.ones_like(weights) if self._sketched else kind.weights.rounded(weights)
+        kind = COMPUTE[constant.kind].weights
+        if not kind.whole:
+            made = np.ones_like(weights) if self._sketched else kind.rounded(weights)
             return relax.const(made, FLOAT32)
         # Filters have output channels first, in any layout; matrices of products last.
         axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
         first = np.moveaxis(weights, axis, 0)
-        round_all = sketched_weights if self._sketched else quantized_weights
-        found = round_all(first, constant.kind)
-        values = np.ascontiguousarray(np.moveaxis(found.values, 0, axis))
-        return self.builder_.emit(
-            relax.op.dequantize(
-                relax.const(values),
-                relax.const(found.scales, FLOAT32),
-                relax.const(np.zeros(found.scales.shape, values.dtype)),
-                axis=axis,
-                out_dtype=FLOAT32,
-            )
-        )
+        encoded = (sketched_weights if self._sketched else encoded_weights)(first, kind)
+        step = encoded.step(axis)
+        return self.builder_.emit(step.decode(self.builder_, step.source))
 
 
 def _step(source: Any, form: Form) -> Step:

@@ -1,28 +1,43 @@
-"""Weights of eight or seven bits: symmetric, with a scale for every output channel."""
+"""Weights in a storage type, and biases corrected for what rounding them shifts.
+
+Whole numbers are symmetric, with a scale for every output channel. Nagel et al., arXiv 1906.04721,
+section 4.2: the mean of an output channel is off by the weights' errors times the means of the
+input channels, summed, which the bias can take back.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.types import INT8, STORAGE
+from chameleon_tvm.operators.layouts import is_channels_last
+from chameleon_tvm.operators.specs import ConvolutionSpec
+from chameleon_tvm.types import COMPUTE, FLOAT32, StorageType
 from numpy.typing import NDArray
+
+from chameleon_networks.graph.fused_operators import Constants, FusedOperator
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.graph.steps import Step
+
+Means = Mapping[str, NDArray[Any]]
+"""Of each channel of tensors, by the tensors' names."""
 
 _TINY = np.finfo(np.float32).tiny
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class ChannelWeights:
+class EncodedWeights:
     """Weights as whole numbers.
 
     Attributes:
-        values: int8, output channels first.
+        values: output channels first.
         scales: float32, what one is worth in each output channel.
     """
 
-    values: NDArray[np.int8]
+    values: NDArray[Any]
     scales: NDArray[np.float32]
 
     @property
@@ -31,13 +46,23 @@ class ChannelWeights:
         axes = (1,) * (self.values.ndim - 1)
         return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
 
+    def step(self, axis: int) -> Step:
+        """What decodes them where output channels are another axis of the constant."""
+        return Step(
+            source=relax.const(np.ascontiguousarray(np.moveaxis(self.values, 0, axis))),
+            dtype=self.values.dtype.name,
+            scale=self.scales,
+            zero_point=np.zeros(self.scales.shape, np.int64),
+            axis=axis,
+        )
 
-def quantized_weights(weights: NDArray[Any], kind: str = INT8) -> ChannelWeights:
-    """Weights rounded to eight bits or seven.
+
+def encoded_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
+    """Weights rounded to whole numbers.
 
     Args:
         weights: output channels first.
-        kind: ``int8`` or ``int7``.
+        kind: a type of whole numbers.
 
     Raises:
         ConfigError: one is infinite or not a number.
@@ -47,22 +72,82 @@ def quantized_weights(weights: NDArray[Any], kind: str = INT8) -> ChannelWeights
             "there are infinities or NaN among weights, which have no range then",
             hint="Mend the weights.",
         )
-    most = STORAGE[kind].symmetric
+    most = kind.symmetric
     flat = weights.reshape(len(weights), -1)
     largest = np.abs(flat).max(axis=1, initial=0.0).astype(np.float32)
     scales = np.where(largest > 0, np.maximum(largest / np.float32(most), _TINY), 1.0)
     scales = scales.astype(np.float32)
-    values = np.clip(np.rint(flat / scales[:, None]), -most, most)
-    values = values.astype(STORAGE[kind].storage_dtype)
-    return ChannelWeights(values=values.reshape(weights.shape), scales=scales)
+    values = np.clip(np.rint(flat / scales[:, None]), -most, most).astype(kind.storage_dtype)
+    return EncodedWeights(values=values.reshape(weights.shape), scales=scales)
 
 
-def sketched_weights(weights: NDArray[Any], kind: str = INT8) -> ChannelWeights:
+def sketched_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
     """Weights of which only the bits that they take are right, at hardly any cost.
 
     Args:
         weights: output channels first.
-        kind: ``int8`` or ``int7``.
+        kind: a type of whole numbers.
     """
-    values = np.full(weights.shape, STORAGE[kind].symmetric, STORAGE[kind].storage_dtype)
-    return ChannelWeights(values=values, scales=np.ones(len(weights), np.float32))
+    values = np.full(weights.shape, kind.symmetric, kind.storage_dtype)
+    return EncodedWeights(values=values, scales=np.ones(len(weights), np.float32))
+
+
+def overflows(values: NDArray[Any], kind: StorageType) -> bool:
+    """Whether a finite number becomes infinite in a type.
+
+    Args:
+        values: of float32.
+        kind: a floating type.
+    """
+    # Rounding keeps the order of numbers, so that the ends tell of all.
+    ends = np.array([values.min(initial=0.0), values.max(initial=0.0)], np.float32)
+    if not np.isfinite(ends).all():
+        finite = values[np.isfinite(values)]
+        ends = np.array([finite.min(initial=0.0), finite.max(initial=0.0)], np.float32)
+    return not bool(np.isfinite(kind.rounded(ends)).all())
+
+
+def channel_means(chain: FusedOperator, data: NDArray[Any]) -> NDArray[np.float64]:
+    """The mean of each channel of what a chain with weights reads, shape (channels,)."""
+    spec = chain.spec
+    first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.layout)
+    moved = np.moveaxis(data, 1, -1) if first else data
+    means: NDArray[np.float64] = moved.reshape(-1, moved.shape[-1]).mean(axis=0, dtype=np.float64)
+    return means
+
+
+def constants_in(chain: FusedOperator, kind: str, mean: NDArray[Any] | None = None) -> Constants:
+    """A chain's constants in a type: rounded weights, and the bias where there is one.
+
+    Args:
+        chain: one with weights, or of float32.
+        kind: the compute type.
+        mean: of each channel of its data; None where the bias is to stay.
+
+    Returns:
+        All in float32.
+    """
+    weights, bias = chain.constants.weights, chain.constants.bias
+    if kind == FLOAT32 or weights is None:
+        return chain.constants
+    stored = COMPUTE[kind].weights
+    made = encoded_weights(weights, stored).real if stored.whole else stored.rounded(weights)
+    if mean is not None and bias is not None:
+        bias = (bias - _shift(chain, made - weights, mean)).astype(np.float32)
+    return Constants(weights=made, bias=bias)
+
+
+def _shift(chain: FusedOperator, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:
+    """How far the mean of each output channel is off, shape (output channels,).
+
+    Args:
+        chain: whose weights have errors.
+        errors: of the weights, output channels first, then the input channels of a group.
+        mean: of each input channel.
+    """
+    groups = chain.spec.group_count if isinstance(chain.spec, ConvolutionSpec) else 1
+    outputs, inputs = errors.shape[:2]
+    summed = errors.reshape(outputs, inputs, -1).sum(axis=2, dtype=np.float64)
+    by_group = summed.reshape(groups, outputs // groups, inputs)
+    found: NDArray[np.float64] = np.einsum("goi,gi->go", by_group, mean.reshape(groups, inputs))
+    return found.reshape(outputs)

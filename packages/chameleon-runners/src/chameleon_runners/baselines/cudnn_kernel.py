@@ -14,6 +14,7 @@ import torch
 from chameleon_core.stages import Arrays, Kernel
 from chameleon_core.task import Task
 from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.types import BFLOAT16
 from numpy.typing import NDArray
 
 from chameleon_runners.baselines.torch_builder import torch_function
@@ -59,8 +60,8 @@ def _require_cuda() -> None:
 def on_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
     """A NumPy array on a device; NumPy's bfloat16 is not one that PyTorch knows."""
     array = np.ascontiguousarray(array)
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).to(device)
+    if array.dtype.name == BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(getattr(torch, BFLOAT16)).to(device)
     return torch.from_numpy(array).to(device)
 
 

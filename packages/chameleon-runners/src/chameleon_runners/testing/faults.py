@@ -194,12 +194,12 @@ class FaultKernel(Kernel):
     ) -> None:
         self._fault = fault
         self._seconds = seconds * (50.0 if fault is Fault.SLOW else 1.0)
-        self._holds = [np.zeros(kernel_mib << 20, np.uint8)]
+        self._holds = [np.zeros(kernel_mib << 20, np.ubyte)]
         self._run_mib = run_mib
 
     def outputs(self) -> Arrays:
         if len(self._holds) == 1:
-            self._holds.append(np.zeros(self._run_mib << 20, np.uint8))
+            self._holds.append(np.zeros(self._run_mib << 20, np.ubyte))
         _DEEDS.get(self._fault, lambda: None)()
         right = expected()
         if self._fault is Fault.WRONG:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from chameleon_tvm.instructions.base import Expr, IntegerDot
 from chameleon_tvm.instructions.emission import intrinsic
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import INT8, UINT8
 
 
 class Sdot(IntegerDot):
@@ -18,8 +19,8 @@ class Sdot(IntegerDot):
 
     name: ClassVar[str] = "sdot"
     mnemonics: ClassVar[tuple[str, ...]] = ("sdot",)
-    data: ClassVar[str] = "int8"
-    weights: ClassVar[str] = "int8"
+    data: ClassVar[str] = INT8
+    weights: ClassVar[str] = INT8
     depth: ClassVar[int] = 4
     vectors: ClassVar[Mapping[int, frozenset[str]]] = {16: frozenset()}
 
@@ -34,4 +35,4 @@ class Usdot(Sdot):
 
     name: ClassVar[str] = "usdot"
     mnemonics: ClassVar[tuple[str, ...]] = ("usdot",)
-    data: ClassVar[str] = "uint8"
+    data: ClassVar[str] = UINT8

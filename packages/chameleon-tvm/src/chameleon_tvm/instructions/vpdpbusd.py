@@ -8,6 +8,7 @@ from typing import ClassVar
 from chameleon_tvm.instructions.base import Expr, IntegerDot
 from chameleon_tvm.instructions.emission import intrinsic
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import INT8, UINT8
 
 
 class Vpdpbusd(IntegerDot):
@@ -19,8 +20,8 @@ class Vpdpbusd(IntegerDot):
 
     name: ClassVar[str] = "vpdpbusd"
     mnemonics: ClassVar[tuple[str, ...]] = ("vpdpbusd",)
-    data: ClassVar[str] = "uint8"
-    weights: ClassVar[str] = "int8"
+    data: ClassVar[str] = UINT8
+    weights: ClassVar[str] = INT8
     depth: ClassVar[int] = 4
     vectors: ClassVar[Mapping[int, frozenset[str]]] = {
         32: frozenset({"avx512vl"}),
@@ -29,7 +30,7 @@ class Vpdpbusd(IntegerDot):
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         # Vectors of bytes since LLVM 22, of 32-bit words before.
-        groups = tirx.reinterpret(f"uint8x{4 * lanes}", data)
+        groups = tirx.reinterpret(f"{UINT8}x{4 * lanes}", data)
         name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
         return intrinsic(f"int32x{lanes}", name, sums, groups, weights)
 

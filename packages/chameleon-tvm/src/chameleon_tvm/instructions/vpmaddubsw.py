@@ -10,6 +10,7 @@ import numpy as np
 from chameleon_tvm.instructions.base import Array, Expr, IntegerDot
 from chameleon_tvm.instructions.emission import fenced, intrinsic
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import INT8, UINT8
 
 _PAIR = 2
 
@@ -24,8 +25,8 @@ class Vpmaddubsw(IntegerDot):
 
     name: ClassVar[str] = "vpmaddubsw"
     mnemonics: ClassVar[tuple[str, ...]] = ("vpmaddubsw",)
-    data: ClassVar[str] = "uint8"
-    weights: ClassVar[str] = "int8"
+    data: ClassVar[str] = UINT8
+    weights: ClassVar[str] = INT8
     depth: ClassVar[int] = 4
     largest_weight: ClassVar[int | None] = 64
     cost: ClassVar[float] = 2.0
@@ -48,7 +49,7 @@ class Vpmaddubsw(IntegerDot):
         return made
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
-        groups = tirx.reinterpret(f"uint8x{self.depth * lanes}", data)
+        groups = tirx.reinterpret(f"{UINT8}x{self.depth * lanes}", data)
         ones = tirx.Broadcast(tirx.const(1, "int16"), _PAIR * lanes)
         bytes_name, words_name = {
             8: ("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"),

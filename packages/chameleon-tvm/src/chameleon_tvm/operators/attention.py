@@ -153,9 +153,8 @@ class Attention(Operator):
         shape = ordered(spec.output, spec.output_layout)
         out = made = te.compute(shape, mixed, name="attention")
         if spec.output_dtype != "float32":
-            out = te.compute(
-                shape, lambda *at: rounding(STORAGE[spec.output_dtype], made(*at)), name="out"
-            )
+            kind = STORAGE[spec.output_dtype]
+            out = te.compute(shape, lambda *at: rounding(kind, made(*at)), name="out")
         return te.create_prim_func([*parts, *mask, out])
 
 

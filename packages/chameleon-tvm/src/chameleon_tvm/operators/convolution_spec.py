@@ -20,7 +20,7 @@ from chameleon_tvm.operators.layouts import (
     spatial_rank,
 )
 from chameleon_tvm.operators.spec import FusedSpec, computed_in, helped, positive, times
-from chameleon_tvm.types import COMPUTE, FLOAT32, HALVES, INT7, INT8
+from chameleon_tvm.types import FLOAT32, HALVES, INT7, INT8, WEIGHTED
 
 PerAxis = int | tuple[int, ...]
 """One number for all spatial axes, or one for each."""
@@ -86,7 +86,7 @@ class ConvolutionSpec(FusedSpec):
     )
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype, tuple(COMPUTE))
+        computed_in(self, self.dtype, WEIGHTED)
         super().__attrs_post_init__()
         # One number and as many as there are axes are the same operator.
         for name, value in (

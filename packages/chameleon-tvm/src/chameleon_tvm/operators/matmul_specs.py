@@ -19,13 +19,13 @@ from chameleon_tvm.operators.spec import (
     times,
 )
 from chameleon_tvm.types import (
-    COMPUTE,
     FLOAT32,
     HALVES,
     INT7,
     INT8,
     LARGEST_DIFFERENCES,
     VARYING,
+    WEIGHTED,
 )
 
 
@@ -47,7 +47,7 @@ class DenseSpec(FusedSpec):
     )
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype, tuple(COMPUTE))
+        computed_in(self, self.dtype, WEIGHTED)
         super().__attrs_post_init__()
         if len(self.input) != 2:  # noqa: PLR2004
             raise self.fail("input needs 2 numbers", "Write input as [rows, features].")

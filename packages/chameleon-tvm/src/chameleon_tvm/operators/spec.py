@@ -326,7 +326,7 @@ def on_target(spec: OperatorSpec, dtype: str, target: str, output_dtype: str = "
     kind = value.get("kind")
     if kind == "llvm":
         return
-    if COMPUTE[dtype].quantized:
+    if COMPUTE[dtype].weights.whole:
         raise spec.fail(
             f"dtype {dtype!r} is for llvm targets, and the target is {kind!r}",
             f"Give {FLOAT32} or {FLOAT16} there, or a CPU as the target.",

@@ -17,7 +17,8 @@ from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_networks.graph.extents import extents_of, known_extents
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.graph.strided import Step, View, contiguous, step_of, views_of
+from chameleon_networks.graph.strided import Step, View, step_of, views_of
+from chameleon_networks.graph.strides import dense_strides
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -65,7 +66,7 @@ def shuffle_of(value: Any, values: Mapping[Any, Any]) -> Shuffle | None:
 def _shuffle(view: View) -> Shuffle | None:
     """What a view shuffles; None where it is not one axis of all of its source."""
     shape = shape_of(view.source)
-    strides = contiguous(shape)
+    strides = dense_strides(shape)
     several = [axis for axis, parts in enumerate(view.axes) if len(parts) > 1]
     if view.shape != shape or view.factor != 1.0 or len(several) != 1:
         return None

@@ -162,5 +162,5 @@ def _weights(
     return numbers, tuple(blobs)
 
 
-def _bytes(constant: NDArray[Any]) -> NDArray[np.uint8]:
-    return constant.reshape(-1).view(np.uint8)
+def _bytes(constant: NDArray[Any]) -> NDArray[np.ubyte]:
+    return constant.reshape(-1).view(np.ubyte)

@@ -66,7 +66,7 @@ def copy_weights(source: Path, target: Path) -> None:
 
 def _filled(array: NDArray[Any], place: tuple[int, int]) -> Iterable[memoryview | bytes]:
     """The bytes of an array, then zeros up to where the next one begins."""
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    data = np.ascontiguousarray(array).reshape(-1).view(np.ubyte).data
     return data, bytes(place[1] - place[0] - data.nbytes)
 
 
@@ -93,7 +93,7 @@ def _write_all(data: memoryview, stream: io.FileIO) -> None:
 
 def read_weights(file: Path) -> list[NDArray[Any]]:
     """The constants of a file as bytes, up to where the next one begins; read when looked at."""
-    whole = np.memmap(file, np.uint8, mode="r")
+    whole = np.memmap(file, np.ubyte, mode="r")
     count = int(whole[16:24].view(np.int64)[0])
     offsets = whole[24 : 8 * (count + 4)].view(np.int64).tolist()
     return [whole[start:end] for start, end in itertools.pairwise(offsets)]

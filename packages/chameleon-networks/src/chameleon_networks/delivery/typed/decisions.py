@@ -15,7 +15,7 @@ from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
-from chameleon_tvm.types import INT7, INT8
+from chameleon_tvm.types import COMPUTE
 
 from chameleon_networks.delivery.reduced_rivals import ReducedRequest, precisions_beside
 from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
@@ -29,9 +29,9 @@ from chameleon_networks.precision.metrics import metric_of, scored
 from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.quantize.batches import batches_of
-from chameleon_networks.quantize.correction import Means
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
+from chameleon_networks.quantize.weights import Means
 from chameleon_networks.running.samples import Sample
 from chameleon_networks.running.verify import Run
 from chameleon_networks.step_seconds import StepSeconds
@@ -110,7 +110,7 @@ class PrecisionDecisions:
             ) from error
         steps = StepSeconds("types")
         self._settle_types(target)
-        if INT8 in self.types or self.precision.metric is not None:
+        if self._needs_ranges or self.precision.metric is not None:
             with steps.during("calibration"):
                 self._calibrate(target)
         elif self.precision.calibrate is not None:
@@ -120,11 +120,16 @@ class PrecisionDecisions:
             log.warning("type_left_out", why=sentence)
         return self.to_json()
 
+    @property
+    def _needs_ranges(self) -> bool:
+        """Whether a type reads whole numbers."""
+        return any(COMPUTE[kind].quantized for kind in self.types)
+
     def _calibrate(self, target: str) -> None:
         """Find ranges, and see that the user's metric takes the network."""
         precision = self.precision
         with self.simulation(target, max(1, len(usable_cores()))) as simulation:
-            if INT8 in self.types:
+            if self._needs_ranges:
                 batches = batches_of(self._network, precision.calibrate)
                 self._ranges = simulation.calibrated(batches)
                 self._means = simulation.means
@@ -190,7 +195,8 @@ class PrecisionDecisions:
     def _tried(self, target: str) -> tuple[str, ...]:
         """The types that were asked for: int8 with weights of fewer bits, too, where that pays."""
         asked = self.precision.types
-        return (*asked, INT7) if INT8 in asked and narrow_weights_pay(target) else asked
+        variants = [name for name, one in COMPUTE.items() if one.variant_of in asked]
+        return (*asked, *variants) if variants and narrow_weights_pay(target) else asked
 
     def _reason(self, kind: str) -> str:
         """The most frequent reason for which operators cannot have a type, behind a colon."""

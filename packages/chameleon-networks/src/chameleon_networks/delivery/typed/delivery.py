@@ -30,8 +30,7 @@ from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
 from chameleon_networks.package.package import read_manifest, write_manifest
 from chameleon_networks.precision.edges import bytes_per_second
 from chameleon_networks.precision.networks import Types
-from chameleon_networks.precision.points import Front, Point, in_words
-from chameleon_networks.precision.staying import why_float32
+from chameleon_networks.precision.points import Front, Point, in_words, why_float32
 from chameleon_networks.running.latency import median_seconds
 
 log = structlog.get_logger()

@@ -14,10 +14,10 @@ from chameleon_core.stages import Arrays
 
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.quantize.correction import Means
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Network
+from chameleon_networks.quantize.weights import Means
 from chameleon_networks.running.processes import AskedProcess, request_of
 from chameleon_networks.running.samples import Sample
 from chameleon_networks.running.serve import read_arrays

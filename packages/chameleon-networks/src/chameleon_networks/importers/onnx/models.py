@@ -9,6 +9,7 @@ from typing import Any
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.words import did_you_mean
+from chameleon_tvm.types import HALVES
 from chameleon_tvm.words import first_line
 
 from chameleon_networks.importers.onnx.quantized import in_real_numbers, is_quantized_model
@@ -140,7 +141,7 @@ def _shown(shape: Sequence[int | str], word: str | None = None) -> str:
 
 def _check_types(model: Any, file: str, onnx: Any) -> None:
     """See that no weights are in half precision: TVM would compute with them in it, untuned."""
-    names = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
+    names = {getattr(onnx.TensorProto, name.upper()): name for name in HALVES}
     found = sorted({names[i.data_type] for i in model.graph.initializer if i.data_type in names})
     if found:
         raise ConfigError(

@@ -121,5 +121,5 @@ def output_arguments(buffers: Sequence[tuple[tuple[int, ...], str]]) -> list[Arg
 
 def _digest(array: NDArray[Any]) -> str:
     found = hashlib.sha256(f"{array.dtype.name}{array.shape}".encode())
-    found.update(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
+    found.update(np.ascontiguousarray(array).view(np.ubyte).reshape(-1).data)
     return found.hexdigest()[:32]

@@ -16,6 +16,7 @@ import attrs
 from chameleon_tvm.quick_tvm import Schedule, tirx, tvm
 from chameleon_tvm.spaces.loops.lowered import LANES
 from chameleon_tvm.spaces.loops.trees import structural_equal, structural_map, uses, walk
+from chameleon_tvm.types import FLOAT32, STORAGE
 
 REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
 """Errors of TVM if a step is none of a function: it calls a library, say, or has no loops."""
@@ -177,7 +178,10 @@ def is_costly(block: Any) -> bool:
     )
 
 
-_NARROW = frozenset({"int8", "uint8", "int16", "uint16", "float16", "bfloat16"})
+_NARROW = {
+    "int16",
+    *(name for one in STORAGE.values() for name in (one.name, one.storage_dtype)),
+} - {FLOAT32}
 
 
 def is_narrow(block: Any) -> bool:

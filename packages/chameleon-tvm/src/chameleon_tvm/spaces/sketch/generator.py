@@ -9,10 +9,11 @@ from tvm.s_tir.meta_schedule import _ffi_api
 
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.quick_tvm import Schedule, tvm
+from chameleon_tvm.types import FLOAT32, STORAGE
 from chameleon_tvm.words import TVM_ERRORS, telling_line
 
 _RULES = {"llvm": "llvm", "cuda": "cuda"}
-_TENSORISED_DTYPES = frozenset({"int8", "uint8", "float16", "bfloat16"})
+_TENSORISED_DTYPES = STORAGE.keys() - {FLOAT32}
 
 
 @attrs.frozen(kw_only=True, eq=False)

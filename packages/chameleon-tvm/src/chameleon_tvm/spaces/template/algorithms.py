@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.spaces.template.options import DIRECT, TILES, WEIGHTS, TemplateOptions
 from chameleon_tvm.spaces.template.transforms import expected_error
+from chameleon_tvm.types import STORAGE
 
 KNOB = "algorithm"
 """Name of the knob; it comes first."""
@@ -54,13 +55,9 @@ def rounding_error(dtype: str) -> float:
     sums of their products lose as much, relative to sums of the products, as one weight does.
 
     Args:
-        dtype: ``bfloat16`` or ``float16``.
+        dtype: a floating type of two bytes.
     """
-    return 2.0 ** -_DIGITS[dtype] / math.sqrt(3.0)
-
-
-_DIGITS = {"bfloat16": 9, "float16": 12}
-"""Half of the last place of a number is at most two to minus so many of it."""
+    return STORAGE[dtype].rounding / 2.0 / math.sqrt(3.0)
 
 
 def allowed_weights(options: TemplateOptions) -> tuple[str, ...]:

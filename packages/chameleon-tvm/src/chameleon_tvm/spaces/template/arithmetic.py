@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
@@ -214,10 +215,15 @@ def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Ar
     kind = COMPUTE[spec.dtype]
     if kind.name in HALVES:
         return Arithmetic(dot=_half_dot(spec, target), data=kind.data)
-    if not kind.quantized:
-        return FLOAT32
-    dot = _integer_dot(target, kind.weights.name, skipping=skipping)
-    return Arithmetic(dot=dot, data=kind.data)
+    if kind.quantized:
+        dot = _integer_dot(target, kind.weights.name, skipping=skipping)
+        return Arithmetic(dot=dot, data=kind.data)
+    if kind.weights != kind.data:
+        raise ConfigError(
+            f"no template multiplies {kind.data.name} by weights of {kind.weights.name}",
+            hint="Use `space: sketch`.",
+        )
+    return FLOAT32
 
 
 def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:

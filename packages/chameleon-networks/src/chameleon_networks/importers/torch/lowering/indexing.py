@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from chameleon_tvm.types import UINT8
 
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.torch.lowering.values import (
@@ -85,7 +86,7 @@ def _indices(importer: Any, data: Any, given_ones: Sequence[Any]) -> tuple[list[
     shape = extents(data)
     places = [place for place, one in enumerate(given_ones) if one is not None]
     indices = [importer.env[given_ones[place]] for place in places]
-    if any(str(index.ty.dtype) in {"bool", "uint8"} for index in indices):
+    if any(str(index.ty.dtype) in {"bool", UINT8} for index in indices):
         raise NotImplementedError("how many numbers a mask selects is known only when it runs")
     common = np.broadcast_shapes(*(tuple(extents(index)) for index in indices))
     made = []

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from chameleon_tvm.types import INT8, UINT8
 
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.importers.torch.lowering.values import Converter, extents, given
 
-_INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32"})
+_INTEGERS = frozenset({INT8, UINT8, "int16", "uint16", "int32"})
 
 
 def _dtype(value: Any) -> str:

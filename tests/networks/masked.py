@@ -1,0 +1,42 @@
+"""A network of torch whose inputs have an open length, with a mask, in buckets of lengths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chameleon_networks.delivery import bucketed
+from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks.shapes import Buckets
+
+NETWORK = """
+import torch
+
+
+class Masked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(100, 16)
+        self.hidden = torch.nn.Linear(16, 32)
+        self.head = torch.nn.Linear(32, 8)
+
+    def forward(self, ids, mask=None):
+        hidden = torch.relu(self.hidden(self.embedding(ids)))
+        mask = mask[..., None]
+        return hidden, self.head((hidden * mask).sum(1) / (mask.sum(1) + 1))
+
+
+def masked():
+    torch.manual_seed(0)
+    return Masked(), ((torch.full((1, 6), 99),), {"mask": torch.ones(1, 6)})
+"""
+
+
+def masked(file: Path, *extents: int, pad: float | None = 0.0) -> BucketedFrontend:
+    """The network of a file that holds ``NETWORK``, in buckets of these lengths."""
+    length = Buckets(buckets=extents, pad=pad, name="length")
+    shapes = {"ids": (1, length), "mask": (1, length)}
+    options = TorchOptions(source=f"{file}:masked", shapes=shapes, compare=False)
+    made = bucketed.torch(options)
+    assert isinstance(made, BucketedFrontend)
+    return made

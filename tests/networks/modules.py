@@ -1,0 +1,57 @@
+"""Relax modules of a few operators, and what they compute by TVM's own way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax, tvm
+
+
+def module_of(build: Any, *inputs: Sequence[int] | tuple[Sequence[int], str]) -> Any:
+    """A module whose main computes ``build(emit, *inputs)``, one value or a tuple of several.
+
+    Args:
+        build: called in a block.
+        inputs: shapes of float32, or each with a type.
+    """
+    kinds = [one if isinstance(one[-1], str) else (one, "float32") for one in inputs]
+    variables = [
+        relax.Var(f"x{place}", relax.TensorType(list(shape), dtype))
+        for place, (shape, dtype) in enumerate(kinds)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", variables):
+        with builder.dataflow():
+            made = build(builder.emit, *variables)
+            out = builder.emit_output(relax.Tuple(made) if isinstance(made, tuple) else made)
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def operators_of(module: Any) -> list[str]:
+    """Names of the operators that main calls, in order, without ``relax.``."""
+    names = (operator_name(binding.value) for binding in bindings_of(module["main"]))
+    return [name.removeprefix("relax.") for name in names if name]
+
+
+def expected(module: Any, *inputs: Any) -> list[Any]:
+    """What the module computes by TVM's own way, in the virtual machine."""
+    # Code that runs once is not worth optimising: that takes longer than all the rest.
+    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+    executable = relax.build(relax.get_pipeline("zero")(module), target)
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    found = machine["main"](*map(tvm.runtime.tensor, inputs))
+    return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+
+
+def convolved(data: np.ndarray, weights: np.ndarray, groups: int = 1) -> np.ndarray:
+    """A convolution of images in NCHW with padding 1 and taps 3x3, in float64."""
+    padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    batch, channels, *spatial = windows.shape[:4]
+    windows = windows.reshape(batch, groups, channels // groups, *spatial, 3, 3)
+    filters = weights.astype(np.float64).reshape(groups, -1, *weights.shape[1:])
+    made = np.einsum("bgchwxy,gocxy->bgohw", windows, filters)
+    return made.reshape(batch, -1, *spatial)
