@@ -21,7 +21,7 @@ from typing import Any
 
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.end.delivery import guessed, guesses_of
-from chameleon_core.loop.start.tasks import frontend_of, target_of, tasks_of
+from chameleon_core.loop.start.tasks import frontend_of, named_tasks, target_of
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.stages import Delivery, Frontend, Trials, Winner
 from chameleon_core.task import Task
@@ -71,13 +71,13 @@ def _delivered(
     threads = len(usable_cores())
     steps.begin("tasks")
     frontend.decide(_NoTrials(target))
-    _, tasks = tasks_of(pipeline, frontend, target)
+    tasks = named_tasks(pipeline, frontend, target)
     steps.begin("guesses")
     space = pipeline.space.create()
     found: list[Winner | None] = [
         guessed(task, guesses_of(space.design_space(task))) for task in tasks if guesses
     ]
-    if pipeline.precision.types:
+    if "precision" in pipeline.sections:
         found = list(in_types(tasks, space))
     steps.begin("deliver")
     with tempfile.TemporaryDirectory(prefix="chameleon-corpus-") as folder:

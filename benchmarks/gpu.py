@@ -32,6 +32,7 @@ from chameleon_bench.pages.suite_report import environment, report_of
 from chameleon_bench.suites.load import load_suite
 from chameleon_bench.suites.suite import Cell, Suite
 from chameleon_cli.logs import configure
+from chameleon_cli.signals import signals
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.end.comparison import finalists
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
@@ -123,7 +124,7 @@ def tune(suite: Suite) -> None:
         said = f"failed: {failure}" if failure else "done"
         print(f"{len(results(suite))} of {total}: {cell.name} {said}", file=sys.stderr, flush=True)
 
-    with interruption.signals():
+    with signals(interruption):
         Execution(interruption=interruption, ended=ended).run(suite)
 
 

@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 from chameleon_bench.pages.run_page import write_report
 from chameleon_core.loop.round.batch import Origin
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.measurement import FailureKind, Measurement, Spending
 from chameleon_core.run_folder import EVENTS, RECORDS
-from chameleon_core.spending import Spending
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 

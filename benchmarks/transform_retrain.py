@@ -13,7 +13,6 @@ from pathlib import Path
 
 import attrs
 import torch
-from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins import default_registry
 from chameleon_transforms.delivery import retrain
 from chameleon_transforms.delivery.point import write_candidate, write_network
@@ -21,6 +20,7 @@ from chameleon_transforms.delivery.weights import Carrier
 from chameleon_transforms.network.changed import changed_network
 from chameleon_transforms.network.space import Candidate, NetworkSpace
 from chameleon_transforms.scores.judge import Judge
+from chameleon_transforms.section import Transformation
 from transform_digits import DIGIT, digits, drawn, space_of, training, untrained
 
 TRAINED_WITH = 1200

@@ -6,7 +6,7 @@ import argparse
 
 import seconds
 from chameleon_core.events import BestImproved, Measured, RunStarted
-from chameleon_core.spending import Spending
+from chameleon_core.measurement import Spending
 
 
 def _improved(listener, task, best, spent):

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import attrs
 import pytest
+import structlog
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.precision import Precision
+from chameleon_core.fallbacks import STRICT, fall_back
 from chameleon_core.plugins import OperatorRecord, Registry, hookimpl
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.task import Task
 from chameleon_core.trust import check_sources, check_tasks, sources_in
+from chameleon_networks.precision.section import Precision
 
 FOLDER = Path("runs/strange")
 
@@ -73,3 +75,21 @@ def test_a_task_that_carries_code_is_refused(monkeypatch, kind):
         default_registry.cache_clear()
     assert "--trust-source" in caught.value.hint
     assert "trust_source: true" in caught.value.hint
+
+
+def test_an_error_in_tests_is_raised():
+    error = ValueError("no such loop")
+    with pytest.raises(ValueError, match="no such loop") as caught:
+        fall_back("left_as_it_is", error)
+    assert caught.value is error
+
+
+def test_a_user_gets_the_fallback_and_its_reason(monkeypatch):
+    monkeypatch.delenv(STRICT)
+    error = ValueError("no such loop\nand more")
+    with structlog.testing.capture_logs() as lines:
+        fall_back("left_as_it_is", error, function="f")
+    [line] = lines
+    assert line["problem"] == "ValueError: no such loop"
+    assert (line["event"], line["function"]) == ("left_as_it_is", "f")
+    assert line["exc_info"] is error

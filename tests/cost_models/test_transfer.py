@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 import xgboost
 from chameleon_core.errors import RunFolderError
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.measurement import FailureKind, Measurement, Spending
 from chameleon_core.run_folder import RECORDS
 from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.spending import Spending
 from chameleon_core.stages import TaskHistory
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task

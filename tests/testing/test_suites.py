@@ -24,7 +24,7 @@ from chameleon_core.plugins import (
     default_registry,
     load_factory,
 )
-from chameleon_core.schedulers.round_robin import RoundRobin
+from chameleon_core.schedulers.gradient import RoundRobin
 from chameleon_core.stages import (
     CostModel,
     Explorer,

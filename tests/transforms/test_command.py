@@ -83,7 +83,7 @@ def test_the_section_is_written_out_and_binds_no_folder(pipeline, registry):
     given = pipeline()
     assert given.document["transform"]["transforms"][0] == "group"
     again = from_dict(given.document, registry=registry)
-    assert again.transform.transforms[0].name == "group"
+    assert again.sections["transform"].transforms[0].name == "group"
     assert from_dict(again.document, registry=registry).document == again.document
     assert pipeline(candidates=5).digest == given.digest
 

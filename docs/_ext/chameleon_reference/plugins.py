@@ -7,14 +7,14 @@ import json
 from typing import Any
 
 from chameleon_cli.json_schema.document import StageSchemas, pipeline_schema
-from chameleon_core.pipeline.resolve import KEYS, STAGES
+from chameleon_core.pipeline.resolve import STAGES, keys_of
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.kinds import KINDS, Kind
 from chameleon_core.plugins.registry import Registry
 
 from chameleon_reference.markdown import cell, code, options_table, section, table
 
-SECTIONS = ("budget", "require", "precision", "transform")
+SECTIONS = ("budget", "require")
 """Keys of a pipeline whose value is a mapping with options of its own."""
 
 _OTHERS = {
@@ -44,13 +44,13 @@ def pipeline_page(registry: Registry) -> str:
             cell(keys[key].get("description", "")),
             f"[{STAGES[key]}]({STAGES[key]}.md)" if key in STAGES else "",
         ]
-        for key in KEYS
+        for key in keys_of(registry)
     ]
     parts = [
         section("Pipeline files", "What stands in a file that `chameleon run` takes.", level=1),
         table(["key", "default", "", "choices"], rows),
     ]
-    for key in SECTIONS:
+    for key in (*SECTIONS, *registry.sections):
         members = keys[key].get("anyOf", [keys[key]])
         options = next(one for one in members if "properties" in one)
         about = keys[key]["description"]

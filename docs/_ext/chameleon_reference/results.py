@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 from chameleon_core.loop.end.result import OperatorResult, RunResult, VariantResult
+from chameleon_core.measurement import Spending
 from chameleon_core.network_result import (
     BucketResult,
     Footprint,
@@ -19,7 +20,6 @@ from chameleon_core.network_result import (
     RivalTime,
     Unmeasured,
 )
-from chameleon_core.spending import Spending
 
 from chameleon_reference.markdown import cell, section, table
 

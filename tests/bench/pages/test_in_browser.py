@@ -320,9 +320,8 @@ def test_paper_has_the_still_plots(browser, run_folder):
 
 @pytest.fixture
 def many_measurements(tmp_path):
-    from chameleon_core.measurement import Measurement  # noqa: PLC0415
+    from chameleon_core.measurement import Measurement, Spending  # noqa: PLC0415
     from chameleon_core.run_folder import RECORDS  # noqa: PLC0415
-    from chameleon_core.spending import Spending  # noqa: PLC0415
     from chameleon_core.store import RecordStore  # noqa: PLC0415
     from chameleon_core.task import Task  # noqa: PLC0415
 

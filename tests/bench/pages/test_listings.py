@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chameleon_bench.pages.search_tables import CHARACTERS, LINES, innermost_loops, listings_of
-from chameleon_core.loop.end.listings import listing_folder
-from chameleon_core.run_folder import LISTINGS
+from chameleon_core.run_folder import LISTINGS, listing_folder
 from chameleon_core.task import Task
 
 X86 = """\

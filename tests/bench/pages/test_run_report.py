@@ -15,12 +15,11 @@ from chameleon_bench.pages.run_page import write_report
 from chameleon_bench.pages.run_plots import plots_of
 from chameleon_bench.pages.run_record import network_seconds, run_record
 from chameleon_core.errors import RunFolderError
-from chameleon_core.loop.end.listings import listing_folder
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import hookimpl
-from chameleon_core.run_folder import LISTINGS, RECORDS, read_store
+from chameleon_core.run_folder import LISTINGS, RECORDS, listing_folder, read_store
 from chameleon_core.stages import Disturbance
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task

@@ -5,9 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from chameleon_core.loop.budget import Allowances, Spent
+from chameleon_cli.progress import Rate
+from chameleon_core.loop.budget import Allowance, Allowances, Spent
+from chameleon_core.loop.round.stages import generator
+from chameleon_core.measurement import FailureKind, Measurement, convincing, same_failure
 from chameleon_core.pipeline.schema import Budget, Scope
 from chameleon_core.task import Task
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def _run(name, *, measured=0, seconds=0.0, of="", cost=1.0, recorded=0):
@@ -115,3 +120,143 @@ def test_nothing_shared_out_is_nothing():
     runs = [_run("a"), _run("b", of="a")]
     made = _allowances(runs, measurements=0)
     assert [made.left(run) for run in runs] == [0, 0]
+
+
+ONE, TWO = Spent(measured=6, seconds=30.0), Spent(measured=3, seconds=40.0)
+
+
+@pytest.mark.parametrize(("scope", "left"), [(Scope.TASK, 4), (Scope.NETWORK, 1)])
+def test_measurements_left(scope, left):
+    allowance = Allowance(budget=Budget(measurements=10, scope=scope))
+    assert allowance.measurements_left(ONE, [ONE, TWO]) == left
+
+
+def test_a_smaller_budget_than_what_is_spent_leaves_nothing():
+    assert Allowance(budget=Budget(measurements=2)).measurements_left(ONE, [ONE]) == 0
+
+
+@pytest.mark.parametrize(("scope", "up"), [(Scope.TASK, False), (Scope.NETWORK, True)])
+def test_wall_time(scope, up):
+    allowance = Allowance(budget=Budget(wall_time=50.0, scope=scope))
+    assert allowance.time_is_up(ONE, [ONE, TWO]) is up
+
+
+def test_no_wall_time_is_never_up():
+    assert not Allowance(budget=Budget()).time_is_up(ONE, [ONE])
+
+
+def _costs(*costs):
+    return [
+        Measurement(config=(i,), seconds=(cost,))
+        if cost
+        else Measurement(config=(i,), failure=FailureKind.CRASH)
+        for i, cost in enumerate(costs)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("costs", "over"),
+    [
+        ((3, 1, 2), False),
+        ((3, 1, 2, 2, 2), True),
+        ((1, 1, 1, 1), True),
+        ((0, 0, 0, 0), True),
+        ((0, 0, 0, 1), False),
+        # Less than timing varies by, and what such gains add up to.
+        ((1, 0.997, 0.995, 0.992), True),
+        ((1, 0.994, 0.988, 0.985), False),
+    ],
+)
+def test_patience(costs, over):
+    allowance = Allowance(budget=Budget(patience=3))
+    assert allowance.out_of_patience(_costs(*costs)) is over
+
+
+def test_generators_depend_on_all_of_their_names():
+    draws = {
+        names: generator(seed, *names).integers(1 << 60)
+        for seed, names in [(0, ("a", "b")), (0, ("ab", "")), (0, ("a", "c")), (0, ("a",))]
+    }
+    assert len(set(draws.values())) == 4
+    assert generator(0, "a", "b").integers(1 << 60) == draws["a", "b"]
+    assert generator(1, "a", "b").integers(1 << 60) != draws["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "enough"),
+    [((0.25, 0.5), True), ((0.25, 0.75), False), ((0.25, float("inf")), False)],
+)
+def test_target_latency(seconds, enough):
+    assert Allowance(budget=Budget(latency=0.75)).fast_enough(seconds) is enough
+    assert not Allowance(budget=Budget()).fast_enough(seconds)
+
+
+def failed(message="was killed by signal SIGILL", kind=FailureKind.CRASH):
+    return Measurement(config=(0,), failure=kind, message=message)
+
+
+VALID = Measurement(config=(1,), seconds=(1.0,))
+OTHERS = [VALID, failed(kind=FailureKind.RUN_ERROR), failed("was killed by signal SIGSEGV")]
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_as_many_as_are_asked_for_have_to_be_the_same(count, at_least):
+    found = same_failure([failed()] * count, at_least)
+    assert (found is not None) == (count >= at_least)
+
+
+@given(st.sampled_from(OTHERS), st.integers(0, 20))
+def test_a_single_other_outcome_is_enough_to_go_on(other, place):
+    measurements = [failed()] * 20
+    measurements.insert(place, other)
+    assert same_failure(measurements, 2) is None
+
+
+def test_numbers_in_the_words_do_not_matter():
+    texts = [
+        "differs by 0.83, more than the accepted 1e-3",
+        "differs by 7.1e2, more than the accepted 1e-3",
+    ]
+    wrong = [failed(text, FailureKind.WRONG_OUTPUT) for text in texts]
+    assert same_failure(wrong, 2) == f"wrong_output: {texts[0]}"
+    assert same_failure([failed("")] * 2, 2) == "crash"
+    assert same_failure([], 1) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "batch_size", "expected"),
+    [("auto", 4, 16), ("auto", 64, 128), (5, 64, 5), (None, 4, None)],
+)
+def test_how_many_are_convincing(wanted, batch_size, expected):
+    assert convincing(wanted, batch_size=batch_size) == expected
+
+
+def ticked(monkeypatch, **options):
+    clock = iter(range(100))
+    monkeypatch.setattr("chameleon_cli.progress.time.monotonic", lambda: float(next(clock)))
+    rate = Rate(**options)
+    for _ in range(10):
+        rate.tick()
+    return rate
+
+
+def test_nothing_is_said_before_the_first_candidate():
+    assert Rate().left(5) == "-"
+
+
+def test_the_rate_tells_how_long_the_rest_takes(monkeypatch):
+    assert ticked(monkeypatch).left(200) == "3:20"
+
+
+def test_a_wall_clock_budget_may_end_it_earlier(monkeypatch):
+    # Ten of seventy seconds are over.
+    assert ticked(monkeypatch, seconds_left=70.0).left(1_000_000) == "1:00"
+
+
+def test_the_wall_clock_that_is_left_follows_the_scope():
+    spent = [Spent(measured=3, seconds=10.0), Spent(measured=1, seconds=40.0)]
+    each = Allowance(budget=Budget(wall_time=30.0))
+    together = Allowance(budget=Budget(wall_time=60.0, scope=Scope.NETWORK))
+    assert each.seconds_left(spent) == 20.0
+    assert together.seconds_left(spent) == 10.0
+    assert Allowance(budget=Budget()).seconds_left(spent) is None

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
-from chameleon_core.loop.round.batch import Origin
+from chameleon_core.loop.round.batch import Batch, Origin
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.stages import Candidates, CostModel, Explorer, Sampler
+from chameleon_core.space import Choice, DesignSpace
+from chameleon_core.stages import (
+    Archive,
+    Candidates,
+    CostModel,
+    Explorer,
+    Observations,
+    Sampler,
+    TaskHistory,
+)
+from chameleon_core.task import Task
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def test_the_first_batch_is_start_then_random(grid, make_tuner):
@@ -273,3 +286,74 @@ def test_first_guesses_and_suggestions_are_what_they_become(grid, make_tuner):
     tuner.enqueue((2, 3))
     assert tuner.ask()[0].tolist() == [2, 2]
     assert tuner.origins[2, 2] is Origin.SUGGESTION
+
+
+CONFIGS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), unique=True, max_size=12)
+
+
+def measured(configs):
+    return {config: Measurement(config=config, seconds=(1e-3,)) for config in configs}
+
+
+@given(CONFIGS, st.integers(0, 12), st.integers(0, 15), st.randoms(use_true_random=False))
+def test_every_configuration_is_stored_missing_or_left_out(configs, stored, limit, order):
+    known = configs[::2][:stored]
+    batch = Batch(configs, stored=measured(known), origins={})
+    assert (batch.stored, batch.size) == (len(known), len(configs))
+    batch.shorten(limit)
+    assert batch.size == max(len(known), min(limit, len(configs)))
+    asked = batch.missing
+    assert asked == tuple(c for c in configs if c not in known)[: len(asked)]
+    batch.submit(10.0)
+    arriving = list(measured(asked).values())
+    order.shuffle(arriving)
+    for seconds, measurement in enumerate(arriving, 1):
+        batch.arrive(measurement, 10.0 + seconds)
+        assert batch.seconds == seconds
+    assert not batch.missing
+    # Proposal order, whatever the order of arrival.
+    expected = [config for config in configs if config in known or config in asked]
+    assert [one.config for one in batch.measurements] == expected
+
+
+def test_what_is_not_missing_cannot_arrive():
+    batch = Batch([(0,), (1,)], stored=measured([(0,)]), origins={})
+    assert not batch.submitted
+    batch.submit(0.0)
+    assert batch.submitted
+    for config in ((0,), (2,)):
+        with pytest.raises(ValueError, match="not in list"):
+            batch.arrive(Measurement(config=config, seconds=(1e-3,)), 1.0)
+
+
+SPACE = DesignSpace([Choice(name="a", options=(1, 2))])
+TASK = Task(name="a", operator="x", arguments={}, target="none", flop=1.0)
+OTHER = attrs.evolve(TASK, name="b", operator="y")
+
+
+def _history(task: Task) -> TaskHistory:
+    observations = Observations.of(SPACE, [])
+    return TaskHistory(task=task, space=SPACE, observations=observations)
+
+
+def test_a_task_never_sees_itself_under_any_name():
+    archive = Archive()
+    for task in (TASK, attrs.evolve(TASK, name="the same again"), OTHER):
+        archive.record(_history(task))
+    assert [history.task for history in archive.others(TASK)] == [OTHER]
+    assert [history.task.key for history in archive.others(OTHER)] == [TASK.key]
+
+
+def test_the_latest_record_counts():
+    archive = Archive()
+    archive.record(_history(TASK))
+    latest = _history(TASK)
+    archive.record(latest)
+    assert archive.others(OTHER) == [latest]
+
+
+def test_shared_objects_are_made_once():
+    archive = Archive()
+    first = archive.shared("ppo/policy", lambda: np.zeros(1))
+    assert archive.shared("ppo/policy", lambda: np.ones(1)) is first
+    assert archive.shared("ppo/other", lambda: None) is None

@@ -6,9 +6,9 @@ import attrs
 import pytest
 from chameleon_core.pipeline.binding import difference
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.pipeline.resolve import dump_pipeline
-from chameleon_core.plugins import PluginRecord, hookimpl
+from chameleon_core.plugins import PluginRecord, SectionRecord, hookimpl
+from chameleon_networks.precision.section import Precision
 
 HEAD = "model: {net: {}}\ntarget: native\n"
 
@@ -23,13 +23,17 @@ def using(fakes):
             plain = fakes.record("net")
             return [attrs.evolve(plain, precisions=("bfloat16", "int8"))]
 
+        @hookimpl
+        def chameleon_sections(self):
+            return [SectionRecord(name="precision", summary="", options=Precision)]
+
     return fakes.registry(("networks", Networks()))
 
 
 @pytest.mark.parametrize("text", ["", "precision: float32\n", "precision: {type: float32}\n"])
 def test_float32_is_the_default_and_changes_nothing_that_is_written(load, using, text):
     plain, same = load(HEAD, using=using), load(HEAD + text, using=using)
-    assert same.precision.types == ()
+    assert "precision" not in same.sections
     assert "precision" not in same.document
     assert same.digest == plain.digest
     assert difference(plain.document, same) is None
@@ -52,17 +56,17 @@ def test_float32_is_the_default_and_changes_nothing_that_is_written(load, using,
 )
 def test_each_form_is_read_and_written_such_that_it_is_read_again(load, using, text, expected):
     made = load(HEAD + f"precision: {text}\n", using=using)
-    assert made.precision == expected
+    assert made.sections["precision"] == expected
     again = load(dump_pipeline(made), f"output={made.output}", using=using)
-    assert (again.precision, again.digest) == (made.precision, made.digest)
+    assert (again.sections, again.digest) == (made.sections, made.digest)
     assert from_dict(made.document, registry=using).document == made.document
     assert Precision.from_json(made.document["precision"]) == expected
 
 
 def test_an_override_opens_the_short_form(load, using):
-    assert load(HEAD, "precision=int8", using=using).precision == Precision(type="int8")
+    assert load(HEAD, "precision=int8", using=using).sections["precision"] == Precision(type="int8")
     made = load(HEAD + "precision: int8\n", "precision.max_error=0.5", using=using)
-    assert made.precision == Precision(type="int8", max_error=0.5)
+    assert made.sections["precision"] == Precision(type="int8", max_error=0.5)
 
 
 def test_files_are_relative_to_the_pipeline_and_have_to_be_there(load, faults, using, tmp_path):
@@ -73,7 +77,7 @@ def test_files_are_relative_to_the_pipeline_and_have_to_be_there(load, faults, u
         f"{tmp_path}/data.py"
     )
     (tmp_path / "data.py").touch()
-    assert load(text, using=using).precision.calibrate == f"{tmp_path}/data.py:batches"
+    assert load(text, using=using).sections["precision"].calibrate == f"{tmp_path}/data.py:batches"
 
 
 @pytest.mark.parametrize(
@@ -106,14 +110,14 @@ def test_mistakes_are_told_where_they_are(faults, using, text, expected):
     assert expected in line
 
 
-def test_a_frontend_that_registered_no_precision_refuses_all_but_float32(load, faults):
+def test_a_frontend_that_registered_no_precision_refuses_all_but_float32(load, faults, using):
     text = "model: {onnx: a}\ntarget: native\n"
-    (line,) = faults(text + "precision: int8\n")
+    (line,) = faults(text + "precision: int8\n", using=using)
     assert line == (
         "pipeline.yaml:3:12: frontend 'onnx' computes in float32 alone; leave 'precision' out, or "
         "choose a frontend of networks"
     )
-    load(text + "precision: float32\n")
+    load(text + "precision: float32\n", using=using)
     assert PluginRecord(name="x", summary="", factory="a:b", options=object).precisions == ()
 
 

@@ -6,9 +6,10 @@ import os
 import sys
 
 import pytest
+from chameleon_cli.options import give
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import Registry
-from chameleon_core.plugins.given import ENVIRONMENT, give, given, replaces
+from chameleon_core.plugins.given import ENVIRONMENT, given, replaces
 
 HOOKS = """
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
 import sys
+import textwrap
+import types
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import attrs
+import pluggy
 import pytest
+import structlog
 from chameleon_core.errors import ConfigError, ExitCode, PluginError
+from chameleon_core.loop.run import run_pipeline
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins import (
     KINDS,
+    PROJECT,
     AmbiguousNameError,
+    CommandRecord,
+    Kind,
+    NoOptions,
     PluginRecord,
+    PresetRecord,
     Registry,
+    Section,
+    SectionRecord,
     UnknownNameError,
     hookimpl,
     load_factory,
 )
+from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.factory import hint_after
+from chameleon_core.plugins.first_party import FIRST_PARTY
+from chameleon_core.plugins.kinds import hook_specs
+from synthetic import SyntheticPlugins, synthetic_document, synthetic_registry
 
 
 @attrs.frozen(kw_only=True)
@@ -156,3 +179,173 @@ def test_a_hint_names_what_is_missing_or_says_how_to_see_the_traceback():
         "the package 'pytest' has no module 'pytest.optionz': correct the import"
     )
     assert "--debug" in hint_after(ZeroDivisionError())
+
+
+ROOT = Path(__file__).parents[3]
+OURS, THEIRS = "chameleon-tuner-explorers", "another-tuner"
+STAGES = ("space", "explorer", "cost_model", "sampler", "synthesizer")
+
+
+class Copy:
+    """Registers an explorer, a baseline and a scheduler under names that others have."""
+
+    @hookimpl
+    def chameleon_explorers(self):
+        yield _record("synthetic", "SyntheticExplorer")
+
+    @hookimpl
+    def chameleon_baselines(self):
+        yield _record("synthetic", "SyntheticUntuned")
+
+
+class Preset:
+    """Names stages in a preset."""
+
+    def __init__(self, name: str, **more: Any) -> None:
+        self._name, self._more = name, more
+
+    @hookimpl
+    def chameleon_presets(self):
+        stages: dict[str, Any] = {**dict.fromkeys(STAGES, "synthetic"), "scheduler": "round-robin"}
+        pipeline = {**stages, "runner": "synthetic", "baselines": ["synthetic"], **self._more}
+        yield PresetRecord(name=self._name, summary="", pipeline=pipeline)
+
+
+def _record(name: str, factory: str) -> PluginRecord:
+    module = "synthetic"
+    return PluginRecord(name=name, summary="", options=NoOptions, factory=f"{module}:{factory}")
+
+
+def _registry(*more: tuple[str, Any]) -> Registry:
+    from chameleon_core import hooks  # noqa: PLC0415
+
+    core = ("chameleon-tuner-core", hooks)
+    made = Registry.from_plugins([core, (OURS, SyntheticPlugins()), *more])
+    assert not made.errors
+    return made
+
+
+def _load(registry: Registry, tmp_path: Path, **more: Any) -> ResolvedPipeline:
+    document = synthetic_document(tmp_path / "run")
+    kept = {key: document[key] for key in ("model", "target", "output", "budget")}
+    return from_dict({**kept, **more}, registry=registry)
+
+
+@pytest.mark.parametrize(
+    ("default", "meant"), [(OURS, OURS), ("chameleon-tuner", OURS), (THEIRS, THEIRS)]
+)
+def test_a_default_means_its_own_distributions_then_the_projects(tmp_path, default, meant):
+    registry = _registry((THEIRS, Copy()), (default, Preset("default")))
+    pipeline = _load(registry, tmp_path)
+    assert (pipeline.explorer.distribution, pipeline.explorer.name) == (meant, f"{meant}:synthetic")
+    assert pipeline.sampler.name == "synthetic", "nobody else has one of that name"
+    again = from_dict(pipeline.document, registry=registry)
+    assert again.document == pipeline.document
+
+
+def test_a_default_of_somebody_elses_is_not_everybodys(tmp_path):
+    theirs = Preset("default", seed=7)
+    registry = _registry((OURS, Preset("default")), (THEIRS, theirs))
+    assert _load(registry, tmp_path).seed == 0
+    assert _load(registry, tmp_path, preset=f"{THEIRS}:default").seed == 7
+
+
+def test_who_writes_such_a_name_has_to_say_whose(tmp_path):
+    registry = _registry((THEIRS, Copy()), (OURS, Preset("default")))
+    with pytest.raises(Exception, match="explorer 'synthetic' is registered by"):
+        _load(registry, tmp_path, explorer="synthetic")
+    with pytest.raises(AmbiguousNameError):
+        registry.find("explorers", "synthetic")
+    chosen = _load(registry, tmp_path, explorer=f"{THEIRS}:synthetic")
+    assert chosen.explorer.distribution == THEIRS
+
+
+def test_a_requirement_may_name_the_baseline_of_a_preset(tmp_path):
+    registry = _registry((THEIRS, Copy()), (OURS, Preset("default")))
+    require = {"min_ratio": 0.1, "against": "synthetic"}
+    result = run_pipeline(_load(registry, tmp_path, require=require))
+    assert result.missed == []
+
+
+def test_a_run_goes_on_after_such_a_plugin_was_installed(tmp_path):
+    budget = {"measurements": 4, "batch_size": 4}
+    alone = _registry((OURS, Preset("default")))
+    run_pipeline(_load(alone, tmp_path, budget=budget))
+    crowded = _registry((OURS, Preset("default")), (THEIRS, Copy()))
+    result = run_pipeline(_load(crowded, tmp_path))
+    assert [one.measurements for one in result.operators] == [20, 20]
+    assert [one.origins["initial"] for one in result.operators] == [4, 4]
+
+
+def test_the_projects_distributions_are_those_of_the_repository():
+    projects = [path.read_text() for path in (ROOT / "packages").glob("*/pyproject.toml")]
+    names = {json.loads(re.search(r'^name = (".*")$', text, re.MULTILINE)[1]) for text in projects}
+    assert names == FIRST_PARTY
+
+
+EXAMPLE = re.compile(r"\nExample:\n(.*?)\n\nDocumentation: (\S+)$", re.DOTALL)
+
+
+PLUGINS = (ROOT / "docs" / "plugins.md").read_text()
+EVENTS = [spec for name, spec in vars(EventHooks).items() if name.startswith("chameleon_")]
+
+
+def example(spec: Callable[..., Any], **names: Any) -> Any:
+    """A module-like object with the implementation that a hook spec shows."""
+    code, _ = EXAMPLE.search(inspect.getdoc(spec)).groups()
+    namespace = {"hookimpl": hookimpl, **names}
+    exec(textwrap.dedent(code), namespace)  # noqa: S102 - our own documentation
+    return type("Plugin", (), {spec.__name__: staticmethod(namespace[spec.__name__])})()
+
+
+@pytest.mark.parametrize("spec", EVENTS, ids=lambda spec: spec.__name__)
+def test_a_hook_spec_links_to_a_section_of_the_documentation(spec):
+    _, link = EXAMPLE.search(inspect.getdoc(spec)).groups()
+    file, _, anchor = link.partition("#")
+    headings = re.findall(r"^#+ (.*)$", (ROOT / file).read_text(), re.MULTILINE)
+    assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+def test_pluggy_reads_the_hook_specs_of_the_table():
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hook_specs(KINDS.values()))
+    for kind in KINDS.values():
+        assert getattr(manager.hook, kind.hook).spec.function.__doc__ == kind.summary
+
+
+def test_the_documentation_shows_presets_commands_and_kinds_that_register():
+    shown = re.findall(r"^```python\n(@hookimpl.*?)^```", PLUGINS, re.MULTILINE | re.DOTALL)
+    hooks = types.ModuleType("hooks")
+    names = {one.__name__: one for one in (CommandRecord, Kind, PresetRecord, SectionRecord)}
+    upload = attrs.make_class("Upload", {}, bases=(Section,))
+    hooks.__dict__.update(names, hookimpl=hookimpl, Upload=upload)
+    for code in shown:
+        exec(code, hooks.__dict__)  # noqa: S102 - our own documentation
+    registry = Registry.from_plugins([hooks])
+    assert not registry.errors
+    assert (registry.names("presets"), registry.names("commands")) == (("quick",), ("upload",))
+    assert registry.kinds["placers"].noun == "placer"
+    assert registry.sections["upload"].options is upload
+
+
+def test_the_examples_of_events_hear_a_run(tmp_path):
+    def listener(spec: Any) -> Any:
+        return example(spec, log=structlog.get_logger().bind(hook=spec.__name__))
+
+    plugins = [listener(spec) for spec in EVENTS]
+    registry = synthetic_registry(*plugins)
+    document = synthetic_document(tmp_path / "run", failing=30)
+    with structlog.testing.capture_logs() as said:
+        run_pipeline(
+            from_dict(document, registry=registry), listeners=registry.manager.get_plugins()
+        )
+    heard = {line["hook"] for line in said if "hook" in line}
+    # A synthetic model delivers nothing, so there is nothing to check beforehand.
+    checks = {"chameleon_check_started", "chameleon_check_finished"}
+    assert heard == {spec.__name__ for spec in EVENTS} - checks
+    assert not [line for line in said if "listener" in line["event"]]
+
+
+def test_a_noun_may_be_another_word_than_the_name():
+    assert KINDS["cost_models"].noun == "cost model"
+    assert KINDS["targets"].noun == "target resolver"

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 from chameleon_cli.progress import LiveProgress, PlainProgress, progress_for
 from chameleon_core.errors import RunFolderError
-from chameleon_core.event_bus import EventBus, hook_of
+from chameleon_core.event_bus import EventBus, hook_of, listener
 from chameleon_core.events import Event, RunFinished
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import Registry, hookimpl
@@ -22,51 +22,30 @@ from structlog.testing import capture_logs
 from synthetic import synthetic_registry
 
 
-class Recorder:
-    def __init__(self):
-        self.events = []
-
-
-def _recording(name):
-    def record(self, event):
-        self.events.append(event)
-
-    record.__name__ = name
-    return hookimpl(record)
-
-
-for _name in (
-    "run_started",
-    "batch_proposed",
-    "measured",
-    "batch_measured",
-    "best_improved",
-    "task_finished",
-    "comparison_started",
-    "comparison_progressed",
-    "run_finished",
-):
-    setattr(Recorder, f"chameleon_{_name}", _recording(f"chameleon_{_name}"))
+def recording():
+    """A listener of every event, and what it has heard."""
+    events = []
+    return listener(events.append, "recorder"), events
 
 
 def test_the_events_of_a_run(pipeline, tmp_path):
-    recorder = Recorder()
+    recorder, events = recording()
     result = run_pipeline(pipeline(failing=20), listeners=[recorder])
-    names = [type(event).__name__ for event in recorder.events]
+    names = [type(event).__name__ for event in events]
     assert names[0] == "RunStarted"
     assert names[-1] == "RunFinished"
     assert names.count("Measured") == 40
     assert names.count("BatchProposed") == names.count("BatchMeasured") == 10
     assert names.count("TaskFinished") == names.count("ComparisonStarted") == 2
-    best = {e.task: e.seconds for e in recorder.events if type(e).__name__ == "BestImproved"}
+    best = {e.task: e.seconds for e in events if type(e).__name__ == "BestImproved"}
     assert best == {operator.name: operator.search_seconds for operator in result.operators}
-    assert recorder.events[-1].result == result.to_json()
+    assert events[-1].result == result.to_json()
     logged = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").open()]
     unlogged = {"Measured", "ComparisonProgressed"}
     assert [line["event"] for line in logged] == [name for name in names if name not in unlogged]
-    started = [event for event in recorder.events if type(event).__name__ == "ComparisonStarted"]
+    started = [event for event in events if type(event).__name__ == "ComparisonStarted"]
     assert [(one.task, one.place, one.of) for one in started] == [("op0", 1, 2), ("op1", 2, 2)]
-    steps = [e for e in recorder.events if type(e).__name__ == "ComparisonProgressed"]
+    steps = [e for e in events if type(e).__name__ == "ComparisonProgressed"]
     assert [(one.task, one.step, one.done, one.of) for one in steps] == [
         ("op0", "timed", 7, 7),
         ("op1", "timed", 7, 7),
@@ -94,11 +73,11 @@ def installed(monkeypatch):
 
 
 def test_installed_plugins_are_told_once(pipeline, installed):
-    recorder = Recorder()
+    recorder, events = recording()
     plugins = installed(recorder).manager.get_plugins()
     with capture_logs() as logs:
         run_pipeline(pipeline(), listeners=plugins)
-    assert [type(event).__name__ for event in recorder.events].count("RunFinished") == 1
+    assert [type(event).__name__ for event in events].count("RunFinished") == 1
     assert not logs
 
 
@@ -114,11 +93,11 @@ def test_without_what_writes_pages_a_run_is_silent_about_it(pipeline, installed)
 
 def test_what_is_answered_from_the_store_is_not_told_again(pipeline):
     run_pipeline(pipeline(budget={"measurements": 12, "batch_size": 4}))
-    recorder = Recorder()
+    recorder, events = recording()
     run_pipeline(pipeline(), listeners=[recorder])
-    started = recorder.events[0]
+    started = events[0]
     assert [task.measured for task in started.tasks] == [12, 12]
-    assert sum(type(event).__name__ == "Measured" for event in recorder.events) == 16
+    assert sum(type(event).__name__ == "Measured" for event in events) == 16
 
 
 class Failing:
@@ -132,11 +111,11 @@ class Failing:
 
 def test_a_listener_that_fails_is_logged_and_switched_off(pipeline):
     Failing.calls = 0
-    recorder = Recorder()
+    recorder, events = recording()
     with capture_logs() as logs:
         run_pipeline(pipeline(), listeners=[Failing(), recorder])
     assert Failing.calls == 1
-    assert sum(type(event).__name__ == "Measured" for event in recorder.events) == 40
+    assert sum(type(event).__name__ == "Measured" for event in events) == 40
     assert [log["event"] for log in logs] == ["a listener failed and is switched off"]
 
 

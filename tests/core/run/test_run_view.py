@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode, PluginError, RunFolderError
+from chameleon_core.loop.context import disturbance_of
+from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import hookimpl
-from chameleon_core.run_folder import RunFolder
+from chameleon_core.run_folder import RunFolder, read_store
 from chameleon_core.run_view import RunState, RunView, TimeSource
-from synthetic import ModelOptions, SyntheticExplorer, SyntheticFrontend
+from chameleon_core.stages import Disturbance
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import (
+    ModelOptions,
+    RunnerOptions,
+    SyntheticExplorer,
+    SyntheticFrontend,
+    SyntheticRunner,
+    record_of,
+    registering,
+)
 
 
 class Raising(SyntheticExplorer):
@@ -212,3 +226,91 @@ def test_fresh_says_where_the_earlier_run_went(pipeline, capsys):
     run_pipeline(pipeline(seed=3), fresh=True)
     assert str(folder / "earlier-1") in capsys.readouterr().out
     assert standing(folder / "earlier-1").state is RunState.FINISHED
+
+
+SHARED = Disturbance(core_seconds=10.0, others_seconds=2.0, pairs=4, kept=3)
+
+
+class SharedRunner(SyntheticRunner):
+    """Shares its cores with somebody."""
+
+    def disturbance(self) -> Disturbance:
+        return SHARED
+
+
+class SharedRunners:
+    """Registers it."""
+
+    chameleon_runners = registering(record_of(SharedRunner, RunnerOptions, name="shared"))
+
+
+def test_a_result_says_it_over_all_processes_of_the_run(pipeline, stop_after):
+    made = pipeline(plugins=[SharedRunners()], runner={"name": "shared"})
+    stop = stop_after(1)
+    with contextlib.suppress(RunInterrupted):
+        run_pipeline(made, listeners=[stop], interruption=stop.interruption)
+    result = run_pipeline(made)
+    assert result.disturbance == SHARED + SHARED
+    kept = json.loads((result.folder / "best.json").read_text())
+    assert kept["disturbance"]["others"] == 0.2
+    assert kept["disturbance"]["trust"] == 0.75
+    assert RunResult.from_json(kept, folder=result.folder).disturbance == SHARED + SHARED
+    with read_store(result.folder) as store:
+        assert disturbance_of(store) == SHARED + SHARED
+
+
+def test_a_runner_that_cannot_tell_says_nothing(pipeline):
+    result = run_pipeline(pipeline())
+    assert result.disturbance == Disturbance()
+    assert "disturbance" not in result.to_json()
+
+
+SUMS = st.builds(
+    Disturbance,
+    core_seconds=st.integers(0, 100),
+    stolen_seconds=st.integers(0, 100),
+    others_seconds=st.integers(0, 100),
+    pairs=st.integers(0, 100),
+    kept=st.integers(0, 100),
+)
+
+
+@given(SUMS, SUMS)
+def test_sums_of_several_processes_add_up(one, other):
+    both = one + other
+    assert both == other + one
+    assert both.pairs == one.pairs + other.pairs
+    assert one + Disturbance() == one
+    assert Disturbance.from_json(json.loads(json.dumps(both.to_json()))) == both
+
+
+def test_nothing_is_said_of_what_nobody_knows():
+    nothing = Disturbance()
+    assert (nothing.summary, nothing.disturbed, nothing.trust) == ("", False, None)
+    assert nothing.to_json()["others"] is None
+
+
+@pytest.mark.parametrize(
+    ("disturbance", "warns"),
+    [
+        (Disturbance(core_seconds=100.0, others_seconds=4.0, pairs=10, kept=8), False),
+        (Disturbance(core_seconds=100.0, others_seconds=6.0, pairs=10, kept=10), True),
+        (Disturbance(core_seconds=100.0, stolen_seconds=6.0), True),
+        (Disturbance(core_seconds=100.0, others_seconds=3.0, stolen_seconds=3.0), True),
+        (Disturbance(pairs=10, kept=7), True),
+    ],
+)
+def test_a_warning_has_a_reason(disturbance: Disturbance, warns: bool):
+    assert disturbance.disturbed == warns
+    assert ("idle cores" in disturbance.summary) == warns
+
+
+def test_shares_are_told_in_words():
+    told = Disturbance(
+        core_seconds=200.0, stolen_seconds=3.0, others_seconds=50.0, pairs=120, kept=96
+    )
+    assert told.summary == (
+        "While kernels were timed, other processes used 25.0% of their cores and the host kept "
+        "1.5%. Leaders that were timed again kept their order in 80% of 120 pairs. "
+        "Tune on idle cores before you trust small differences."
+    )

@@ -8,9 +8,8 @@ import math
 import hypothesis.strategies as st
 import pytest
 from chameleon_core.schedulers import TaskState
-from chameleon_core.schedulers.gradient import Gradient
+from chameleon_core.schedulers.gradient import Gradient, RoundRobin
 from chameleon_core.schedulers.options import GradientOptions
-from chameleon_core.schedulers.round_robin import RoundRobin
 from chameleon_core.task import Task
 from hypothesis import given
 

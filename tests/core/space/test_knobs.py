@@ -1,11 +1,23 @@
 """Knobs: their choices, their order, what they refuse."""
 
+from __future__ import annotations
+
 import itertools
+import json
 import math
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, Factorization, flag
+from chameleon_core.space import (
+    Choice,
+    DesignSpace,
+    Factorization,
+    FeatureBlock,
+    flag,
+    recorded_features,
+    recorded_names,
+)
+from chameleon_testing.conformance_cases import tiled_space
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,3 +103,91 @@ def test_alignment_is_a_feature_where_size_does_not_tell_it(options):
 def test_only_integers_have_an_alignment():
     for options in ((0.5, 4.0, 1.0, 3.0), (False, True), ("4", "1", "3")):
         assert not [n for n in Choice(name="x", options=options).feature_names if "align" in n]
+
+
+def _block(**given):
+    return FeatureBlock(names=("a", "b"), compute=lambda values: np.zeros((1, 2)), **given)
+
+
+def test_all_columns_are_one_group_where_nothing_is_said():
+    assert _block().groups == (("structure", ("a", "b")),)
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ((("loop", ("a", "c")),), "no columns"),
+        ((("loop", ("a",)), ("buffer", ("a", "b"))), "twice"),
+    ],
+)
+def test_groups_name_each_column_once(groups, words):
+    with pytest.raises(ValueError, match=words):
+        _block(groups=groups)
+
+
+def test_groups_are_no_part_of_a_fingerprint():
+    knobs = [Choice(name="k", options=(1, 2))]
+    spaces = [
+        DesignSpace(knobs, features=_block(**given))
+        for given in ({}, {"groups": (("loop", ("a",)), ("buffer", ("b",)))})
+    ]
+    assert spaces[0].fingerprint == spaces[1].fingerprint
+
+
+def as_recorded(space, configs):
+    return json.loads(json.dumps([space.decode(config) for config in configs.tolist()]))
+
+
+def test_they_agree_with_those_of_the_space():
+    space = tiled_space()
+    configs = space.sample(200, np.random.default_rng(0))
+    recorded = recorded_features(as_recorded(space, configs), space.feature_names)
+    assert np.array_equal(recorded, space.features(configs))
+
+
+def test_numbers_of_any_sign_and_odd_names_agree():
+    space = DesignSpace(
+        [
+            Choice(name="shift", options=(-3, 0, 2.5)),
+            Choice(name="a=b", options=("x=y", "z")),
+            Factorization(name="tile.0", extent=12, parts=2),
+            flag("on"),
+            Choice(name="threads", options=(96, 1, 128, 80)),
+        ]
+    )
+    recorded = recorded_features(as_recorded(space, space.everything), space.feature_names)
+    assert np.array_equal(recorded, space.features(space.everything))
+
+
+def test_what_a_record_does_not_have_is_not_a_number():
+    features = recorded_features(
+        [{"tile": [2, 4], "mode": "fast"}, {"unroll": 7}],
+        ("tile.1", "tile.2", "mode=fast", "mode=slow", "unroll", "nest.cycles"),
+    )
+    expected = [[2, np.nan, 1, 0, np.nan, np.nan], [np.nan] * 4 + [3, np.nan]]
+    assert np.array_equal(features, np.array(expected, np.float32), equal_nan=True)
+
+
+def test_no_record_no_row():
+    assert recorded_features([], ("a", "b")).shape == (0, 2)
+
+
+def test_names_are_those_that_can_be_told_in_the_order_met():
+    recorded = [
+        {"tile": [2, 4], "mode": "fast"},
+        {"mode": "slow", "unroll": 7, "on": True},
+        {"tile": [8, 1], "mode": "fast", "share": 0.5},
+    ]
+    names = recorded_names(recorded)
+    expected = ("tile.0", "tile.1", "mode=fast", "mode=slow", "unroll", "unroll.alignment", "on")
+    assert names[: len(expected)] == expected
+    assert names[-1] == "share"
+    assert len(set(names)) == len(names)
+    assert not np.isnan(recorded_features(recorded, names)).all(axis=0).any()
+    assert recorded_names([]) == ()
+
+
+def test_a_space_tells_of_all_its_features():
+    space = tiled_space()
+    configs = space.sample(400, np.random.default_rng(0))
+    assert set(space.feature_names) <= set(recorded_names(as_recorded(space, configs)))

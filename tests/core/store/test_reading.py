@@ -9,8 +9,7 @@ import time
 import attrs
 import pytest
 from chameleon_core.errors import RunFolderError
-from chameleon_core.measurement import Measurement
-from chameleon_core.spending import Spending
+from chameleon_core.measurement import Measurement, Spending
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 

@@ -7,8 +7,7 @@ import sqlite3
 import attrs
 import pytest
 from chameleon_core.errors import RunFolderError
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.spending import Spending
+from chameleon_core.measurement import FailureKind, Measurement, Spending
 from chameleon_core.stages import Contender, StageRef
 from chameleon_core.store import RecordStore, StoredComparison
 from chameleon_core.task import Task
@@ -147,7 +146,7 @@ import resource, sys
 from pathlib import Path
 from chameleon_core.errors import RunFolderError
 from chameleon_core.measurement import Measurement
-from chameleon_core.spending import Spending
+from chameleon_core.measurement import Spending
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 
@@ -178,3 +177,28 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(run_python, tmp_path):
         assert [m.config[0] for m in kept] == list(range(int(saved)))
         assert len(kept) > 5
         add(store, store.tasks()[0].id, Measurement(config=(-1,), seconds=(1.0,)))
+
+
+seconds = st.integers(0, 1000).map(float)
+spendings = st.builds(
+    Spending, search=seconds, model=seconds, measure=seconds, build=seconds, run=seconds
+)
+
+
+@given(spendings, spendings)
+def test_a_sum_is_that_of_each_part(one, other):
+    added = attrs.asdict(one + other)
+    assert added == {
+        name: value + getattr(other, name) for name, value in attrs.asdict(one).items()
+    }
+
+
+@given(spendings)
+def test_building_and_running_are_part_of_measuring(spending):
+    assert spending.total == spending.search + spending.model + spending.measure
+    assert spending.plus(build=5.0, run=2.0).total == spending.total
+
+
+@given(spendings)
+def test_nothing_added_changes_nothing(spending):
+    assert spending.plus() == spending + Spending() == spending

@@ -6,9 +6,9 @@ import importlib.util
 
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.precision import Precision
 from chameleon_networks.delivery import bucketed
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks.precision.section import Precision
 from chameleon_networks.shapes import Buckets
 
 UNREAD = """

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Delivery, Trials, Winner
 from chameleon_networks.compile.compile import untuned
@@ -22,6 +21,7 @@ from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.importers.sources import OnnxNetwork
+from chameleon_networks.precision.section import Precision
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions

@@ -15,7 +15,6 @@ import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import FrontPoint, NetworkResult, RivalTime
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.run_folder import read_store
 from chameleon_core.task import Task
 from chameleon_networks.delivery import bucketed
@@ -23,6 +22,7 @@ from chameleon_networks.delivery.bucket_results import summed
 from chameleon_networks.delivery.bucketed import BucketedFrontend
 from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
 from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks.precision.section import Precision
 from chameleon_networks.quantize import batches as reading
 from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.running.samples import Sample

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.pipeline.precision import Precision
 from chameleon_networks.delivery import bucketed
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.package.load import load
+from chameleon_networks.precision.section import Precision
 
 torch = pytest.importorskip("torch")
 

@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.network_result import FrontPoint
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
@@ -18,6 +17,7 @@ from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
 from chameleon_networks.precision.edges import order_of, tensors_of
 from chameleon_networks.precision.networks import TypedNetwork, TypedNetworks
 from chameleon_networks.precision.points import Front, Point, in_words
+from chameleon_networks.precision.section import Precision
 from chameleon_tvm.device.targets import TVMTargets
 
 EACH = 1e-3

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import TargetError
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
@@ -23,6 +22,7 @@ from chameleon_networks.package.package import check_target
 from chameleon_networks.precision.edges import tensors_of
 from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.precision.points import Front, in_words
+from chameleon_networks.precision.section import Precision
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.weights import quantized_weights
 from chameleon_tvm.device.targets import TVMTargets

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.typed import candidates
@@ -19,6 +18,7 @@ from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
 from chameleon_networks.frameworks.precision import ROUNDING
 from chameleon_networks.package.load import load
+from chameleon_networks.precision.section import Precision
 from chameleon_networks.quantize import eligibility
 from chameleon_tvm.device.targets import TVMTargets
 

@@ -9,7 +9,7 @@ import structlog
 from chameleon_core.measurement import FailureKind
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Observations, StageContext
-from chameleon_core.stages.archive import Archive
+from chameleon_core.stages.search import Archive
 from chameleon_one_shot.cost_model import OneShotModel
 from chameleon_one_shot.models import NoModelError, model_file
 from chameleon_one_shot.options import OneShotOptions

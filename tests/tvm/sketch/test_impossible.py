@@ -10,7 +10,7 @@ from chameleon_core.loop.round.stages import SearchStages
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import NoOptions
-from chameleon_core.space.identity import resolved
+from chameleon_core.space.design import resolved
 from chameleon_core.stages import StageContext
 from chameleon_tvm.operators.primfunc_spec import PrimFuncSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions

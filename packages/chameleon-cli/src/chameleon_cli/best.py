@@ -10,8 +10,7 @@ import click
 from chameleon_core.errors import ExitCode
 from chameleon_core.run_view import RunView
 
-from chameleon_cli.network_words import network_json, network_sentence
-from chameleon_cli.result_rows import duration
+from chameleon_cli.result_rows import duration, network_json, network_sentence
 
 _SO_FAR = (
     "name",

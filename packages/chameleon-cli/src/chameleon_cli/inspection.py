@@ -21,7 +21,7 @@ from chameleon_core.pipeline.resolve import STAGES, apply_overrides, expand_pres
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.pipeline.yaml import read_yaml
 from chameleon_core.plugins.factory import load_factory
-from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_core.plugins.registry import default_registry
 from chameleon_core.stages import Trials
 from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
@@ -30,11 +30,7 @@ Result = TypeVar("Result")
 
 
 def inspect_pipeline(
-    pipeline: ResolvedPipeline,
-    path: str | Path,
-    overrides: Iterable[str] = (),
-    *,
-    registry: Registry | None = None,
+    pipeline: ResolvedPipeline, path: str | Path, overrides: Iterable[str] = ()
 ) -> None:
     """Look at what a pipeline names.
 
@@ -42,14 +38,14 @@ def inspect_pipeline(
         pipeline: as ``load_pipeline`` returned it.
         path: the file that it is from; errors call it as it is given here.
         overrides: assignments that it was read with.
-        registry: where names were looked up; the installed plugins where None.
 
     Raises:
         PipelineError: with everything that is wrong, one line each. It has the exit code of what it
             is about where that is the same for all.
     """
-    root, _ = apply_overrides(read_yaml(Path(path), shown=str(path)), overrides)
-    inspection = _Inspection(expand_presets(root, pipeline.preset, registry or default_registry()))
+    known = default_registry()
+    root, _ = apply_overrides(read_yaml(Path(path), shown=str(path)), overrides, known.sections)
+    inspection = _Inspection(expand_presets(root, pipeline.preset, known))
     inspection.look_at(pipeline)
     inspection.raise_problems()
 

@@ -13,53 +13,32 @@ import click
 from chameleon_core.errors import ChameleonError, ExitCode
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.plugins.first_party import CORE
-from chameleon_core.plugins.given import give, replaced
 from chameleon_core.plugins.registry import default_registry
 
 from chameleon_cli import colours, json_lines
 from chameleon_cli.group import BuiltIn, LazyGroup
+from chameleon_cli.options import give, replaced
 from chameleon_cli.streams import outliving_readers
 
+_SUMMARIES = {
+    "run": "Tune what a pipeline describes; resumes by itself.",
+    "validate": "Check a pipeline and print it with every default written out.",
+    "init": "Write a commented pipeline to start from.",
+    "schema": "Print the JSON Schema of pipeline files, for editors.",
+    "space": "Show the design space of each operator: knobs, sizes, first guesses.",
+    "plugins": "List what is installed, by kind.",
+    "status": "Show how far a run is.",
+    "best": "Show the best configurations of a run.",
+    "env": "Show what results depend on: versions, processor, threads.",
+}
+
 BUILT_IN: dict[str, BuiltIn] = {
-    "run": BuiltIn(
-        summary="Tune what a pipeline describes; resumes by itself.",
-        factory="chameleon_cli.run:command",
-        logs=True,
-    ),
-    "validate": BuiltIn(
-        summary="Check a pipeline and print it with every default written out.",
-        factory="chameleon_cli.validate:command",
-    ),
-    "init": BuiltIn(
-        summary="Write a commented pipeline to start from.",
-        factory="chameleon_cli.init:command",
-    ),
-    "schema": BuiltIn(
-        summary="Print the JSON Schema of pipeline files, for editors.",
-        factory="chameleon_cli.schema:command",
-    ),
-    "space": BuiltIn(
-        summary="Show the design space of each operator: knobs, sizes, first guesses.",
-        factory="chameleon_cli.space:command",
-    ),
-    "plugins": BuiltIn(
-        summary="List what is installed, by kind.",
-        factory="chameleon_cli.plugins:command",
-    ),
-    "status": BuiltIn(
-        summary="Show how far a run is.",
-        factory="chameleon_cli.status:command",
-        logs=True,
-    ),
-    "best": BuiltIn(
-        summary="Show the best configurations of a run.",
-        factory="chameleon_cli.best:command",
-        logs=True,
-    ),
-    "env": BuiltIn(
-        summary="Show what results depend on: versions, processor, threads.",
-        factory="chameleon_cli.env:command",
-    ),
+    name: BuiltIn(
+        summary=summary,
+        factory=f"chameleon_cli.{name}:command",
+        logs=name in {"run", "status", "best"},
+    )
+    for name, summary in _SUMMARIES.items()
 }
 """Commands of this package by name."""
 

@@ -262,11 +262,11 @@ def _checked_json(entry: Registration, outcomes: list[Any]) -> dict[str, Any]:
         "distribution": entry.distribution,
         "checks": [
             {
-                "name": one.name,
-                "sentence": one.sentence,
-                "failure": one.failure,
-                "skipped": one.skipped,
+                "name": outcome.name,
+                "sentence": outcome.sentence,
+                "failure": outcome.failure,
+                "skipped": outcome.skipped,
             }
-            for one in outcomes
+            for outcome in outcomes
         ],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -42,7 +43,43 @@ def progress_for(stream: TextIO) -> ProgressListener:
     return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)
 
 
-class PlainProgress:
+class _Progress(ABC):
+    """What displays have in common: what was measured, how fast, and what is told in a line."""
+
+    def __init__(self) -> None:
+        self._rate = Rate()
+        self._shared = False
+
+    @abstractmethod
+    def _say(self, line: str) -> None:
+        """Show a line that stays."""
+
+    @hookimpl
+    def chameleon_check_started(self, event: CheckStarted) -> None:  # noqa: ARG002 - a hook's
+        """See ``EventHooks``."""
+        self._say("checking before anything is tuned: compiled once, and run once")
+
+    @hookimpl
+    def chameleon_check_finished(self, event: CheckFinished) -> None:
+        """See ``EventHooks``."""
+        checked = event.found.get("summary", dict(event.found))
+        self._say(f"checked in {event.seconds:.1f} s: {checked}")
+
+    def _begin(self, event: RunStarted) -> None:
+        """Take over what the budget leaves."""
+        self._rate = Rate(event.seconds_left)
+        # Where all tasks spend one budget, others may take what one leaves.
+        limits = [task.target_measurements or 0 for task in event.tasks]
+        total = event.total_measurements
+        self._shared = total is None or sum(limits) > total
+
+    def _tell_choice(self, choice: Mapping[str, Any] | None) -> None:
+        """Tell what the frontend chose before it named the tasks."""
+        if choice is not None:
+            self._say(f"chosen first: {choice.get('summary', dict(choice))}")
+
+
+class PlainProgress(_Progress):
     """One line a batch, for logs and pipes.
 
     Args:
@@ -50,11 +87,10 @@ class PlainProgress:
     """
 
     def __init__(self, stream: TextIO) -> None:
+        super().__init__()
         self._stream = stream
-        self._rate = Rate()
         self._measured: dict[str, int] = {}
         self._total: int | None = 0
-        self._shared = False
         self._ended: dict[str, list[str]] = {}
 
     def close(self) -> None:
@@ -74,27 +110,15 @@ class PlainProgress:
         self._stream.flush()
 
     @hookimpl
-    def chameleon_check_started(self, event: CheckStarted) -> None:  # noqa: ARG002 - a hook's
-        """See ``EventHooks``."""
-        self._say(_CHECKING)
-
-    @hookimpl
-    def chameleon_check_finished(self, event: CheckFinished) -> None:
-        """See ``EventHooks``."""
-        self._say(_checked(event))
-
-    @hookimpl
     def chameleon_run_started(self, event: RunStarted) -> None:
         """See ``EventHooks``."""
-        self._rate = Rate(event.seconds_left)
+        self._begin(event)
         self._total = event.total_measurements
-        self._shared = _shared(event)
         self._measured = {task.name: task.measured for task in event.tasks}
         stored = sum(self._measured.values())
         tasks = counted(len(event.tasks), "task")
         self._say(f"{tasks}, {_budget(event, stored)}: {event.folder}")
-        if event.settled is not None:
-            self._say(_chosen(event.settled))
+        self._tell_choice(event.settled)
 
     @hookimpl
     def chameleon_measured(self, event: Measured) -> None:
@@ -138,7 +162,7 @@ class PlainProgress:
         self._say(f"finished after {event.seconds:.1f} s: {event.folder}")
 
 
-class LiveProgress:
+class LiveProgress(_Progress):
     """One bar a task and one for all, redrawn in place.
 
     Args:
@@ -146,6 +170,7 @@ class LiveProgress:
     """
 
     def __init__(self, stream: TextIO) -> None:
+        super().__init__()
         from rich.console import Console  # noqa: PLC0415 - only where there is a terminal
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
 
@@ -156,7 +181,6 @@ class LiveProgress:
             TextColumn("{task.fields[note]}"),
             console=Console(file=stream),
         )
-        self._rate = Rate()
         self._rows: dict[str, TaskID] = {}
         self._best: dict[str, str] = {}
         self._failed: dict[str, Counter[str]] = {}
@@ -166,20 +190,13 @@ class LiveProgress:
         """See ``ProgressListener``."""
         self._progress.stop()
 
-    @hookimpl
-    def chameleon_check_started(self, event: CheckStarted) -> None:  # noqa: ARG002 - a hook's
-        """See ``EventHooks``."""
-        self._progress.console.print(_CHECKING, markup=False, highlight=False)
-
-    @hookimpl
-    def chameleon_check_finished(self, event: CheckFinished) -> None:
-        """See ``EventHooks``."""
-        self._progress.console.print(_checked(event), markup=False, highlight=False)
+    def _say(self, line: str) -> None:
+        self._progress.console.print(line, markup=False, highlight=False)
 
     @hookimpl
     def chameleon_run_started(self, event: RunStarted) -> None:
         """See ``EventHooks``."""
-        self._rate = Rate(event.seconds_left)
+        self._begin(event)
         for task in event.tasks:
             self._best[task.name] = _best(task)
             self._failed[task.name] = Counter(task.failed)
@@ -190,9 +207,7 @@ class LiveProgress:
                 note=self._note(task.name),
             )
         measured = sum(task.measured for task in event.tasks)
-        self._shared = _shared(event)
-        if event.settled is not None:
-            self._progress.console.print(_chosen(event.settled), markup=False, highlight=False)
+        self._tell_choice(event.settled)
         total = _bar(event.total_measurements, measured)
         self._all = self._progress.add_task("all", total=total, completed=measured, note="")
         self._progress.start()
@@ -255,13 +270,6 @@ class LiveProgress:
         self._progress.update(self._all, advance=count, note=note)
 
 
-def _shared(event: RunStarted) -> bool:
-    """Whether all tasks spend one budget: what one leaves, others may take."""
-    if event.total_measurements is None:
-        return True
-    return sum(task.target_measurements or 0 for task in event.tasks) > event.total_measurements
-
-
 def _budget(event: RunStarted, stored: int) -> str:
     """What ends the run, as ``400 measurements``, and what it needs not measure."""
     already = f", {stored} measured before" if stored else ""
@@ -282,20 +290,6 @@ def _bar(limit: int | None, measured: int) -> int | None:
 def _unused(task: TaskSummary) -> int:
     """Measurements that the budget allowed a task and that it will not make."""
     return max(0, (task.target_measurements or 0) - task.measured)
-
-
-_CHECKING = "checking before anything is tuned: compiled once, and run once"
-
-
-def _checked(event: CheckFinished) -> str:
-    """What was found before anything was tuned."""
-    found = event.found.get("summary", dict(event.found))
-    return f"checked in {event.seconds:.1f} s: {found}"
-
-
-def _chosen(settled: Mapping[str, Any]) -> str:
-    """What the frontend chose before it named the tasks."""
-    return f"chosen first: {settled.get('summary', dict(settled))}"
 
 
 def _comparing(event: ComparisonStarted) -> str:

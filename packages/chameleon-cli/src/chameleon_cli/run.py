@@ -18,6 +18,7 @@ from chameleon_cli.options import given_again, output_option, set_option
 from chameleon_cli.progress import progress_for
 from chameleon_cli.result_rows import OPERATOR_HEADER, failures, operator_legend, operator_rows
 from chameleon_cli.results_table import print_network, print_table
+from chameleon_cli.signals import signals
 from chameleon_cli.streams import results_alone
 
 
@@ -67,7 +68,7 @@ def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
     interruption = Interruption()
     progress = progress_for(sys.stderr)
     try:
-        with interruption.signals():
+        with signals(interruption):
             return run_pipeline(
                 resolved,
                 fresh=fresh,

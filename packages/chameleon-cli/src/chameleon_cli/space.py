@@ -203,7 +203,7 @@ def describe_space(space: DesignSpace, *, samples: int, guesses: int, seed: int)
         "fingerprint": space.fingerprint,
         "legal": attrs.asdict(legal_share(space, samples, np.random.default_rng(seed))),
         "knobs": [describe_knob(space, knob) for knob in space.knobs],
-        "constraints": list(dict.fromkeys(one.reason for one in space.constraints)),
+        "constraints": list(dict.fromkeys(constraint.reason for constraint in space.constraints)),
         "first_guesses": len(space.first_guesses),
         "guesses": [shown_values(space, row.tolist()) for row in space.first_guesses[:guesses]],
     }

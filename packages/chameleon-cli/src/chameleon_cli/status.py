@@ -11,8 +11,7 @@ import attrs
 import click
 from chameleon_core.run_view import RunView
 
-from chameleon_cli.network_words import network_json, network_sentence
-from chameleon_cli.result_rows import duration, failures
+from chameleon_cli.result_rows import duration, failures, network_json, network_sentence
 from chameleon_cli.results_table import print_table
 
 

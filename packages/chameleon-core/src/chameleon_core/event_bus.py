@@ -6,7 +6,7 @@ import errno
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import attrs
@@ -15,8 +15,7 @@ import structlog
 
 from chameleon_core.events import Event
 from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.hookspecs import PROJECT, hookimpl
-from chameleon_core.plugins.implementations import order_of, refused_event_hook
+from chameleon_core.plugins.hookspecs import PROJECT, hookimpl, order_of, refused_event_hook
 
 log = structlog.get_logger()
 
@@ -72,8 +71,29 @@ class EventBus:
                 self._manager.unregister(implementation.plugin)
 
 
-class EventLog:
-    """Appends every event to a file but single measurements and steps of comparisons.
+def listener(tell: Callable[[Event], object], name: str, *, but: Collection[str] = ()) -> object:
+    """A listener that has one function told of every event.
+
+    Args:
+        tell: the function.
+        name: what the log calls it where it fails.
+        but: hooks of events that it is not told of.
+    """
+
+    def hook_named(hook: str) -> Callable[[object, Event], None]:
+        def told(_self: object, event: Event) -> None:
+            tell(event)
+
+        told.__name__ = hook
+        return hookimpl(told)
+
+    hooks = [hook for hook in vars(EventHooks) if hook.startswith(f"{PROJECT}_")]
+    members = {hook: hook_named(hook) for hook in hooks if hook not in but}
+    return type("Listener", (), {**members, "__name__": name})()
+
+
+def event_log(path: Path) -> object:
+    """A listener that appends every event to a file but measurements and steps of comparisons.
 
     The store has the former; the latter are for those who wait.
 
@@ -81,22 +101,11 @@ class EventLog:
         path: the file; an earlier process's lines stay.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def append(event: Event) -> None:
+        about = {"at": time.time(), "event": type(event).__name__, **attrs.asdict(event)}
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(about, default=str) + "\n")
 
-    @hookimpl
-    def chameleon_check_started(self, event: Event) -> None:
-        """See ``EventHooks``: whatever happened, it is a line."""
-        name = type(event).__name__
-        line = json.dumps({"at": time.time(), "event": name, **attrs.asdict(event)}, default=str)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-
-    chameleon_check_finished = chameleon_check_started
-    chameleon_run_started = chameleon_check_started
-    chameleon_batch_proposed = chameleon_check_started
-    chameleon_batch_measured = chameleon_check_started
-    chameleon_best_improved = chameleon_check_started
-    chameleon_task_finished = chameleon_check_started
-    chameleon_comparison_started = chameleon_check_started
-    chameleon_run_finished = chameleon_check_started
+    return listener(
+        append, "EventLog", but=("chameleon_measured", "chameleon_comparison_progressed")
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_core.spending import Spending
+from chameleon_core.measurement import Spending
 
 
 @attrs.frozen(kw_only=True)

@@ -16,7 +16,7 @@ def chameleon_schedulers() -> Iterable[PluginRecord]:
         name="round-robin",
         summary="one batch each in turn",
         options=NoOptions,
-        factory="chameleon_core.schedulers.round_robin:RoundRobin",
+        factory="chameleon_core.schedulers.gradient:RoundRobin",
     )
     yield PluginRecord(
         name="gradient",

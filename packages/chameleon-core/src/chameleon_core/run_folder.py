@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from chameleon_core.errors import ChameleonError, ExitCode, RunFolderError
 from chameleon_core.pipeline.binding import difference
 from chameleon_core.pipeline.schema import Budget, ResolvedPipeline
 from chameleon_core.store import RecordStore
+from chameleon_core.task import Task
 from chameleon_core.versions import Versions, changes, distributions_of, imported, versions
 
 log = structlog.get_logger()
@@ -33,6 +35,9 @@ LOCK = ".lock"
 
 FAILED = "failed"
 """Name of the fact that says, in a sentence, which error ended the last process of a run."""
+
+_LONGEST_NAME = 60
+"""Letters of a task's name in that of a folder."""
 
 _MADE_BY_A_RUN = (
     PIPELINE,
@@ -213,6 +218,12 @@ class RunFolder:
         for file in old:
             file.rename(aside / file.name)
         log.warning("the earlier run of this folder was moved aside", to=str(aside))
+
+
+def listing_folder(task: Task) -> str:
+    """Name of the folder of a task's listings."""
+    name = re.sub(r"[^\w.-]+", "_", task.name)[:_LONGEST_NAME]
+    return f"{name}-{task.key[:8]}"
 
 
 def read_store(path: Path) -> RecordStore:

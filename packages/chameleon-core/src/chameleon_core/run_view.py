@@ -267,7 +267,7 @@ def finished_result(folder: Path, store: RecordStore) -> RunResult | None:
 def _no_valid_result(result: RunResult) -> str:
     if result.network.failure is not None:
         return result.network.failure
-    without = [one.name for one in result.operators if one.tuned_seconds is None]
+    without = [operator.name for operator in result.operators if operator.tuned_seconds is None]
     if not without:
         return "there was no operator to tune"
     return f"no configuration of {', '.join(without)} has a valid time"

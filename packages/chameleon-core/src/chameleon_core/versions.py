@@ -28,9 +28,9 @@ def stages_of(value: Any) -> Iterator[StageSpec]:
     if isinstance(value, StageSpec):
         yield value
         yield from stages_of(value.options)
-    elif isinstance(value, tuple | list):
-        for one in value:
-            yield from stages_of(one)
+    elif isinstance(value, tuple | list | Mapping):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from stages_of(inner)
     elif attrs.has(type(value)):
         for field in attrs.fields(type(value)):
             yield from stages_of(getattr(value, field.name, None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugins import CommandRecord, PluginRecord, hookimpl
+from chameleon_core.plugins import CommandRecord, PluginRecord, SectionRecord, hookimpl
 
 from chameleon_networks.importers.options import (
     REDUCED,
@@ -12,6 +12,7 @@ from chameleon_networks.importers.options import (
     OnnxOptions,
     TorchOptions,
 )
+from chameleon_networks.precision.section import Precision
 
 FRONTENDS = (
     PluginRecord(
@@ -36,6 +37,13 @@ FRONTENDS = (
         precisions=REDUCED,
     ),
 )
+
+
+@hookimpl
+def chameleon_sections() -> Iterable[SectionRecord]:
+    """The section about types."""
+    summary = "what numbers a network may be computed in"
+    yield SectionRecord(name="precision", summary=summary, options=Precision)
 
 
 @hookimpl

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 import attrs
 from attrs import validators
-from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, hookimpl
+from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, SectionRecord, hookimpl
+
+from chameleon_transforms.section import Transformation
 
 
 def _factors(*default: int, what: str) -> tuple[int, ...]:
@@ -134,6 +136,13 @@ SCORES = tuple(
         ("multiply-adds", "MultiplyAdds", "How much work one sample is"),
     )
 )
+
+
+@hookimpl
+def chameleon_sections() -> Iterable[SectionRecord]:
+    """The section about changes of a network."""
+    summary = "how `chameleon transform` changes it"
+    yield SectionRecord(name="transform", summary=summary, options=Transformation, measured=False)
 
 
 @hookimpl

@@ -18,7 +18,6 @@ from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
-from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.factory import load_factory
 from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.importers.builtin.weights import initialise
@@ -36,6 +35,7 @@ from chameleon_transforms.search.figure import page, table
 from chameleon_transforms.search.front import Point
 from chameleon_transforms.search.latency import OperatorTimes
 from chameleon_transforms.search.search import TransformSearch
+from chameleon_transforms.section import Transformation
 
 log = structlog.get_logger()
 
@@ -59,13 +59,13 @@ class Session:
         listeners: Sequence[object] = (),
         interruption: Interruption | None = None,
     ) -> None:
-        if pipeline.transform is None:
+        if "transform" not in pipeline.sections:
             raise ConfigError(
                 "the pipeline has no section 'transform'",
                 hint="Add `transform: {}`, or options below it.",
             )
         self.pipeline = pipeline
-        self.options: Transformation = pipeline.transform
+        self.options: Transformation = pipeline.sections["transform"]
         self.folder = pipeline.output / FOLDER
         self._listeners = listeners
         self._interruption = interruption

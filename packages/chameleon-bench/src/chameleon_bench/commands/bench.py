@@ -12,6 +12,7 @@ import click
 from chameleon_cli.options import given_again, output_option, set_option
 from chameleon_cli.result_rows import duration
 from chameleon_cli.results_table import print_table
+from chameleon_cli.signals import signals
 from chameleon_cli.streams import results_alone
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
@@ -103,7 +104,7 @@ def _run(loaded: Suite, *, jobs: int | None, retry: bool, again: str) -> None:
         workers=jobs, retry=retry, interruption=interruption, ended=progress.ended
     )
     try:
-        with interruption.signals():
+        with signals(interruption):
             execution.run(loaded)
     except RunInterrupted as error:
         message = "interrupted; every cell that has ended is saved"

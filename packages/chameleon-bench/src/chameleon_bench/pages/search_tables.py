@@ -9,8 +9,7 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from chameleon_core.loop.end.listings import listing_folder
-from chameleon_core.run_folder import LISTINGS
+from chameleon_core.run_folder import LISTINGS, listing_folder
 from chameleon_core.stages.jobs import TUNED
 from chameleon_core.task import Task
 from chameleon_core.words import in_seconds

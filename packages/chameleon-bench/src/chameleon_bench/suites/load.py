@@ -17,17 +17,15 @@ from typing import Any
 
 import attrs
 from chameleon_core.pipeline.documents import DocumentReader
-from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem
-from chameleon_core.pipeline.paths import absolute
-from chameleon_core.pipeline.resolve import KEYS as PIPELINE_KEYS
-from chameleon_core.pipeline.resolve import STAGES, merge
+from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem, absolute
+from chameleon_core.pipeline.resolve import STAGES, keys_of, merge
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.plugins import CommandRecord, PresetRecord
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.given import canonical, given
-from chameleon_core.plugins.registry import Registry
+from chameleon_core.plugins.registry import Registry, default_registry
 from chameleon_core.words import did_you_mean, listing
 
 from chameleon_bench.suites.suite import Pairing, Suite
@@ -343,7 +341,8 @@ def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
         there = " and ".join(given) or node.in_words()
         message = f"a task has one key that says what is tuned, {wanted}, not {there}"
         raise _wrong(node.mark, message)
-    allowed = ["name", *SOURCES, *(key for key in PIPELINE_KEYS if key not in _OURS)]
+    keys = keys_of(default_registry())
+    allowed = ["name", *SOURCES, *(key for key in keys if key not in _OURS)]
     wrong = [
         Problem(mark=item.key_mark, message=f"unknown key '{key}'{did_you_mean(key, allowed)}")
         for key, item in node.items()

@@ -12,11 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from chameleon_core.dtypes import FLOAT32
-from chameleon_core.pipeline.precision import Precision
-from chameleon_core.pipeline.resolve import DEFAULT_PRESET, KEYS, STAGES
+from chameleon_core.pipeline.resolve import DEFAULT_PRESET, STAGES, keys_of
 from chameleon_core.pipeline.schema import Budget, Requirement
-from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.registry import (
@@ -27,8 +24,7 @@ from chameleon_core.plugins.registry import (
 )
 from chameleon_core.words import with_article
 
-from chameleon_cli.json_schema.bounds import NOTHING, Schema
-from chameleon_cli.json_schema.types import TypeSchemas
+from chameleon_cli.json_schema.types import NOTHING, Schema, TypeSchemas
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -64,12 +60,18 @@ class _Document:
 
     def schema(self) -> Schema:
         """The whole of it."""
+        types = self._stages.types
         sections: dict[str, Schema] = {
             "preset": self._preset(),
             "model": self._model(),
             "target": self._target(),
-            "precision": self._precision(),
-            "transform": self._section(Transformation, "how `chameleon transform` changes it"),
+            **{
+                name: {
+                    "description": one.summary,
+                    **types.opened(one.options, types.section(one.options)),
+                }
+                for name, one in self._registry.sections.items()
+            },
             **{key: self._stage(key, kind) for key, kind in STAGES.items()},
             "warm_start": {
                 "description": "folders of earlier runs, whose best is measured first",
@@ -90,12 +92,12 @@ class _Document:
                 **_one_or_more(self._stages.of("baselines")),
             },
             "budget": {
-                **self._stages.types.section(Budget),
+                **types.section(Budget),
                 "description": "how much a run may spend",
             },
             "require": {
                 "description": "a result that must be reached; exit code 5 where it is not",
-                "anyOf": [self._stages.types.section(Requirement), {"type": "null"}],
+                "anyOf": [types.section(Requirement), {"type": "null"}],
             },
             "seed": {
                 "description": "of every random choice",
@@ -110,7 +112,7 @@ class _Document:
             "title": "Chameleon pipeline",
             "description": "What to tune, how, for which machine, and how much may be spent.",
             "type": "object",
-            "properties": {key: sections[key] for key in KEYS},
+            "properties": {key: sections[key] for key in keys_of(self._registry)},
             "required": self._required(),
             "additionalProperties": False,
             "$defs": self._stages.definitions,
@@ -164,20 +166,6 @@ class _Document:
             "description": "for which machine: native, or anything TVM takes",
             "anyOf": [_TEXT, described, in_full],
         }
-
-    def _precision(self) -> Schema:
-        schema = self._section(Precision, "what numbers a network may be computed in")
-        entries = self._registry.entries("frontends")
-        known = {FLOAT32, *(name for entry in entries for name in entry.record.precisions)}
-        types: Schema = {"enum": sorted(known)}
-        section, null, alone = schema["anyOf"]
-        section["properties"]["type"] |= {"enum": [*types["enum"], None]}
-        section["properties"]["search"] |= {"items": types}
-        return {**schema, "anyOf": [section, null, {**alone, **types}]}
-
-    def _section(self, kind: type, description: str) -> Schema:
-        types = self._stages.types
-        return {"description": description, **types.opened(kind, types.section(kind))}
 
     def _databases(self) -> list[Schema]:
         kind = "record_databases"
@@ -237,7 +225,10 @@ class StageSchemas:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self.types = TypeSchemas(registry.classes, self.of)
+        precisions = {
+            name for entry in registry.entries("frontends") for name in entry.record.precisions
+        }
+        self.types = TypeSchemas(registry.classes, self.of, sorted({"float32", *precisions}))
         self.definitions: dict[str, Schema] = {}
         self._required: dict[str, list[str]] = {}
 

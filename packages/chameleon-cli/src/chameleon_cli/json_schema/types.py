@@ -2,20 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
 import attrs
-from chameleon_core.pipeline.annotations import fixed_entries, form_of
-from chameleon_core.pipeline.durations import DURATION
+from attrs import validators
+from chameleon_core.pipeline.annotations import DURATION, fixed_entries, form_of
 from chameleon_core.pipeline.jsonable import Tags, default_of, tags_of
 from chameleon_core.pipeline.nodes import heading_field
 from chameleon_core.plugins.options import former_names
 
-from chameleon_cli.json_schema.bounds import Schema, bounds_of
+Schema = dict[str, Any]
+
+NOTHING: Schema = {"not": {}}
+"""What no value fits."""
+
+# attrs names the classes of its validators nowhere; one of each tells them.
+_NUMBER: Any = type(validators.ge(0))
+_OPTIONAL: Any = type(validators.optional(validators.ge(0)))
+_AND: Any = type(validators.and_(validators.ge(0)))
+_IN: Any = type(validators.in_(()))
+_LONGER: Any = type(validators.min_len(0))
+_SHORTER: Any = type(validators.max_len(0))
+_EACH: Any = type(validators.deep_iterable(validators.ge(0)))
+
+_COMPARED = {
+    ">=": "minimum",
+    ">": "exclusiveMinimum",
+    "<=": "maximum",
+    "<": "exclusiveMaximum",
+}
+
+
+def bounds_of(validator: Any) -> Schema:  # noqa: PLR0911 - one for each kind
+    """The keywords that say what a validator takes.
+
+    Those about numbers hold for numbers alone, as those about lengths for what has one, so that
+    ``null`` and words beside them need no more.
+
+    Args:
+        validator: of a field: None, one of ``attrs.validators``, or any function.
+    """
+    if isinstance(validator, _NUMBER):
+        return {_COMPARED[validator.compare_op]: validator.bound}
+    if isinstance(validator, _IN):
+        return {"enum": list(validator.options)}
+    if isinstance(validator, _LONGER):
+        return {"minLength": validator.min_length, "minItems": validator.min_length}
+    if isinstance(validator, _SHORTER):
+        return {"maxLength": validator.max_length, "maxItems": validator.max_length}
+    if isinstance(validator, _EACH):
+        inner = bounds_of(validator.member_validator)
+        return {**bounds_of(validator.iterable_validator), **({"items": inner} if inner else {})}
+    if isinstance(validator, _OPTIONAL):
+        found = bounds_of(validator.validator)
+        return {**found, "enum": [*found["enum"], None]} if "enum" in found else found
+    if isinstance(validator, _AND):
+        joined: Schema = {}
+        for one in validator._validators:  # noqa: SLF001 - attrs gives them no other way
+            joined |= bounds_of(one)
+        return joined
+    return {}
+
 
 _SCALARS: dict[type, str] = {
     int: "integer",
@@ -34,13 +85,18 @@ class TypeSchemas:
         classes: gives the names and classes of a kind of plugin, for ``tagged`` fields.
         stage: gives the schema of a stage of a kind, for fields with ``stages`` and ``names``:
             called with the kind, and whether a name alone has to do.
+        precisions: what fields with ``precisions`` choose among.
     """
 
     def __init__(
-        self, classes: Callable[[str], Tags], stage: Callable[[str, bool], Schema]
+        self,
+        classes: Callable[[str], Tags],
+        stage: Callable[[str, bool], Schema],
+        precisions: Sequence[str] = (),
     ) -> None:
         self._classes = classes
         self._stage = stage
+        self._precisions = [*precisions]
 
     def section(self, kind: type) -> Schema:
         """An options class: a mapping of its options, and of nothing else.
@@ -154,6 +210,10 @@ class TypeSchemas:
         if "names" in field.metadata:
             return {"type": "array", "items": self._stage(field.metadata["names"], True)}
         schema = self.of(field.type)
+        if field.metadata.get("precisions"):
+            names: Schema = {"enum": self._precisions}
+            one = schema["type"] == "array"
+            return schema | ({"items": names} if one else {"enum": [*self._precisions, None]})
         if field.metadata.get("duration"):
             return _any_of([schema, {"type": "string", "pattern": DURATION}])
         return schema
@@ -175,13 +235,13 @@ def _any_of(members: list[Schema]) -> Schema:
     """One of several; types alone are listed as one, and so are values."""
     names: list[str] = []
     rest: list[Schema] = []
-    for one in members:
-        if set(one) == {"anyOf"}:
-            rest += one["anyOf"]
-        elif set(one) == {"type"}:
-            names += [one["type"]] if isinstance(one["type"], str) else one["type"]
+    for member in members:
+        if set(member) == {"anyOf"}:
+            rest += member["anyOf"]
+        elif set(member) == {"type"}:
+            names += [member["type"]] if isinstance(member["type"], str) else member["type"]
         else:
-            rest.append(one)
+            rest.append(member)
     if names:
         rest.insert(0, {"type": names[0] if len(names) == 1 else names})
     return rest[0] if len(rest) == 1 else {"anyOf": rest}

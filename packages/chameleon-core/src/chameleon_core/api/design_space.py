@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.space import Choice, Constraint, DesignSpace, Knob
-from chameleon_core.space.chosen import config_of
-from chameleon_core.space.fixed import fixed_columns, fixed_space
+from chameleon_core.space.fixed import config_of, fixed_columns, fixed_space
 from chameleon_core.space.knobs import Values
 from chameleon_core.words import did_you_mean
 

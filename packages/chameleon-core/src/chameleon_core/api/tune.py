@@ -13,11 +13,10 @@ from typing import Any, TextIO
 import attrs
 import structlog
 
-from chameleon_core.api.callbacks import Callback, listeners
 from chameleon_core.api.checks import a_space, takes_knobs, whole_number
 from chameleon_core.api.measurements import Measurements, Trial
 from chameleon_core.api.run import Run, load_run
-from chameleon_core.api.tuner import Tuner
+from chameleon_core.api.tuner import Callback, Tuner, listeners
 from chameleon_core.events import BestImproved, RunFinished, RunStarted, TaskFinished
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline

@@ -8,19 +8,25 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import attrs
 import numpy as np
 
-from chameleon_core.api.ask_store import AskStore, Rounds, search_of
-from chameleon_core.api.asked import Asked, expect_last, expect_told
-from chameleon_core.api.callbacks import Callback, listeners
+from chameleon_core.api.ask_store import (
+    Asked,
+    AskStore,
+    Rounds,
+    expect_last,
+    expect_told,
+    search_of,
+)
 from chameleon_core.api.checks import (
     a_space,
+    functions,
     one_each,
     part_of_batch,
     takes_knobs,
@@ -28,17 +34,56 @@ from chameleon_core.api.checks import (
 )
 from chameleon_core.api.measurements import RESERVED, Measurements, Rows, Trial
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
-from chameleon_core.event_bus import EventBus
+from chameleon_core.event_bus import EventBus, listener
+from chameleon_core.events import Event
 from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.space import DesignSpace
-from chameleon_core.space.chosen import config_of
-from chameleon_core.space.fixed import fixed_columns, fixed_space
+from chameleon_core.space.fixed import config_of, fixed_columns, fixed_space
 from chameleon_core.stages import Archive, StageRef
 from chameleon_core.task import Task
+
+
+class _Stop:
+    """The value of ``STOP``; nothing else is one."""
+
+    def __repr__(self) -> str:
+        return "STOP"
+
+
+STOP: Final = _Stop()
+"""What a callback returns to have the run end after what is in flight."""
+
+Callback = Callable[[Event], object]
+"""Takes an event of ``chameleon_core.events``; returns ``STOP``, or anything else to go on."""
+
+
+def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list[object]:
+    """Listeners of an event bus, one for each function.
+
+    Args:
+        callbacks: functions of one event; one that raises is logged and called no more.
+        stop: called where one of them returns ``STOP``.
+
+    Raises:
+        ConfigError: they are no list of functions.
+    """
+    told = functions(callbacks, "callbacks")
+    return [_listener(callback, stop, number) for number, callback in enumerate(told)]
+
+
+def _listener(callback: Callback, stop: Callable[[], object], number: int) -> object:
+    def tell(event: Event) -> None:
+        if callback(event) is STOP:
+            stop()
+
+    # The number tells two of one name apart.
+    name = getattr(callback, "__qualname__", type(callback).__qualname__)
+    return listener(tell, f"callbacks[{number}], {name}")
+
 
 BATCH_SIZE = 8
 """Configurations of a batch where neither the tuner nor its preset says how many."""
@@ -195,7 +240,7 @@ class Tuner:
         """
         self._expect_open()
         rows = Rows.of(self._store.records, self._run.records.stored.id)
-        decoded = [self.space.decode(one.config) for one in rows.measurements]
+        decoded = [self.space.decode(measurement.config) for measurement in rows.measurements]
         return attrs.evolve(rows, configurations=decoded)
 
     # -- rounds -------------------------------------------------------------------------------
@@ -370,12 +415,12 @@ def measurement_of(config: tuple[int, ...], said: Any, *, run_seconds: float = 0
 def _repeats(said: Any) -> tuple[float, ...]:
     values = said.tolist() if isinstance(said, np.ndarray | np.generic) else said
     entries = list(values) if isinstance(values, Sequence) else [values]
-    if not entries or not all(_is_number(one) for one in entries):
+    if not entries or not all(_is_number(entry) for entry in entries):
         raise ConfigError(
             f"{said!r} is no outcome of a configuration",
             hint="tell seconds, a list of them (one per repeat), None, or a failure in words",
         )
-    return tuple(float(one) for one in entries)
+    return tuple(float(entry) for entry in entries)
 
 
 def _is_number(value: Any) -> bool:

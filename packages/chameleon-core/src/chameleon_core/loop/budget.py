@@ -221,7 +221,7 @@ class Allowances:
     def seconds_left(self) -> float | None:
         """Wall-clock in seconds that all tasks together may still take; None for no limit."""
         seconds = [one.seconds_left(self._all(runs)) for one, runs in self._groups]
-        known = [one for one in seconds if one is not None]
+        known = [limit for limit in seconds if limit is not None]
         return sum(known) if len(known) == len(seconds) else None
 
     @property

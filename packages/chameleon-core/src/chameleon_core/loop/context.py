@@ -8,7 +8,7 @@ import attrs
 
 from chameleon_core.events import Event
 from chameleon_core.loop.interruption import Interruption
-from chameleon_core.loop.round.measure import CheckedRunner
+from chameleon_core.loop.round.in_flight import CheckedRunner
 from chameleon_core.loop.start.shared_records import SharedRecords
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.run_folder import RunFolder

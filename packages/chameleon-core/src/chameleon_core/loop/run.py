@@ -7,40 +7,51 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from chameleon_core.event_bus import EventBus, EventLog
+import structlog
+
+from chameleon_core.errors import ChameleonError
+from chameleon_core.event_bus import EventBus, event_log
 from chameleon_core.events import RunFinished, RunStarted
 from chameleon_core.loop.context import RunContext, RunTotals
 from chameleon_core.loop.end.comparison import Baselines, compared_results
 from chameleon_core.loop.end.delivery import deliver
-from chameleon_core.loop.end.listings import list_winners
 from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.batch import FallbackWatch
-from chameleon_core.loop.round.in_flight import batches_in_flight, guesses_at_once, tasks_at_once
-from chameleon_core.loop.round.measure import started
-from chameleon_core.loop.round.records import TaskRecords, say_what_does_not_apply
+from chameleon_core.loop.round.in_flight import (
+    batches_in_flight,
+    guesses_at_once,
+    started,
+    tasks_at_once,
+)
 from chameleon_core.loop.round.stages import SearchStages, generator
-from chameleon_core.loop.round.task_run import TaskRun
+from chameleon_core.loop.round.task_run import TaskRecords, TaskRun, say_what_does_not_apply
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.frontend import check, choice_of, choice_seconds
-from chameleon_core.loop.start.shared_records import SharedRecords
+from chameleon_core.loop.start.shared_records import WarmStart, shared_records
 from chameleon_core.loop.start.tasks import (
     device_of,
     frontend_of,
     named_tasks,
+    provider_of,
     spaces_of,
     target_of,
 )
-from chameleon_core.loop.start.warm_start import WarmStart
 from chameleon_core.loop.tuning import Tuning
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.run_folder import BEST, RunFolder
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, StageRef
 from chameleon_core.task import Task
+
+log = structlog.get_logger()
+
+LISTING = "chameleon_tvm.building.winners:list_winners"
+"""Makes listings of winners, which are of programs that TVM has compiled."""
 
 
 def run_pipeline(
@@ -76,13 +87,13 @@ def run_pipeline(
         # From here on it is unfinished, whatever an earlier run with a smaller budget said.
         folder.finish(pipeline, None)
         plugins = default_registry().manager.get_plugins()
-        bus = EventBus([*plugins, *listeners, EventLog(folder.events)])
+        bus = EventBus([*plugins, *listeners, event_log(folder.events)])
         interruption = interruption or Interruption()
         described = partial(folder.store.set_fact, "runner")
         space = StageRef.of(pipeline.space)
         with (
             started(pipeline.runner, space, interruption, described) as runner,
-            SharedRecords.of(pipeline, folder.store, runner, fresh=fresh) as records,
+            shared_records(pipeline, folder.store, runner, fresh=fresh) as records,
         ):
             totals = RunTotals(folder.store, runner)
             batch_size = pipeline.budget.batch_size or runner.batch_size
@@ -143,14 +154,14 @@ def _task_runs(
         _task_run(run, task, space, archive, watch, device=device)
         for task, space in zip(tasks, spaces, strict=True)
     ]
-    named = {one.task.name: one for one in task_runs}
+    named = {task_run.task.name: task_run for task_run in task_runs}
     earlier = WarmStart(run.pipeline.warm_start)
-    for one in task_runs:
-        one.base = named.get(one.task.alternative_of)
-        one.recall(batch_size=run.batch_size, seconds=run.records.seconds_of(one.task))
-        nearest = run.records.suggestions(one.task)
-        for config in (*nearest, *earlier.suggestions(one.task, one.space)):
-            one.tuner.suggest(config)
+    for task_run in task_runs:
+        task_run.base = named.get(task_run.task.alternative_of)
+        task_run.recall(batch_size=run.batch_size, seconds=run.records.seconds_of(task_run.task))
+        nearest = run.records.suggestions(task_run.task)
+        for config in (*nearest, *earlier.suggestions(task_run.task, task_run.space)):
+            task_run.tuner.suggest(config)
     return task_runs
 
 
@@ -202,7 +213,7 @@ def _tune(run: RunContext, task_runs: Sequence[TaskRun], choice: Mapping[str, An
         RunStarted(
             folder=str(run.folder.path),
             seed=run.pipeline.seed,
-            tasks=[one.summary(tuning.most_measurements(one)) for one in task_runs],
+            tasks=[task_run.summary(tuning.most_measurements(task_run)) for task_run in task_runs],
             batch_size=batch_size,
             total_measurements=tuning.total_measurements if task_runs else 0,
             seconds_left=tuning.seconds_left,
@@ -217,8 +228,8 @@ def _tune(run: RunContext, task_runs: Sequence[TaskRun], choice: Mapping[str, An
             wanted, lanes=runner.lanes, batch_size=batch_size, tasks=len(task_runs)
         ),
     )
-    for one in task_runs:
-        one.adopt_leftovers()
+    for task_run in task_runs:
+        task_run.adopt_leftovers()
 
 
 # -- after the last batch ---------------------------------------------------------------------
@@ -249,5 +260,15 @@ def _finished(
     value = result.to_json()
     run.folder.write(BEST, json.dumps(value, indent=1) + "\n")
     run.folder.finish(run.pipeline, value)
-    list_winners(run, result)
+    _list_winners(run, result)
     return result
+
+
+def _list_winners(run: RunContext, result: RunResult) -> None:
+    """Have listings of winners made; the result is kept by now, whatever goes wrong with them."""
+    # Recorded times say nothing of what would be compiled here.
+    if run.runner.measures_hardware and provider_of(run.pipeline).has_listings:
+        try:
+            load_factory(LISTING)(run, result)
+        except ChameleonError as error:
+            log.warning("listings of the winners cannot be written", problem=str(error))

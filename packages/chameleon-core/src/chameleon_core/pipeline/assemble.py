@@ -10,33 +10,119 @@ from typing import Any
 
 import attrs
 
-from chameleon_core.dtypes import FLOAT32
-from chameleon_core.pipeline.fix import fixed_knobs
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import (
     Collecting,
+    Item,
     Mark,
     Node,
     PipelineError,
     Problem,
+    absolute,
     first_field,
 )
-from chameleon_core.pipeline.paths import absolute
-from chameleon_core.pipeline.precision import Precision, unknown_types
-from chameleon_core.pipeline.record_databases import databases_of
-from chameleon_core.pipeline.resolve import KEYS, SEARCH, STAGES, expand_presets, written
+from chameleon_core.pipeline.resolve import SEARCH, STAGES, expand_presets, keys_of
 from chameleon_core.pipeline.schema import (
     Budget,
     Requirement,
     ResolvedPipeline,
     SearchChoice,
+    StageSpec,
     Subject,
+    fixed_knobs,
 )
 from chameleon_core.pipeline.stage_reader import StageReader
-from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean
+
+ENVIRONMENT = "CHAMELEON_RECORDS"
+"""The variable that says what ``default`` means: ``none``, or another place than the user's own."""
+
+NONE, DEFAULT = "none", "default"
+
+_KIND = "record_databases"
+
+
+@attrs.frozen(kw_only=True)
+class Databases:
+    """The databases of a pipeline.
+
+    Attributes:
+        specs: as in ``ResolvedPipeline.records``.
+        written: as in ``ResolvedPipeline.document``; None where nothing was written.
+    """
+
+    specs: tuple[StageSpec, ...] | None = None
+    written: Any = None
+
+
+def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databases:
+    """Read the key: a place, ``none``, ``default``, a mapping with a ``name``, or a list of these.
+
+    Args:
+        root: the pipeline.
+        stages: reads stages.
+        by_default: whether a pipeline without the key means ``default``.
+    """
+    node = root.get("records")
+    if node is None or node.value is None:
+        if not by_default or len(_of_places(stages.registry)) != 1:
+            return Databases()
+        mark = Mark(source="records", author=CORE)
+        return Databases(specs=_specs(Node(value=DEFAULT, mark=mark), stages))
+    entries = node.value if node.is_sequence else (node,)
+    if len(entries) > 1 and any(one.value == NONE for one in entries):
+        stages.say(node.mark, f"'{NONE}' stands alone; remove it, or the others")
+    specs: list[StageSpec] = []
+    written: list[Any] = []
+    for entry in entries:
+        made = _specs(entry, stages)
+        specs += made
+        # What a word means is another thing elsewhere.
+        word = entry.value if entry.value in (NONE, DEFAULT) else None
+        written += [word] if word else [spec.to_json() for spec in made]
+    return Databases(specs=tuple(specs), written=written[0] if len(written) == 1 else written)
+
+
+def _specs(node: Node, stages: StageReader) -> tuple[StageSpec, ...]:
+    text, registry = node.value, stages.registry
+    if isinstance(text, str):
+        if text == DEFAULT:
+            text = _by_environment()
+        if text == NONE:
+            return ()
+        known = _of_places(registry)
+        if len(known) != 1:
+            names = ", ".join(registry.full_name(entry) for entry in known) or "none"
+            message = f"a place alone means one kind of record database, and {names} of the "
+            message += "installed ones take places; write a mapping with its 'name'"
+            stages.say(node.mark, message)
+            return ()
+        [entry] = known
+        mark = attrs.evolve(node.mark, author=CORE)
+        name = Node(value=registry.full_name(entry), mark=mark)
+        value = {"name": Item(key_mark=node.mark, node=name)}
+        if text != DEFAULT:
+            place = Node(value=text, mark=node.mark)
+            value[entry.record.place_option] = Item(key_mark=node.mark, node=place)
+        node = Node(value=value, mark=node.mark)
+    spec = stages.chosen("a record database", _KIND, node)
+    return () if spec is None else (spec,)
+
+
+def _of_places(registry: Registry) -> list[Registration]:
+    """The databases that are named by where they are."""
+    return [entry for entry in registry.entries(_KIND) if entry.record.place_option]
+
+
+def _by_environment() -> str:
+    """What ``default`` means here: a word, a URL, or a path relative to the working folder."""
+    text = os.environ.get(ENVIRONMENT, "") or DEFAULT
+    if text in {NONE, DEFAULT} or "://" in text:
+        return text
+    return str(Path(text).expanduser().absolute())
 
 
 def _shortest(options: dict[str, Any]) -> Any:
@@ -73,21 +159,18 @@ class Assembler:
 
     def assemble(self, source: Path | None) -> ResolvedPipeline:
         """The pipeline, or a ``PipelineError`` with everything that is wrong."""
+        keys = keys_of(self._registry)
         for key, item in self._root.items():
-            if key not in KEYS:
-                self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, KEYS)}")
+            if key not in keys:
+                self._stages.say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, keys)}")
         model = self._model()
-        target, shown, resolver = TargetReader(self._stages, self._registry, self._problems).read(
-            self._root
-        )
-        precision = self._precision(model)
+        target, shown, resolver = self._target()
+        brought = self._sections(model)
         stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
         warm_start = self._warm_start()
-        records = databases_of(
-            self._root, self._stages, self._registry, self._problems, by_default=self._sharing
-        )
+        records = databases_of(self._root, self._stages, by_default=self._sharing)
         baselines = self._baselines()
-        transform, fix = self._transform(), self._root.get("fix")
+        fix = self._root.get("fix")
         fixed = fixed_knobs(fix, self._problems)
         budget = self._stages.value(self._root, "budget", Budget, Budget())
         require = self._requirement(baselines)
@@ -98,9 +181,7 @@ class Assembler:
         sections = {
             "model": {model.name: _shortest(model.options_json)},
             "target": choice if len(self._registry.names("targets")) > 1 else shown,
-            # Left out where there is none: folders of runs that knew no such key stay theirs.
-            "precision": precision.to_json(),
-            "transform": to_json(transform, classes=self._registry.classes),
+            **{name: self._written(section) for name, section in brought.items()},
             "fix": (fix and fix.plain()) or None,
             **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
             "warm_start": [str(folder) for folder in warm_start] or None,
@@ -115,12 +196,12 @@ class Assembler:
             model=model,
             target=target,
             target_resolver=resolver,
-            precision=precision,
+            sections=brought,
+            known_sections=self._registry.sections,
             **stages,
             warm_start=warm_start,
             records=records.specs,
             baselines=tuple(baselines),
-            transform=transform,
             fix=fixed,
             budget=budget,
             require=require,
@@ -128,16 +209,17 @@ class Assembler:
             output=output,
             preset=self._preset,
             source=source,
-            document=written(sections),
+            # Left out where there is none: folders of runs that knew no such key stay theirs.
+            document={key: sections[key] for key in keys if sections.get(key) is not None},
         )
 
     def subject(self) -> Subject:
         """What is tuned, or a ``PipelineError`` with what is wrong with it."""
         model, space = self._model(), self._stage("space", STAGES["space"])
-        precision = self._precision(model)
+        sections = self._sections(model, measured=True)
         fixed = fixed_knobs(self._root.get("fix"), self._problems)
         self._raise_problems()
-        return Subject(model=model, space=space, precision=precision, fix=fixed)
+        return Subject(model=model, space=space, sections=sections, fix=fixed)
 
     def search(self) -> SearchChoice:
         """What searches, or a ``PipelineError`` with what is wrong with it."""
@@ -167,10 +249,10 @@ class Assembler:
         node = self._root.get("model")
         example = "such as {operators: [...]}"
         if node is None:
-            self._say(self._root.mark, f"missing 'model', a mapping with one key, {example}")
+            self._stages.say(self._root.mark, f"missing 'model', a mapping with one key, {example}")
             return None
         if not node.is_mapping or not node.value:
-            self._say(
+            self._stages.say(
                 node.mark,
                 f"'model' must be a mapping with one key, the frontend, {example}, not "
                 f"{node.in_words()}",
@@ -178,7 +260,7 @@ class Assembler:
             return None
         (name, item), *others = node.items()
         for key, other in others:
-            self._say(
+            self._stages.say(
                 other.key_mark,
                 f"'model' has one key, the frontend, and '{key}' is a second one; the options "
                 f"of '{name}' go below it",
@@ -186,126 +268,11 @@ class Assembler:
         name_node = Node(value=name, mark=item.key_mark)
         return self._stages.spec("frontends", name_node, lambda kind: first_field(item.node, kind))
 
-    def _precision(self, model: Any) -> Precision:
-        node = self._root.get("precision")
-        if node is None or node.value is None:
-            return Precision()
-        section = first_field(node, Precision)
-        made: Precision | None = None
-        with Collecting(self._problems):
-            made = self._stages.structurer.make(section, Precision, "'precision'")
-        if made is not None and model is not None:
-            known = (FLOAT32, *model.record.precisions)
-            self._problems += unknown_types(section, known, model.name)
-        return made or Precision()
-
-    def _transform(self) -> Transformation | None:
-        node = self._root.get("transform")
-        if node is None or node.value is None:
-            return None
-        with Collecting(self._problems):
-            section = first_field(node, Transformation)
-            made = self._stages.structurer.make(section, Transformation, "'transform'")
-            transformation: Transformation = self._stages.completed(made, node.mark, CORE)
-            return transformation
-        return None
-
-    def _stage(self, key: str, kind: str) -> Any:
-        item = self._root.value.get(key)
-        if item is None:
-            names = ", ".join(self._registry.names(kind))
-            self._say(
-                self._root.mark,
-                f"missing '{key}', and no preset gives one; installed: {names or 'none'}",
-            )
-            return None
-        return self._stages.chosen(f"'{key}'", kind, item.node)
-
-    def _warm_start(self) -> tuple[Path, ...]:
-        node = self._root.get("warm_start")
-        if node is None or node.value is None:
-            return ()
-        folders: list[Path] = []
-        for entry in node.value if node.is_sequence else (node,):
-            with Collecting(self._problems):
-                folder = Path(self._stages.structurer.make(absolute(entry), str, "'warm_start'"))
-                if not folder.is_dir():
-                    self._say(entry.mark, f"there is no run folder {folder} to start from")
-                folders.append(folder)
-        return tuple(folders)
-
-    def _baselines(self) -> list[Any]:
-        node = self._root.get("baselines")
+    def _target(self) -> tuple[Any, Any, Any]:
+        """The target for its resolver, the same as it was written, and the resolver."""
+        node = self._root.get("target")
         if node is None:
-            return []
-        entries = node.value if node.is_sequence else (node,)
-        specs = [self._stages.chosen("a baseline", "baselines", entry) for entry in entries]
-        names: set[str] = set()
-        for entry, spec in zip(entries, specs, strict=True):
-            if spec is not None and spec.name in names:
-                self._say(entry.mark, f"baseline '{spec.name}' is there twice; remove one")
-            names |= {spec.name} if spec is not None else set()
-        return specs
-
-    def _requirement(self, baselines: list[Any]) -> Requirement | None:
-        require: Requirement | None = self._stages.value(self._root, "require", Requirement | None)
-        names = [spec.name for spec in baselines if spec is not None]
-        if require is not None and require.against not in names:
-            # Listed in full, for another distribution has a baseline of that name.
-            full = [name for name in names if name.rpartition(":")[2] == require.against]
-            require = attrs.evolve(require, against=full[0]) if len(full) == 1 else require
-        if require is not None and require.against and require.against not in names:
-            node = self._root.get("require")
-            mark = ((node and node.get("against")) or self._root).mark
-            self._say(
-                mark,
-                f"'require' is against '{require.against}', which 'baselines' does not list"
-                f"{did_you_mean(require.against, names)}",
-            )
-        return require
-
-    def _seed(self) -> int:
-        seed: int = self._stages.value(self._root, "seed", int, 0)
-        if seed < 0:
-            self._say(self._root.value["seed"].node.mark, f"'seed' must be at least 0, not {seed}")
-        return seed
-
-    def _output(self, source: Path | None) -> Path:
-        # Results belong to where the command is given, inputs to where the pipeline is.
-        default = f"runs/{source.stem if source is not None else 'pipeline'}"
-        text: str = self._stages.value(self._root, "output", str, default)
-        if not text.strip():
-            mark = self._root.value["output"].node.mark
-            self._say(mark, "'output' is empty; name a folder for the run")
-        return Path(os.path.normpath(Path.cwd() / Path(text).expanduser()))
-
-    def _say(self, mark: Mark, message: str) -> None:
-        self._problems.append(Problem(mark=mark, message=message))
-
-
-class TargetReader:
-    """Reads it.
-
-    Args:
-        stages: reads its resolver.
-        registry: knows resolvers.
-        problems: what is wrong is added here.
-    """
-
-    def __init__(self, stages: StageReader, registry: Registry, problems: list[Problem]) -> None:
-        self._stages = stages
-        self._registry = registry
-        self._problems = problems
-
-    def read(self, root: Node) -> tuple[Any, Any, Any]:
-        """The target for its resolver, the same as it was written, and the resolver.
-
-        Args:
-            root: the pipeline. Nothing useful is returned where a problem was found.
-        """
-        node = root.get("target")
-        if node is None:
-            self._say(root.mark, "missing 'target', such as 'native'")
+            self._stages.say(self._root.mark, "missing 'target', such as 'native'")
             return None, None, None
         text, name = self._target_and_resolver(node)
         shown, made = text.plain(), None
@@ -316,12 +283,12 @@ class TargetReader:
             else:
                 made = self._stages.structurer.make(text, str, "'target'")
         if made is not None and not made.strip():
-            self._say(text.mark, "'target' is empty; write 'native' for this machine")
+            self._stages.say(text.mark, "'target' is empty; write 'native' for this machine")
         known = self._registry.names("targets")
         if name is None and not known:
             return made, shown, None
         if name is None and len(known) > 1:
-            self._say(
+            self._stages.say(
                 node.mark,
                 f"several plugins read targets; write {{resolver: {known[0]}, text: ...}} to choose"
                 f" among {', '.join(known)}",
@@ -338,13 +305,103 @@ class TargetReader:
             for key, item in node.items():
                 if key not in known:
                     guess = did_you_mean(key, known)
-                    self._say(item.key_mark, f"unknown option '{key}' for the target{guess}")
+                    self._stages.say(item.key_mark, f"unknown option '{key}' for the target{guess}")
             text, name = node.get("text") or Node(value=None, mark=node.mark), node.get("resolver")
         if text.is_mapping and text.get("kind") is None:
             guess = next(iter(filter(None, (did_you_mean(key, known) for key in text.value))), "")
             example = "{kind: llvm, mcpu: znver4, num-cores: 2}"
-            self._say(text.mark, f"'target' has no 'kind'{guess}; a mapping is such as {example}")
+            self._stages.say(
+                text.mark, f"'target' has no 'kind'{guess}; a mapping is such as {example}"
+            )
         return text, name
 
-    def _say(self, mark: Mark, message: str) -> None:
-        self._problems.append(Problem(mark=mark, message=message))
+    def _sections(self, model: Any, *, measured: bool = False) -> dict[str, Any]:
+        """The sections of plugins that say something; on demand what measurements depend on."""
+        sections: dict[str, Any] = {}
+        for name, record in self._registry.sections.items():
+            node = self._root.get(name)
+            if node is None or node.value is None or (measured and not record.measured):
+                continue
+            with Collecting(self._problems):
+                node = first_field(node, record.options)
+                section = self._stages.structurer.make(node, record.options, f"'{name}'")
+                section = self._stages.completed(section, node.mark, CORE)
+                if model is not None:
+                    self._problems += section.problems(node, model)
+                if self._written(section) is not None:
+                    sections[name] = section
+        return sections
+
+    def _written(self, section: Any) -> Any:
+        return to_json(section, classes=self._registry.classes)
+
+    def _stage(self, key: str, kind: str) -> Any:
+        item = self._root.value.get(key)
+        if item is None:
+            names = ", ".join(self._registry.names(kind))
+            self._stages.say(
+                self._root.mark,
+                f"missing '{key}', and no preset gives one; installed: {names or 'none'}",
+            )
+            return None
+        return self._stages.chosen(f"'{key}'", kind, item.node)
+
+    def _warm_start(self) -> tuple[Path, ...]:
+        node = self._root.get("warm_start")
+        if node is None or node.value is None:
+            return ()
+        folders: list[Path] = []
+        for entry in node.value if node.is_sequence else (node,):
+            with Collecting(self._problems):
+                folder = Path(self._stages.structurer.make(absolute(entry), str, "'warm_start'"))
+                if not folder.is_dir():
+                    self._stages.say(entry.mark, f"there is no run folder {folder} to start from")
+                folders.append(folder)
+        return tuple(folders)
+
+    def _baselines(self) -> list[Any]:
+        node = self._root.get("baselines")
+        if node is None:
+            return []
+        entries = node.value if node.is_sequence else (node,)
+        specs = [self._stages.chosen("a baseline", "baselines", entry) for entry in entries]
+        names: set[str] = set()
+        for entry, spec in zip(entries, specs, strict=True):
+            if spec is not None and spec.name in names:
+                self._stages.say(entry.mark, f"baseline '{spec.name}' is there twice; remove one")
+            names |= {spec.name} if spec is not None else set()
+        return specs
+
+    def _requirement(self, baselines: list[Any]) -> Requirement | None:
+        require: Requirement | None = self._stages.value(self._root, "require", Requirement | None)
+        names = [spec.name for spec in baselines if spec is not None]
+        if require is not None and require.against not in names:
+            # Listed in full, for another distribution has a baseline of that name.
+            full = [name for name in names if name.rpartition(":")[2] == require.against]
+            require = attrs.evolve(require, against=full[0]) if len(full) == 1 else require
+        if require is not None and require.against and require.against not in names:
+            node = self._root.get("require")
+            mark = ((node and node.get("against")) or self._root).mark
+            self._stages.say(
+                mark,
+                f"'require' is against '{require.against}', which 'baselines' does not list"
+                f"{did_you_mean(require.against, names)}",
+            )
+        return require
+
+    def _seed(self) -> int:
+        seed: int = self._stages.value(self._root, "seed", int, 0)
+        if seed < 0:
+            self._stages.say(
+                self._root.value["seed"].node.mark, f"'seed' must be at least 0, not {seed}"
+            )
+        return seed
+
+    def _output(self, source: Path | None) -> Path:
+        # Results belong to where the command is given, inputs to where the pipeline is.
+        default = f"runs/{source.stem if source is not None else 'pipeline'}"
+        text: str = self._stages.value(self._root, "output", str, default)
+        if not text.strip():
+            mark = self._root.value["output"].node.mark
+            self._stages.say(mark, "'output' is empty; name a folder for the run")
+        return Path(os.path.normpath(Path.cwd() / Path(text).expanduser()))

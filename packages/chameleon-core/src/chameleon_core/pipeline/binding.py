@@ -8,18 +8,20 @@ from typing import Any
 
 import attrs
 
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.pipeline.resolve import STAGES
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.options import BINDS, former_names, renamed
+from chameleon_core.plugins.records import SectionRecord
 
-_FREE = frozenset({"output", "budget", "require", "preset", "baselines", "records", "transform"})
+_FREE = frozenset({"output", "budget", "require", "preset", "baselines", "records"})
 """Keys of a pipeline that no measurement depends on: how long it may search, where it writes, what
-the winners are compared with, where else there are records, which a run copies as it begins, and
-how `chameleon transform` changes the network."""
+the winners are compared with, and where else there are records, which a run copies as it begins."""
+
+_NAMED = 4
+"""Differences that a sentence names."""
 
 
-def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int = 4) -> str | None:
+def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline) -> str | None:
     """How a pipeline differs, in what records depend on, from one that was written down.
 
     A deadline, the place of a tracker or the number of attempts decide whether there is a
@@ -28,14 +30,14 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int 
     Args:
         old: ``ResolvedPipeline.document`` of the other one.
         pipeline: the pipeline.
-        most: differences that are named.
 
     Returns:
         As ``seed was 0 and is 1``, or None where there is no difference.
     """
     free = _free_options(pipeline)
+    sections = pipeline.known_sections
     before, now = (
-        dict(flat(_bound(_in_current_names(one, pipeline), free)))
+        dict(flat(_bound(_in_current_names(one, pipeline), free, sections)))
         for one in (old, pipeline.document)
     )
     names = {f"{key}.name" for key in STAGES}
@@ -45,8 +47,8 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int 
         if before.get(name) != now.get(name)
         and not (name in names and _same_stage(before.get(name), now.get(name)))
     ]
-    more = f" and {len(told) - most} more" if len(told) > most else ""
-    return "; ".join(told[:most]) + more or None
+    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    return "; ".join(told[:_NAMED]) + more or None
 
 
 def _free_options(pipeline: ResolvedPipeline) -> dict[str, frozenset[str]]:
@@ -78,14 +80,20 @@ def _in_current_names(document: Mapping[str, Any], pipeline: ResolvedPipeline) -
     return {**document, **stages, "model": model}
 
 
-def _bound(document: Mapping[str, Any], free: Mapping[str, frozenset[str]]) -> dict[str, Any]:
+def _bound(
+    document: Mapping[str, Any],
+    free: Mapping[str, frozenset[str]],
+    sections: Mapping[str, SectionRecord],
+) -> dict[str, Any]:
     bound = {
         key: _without(section, free.get(key, frozenset()), nested=key == "model")
         for key, section in document.items()
-        if key not in _FREE
+        if key not in _FREE and key not in sections
     }
-    precision = Precision.from_json(document.get("precision")).binding
-    return {**bound, "precision": precision} if precision else bound
+    for name, record in sections.items():
+        binding = record.options.binding(document.get(name)) if record.measured else None
+        bound |= {name: binding} if binding else {}
+    return bound
 
 
 def _without(section: Any, names: frozenset[str], *, nested: bool) -> Any:

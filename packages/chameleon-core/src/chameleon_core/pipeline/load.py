@@ -66,19 +66,18 @@ def from_dict(
     return _load(root, overrides, registry, source=None)
 
 
-def subject_from_dict(document: Mapping[str, Any], *, registry: Registry | None = None) -> Subject:
+def subject_from_dict(document: Mapping[str, Any]) -> Subject:
     """Model and space of a pipeline, whatever else it names: what a run's records are of.
 
     A run can be exported where its explorer is not installed.
 
     Args:
         document: the pipeline, with every default written out.
-        registry: as for ``load_pipeline``.
 
     Raises:
         PipelineError: with everything that is wrong with the two, one line each.
     """
-    return _assembler(node_of(document, "pipeline"), (), registry).subject()
+    return _assembler(node_of(document, "pipeline"), (), None).subject()
 
 
 def search_from_dict(
@@ -125,5 +124,5 @@ def _assembler(
     if not root.is_mapping:
         message = f"a pipeline must be a mapping with 'model:' and 'target:', not {root.in_words()}"
         raise PipelineError([Problem(mark=root.mark, message=message)])
-    overridden, problems = apply_overrides(root, overrides)
+    overridden, problems = apply_overrides(root, overrides, known.sections)
     return Assembler(overridden, known, problems, sharing=sharing)

@@ -6,13 +6,22 @@ overrides. A stage that is chosen anew brings none of the weaker options with it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
-from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem, node_of
+from chameleon_core.pipeline.nodes import (
+    Item,
+    Mark,
+    Node,
+    PipelineError,
+    Problem,
+    first_field,
+    node_of,
+)
 from chameleon_core.pipeline.schema import LIMITS, ResolvedPipeline, Scope
 from chameleon_core.pipeline.yaml import dump_yaml, parse_value
 from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.records import SectionRecord
 from chameleon_core.plugins.registry import Registry
 
 STAGES: dict[str, str] = {
@@ -29,11 +38,12 @@ STAGES: dict[str, str] = {
 SEARCH = ("explorer", "cost_model", "sampler", "synthesizer")
 """Those of them that search."""
 
+_FIRST = ("preset", "model", "target")
 KEYS = (
-    *("preset", "model", "target", "precision", "transform", "fix", *STAGES, "warm_start"),
-    *("records", "baselines", "budget", "require", "seed", "output"),
+    *(*_FIRST, "fix", *STAGES, "warm_start", "records", "baselines", "budget", "require"),
+    *("seed", "output"),
 )
-"""Every key of a pipeline file, in the order it is written."""
+"""Every key of a pipeline file but the sections of plugins, in the order it is written."""
 
 DEFAULT_PRESET = "default"
 
@@ -41,14 +51,28 @@ _MERGED = frozenset({"budget", "require"})
 
 _EACH = "unpredicted"
 
-_OPENED = {**dict.fromkeys(STAGES, "name"), "precision": "type"}
-"""The keys whose value may be a text alone, and the option that it stands for."""
-
 Section = dict[str, Item]
 
+Sections = Mapping[str, SectionRecord]
+"""The sections of plugins by name."""
 
-def apply_overrides(root: Node, overrides: Iterable[str]) -> tuple[Node, list[Problem]]:
+
+def keys_of(registry: Registry) -> tuple[str, ...]:
+    """Every key of a pipeline file with the plugins of a registry, in the order it is written."""
+    return (*_FIRST, *registry.sections, *KEYS[len(_FIRST) :])
+
+
+def apply_overrides(
+    root: Node,
+    overrides: Iterable[str],
+    sections: Mapping[str, SectionRecord] = MappingProxyType({}),
+) -> tuple[Node, list[Problem]]:
     """Apply ``a.b=value`` assignments; values are YAML.
+
+    Args:
+        root: what the user wrote.
+        overrides: the assignments.
+        sections: of plugins.
 
     Returns:
         The pipeline after the assignments that could be made, and what is wrong with the others:
@@ -63,7 +87,7 @@ def apply_overrides(root: Node, overrides: Iterable[str]) -> tuple[Node, list[Pr
             if not equals or not all(keys):
                 raise _misfit(mark, "write it as key=value or key.option=value")
             node = parse_value(value, mark.source)
-            root = _assigned(_opened(root, keys), keys, node)
+            root = _assigned(_opened(root, keys, sections), keys, node)
         except PipelineError as error:
             problems.extend(error.problems)
     return root, problems
@@ -146,12 +170,17 @@ def _name(stage: Node) -> Node | None:
     return stage.get("name") if stage.is_mapping else stage
 
 
-def _opened(root: Node, keys: list[str]) -> Node:
+def _opened(root: Node, keys: list[str], sections: Sections) -> Node:
     """The pipeline with ``stage: name`` written as ``stage: {name: name}`` where that is set."""
-    alone, stage = _OPENED.get(keys[0]), root.get(keys[0])
-    if len(keys) == 1 or alone is None or stage is None or not isinstance(stage.value, str):
+    stage = root.get(keys[0])
+    if len(keys) == 1 or stage is None or not isinstance(stage.value, str):
         return root
-    section = Node(value={alone: Item(key_mark=stage.mark, node=stage)}, mark=stage.mark)
+    if keys[0] in sections:
+        section = first_field(stage, sections[keys[0]].options)
+    elif keys[0] in STAGES:
+        section = Node(value={"name": Item(key_mark=stage.mark, node=stage)}, mark=stage.mark)
+    else:
+        return root
     item = Item(key_mark=root.value[keys[0]].key_mark, node=section)
     return Node(value={**root.value, keys[0]: item}, mark=root.mark)
 
@@ -178,8 +207,3 @@ def _assigned(node: Node | None, keys: list[str], value: Node) -> Node:
 
 def _misfit(mark: Mark, message: str) -> PipelineError:
     return PipelineError([Problem(mark=mark, message=message)])
-
-
-def written(sections: dict[str, Any]) -> dict[str, Any]:
-    """The sections in the order of ``KEYS``, without those that say nothing."""
-    return {key: sections[key] for key in KEYS if sections.get(key) is not None}

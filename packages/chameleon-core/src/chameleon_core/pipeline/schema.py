@@ -4,20 +4,69 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
 import attrs
 
-from chameleon_core.pipeline.fix import FixedKnob
-from chameleon_core.pipeline.precision import Precision
-from chameleon_core.pipeline.transform import Transformation
+from chameleon_core.pipeline.nodes import Mark, Node, Problem
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.kinds import STAGE_KINDS
 from chameleon_core.plugins.options import option
-from chameleon_core.plugins.records import PluginRecord
+from chameleon_core.plugins.records import PluginRecord, SectionRecord
+
+
+@attrs.frozen(kw_only=True)
+class FixedKnob:
+    """A knob that holds one value.
+
+    Attributes:
+        knob: its name.
+        value: the value, as JSON.
+        operator: name of the only operator that is meant; None for every one that has the knob.
+        mark: where it was written.
+    """
+
+    knob: str
+    value: Any
+    operator: str | None = None
+    mark: Mark = attrs.field(eq=False)
+
+
+def fixed_knobs(node: Node | None, problems: list[Problem]) -> tuple[FixedKnob, ...]:
+    """The knobs that a pipeline fixes.
+
+    Whether operators have them is not known before their spaces are made.
+
+    Args:
+        node: the section: values by knob, or a mapping of such below an operator's name; None, or
+            null, for no such section.
+        problems: what is wrong is added here.
+    """
+    if node is None or node.value is None:
+        return ()
+    if not node.is_mapping:
+        wrong = f"'fix' must be a mapping of knobs to values, not {node.in_words()}"
+        problems.append(Problem(mark=node.mark, message=wrong))
+        return ()
+    found = [*_knobs(node, None)]
+    for one in found:
+        if one.value is None or isinstance(one.value, dict):
+            wrong = f"knob '{one.knob}' is fixed to no value; write one of its values"
+            problems.append(Problem(mark=one.mark, message=wrong))
+    return tuple(found)
+
+
+def _knobs(node: Node, operator: str | None) -> Iterator[FixedKnob]:
+    for name, item in node.items():
+        if item.node.is_mapping and operator is None:
+            yield from _knobs(item.node, name)
+        else:
+            yield FixedKnob(
+                knob=name, value=item.node.plain(), operator=operator, mark=item.node.mark
+            )
 
 
 class Scope(StrEnum):
@@ -203,13 +252,13 @@ class Subject:
     Attributes:
         model: the frontend.
         space: the space provider.
-        precision: what numbers a network may be computed in.
+        sections: those of plugins that say something, by name.
         fix: knobs that hold one value.
     """
 
     model: StageSpec
     space: StageSpec
-    precision: Precision = attrs.field(factory=Precision)
+    sections: Mapping[str, Any] = attrs.field(factory=dict)
     fix: tuple[FixedKnob, ...] = ()
 
 
@@ -249,7 +298,7 @@ class ResolvedPipeline(Subject, SearchChoice):
         records: databases of what was measured before, the first of which is added to; empty for
             none, and None where nobody says.
         baselines: what the winners are compared with, in order.
-        transform: how `chameleon transform` changes the network, or None.
+        known_sections: the sections that plugins bring, by name.
         require: a result that must be reached, or None.
         output: the run folder, absolute. A relative one is taken from the working folder.
         preset: the preset that was expanded, or None.
@@ -264,7 +313,7 @@ class ResolvedPipeline(Subject, SearchChoice):
     warm_start: tuple[Path, ...] = ()
     records: tuple[StageSpec, ...] | None = None
     baselines: tuple[StageSpec, ...] = ()
-    transform: Transformation | None = None
+    known_sections: Mapping[str, SectionRecord] = attrs.field(factory=dict, repr=False)
     require: Requirement | None = None
     output: Path
     preset: str | None = None
@@ -278,6 +327,7 @@ class ResolvedPipeline(Subject, SearchChoice):
         A finished run of the same digest and budget is only read. What a folder is bound to is less
         (``pipeline.binding``).
         """
-        skipped = {"output", "budget", "require", "preset", "records", "transform"}
+        skipped = {"output", "budget", "require", "preset", "records"}
+        skipped |= {name for name, one in self.known_sections.items() if not one.measured}
         kept = {key: value for key, value in self.document.items() if key not in skipped}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:24]

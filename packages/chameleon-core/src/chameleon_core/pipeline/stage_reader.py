@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,12 +11,64 @@ import attrs
 
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.members import with_members
-from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
+from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem, node_of
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.pipeline.structure import Structurer
 from chameleon_core.plugins.manager import Registration
-from chameleon_core.plugins.registry import AmbiguousNameError, Registry, UnknownNameError
+from chameleon_core.plugins.registry import (
+    AmbiguousNameError,
+    Registry,
+    UnknownNameError,
+    default_registry,
+)
 from chameleon_core.words import with_article
+
+
+def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
+    """Options from their JSON values, with the converter that read them first.
+
+    Plugins are loaded only where an option names some: workers start with this.
+
+    Args:
+        values: as ``to_json`` wrote them.
+        options: their attrs class.
+        owner: what they belong to, for errors.
+
+    Raises:
+        PipelineError: with everything that is wrong.
+    """
+    problems: list[Problem] = []
+    made = None
+    with Collecting(problems):
+        made = Structurer(lambda kind, node: _stage(kind, node, problems)).make(
+            node_of(values, "options"), options, owner
+        )
+    if problems:
+        raise PipelineError(problems)
+    return made
+
+
+def options_for(factory: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """The options that a stage's constructor is annotated with, from their JSON values.
+
+    Args:
+        factory: the stage's class.
+        values: as ``to_json`` wrote them; returned as they are where it is annotated with no class.
+
+    Raises:
+        PipelineError: as for ``read_options``.
+    """
+    constructor = getattr(factory, "__init__") if isinstance(factory, type) else factory  # noqa: B009 - mypy
+    hints = typing.get_type_hints(constructor)
+    hints.pop("return", None)
+    expected = next(iter(hints.values()), None)
+    if isinstance(expected, type) and attrs.has(expected):
+        return read_options(values, expected, expected.__name__)
+    return values
+
+
+def _stage(kind: str, node: Node, problems: list[Problem]) -> Any:
+    return StageReader(default_registry(), problems).listed(kind, node)
 
 
 class StageReader:
@@ -26,13 +79,15 @@ class StageReader:
         problems: what is wrong already; more is added to it.
 
     Attributes:
+        registry: where names are looked up.
+        problems: what is wrong.
         structurer: makes options; also of sections that are no stages.
         hints: what to do about names that are unknown.
     """
 
     def __init__(self, registry: Registry, problems: list[Problem]) -> None:
-        self._registry = registry
-        self._problems = problems
+        self.registry = registry
+        self.problems = problems
         self.hints: list[str] = []
         self.structurer = Structurer(self.listed, registry.classes, self.find, self._plugins_failed)
 
@@ -40,24 +95,24 @@ class StageReader:
         """What a key that names no stage holds; the default where it is missing, or wrong."""
         node = root.get(key)
         if node is not None:
-            with Collecting(self._problems):
+            with Collecting(self.problems):
                 return self.structurer.make(node, kind, f"'{key}'")
         return default
 
     def listed(self, kind: str, node: Node) -> Any:
         """A stage that another one's options name."""
-        return self.chosen(f"{with_article(self._registry.kinds[kind].noun)} in a list", kind, node)
+        return self.chosen(f"{with_article(self.registry.kinds[kind].noun)} in a list", kind, node)
 
     def chosen(self, about: str, kind: str, node: Node) -> Any:
         """A stage written as its name, or as a mapping with its name and options."""
-        noun = with_article(self._registry.kinds[kind].noun)
+        noun = with_article(self.registry.kinds[kind].noun)
         name = node.get("name") if node.is_mapping else node
         if name is None:
-            self._say(node.mark, f"{about} needs a 'name' beside its options")
+            self.say(node.mark, f"{about} needs a 'name' beside its options")
             return None
         if not isinstance(name.value, str):
-            also = ", or 'none' for none" if "none" in self._registry.names(kind) else ""
-            self._say(
+            also = ", or 'none' for none" if "none" in self.registry.names(kind) else ""
+            self.say(
                 name.mark,
                 f"{about} must name {noun}, not be {name.in_words()}; "
                 f"leave the key out for the default{also}",
@@ -74,18 +129,18 @@ class StageReader:
             name: as written.
             section: gives what was written for an options class.
         """
-        with Collecting(self._problems):
+        with Collecting(self.problems):
             entry = self.find(kind, name)
             record = entry.record
-            owner = f"{self._registry.kinds[kind].noun} '{name.value}'"
+            owner = f"{self.registry.kinds[kind].noun} '{name.value}'"
             options = self.structurer.make(section(record.options), record.options, owner)
             options = self.completed(options, name.mark, entry.distribution)
             return StageSpec(
                 kind=kind,
-                name=self._registry.full_name(entry),
+                name=self.registry.full_name(entry),
                 record=record,
                 options=options,
-                options_json=to_json(options, classes=self._registry.classes),
+                options_json=to_json(options, classes=self.registry.classes),
                 distribution=entry.distribution,
             )
         return None
@@ -114,11 +169,11 @@ class StageReader:
             PipelineError: nothing is, or the name is ambiguous; says where it was written.
         """
         try:
-            return self._registry.find(kind, name.value, author=name.mark.author)
+            return self.registry.find(kind, name.value, author=name.mark.author)
         except UnknownNameError as error:
             self.hints.append(error.hint or "")
             # The name may be that of a plugin that failed to load.
-            broken = bool(self._registry.errors)
+            broken = bool(self.registry.errors)
             problem = Problem(mark=name.mark, message=str(error), plugin=broken)
             raise PipelineError([problem]) from error
         except AmbiguousNameError as error:
@@ -128,8 +183,9 @@ class StageReader:
 
     def _plugins_failed(self) -> bool:
         """Whether plugins failed to load, one of which an unknown name may be; the hint says so."""
-        self.hints += map(str, self._registry.errors)
-        return bool(self._registry.errors)
+        self.hints += map(str, self.registry.errors)
+        return bool(self.registry.errors)
 
-    def _say(self, mark: Mark, message: str) -> None:
-        self._problems.append(Problem(mark=mark, message=message))
+    def say(self, mark: Mark, message: str) -> None:
+        """Add a problem."""
+        self.problems.append(Problem(mark=mark, message=message))

@@ -16,8 +16,7 @@ from typing import Any, get_origin
 import attrs
 
 from chameleon_core.errors import ChameleonError
-from chameleon_core.pipeline.annotations import fixed_entries, form_of
-from chameleon_core.pipeline.durations import parse_duration
+from chameleon_core.pipeline.annotations import fixed_entries, form_of, parse_duration
 from chameleon_core.pipeline.jsonable import Tags, registered_classes, tags_of
 from chameleon_core.pipeline.nodes import (
     Collecting,
@@ -25,9 +24,10 @@ from chameleon_core.pipeline.nodes import (
     Node,
     PipelineError,
     Problem,
+    absolute,
     first_field,
+    missing_sources,
 )
-from chameleon_core.pipeline.paths import absolute, missing_sources
 from chameleon_core.plugins.options import former_names, renamed
 from chameleon_core.words import did_you_mean, listing, with_hint
 

@@ -12,6 +12,8 @@ from chameleon_core.plugins.records import (
     OperatorRecord,
     PluginRecord,
     PresetRecord,
+    Section,
+    SectionRecord,
     TemplateRecord,
 )
 from chameleon_core.plugins.registry import (
@@ -37,6 +39,8 @@ __all__ = [
     "PresetRecord",
     "Registration",
     "Registry",
+    "Section",
+    "SectionRecord",
     "TemplateRecord",
     "UnknownNameError",
     "default_registry",

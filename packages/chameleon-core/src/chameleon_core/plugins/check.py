@@ -11,24 +11,13 @@ import attrs
 from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.records import (
     API_VERSION,
-    CommandRecord,
-    InstructionRecord,
     OperatorRecord,
     PluginRecord,
-    PresetRecord,
+    Section,
+    SectionRecord,
     TemplateRecord,
 )
 from chameleon_core.words import with_article
-
-Record = (
-    PluginRecord
-    | OperatorRecord
-    | TemplateRecord
-    | InstructionRecord
-    | PresetRecord
-    | CommandRecord
-    | Kind
-)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -41,7 +30,8 @@ def complaint(kind: Kind, record: Any) -> str | None:
         kind: the kind whose hook returned it.
         record: anything.
     """
-    if not isinstance(record, kind.record) or not isinstance(record, Record):
+    fits = isinstance(record, kind.record)
+    if not fits:
         given = with_article(type(record).__name__)
         return f"{given} as {kind.noun}, which must be a {kind.record.__name__}"
     name: Any = record.name
@@ -58,30 +48,25 @@ def complaint(kind: Kind, record: Any) -> str | None:
     return None if wrong is None else f"{about} with {wrong}"
 
 
-def _problems(kind: Kind, record: Record) -> Iterator[str | None]:
+def _problems(kind: Kind, record: Any) -> Iterator[str | None]:
     """Each check of a record: a complaint, or None if nothing is wrong."""
-    if not isinstance(record, PresetRecord | Kind):
-        yield _wrong_factory(record.factory)
-        if not isinstance(record, CommandRecord):
-            yield _wrong_version(record.api_version)
-    if isinstance(record, PresetRecord):
-        yield _wrong_preset(record.pipeline)
-    elif isinstance(record, OperatorRecord):
+    if isinstance(record, Kind):
+        return
+    for field in ("factory", "api_version", "pipeline", "architecture"):
+        if hasattr(record, field):
+            yield _CHECKS[field](getattr(record, field))
+    if isinstance(record, OperatorRecord):
         yield _wrong_arguments(record.name, record.arguments)
-    elif isinstance(record, InstructionRecord):
-        architecture: Any = record.architecture
-        if not isinstance(architecture, str):
-            yield f"the architecture {architecture!r}, which must be a text"
-        yield _wrong_texts("features", record.features)
-    elif isinstance(record, TemplateRecord):
-        yield _wrong_texts("operators", record.operators)
-        yield _wrong_texts("targets", record.targets)
-        if not (record.operators and record.targets):
-            empty = "targets" if record.operators else "operators"
-            yield f"no {empty}, of which it must name one at least"
-    elif isinstance(record, PluginRecord):
-        yield _wrong_texts("operators", record.operators)
-        yield _wrong_options(kind, record.options)
+    for field in ("features", "operators", "targets"):
+        yield _wrong_texts(field, getattr(record, field, ()))
+    if isinstance(record, TemplateRecord) and not (record.operators and record.targets):
+        empty = "targets" if record.operators else "operators"
+        yield f"no {empty}, of which it must name one at least"
+    if isinstance(record, PluginRecord | SectionRecord):
+        options: Any = record.options
+        yield _wrong_options(kind, options)
+        if isinstance(record, SectionRecord) and not issubclass(options, Section):
+            yield f"the options {options!r}, which must be a Section"
 
 
 def _wrong_factory(factory: Any) -> str | None:
@@ -101,8 +86,14 @@ def _wrong_version(version: Any) -> str | None:
     return None
 
 
+def _wrong_architecture(architecture: Any) -> str | None:
+    if isinstance(architecture, str):
+        return None
+    return f"the architecture {architecture!r}, which must be a text"
+
+
 def _wrong_texts(what: str, texts: Any) -> str | None:
-    if isinstance(texts, tuple) and all(isinstance(one, str) for one in texts):
+    if isinstance(texts, tuple) and all(isinstance(text, str) for text in texts):
         return None
     return f"the {what} {texts!r}, which must be a tuple of texts"
 
@@ -149,3 +140,11 @@ def _wrong_preset(pipeline: Any) -> str | None:
     if "preset" in pipeline:
         return "a preset of its own; presets do not nest"
     return None
+
+
+_CHECKS = {
+    "factory": _wrong_factory,
+    "api_version": _wrong_version,
+    "pipeline": _wrong_preset,
+    "architecture": _wrong_architecture,
+}

@@ -7,7 +7,6 @@ as well: candidates are built in worker processes, and their operators are plugi
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import re
 import sys
@@ -52,36 +51,13 @@ class GivenPlugin:
         return importlib.import_module(self.module)
 
 
-def give(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
-    """Add plugins to those of this process and of all that it starts from now on.
-
-    Args:
-        paths: each a module with hooks, a package with a module ``hooks``, or the folder of a
-            distribution that names its hooks in ``pyproject.toml``.
-
-    Returns:
-        All that are given by now.
-
-    Raises:
-        ConfigError: a path is none of these, or its module would be mixed up with another one.
-    """
-    absolute = [str(Path(path).expanduser().resolve()) for path in paths]
-    known = dict.fromkeys([*given_paths(), *absolute])
-    found = _all_of(known)
-    for one in found:
-        _check_import(one)
-        enter_path(one.root)
-    os.environ[ENVIRONMENT] = os.pathsep.join(known)
-    return found
-
-
 def given() -> tuple[GivenPlugin, ...]:
     """The plugins that this process was given.
 
     Raises:
-        ConfigError: as ``give`` does.
+        ConfigError: a path is no plugin, or two are imported by one name.
     """
-    return _all_of(given_paths())
+    return all_of(given_paths())
 
 
 def replaces(one: GivenPlugin, distribution: str, module: str) -> bool:
@@ -93,16 +69,6 @@ def replaces(one: GivenPlugin, distribution: str, module: str) -> bool:
         module: the module with its hooks.
     """
     return module == one.module or canonical(distribution) == canonical(one.distribution)
-
-
-def replaced(plugins: Iterable[GivenPlugin]) -> list[tuple[GivenPlugin, str]]:
-    """Which of some plugins take the place of an installed one, and of which distribution."""
-    return [
-        (one, distribution)
-        for distribution, module in _announced()
-        for one in plugins
-        if replaces(one, distribution, module)
-    ]
 
 
 def canonical(name: str) -> str:
@@ -121,7 +87,12 @@ def given_paths() -> list[str]:
     return [path for path in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if path]
 
 
-def _all_of(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
+def all_of(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
+    """The plugins of some paths.
+
+    Raises:
+        ConfigError: a path is no plugin, or two are imported by one name.
+    """
     found: dict[str, GivenPlugin] = {}
     for path in paths:
         for one in _read(Path(path)):
@@ -218,36 +189,7 @@ def _project(folder: Path) -> Mapping[str, Any]:
     return project
 
 
-def _check_import(one: GivenPlugin) -> None:
-    """Refuse a name that means another module already: Python's own, or an installed one.
-
-    Its folder comes first from now on, so that everything else would import it in that one's place.
-    """
-    top = one.module.partition(".")[0]
-    if top in sys.stdlib_module_names:
-        raise ConfigError(
-            f"{one.path} cannot be imported: Python's own library has a module '{top}'",
-            hint="give the module another name",
-        )
-    spec = importlib.util.find_spec(top)
-    if spec is None:
-        return
-    own = {one.root / top, one.root / f"{top}.py"}
-    places = [Path(place) for place in spec.submodule_search_locations or ()]
-    places += [] if spec.origin is None else [Path(spec.origin)]
-    if own & {place.resolve() for place in places}:
-        return
-    if top not in sys.modules and any(
-        replaces(one, distribution, module) for distribution, module in _announced()
-    ):
-        return
-    raise ConfigError(
-        f"{one.path} cannot be imported: there is another module '{top}', in {places[0].parent}",
-        hint="give the module another name",
-    )
-
-
-def _announced() -> Iterable[tuple[str, str]]:
+def announced() -> Iterable[tuple[str, str]]:
     """Distribution and hooks module of every installed plugin."""
     from importlib import metadata  # noqa: PLC0415 - only where something is given
 

@@ -15,10 +15,10 @@ from chameleon_core.plugins.records import (
     OperatorRecord,
     PluginRecord,
     PresetRecord,
+    SectionRecord,
     TemplateRecord,
 )
 
-_STAGES = "chameleon_core.stages"
 _WHOLE = "chameleon-tuner"
 _TVM = "chameleon-tuner-tvm"
 _SAMPLERS = "chameleon-tuner-samplers"
@@ -76,12 +76,22 @@ class Kind:
         return "context" in self.arguments
 
 
+def _stage(name: str, summary: str, distribution: str, **more: Any) -> Kind:
+    """A kind whose contract is core's, by default the class of that noun."""
+    kind = Kind(name=name, summary=summary, distribution=distribution, **more)
+    contract = f"chameleon_core.stages:{kind.noun.title().replace(' ', '')}"
+    return kind if kind.contract else attrs.evolve(kind, contract=contract)
+
+
+def _search(name: str, summary: str, distribution: str, **more: Any) -> Kind:
+    return _stage(name, summary, distribution, arguments=("options", "context"), **more)
+
+
 _ROWS = (
-    Kind(
-        name="frontends",
-        summary="Frontends turn the section ``model`` into tasks.",
-        contract=f"{_STAGES}:Frontend",
-        distribution="chameleon-tuner-networks",
+    _stage(
+        "frontends",
+        "Frontends turn the section ``model`` into tasks.",
+        "chameleon-tuner-networks",
     ),
     Kind(
         name="operators",
@@ -93,19 +103,18 @@ _ROWS = (
         arguments=("task",),
         unique=True,
     ),
-    Kind(
-        name="targets",
+    _stage(
+        "targets",
+        "Target resolvers read the text that a user writes after ``target``.",
+        _TVM,
         noun="target resolver",
         conformance="chameleon_testing.suites:TargetSuite",
-        summary="Target resolvers read the text that a user writes after ``target``.",
-        contract=f"{_STAGES}:TargetResolver",
-        distribution=_TVM,
     ),
-    Kind(
-        name="spaces",
-        summary="Space providers give a task its design space and builder.",
-        contract=f"{_STAGES}:SpaceProvider",
-        distribution=_TVM,
+    _stage(
+        "spaces",
+        "Space providers give a task its design space and builder.",
+        _TVM,
+        contract="chameleon_core.stages:SpaceProvider",
     ),
     Kind(
         name="templates",
@@ -140,64 +149,29 @@ _ROWS = (
         distribution=_TRANSFORMS,
         conformance="chameleon_transforms.testing:NetworkScoreSuite",
     ),
-    Kind(
-        name="explorers",
-        summary="Explorers walk a design space.",
-        contract=f"{_STAGES}:Explorer",
-        distribution="chameleon-tuner-explorers",
-        arguments=("options", "context"),
+    _search("explorers", "Explorers walk a design space.", "chameleon-tuner-explorers"),
+    _search(
+        "cost_models",
+        "Cost models predict which configurations are fast.",
+        "chameleon-tuner-cost-models",
     ),
-    Kind(
-        name="cost_models",
-        summary="Cost models predict which configurations are fast.",
-        contract=f"{_STAGES}:CostModel",
-        distribution="chameleon-tuner-cost-models",
-        arguments=("options", "context"),
+    _search("samplers", "Samplers keep few of the candidates.", _SAMPLERS),
+    _search(
+        "synthesizers", "Synthesizers replace candidates that need not be measured.", _SAMPLERS
     ),
-    Kind(
-        name="samplers",
-        summary="Samplers keep few of the candidates.",
-        contract=f"{_STAGES}:Sampler",
-        distribution=_SAMPLERS,
-        arguments=("options", "context"),
-    ),
-    Kind(
-        name="synthesizers",
-        summary="Synthesizers replace candidates that need not be measured.",
-        contract=f"{_STAGES}:Synthesizer",
-        distribution=_SAMPLERS,
-        arguments=("options", "context"),
-    ),
-    Kind(
-        name="runners",
-        summary="Runners build, check and time.",
-        contract=f"{_STAGES}:Runner",
-        distribution="chameleon-tuner-runners",
-    ),
-    Kind(
-        name="baselines",
-        summary="Baselines are kernels that a user would run instead.",
-        contract=f"{_STAGES}:Baseline",
-        distribution=_TVM,
-    ),
-    Kind(
-        name="rivals",
-        summary="Rivals are other tuners, for ``chameleon bench``.",
-        contract=f"{_STAGES}:Rival",
-        distribution=_TVM,
-    ),
-    Kind(
-        name="schedulers",
-        summary="Schedulers decide which task gets the next batch.",
+    _stage("runners", "Runners build, check and time.", "chameleon-tuner-runners"),
+    _stage("baselines", "Baselines are kernels that a user would run instead.", _TVM),
+    _stage("rivals", "Rivals are other tuners, for ``chameleon bench``.", _TVM),
+    _search(
+        "schedulers",
+        "Schedulers decide which task gets the next batch.",
+        CORE,
         contract="chameleon_core.schedulers:Scheduler",
-        distribution=CORE,
-        arguments=("options", "context"),
     ),
-    Kind(
-        name="record_databases",
-        summary="Record databases keep measurements beside the runs.",
-        contract=f"{_STAGES}:RecordDatabase",
-        distribution="chameleon-tuner-records",
+    _stage(
+        "record_databases",
+        "Record databases keep measurements beside the runs.",
+        "chameleon-tuner-records",
     ),
     Kind(
         name="presets",
@@ -233,6 +207,15 @@ KIND_OF_KINDS = Kind(
     arguments=(),
 )
 """Its hook ``chameleon_kinds`` yields further rows of the table."""
+
+KIND_OF_SECTIONS = attrs.evolve(
+    KIND_OF_KINDS,
+    name="sections",
+    noun="section",
+    summary="Sections of the pipeline file that a distribution brings.",
+    record=SectionRecord,
+)
+"""Its hook ``chameleon_sections`` yields sections; nobody chooses among them, so it is no row."""
 
 
 def hook_specs(kinds: Iterable[Kind]) -> type:

@@ -18,14 +18,16 @@ import pluggy
 
 from chameleon_core.plugins.check import complaint
 from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.given import given, replaces
-from chameleon_core.plugins.hookspecs import PROJECT
-from chameleon_core.plugins.implementations import (
+from chameleon_core.plugins.first_party import FIRST_PARTY
+from chameleon_core.plugins.given import canonical, given, replaces
+from chameleon_core.plugins.hookspecs import (
+    PROJECT,
     is_wrapper,
     refused_event_hook,
     refused_registration,
 )
-from chameleon_core.plugins.kinds import KIND_OF_KINDS, KINDS, Kind, hook_specs
+from chameleon_core.plugins.kinds import KIND_OF_KINDS, KIND_OF_SECTIONS, KINDS, Kind, hook_specs
+from chameleon_core.plugins.records import SectionRecord
 from chameleon_core.words import did_you_mean
 
 MOST_RECORDS = 10_000
@@ -86,9 +88,11 @@ class LoadedPlugins:
 
     Attributes:
         kinds: the kinds of plugins by name, those of distributions after Chameleon's own.
+        sections: sections of the pipeline file by name, Chameleon's own before those of others.
     """
 
     kinds: dict[str, Kind] = attrs.field(factory=KINDS.copy)
+    sections: dict[str, SectionRecord] = attrs.field(factory=dict)
     entries: list[Registration] = attrs.field(factory=list)
     errors: list[LoadError] = attrs.field(factory=list)
     distributions: list[str] = attrs.field(factory=list)
@@ -123,9 +127,13 @@ def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
     with contextlib.redirect_stdout(sys.stderr):
         plugins = [_Plugin(candidate=candidate, loaded=loaded) for candidate in candidates]
         plugins = [plugin for plugin in plugins if plugin.is_called(_FAILED, plugin.load)]
-        for plugin in plugins:
-            plugin.add_kinds()
-        manager.add_hookspecs(hook_specs([KIND_OF_KINDS, *loaded.kinds.values()]))
+        # Of two sections of one name the project's own is meant.
+        for plugin in sorted(
+            plugins, key=lambda one: canonical(one.candidate.distribution) not in FIRST_PARTY
+        ):
+            plugin.add(KIND_OF_KINDS, loaded.kinds)
+            plugin.add(KIND_OF_SECTIONS, loaded.sections)
+        manager.add_hookspecs(hook_specs([KIND_OF_KINDS, KIND_OF_SECTIONS, *loaded.kinds.values()]))
         for plugin in plugins:
             plugin.register()
     for kind in loaded.kinds.values():
@@ -164,14 +172,13 @@ class _Plugin:
             self.loaded.distributions.append(self.candidate.distribution)
         self.hooks = self.candidate.load()
 
-    def add_kinds(self) -> None:
-        """Add the kinds that the plugin brings, before any plugin registers something of them."""
-        if not hasattr(inspect.getattr_static(self.hooks, KIND_OF_KINDS.hook, None), _MARK):
+    def add(self, kind: Kind, known: dict[str, Any]) -> None:
+        """Add what the plugin brings of a kind that others need before they register."""
+        if not hasattr(inspect.getattr_static(self.hooks, kind.hook, None), _MARK):
             return
-        kinds = self.loaded.kinds
-        for kind in self.records(KIND_OF_KINDS, getattr(self.hooks, KIND_OF_KINDS.hook)):
-            if kinds.setdefault(kind.name, kind) is not kind:
-                self.note(f"registers the kind of plugin '{kind.name}', which there is already")
+        for record in self.records(kind, getattr(self.hooks, kind.hook)):
+            if known.setdefault(record.name, record) is not record:
+                self.note(f"registers the {kind.noun} '{record.name}', which there is already")
 
     def register(self) -> None:
         """Register the plugin and collect its records."""
@@ -245,6 +252,10 @@ class _Plugin:
             return
         for record in itertools.islice(answer, MOST_RECORDS + 1):
             given.append(record)  # noqa: PERF402 - a generator may fail half way
+
+
+def _is_foreign(plugin: _Plugin) -> bool:
+    return canonical(plugin.candidate.distribution) not in FIRST_PARTY
 
 
 def _drop_shared_names(kind: Kind, loaded: LoadedPlugins) -> None:

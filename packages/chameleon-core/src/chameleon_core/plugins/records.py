@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -139,6 +139,48 @@ class PresetRecord:
     summary: str
     pipeline: Mapping[str, Any]
     reasons: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class SectionRecord:
+    """A section of the pipeline file that is not core's.
+
+    Attributes:
+        name: the section's key.
+        summary: one line for the reference.
+        options: an attrs class and a ``Section``, made of what stands in the section.
+        measured: whether measurements of a run may depend on it.
+    """
+
+    name: str
+    summary: str
+    options: type[Section]
+    measured: bool = True
+
+
+class Section:
+    """What the class of a section may say of it; where it has ``to_json``, None is no section."""
+
+    def problems(self, node: Any, model: Any) -> Iterable[Any]:  # noqa: ARG002 - optional
+        """What is wrong with it for a model.
+
+        Args:
+            node: the section as it was written, a ``pipeline.nodes.Node``.
+            model: the frontend, a ``pipeline.schema.StageSpec``.
+
+        Returns:
+            Each ``pipeline.nodes.Problem``.
+        """
+        return ()
+
+    @classmethod
+    def binding(cls, section: Any) -> Any:
+        """What measurements depend on of a section, as JSON; empty for nothing.
+
+        Args:
+            section: as a pipeline's ``document`` has it; None where it has none.
+        """
+        return section
 
 
 @attrs.frozen(kw_only=True)

@@ -21,7 +21,7 @@ from chameleon_core.plugins.manager import (
     installed,
     load_plugins,
 )
-from chameleon_core.plugins.records import PluginRecord
+from chameleon_core.plugins.records import PluginRecord, SectionRecord
 from chameleon_core.words import did_you_mean
 
 
@@ -91,6 +91,11 @@ class Registry:
     def kinds(self) -> Mapping[str, Kind]:
         """The kinds of plugins by name, in the order of the flow; those of plugins come last."""
         return self._loaded.kinds
+
+    @property
+    def sections(self) -> Mapping[str, SectionRecord]:
+        """The sections of the pipeline file that plugins bring, by name."""
+        return self._loaded.sections
 
     @property
     def errors(self) -> Sequence[LoadError]:

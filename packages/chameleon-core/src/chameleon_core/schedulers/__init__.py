@@ -1,5 +1,81 @@
 """Schedulers: which task of a run gets the next batch."""
 
-from chameleon_core.schedulers.contract import Scheduler, SchedulerContext, TaskState
+from __future__ import annotations
 
-__all__ = ["Scheduler", "SchedulerContext", "TaskState"]
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from chameleon_core.task import Task
+
+if TYPE_CHECKING:  # the options of schedulers are imported with every command
+    import numpy as np
+
+
+@attrs.frozen(kw_only=True)
+class SchedulerContext:
+    """What a scheduler is given when it is made, once per run.
+
+    Attributes:
+        tasks: the run's tasks.
+        rng: the scheduler's own generator.
+        batch_size: configurations measured per round.
+    """
+
+    tasks: Sequence[Task]
+    rng: np.random.Generator
+    batch_size: int
+
+
+@attrs.frozen(kw_only=True)
+class TaskState:
+    """How far one task is. Nothing here depends on a clock, so that a run can be repeated.
+
+    Attributes:
+        task: the task.
+        rounds: batches measured.
+        measured: configurations measured, failures included.
+        history: lowest cost in seconds after each batch, infinity while nothing succeeded.
+        done: whether the task gets no further batch.
+        in_flight: whether a batch of the task is being measured, of which nothing above tells
+            yet. The task gets no other batch before the results of this one are known.
+        seconds_to_beat: of an alternative (``Task.alternative_of``) the lowest cost of the task
+            that it would take the place of; infinity where there is no such task, or no cost.
+    """
+
+    task: Task
+    rounds: int
+    measured: int
+    history: Sequence[float]
+    done: bool
+    in_flight: bool = False
+    seconds_to_beat: float = math.inf
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the task can be given a batch now."""
+        return not (self.done or self.in_flight)
+
+
+class Scheduler(ABC):
+    """Decides which task gets the next batch."""
+
+    @abstractmethod
+    def next_task(self, states: Sequence[TaskState]) -> int | None:
+        """Choose the task that gets the next batch.
+
+        Args:
+            states: one per task, in the order of ``SchedulerContext.tasks``.
+
+        Returns:
+            The index of a task that is waiting, or None where no task is worth a batch now. While
+            batches are in flight, None and the index of a task in flight both mean: ask again when
+            the next of these batches has been measured. Where none is in flight, None ends the run.
+
+        Raises:
+            Exception: ends the run, as a ``PluginError`` that names the scheduler unless it is a
+                ``ChameleonError``. So does the index of a task that is done or does not exist.
+        """

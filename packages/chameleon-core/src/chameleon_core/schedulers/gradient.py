@@ -1,12 +1,24 @@
-"""The scheduler of networks: the next batch goes where it is expected to save most."""
+"""The schedulers: one batch each in turn, and the next batch where it saves most."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from chameleon_core.schedulers.contract import Scheduler, SchedulerContext, TaskState
+from chameleon_core.plugins.records import NoOptions
+from chameleon_core.schedulers import Scheduler, SchedulerContext, TaskState
 from chameleon_core.schedulers.options import GradientOptions
+
+
+class RoundRobin(Scheduler):
+    """One batch each in turn: the task with the fewest batches, the first of equals."""
+
+    def __init__(self, _options: NoOptions, _context: SchedulerContext) -> None:
+        pass
+
+    def next_task(self, states: Sequence[TaskState]) -> int | None:
+        waiting = [index for index, state in enumerate(states) if state.waiting]
+        return min(waiting, key=lambda index: states[index].rounds, default=None)
 
 
 class Gradient(Scheduler):

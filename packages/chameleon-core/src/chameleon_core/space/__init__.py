@@ -1,6 +1,6 @@
 """Design spaces: knobs, legality, features and moves, all as arrays."""
 
-from chameleon_core.space.design import DesignSpace, Keys
+from chameleon_core.space.design import Configs, Constraint, DesignSpace, FeatureBlock, Keys
 from chameleon_core.space.knobs import (
     Choice,
     Factorization,
@@ -10,7 +10,6 @@ from chameleon_core.space.knobs import (
     recorded_features,
     recorded_names,
 )
-from chameleon_core.space.predicates import Configs, Constraint, FeatureBlock
 
 __all__ = [
     "Choice",

@@ -5,27 +5,26 @@ sentence and hint; any other exception ends it with a ``PluginError`` that names
 the build, the run or the device of one candidate raises is a failed measurement instead.
 """
 
-from chameleon_core.stages.archive import Archive, TaskHistory
 from chameleon_core.stages.code import Arrays, Baseline, Builder, Kernel, SpaceProvider
 from chameleon_core.stages.disturbance import Disturbance
-from chameleon_core.stages.frontend import Delivery, Frontend, TargetResolver, Winner
+from chameleon_core.stages.frontend import Delivery, Frontend, TargetResolver, Trials, Winner
 from chameleon_core.stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
-from chameleon_core.stages.observations import Observations
 from chameleon_core.stages.record_database import Record, RecordDatabase, RecordKey
-from chameleon_core.stages.runner import Device, Rival, RivalTrace, Runner
+from chameleon_core.stages.runner import Arrival, Device, MeasureStream, Rival, RivalTrace, Runner
 from chameleon_core.stages.search import (
+    Archive,
     Candidates,
     CostModel,
     Explorer,
+    Observations,
     Sampler,
     ScoreFunction,
     Scores,
     StageContext,
     Synthesizer,
+    TaskHistory,
     Visited,
 )
-from chameleon_core.stages.streams import Arrival, MeasureStream
-from chameleon_core.stages.trials import Trials
 
 __all__ = [
     "Archive",

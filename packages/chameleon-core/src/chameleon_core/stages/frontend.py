@@ -11,11 +11,41 @@ import attrs
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import NetworkResult
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.stages.code import SpaceProvider
 from chameleon_core.stages.jobs import ComparisonPlan
-from chameleon_core.stages.trials import Trials
 from chameleon_core.task import Task
+
+
+class Trials(ABC):
+    """A few measurements by the run's own runner, to choose between tasks.
+
+    Attributes:
+        target: the resolved target.
+        live: as in ``Runner``; where it is False there is nothing to be learnt about hardware.
+        seconds: wall-clock in seconds that the choice should not exceed; infinity for no limit.
+    """
+
+    target: str
+    measures_hardware: bool
+    seconds: float = float("inf")
+
+    @abstractmethod
+    def best_seconds(
+        self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
+    ) -> float | None:
+        """The least time of the first guesses of a task's design space.
+
+        Args:
+            task: any task; it need not become one of the run's.
+            guesses: how many to measure at most.
+            seconds_to_beat: what it has to beat; the slower it is, the less time is spent on it.
+
+        Returns:
+            Seconds, or None where the space knows no such task, has no guess, or all of them fail.
+
+        Raises:
+            RunInterrupted: the run was asked to stop.
+        """
 
 
 class TargetResolver(ABC):
@@ -107,10 +137,13 @@ class Delivery:
 class Frontend(ABC):
     """Turns the pipeline's ``model`` section into tasks."""
 
-    def compute_in(self, precision: Precision) -> None:
+    def compute_in(self, precision: Any) -> None:
         """Take over what numbers the network may be computed in.
 
         Called before anything else, and not at all where the pipeline names float32 alone.
+
+        Args:
+            precision: the pipeline's section of that name; its ``types`` are those beside float32.
 
         Raises:
             ConfigError: it cannot be computed in them.

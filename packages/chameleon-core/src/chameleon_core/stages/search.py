@@ -12,16 +12,123 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.space import Configs, DesignSpace, Keys
-from chameleon_core.stages.archive import Archive
-from chameleon_core.stages.observations import Observations
 from chameleon_core.task import Task
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Observations:
+    """Everything measured so far for one task, in the order it was proposed.
+
+    Attributes:
+        configs: shape (n, knobs).
+        costs: median kernel time in seconds, infinity for failures, shape (n,).
+        failures: the kind of failure of each row, or None.
+        build_seconds: wall-clock of each build in seconds, shape (n,).
+        run_seconds: wall-clock of checking and timing each, in seconds, shape (n,).
+    """
+
+    configs: Configs
+    costs: NDArray[np.float64]
+    failures: tuple[FailureKind | None, ...]
+    build_seconds: NDArray[np.float64]
+    run_seconds: NDArray[np.float64] = attrs.field()
+
+    @run_seconds.default
+    def _no_run_seconds(self) -> NDArray[np.float64]:
+        return np.zeros(len(self.configs))
+
+    @classmethod
+    def of(cls, space: DesignSpace, measurements: list[Measurement]) -> Observations:
+        """The measurements as arrays."""
+        width = len(space.knobs)
+        return cls(
+            configs=np.array([m.config for m in measurements], np.int32).reshape(-1, width),
+            costs=np.array([m.cost for m in measurements], np.float64),
+            failures=tuple(m.failure for m in measurements),
+            build_seconds=np.array([m.build_seconds for m in measurements], np.float64),
+            run_seconds=np.array([m.run_seconds for m in measurements], np.float64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+    @property
+    def best_cost(self) -> float:
+        """The lowest cost in seconds; infinity where nothing succeeded."""
+        return float(np.min(self.costs, initial=np.inf, where=self.costs > 0))
+
+    @property
+    def relative_throughput(self) -> NDArray[np.float64]:
+        """Best cost over cost, in (0, 1], and 0 for failures (AutoTVM's y / y_max); shape (n,)."""
+        best = self.best_cost
+        if not np.isfinite(best):
+            return np.zeros(len(self))
+        # A cost of zero or not-a-number comes from a broken clock, not from a fast kernel.
+        timed = np.isfinite(self.costs) & (self.costs > 0)
+        return np.divide(best, self.costs, out=np.zeros(len(self)), where=timed)
+
+
+Shared = TypeVar("Shared")
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TaskHistory:
+    """Everything measured of one task.
+
+    Attributes:
+        task: the task.
+        space: the design space of the configurations.
+        observations: the measurements, in the order they were proposed.
+    """
+
+    task: Task
+    space: DesignSpace
+    observations: Observations
+
+
+class Archive:
+    """Lets the stages of one task learn from the other tasks of a run.
+
+    One archive belongs to one run. It is filled in the order of the rounds, which a resumed run
+    repeats, so that what a stage finds in it depends on the seed alone.
+    """
+
+    def __init__(self) -> None:
+        self._histories: dict[str, TaskHistory] = {}
+        self._shared: dict[str, Any] = {}
+
+    def record(self, history: TaskHistory) -> None:
+        """Replace what is known of a task. Called after every batch."""
+        self._histories[history.task.key] = history
+
+    def others(self, task: Task) -> list[TaskHistory]:
+        """What was measured of all tasks but this one, in the order they were first measured.
+
+        Tasks are told apart by ``Task.key``: the same operator under another name is the same
+        task, so that a model that learns from here never sees the task it is asked about.
+        """
+        return [history for key, history in self._histories.items() if key != task.key]
+
+    def shared(self, name: str, make: Callable[[], Shared]) -> Shared:
+        """An object that all tasks of the run share, made when first asked for.
+
+        Args:
+            name: who it belongs to and what it is, such as ``"ppo/policy"``.
+            make: makes it.
+        """
+        if name not in self._shared:
+            self._shared[name] = make()
+        found: Shared = self._shared[name]
+        return found
+
 
 Scores = NDArray[np.float64]
 ScoreFunction = Callable[[Configs], Scores]

@@ -7,12 +7,11 @@ from typing import Any
 
 import attrs
 from chameleon_core.errors import ConfigError, RunFolderError
-from chameleon_core.loop.end.choice import best_of
-from chameleon_core.loop.end.comparison import alternatives, winner
+from chameleon_core.loop.end.comparison import alternatives, best_of, winner
 from chameleon_core.loop.end.delivery import guessed, guesses_of
-from chameleon_core.loop.end.kept_records import shares_records
-from chameleon_core.loop.round.records import TaskRecords
+from chameleon_core.loop.round.task_run import TaskRecords
 from chameleon_core.loop.start.frontend import recalled
+from chameleon_core.loop.start.shared_records import shares_records
 from chameleon_core.loop.start.tasks import frontend_of, spaces_of
 from chameleon_core.pipeline.load import subject_from_dict
 from chameleon_core.pipeline.schema import Subject
@@ -47,7 +46,7 @@ def pipeline_of(store: RecordStore, folder: Path, *, trust_source: bool) -> Subj
             hint="Run `chameleon run` on the pipeline first.",
         )
     pipeline = subject_from_dict(owner["document"])
-    named = (pipeline.model.options, pipeline.space.options, pipeline.precision)
+    named = (pipeline.model.options, pipeline.space.options, *pipeline.sections.values())
     check_sources(folder, *named, trust_source=trust_source)
     return pipeline
 
@@ -58,12 +57,14 @@ def with_max_error(pipeline: Subject, max_error: float) -> Subject:
     Raises:
         ConfigError: nothing was measured in another type than float32.
     """
-    if not pipeline.precision.types:
+    precision = pipeline.sections.get("precision")
+    if precision is None:
         raise ConfigError(
             "--max-error chooses among types, and this run measured operators in float32 alone",
             hint="Name a 'precision' in the pipeline and run it into another folder.",
         )
-    return attrs.evolve(pipeline, precision=attrs.evolve(pipeline.precision, max_error=max_error))
+    precision = attrs.evolve(precision, max_error=max_error)
+    return attrs.evolve(pipeline, sections={**pipeline.sections, "precision": precision})
 
 
 def network_of(pipeline: Subject, store: RecordStore) -> NetworkFrontend | BucketedFrontend:

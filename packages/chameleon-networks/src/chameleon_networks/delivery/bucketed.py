@@ -10,7 +10,6 @@ from typing import Any
 import attrs
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.network_result import NetworkResult
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
@@ -25,6 +24,7 @@ from chameleon_networks.importers.options import (
 )
 from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork, TorchNetwork
 from chameleon_networks.package.buckets import Buckets
+from chameleon_networks.precision.section import Precision
 from chameleon_networks.shapes import dimensions_of
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.network_result import NetworkResult
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 from chameleon_tvm.operators.specs import OperatorSpec
@@ -22,6 +21,7 @@ from chameleon_networks.delivery.layout_choice import OTHER, LayoutChoice, choos
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import AUTO, DEFAULT
+from chameleon_networks.precision.section import Precision
 
 if TYPE_CHECKING:
     from chameleon_networks.delivery.typed.decisions import PrecisionDecisions

@@ -14,6 +14,7 @@ import click
 import numpy as np
 from chameleon_cli.options import given_again, output_option, set_option, trust_option
 from chameleon_cli.progress import progress_for
+from chameleon_cli.signals import signals
 from chameleon_cli.streams import results_alone
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
@@ -184,7 +185,7 @@ def _collect(plan: Plan, again: str, *, trust_source: bool) -> Collected:
         trust_source=trust_source,
     )
     try:
-        with interruption.signals():
+        with signals(interruption):
             return collector.collect()
     except RunInterrupted as error:
         trusted = " --trust-source" if trust_source else ""

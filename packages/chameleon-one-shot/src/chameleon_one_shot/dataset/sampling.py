@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.round.stages import generator
-from chameleon_core.pipeline.read_options import read_options
+from chameleon_core.pipeline.stage_reader import read_options
 from chameleon_core.plugins import Registry
 from chameleon_core.task import Task
 from numpy.typing import NDArray

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
-from chameleon_core.pipeline.read_options import read_options
+from chameleon_core.pipeline.stage_reader import read_options
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import SpaceProvider

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from chameleon_cli.result_rows import duration
 from chameleon_cli.results_table import print_table
-from chameleon_core.pipeline.durations import parse_duration
+from chameleon_core.pipeline.annotations import parse_duration
 from chameleon_core.stages import Record, RecordKey
 from chameleon_core.words import counted
 from chameleon_system.files import write_whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from chameleon_core.loop.end.choice import TIE
+from chameleon_core.loop.end.comparison import TIE
 from chameleon_core.stages import Disturbance
 from chameleon_system.disturbance import CoreMeter
 

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 from chameleon_core.errors import TargetError
 from chameleon_core.stages import Arrival, Contender, Disturbance, MeasureJob, MeasureStream
-from chameleon_core.stages.streams import OrderedStream
+from chameleon_core.stages.runner import OrderedStream
 from chameleon_core.task import Task
 from chameleon_core.versions import installed
 from chameleon_system.cores import CoreWatch, usable_cores

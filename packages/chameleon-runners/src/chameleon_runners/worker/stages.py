@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import psutil
-from chameleon_core.pipeline.read_options import options_for
+from chameleon_core.pipeline.stage_reader import options_for
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages import Baseline, Builder, Device, SpaceProvider
 from chameleon_core.task import Task

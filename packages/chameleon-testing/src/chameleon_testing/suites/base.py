@@ -15,8 +15,8 @@ import attrs
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.start.tasks import tasks_of
 from chameleon_core.pipeline.jsonable import to_json
-from chameleon_core.pipeline.read_options import read_options
 from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.stage_reader import read_options
 from chameleon_core.plugins import KINDS, Kind, NoOptions, PluginRecord, make_stage
 from chameleon_core.plugins.check import complaint
 from chameleon_core.task import Task

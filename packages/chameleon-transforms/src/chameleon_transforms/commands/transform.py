@@ -12,6 +12,7 @@ from chameleon_cli.options import given_again, output_option, set_option
 from chameleon_cli.progress import progress_for
 from chameleon_cli.result_rows import network_remarks
 from chameleon_cli.results_table import print_table
+from chameleon_cli.signals import signals
 from chameleon_cli.streams import results_alone
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.network_result import NetworkResult
@@ -51,7 +52,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     interruption = Interruption()
     progress = progress_for(sys.stderr)
     try:
-        with results_alone(), interruption.signals():
+        with results_alone(), signals(interruption):
             from chameleon_transforms.session import Session  # noqa: PLC0415 - imports torch
 
             session = Session(_resolved(pipeline, overrides), [progress], interruption)
@@ -73,7 +74,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 def _resolved(pipeline: Path, overrides: tuple[str, ...]) -> ResolvedPipeline:
     resolved = load_pipeline(pipeline, overrides)
-    if resolved.transform is not None:
+    if "transform" in resolved.sections:
         return resolved
     return load_pipeline(pipeline, (*overrides, "transform={}"))
 

@@ -8,7 +8,6 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.space import DesignSpace
 from numpy.typing import NDArray
 
@@ -18,6 +17,7 @@ from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
 from chameleon_transforms.scores.judge import Judge
 from chameleon_transforms.search.front import Point, front, not_dominated
 from chameleon_transforms.search.latency import OperatorTimes
+from chameleon_transforms.section import Transformation
 
 log = structlog.get_logger()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 
 import attrs
 import numpy as np
@@ -11,13 +12,11 @@ import structlog
 
 from chameleon_core.events import ComparisonProgressed, ComparisonStarted
 from chameleon_core.loop.context import RunContext
-from chameleon_core.loop.end.choice import best_of
-from chameleon_core.loop.end.kept_records import shares_records
 from chameleon_core.loop.end.result import OperatorResult, VariantResult
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.batch import Config, tuples
-from chameleon_core.loop.round.records import TaskRecords
-from chameleon_core.loop.round.task_run import TaskRun
+from chameleon_core.loop.round.task_run import TaskRecords, TaskRun
+from chameleon_core.loop.start.shared_records import shares_records
 from chameleon_core.loop.start.tasks import delivers
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import StageSpec
@@ -25,6 +24,57 @@ from chameleon_core.stages import Baseline, ComparisonPlan, Contender, StageRef
 from chameleon_core.stages.jobs import TUNED
 from chameleon_core.store import RecordStore, StoredComparison, StoredTask
 from chameleon_core.task import Task
+
+TIE = 0.02
+"""Times this close to the lowest one, as a share of it, are ties."""
+
+_NOTCH = 1.57
+"""Medians differ (at about 5 %) where their notches, this many interquartile ranges over the root
+of the number of repeats to either side, do not overlap (McGill, Tukey and Larsen 1978)."""
+
+
+def best_of(measurements: Iterable[Measurement], *, shared: bool) -> Measurement | None:
+    """The measurement of the configuration to choose; None where none succeeded.
+
+    Args:
+        measurements: of one task.
+        shared: whether others may have to choose the same. Then it is, of all that tie with the
+            fastest, the one whose knob indices come first, whatever was measured when and where;
+            otherwise the fastest.
+    """
+    valid = [m for m in measurements if m.ok]
+    fastest = min(valid, key=lambda m: m.cost, default=None)
+    if fastest is None or not shared:
+        return fastest
+    return min((m for m in valid if ties(m, fastest)), key=lambda m: m.config)
+
+
+def ties(one: Measurement, fastest: Measurement) -> bool:
+    """Whether a time cannot be told from the lowest one.
+
+    Intervals alone do not say so: on a busy machine they are as wide as the noise, and kernels of
+    half the speed would tie. What disturbs a repeat makes it longer, so the shortest repeats have
+    to agree as well.
+
+    Args:
+        one: a measurement that succeeded.
+        fastest: the one with the lowest cost.
+    """
+    if one.cost <= (1.0 + TIE) * fastest.cost:
+        return True
+    if min(one.seconds) > (1.0 + TIE) * min(fastest.seconds):
+        return False
+    return one.cost - _half_width(one) <= fastest.cost + _half_width(fastest)
+
+
+def _half_width(measurement: Measurement) -> float:
+    """Half the interval around a median, in seconds; 0 where there is nothing to tell it by."""
+    seconds = measurement.seconds
+    if len(seconds) < 3:  # noqa: PLR2004 - quartiles need as many
+        return 0.0
+    low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")
+    return _NOTCH * (high - low) / math.sqrt(len(seconds))
+
 
 log = structlog.get_logger()
 
@@ -340,7 +390,7 @@ def final_result(
     found = None if config is None else run.records.measured.get(config)
     # A comparison builds and checks again; the measurement itself takes its place without one.
     recorded = run.records.is_recorded(config) and any(
-        one is found for one in comparison.measurements
+        measurement is found for measurement in comparison.measurements
     )
     return attrs.evolve(
         _counted(run.records),

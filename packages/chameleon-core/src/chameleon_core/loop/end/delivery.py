@@ -126,8 +126,8 @@ def not_reached(operators: Sequence[OperatorResult]) -> None:
 
     What was not measured in another type is computed in the operator's own.
     """
-    own = [one for one in operators if not one.task.get("alternative_of")]
-    others = [one for one in operators if one.task.get("alternative_of")]
+    own = [operator for operator in operators if not operator.task.get("alternative_of")]
+    others = [operator for operator in operators if operator.task.get("alternative_of")]
     for some, told in ((own, _UNMEASURED), (others, _UNUSED)):
         missed = [one.name for one in some if not one.measurements]
         if missed:

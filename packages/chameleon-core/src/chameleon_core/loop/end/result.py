@@ -11,9 +11,9 @@ import attrs
 import cattrs
 
 from chameleon_core.errors import ExitCode
+from chameleon_core.measurement import Spending
 from chameleon_core.network_result import InferenceResult, KernelTime, NetworkResult
 from chameleon_core.pipeline.schema import Requirement
-from chameleon_core.spending import Spending
 from chameleon_core.stages import Disturbance
 from chameleon_core.stages.jobs import TUNED
 from chameleon_core.words import in_seconds

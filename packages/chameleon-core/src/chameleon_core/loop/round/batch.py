@@ -12,7 +12,7 @@ import structlog
 
 from chameleon_core.measurement import Measurement
 from chameleon_core.space import Configs, DesignSpace
-from chameleon_core.space.identity import resolved
+from chameleon_core.space.design import resolved
 from chameleon_core.stages import Visited
 
 Config = tuple[int, ...]

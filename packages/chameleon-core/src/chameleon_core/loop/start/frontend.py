@@ -143,8 +143,8 @@ class _MeasuredTrials(Trials):
             return None
         records = (record.measurement for record in self._run.records.known(task, space))
         known = {one.config: one.cost for one in records}
-        best = min((known[one] for one in configs if one in known), default=math.inf)
-        missing = [one for one in configs if one not in known]
+        best = min((known[config] for config in configs if config in known), default=math.inf)
+        missing = [config for config in configs if config not in known]
         if missing and self._measures:
             job = MeasureJob(
                 task=task,

@@ -7,12 +7,10 @@ from typing import Any
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.plugin_contract import contract_of
-from chameleon_core.pipeline.fix import FixedKnob
 from chameleon_core.pipeline.nodes import Collecting, PipelineError, Problem
-from chameleon_core.pipeline.schema import ResolvedPipeline, Subject
+from chameleon_core.pipeline.schema import FixedKnob, ResolvedPipeline, Subject
 from chameleon_core.space import DesignSpace
-from chameleon_core.space.chosen import index_of, knob_of
-from chameleon_core.space.fixed import fixed_space
+from chameleon_core.space.fixed import fixed_space, index_of, knob_of
 from chameleon_core.stages import Frontend, SpaceProvider
 from chameleon_core.task import Task
 from chameleon_core.words import did_you_mean, with_hint
@@ -26,9 +24,10 @@ def frontend_of(pipeline: Subject) -> Frontend:
         PluginError: it cannot be made.
     """
     frontend: Frontend = pipeline.model.create()
-    if pipeline.precision.types:
+    precision = pipeline.sections.get("precision")
+    if precision is not None:
         with contract_of(pipeline.model).call("take over the precision"):
-            frontend.compute_in(pipeline.precision)
+            frontend.compute_in(precision)
     return frontend
 
 
@@ -62,22 +61,15 @@ def device_of(pipeline: ResolvedPipeline, target: str) -> dict[str, Any]:
     return dict(described)
 
 
-def tasks_of(
-    pipeline: ResolvedPipeline, frontend: Frontend | None = None, target: str | None = None
-) -> tuple[str, list[Task]]:
+def tasks_of(pipeline: ResolvedPipeline) -> tuple[str, list[Task]]:
     """The resolved target and the pipeline's tasks.
-
-    Args:
-        pipeline: the pipeline.
-        frontend: its frontend, where somebody made it already.
-        target: the resolved target, where somebody knows it already.
 
     Raises:
         ConfigError: the target or the model cannot be what the pipeline says.
         PluginError: the target resolver or the frontend breaks its contract.
     """
-    target = target_of(pipeline) if target is None else target
-    return target, named_tasks(pipeline, frontend or frontend_of(pipeline), target)
+    target = target_of(pipeline)
+    return target, named_tasks(pipeline, frontend_of(pipeline), target)
 
 
 def named_tasks(subject: Subject, frontend: Frontend, target: str) -> list[Task]:

@@ -11,7 +11,6 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ConfigError, TargetError
-from chameleon_core.pipeline.precision import Precision
 from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
 from chameleon_tvm.device.targets import tvm_target
@@ -28,6 +27,7 @@ from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import check_target
 from chameleon_networks.precision.metrics import metric_of, scored
 from chameleon_networks.precision.networks import TypedNetworks
+from chameleon_networks.precision.section import Precision
 from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.quantize.correction import Means
 from chameleon_networks.quantize.eligibility import eligible

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 from chameleon_core.errors import TargetError
 from chameleon_core.loop.interruption import Interruption
-from chameleon_core.loop.round.measure import started
-from chameleon_core.loop.start.tasks import spaces_of, tasks_of
+from chameleon_core.loop.round.in_flight import started
+from chameleon_core.loop.start.tasks import frontend_of, named_tasks, spaces_of
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
 from chameleon_core.run_folder import RECORDS
@@ -157,7 +157,7 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
         "baselines": [],
     }
     pipeline = from_dict(document, registry=registry)
-    _, tasks = tasks_of(pipeline, target="recorded")
+    tasks = named_tasks(pipeline, frontend_of(pipeline), "recorded")
     imported = []
     space_ref = StageRef.of(pipeline.space)
     with started(pipeline.runner, space_ref, Interruption(), lambda _: None) as runner:

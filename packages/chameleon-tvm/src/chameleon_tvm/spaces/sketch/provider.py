@@ -10,8 +10,8 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
 from chameleon_core.space import Configs, Constraint, DesignSpace, FeatureBlock, Values
+from chameleon_core.space.design import resolved
 from chameleon_core.space.fixed import fixed_columns
-from chameleon_core.space.identity import resolved
 from chameleon_core.stages import Arrays, Builder, SpaceProvider
 from chameleon_core.task import Task
 from numpy.typing import NDArray

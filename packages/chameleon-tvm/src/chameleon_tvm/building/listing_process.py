@@ -1,4 +1,4 @@
-"""Makes listings: ``python -m chameleon_core.loop.end.listing_process``, told what on its input."""
+"""Makes listings: ``python -m chameleon_tvm.building.listing_process``, told what on its input."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from chameleon_system.files import write_whole
-
-from chameleon_core.pipeline.read_options import options_for
+from chameleon_core.pipeline.stage_reader import options_for
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages import SpaceProvider
 from chameleon_core.task import Task
+from chameleon_system.files import write_whole
 
 _LONGEST = 4_000_000
 """Characters of a file of listings; what is beyond is left out."""

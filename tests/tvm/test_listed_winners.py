@@ -6,12 +6,12 @@ import os
 
 import attrs
 import pytest
-from chameleon_core.loop.end.listings import MOST, listing_folder, worth_listing
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import KernelTime, NetworkResult
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
-from chameleon_core.run_folder import LISTINGS
+from chameleon_core.run_folder import LISTINGS, listing_folder
 from chameleon_core.task import Task
+from chameleon_tvm.building.winners import MOST, worth_listing
 from structlog.testing import capture_logs
 
 SPACE = """

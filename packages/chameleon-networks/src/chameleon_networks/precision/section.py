@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-
 from chameleon_core.dtypes import FLOAT32
 from chameleon_core.pipeline.nodes import Node, Problem
+from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins.options import BINDS, option
+from chameleon_core.plugins.records import Section
 from chameleon_core.words import did_you_mean, listing
 
 
 @attrs.frozen(kw_only=True)
-class Precision:
+class Precision(Section):
     """The section ``precision`` of a pipeline.
 
     Names of types are the frontend's (``PluginRecord.precisions``). Float32 is always a candidate:
@@ -32,8 +33,12 @@ class Precision:
         max_drop: how much smaller the metric may be than in float32; needed with ``metric``.
     """
 
-    type: str | None = option(None, "the only type beside float32, where that is faster")
-    search: tuple[str, ...] = option((), "types that are searched, each operator's by itself")
+    type: str | None = option(
+        None, "the only type beside float32, where that is faster", precisions=True
+    )
+    search: tuple[str, ...] = option(
+        (), "types that are searched, each operator's by itself", precisions=True
+    )
     max_error: float | None = option(
         None,
         "largest difference to the outputs in float32 over the largest output",
@@ -77,19 +82,22 @@ class Precision:
         """Whether something is said of the error."""
         return self.max_error is not None or self.metric is not None
 
-    @property
-    def binding(self) -> dict[str, Any]:
-        """What tasks and ranges depend on, as JSON values; nothing for float32."""
-        if not self.types:
+    @classmethod
+    def binding(cls, section: Any) -> Mapping[str, Any]:
+        precision = cls.from_json(section)
+        if not precision.types:
             return {}
         kept = {
-            field.alias: getattr(self, field.name)
-            for field in attrs.fields(type(self))
+            field.alias: getattr(precision, field.name)
+            for field in attrs.fields(cls)
             if field.metadata.get(BINDS, True) and field.name not in ("type", "search")
         }
-        return {"types": sorted(self.types), **kept}
+        return {"types": sorted(precision.types), **kept}
 
-    def to_json(self) -> dict[str, Any] | None:
+    def problems(self, node: Node, model: StageSpec) -> Iterator[Problem]:
+        return unknown_types(node, (FLOAT32, *model.record.precisions), model.name)
+
+    def to_json(self) -> Mapping[str, Any] | None:
         """The section as a pipeline file has it, or None for float32 alone."""
         if not self.types:
             return None

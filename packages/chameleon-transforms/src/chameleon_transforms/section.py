@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 from attrs import validators
-
 from chameleon_core.plugins.options import option
+from chameleon_core.plugins.records import Section
 
 _TRANSFORMS = (
     *("group", "depthwise", "bottleneck"),
@@ -23,7 +23,7 @@ def _some(_: object, attribute: attrs.Attribute[Any], value: tuple[Any, ...]) ->
 
 
 @attrs.frozen(kw_only=True)
-class Transformation:
+class Transformation(Section):
     """The section ``transform`` of a pipeline.
 
     Attributes:

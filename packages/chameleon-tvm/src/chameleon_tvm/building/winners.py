@@ -7,7 +7,6 @@ beside the search, and what makes it may crash.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import time
@@ -15,15 +14,13 @@ from collections.abc import Sequence
 
 import attrs
 import structlog
-from chameleon_system.processes.child import ChildProcess
-
 from chameleon_core.loop.context import RunContext
 from chameleon_core.loop.end.result import OperatorResult, RunResult
-from chameleon_core.loop.start.tasks import provider_of
 from chameleon_core.network_result import NetworkResult
-from chameleon_core.run_folder import LISTINGS
+from chameleon_core.run_folder import LISTINGS, listing_folder
 from chameleon_core.stages import StageRef
 from chameleon_core.task import Task
+from chameleon_system.processes.child import ChildProcess
 
 log = structlog.get_logger()
 
@@ -33,15 +30,8 @@ MOST = 8
 LEAST_SECONDS, SHARE = 20.0, 0.05
 """What making them may take: so many seconds, or this share of the run where that is more."""
 
-_NAME = 60
 _LOOK = 0.1
 _SAID = 400
-
-
-def listing_folder(task: Task) -> str:
-    """Name of the folder of a task's listings."""
-    name = re.sub(r"[^\w.-]+", "_", task.name)[:_NAME]
-    return f"{name}-{task.key[:8]}"
 
 
 def worth_listing(
@@ -78,8 +68,7 @@ def list_winners(run: RunContext, result: RunResult) -> None:
         result: of it.
     """
     operators = worth_listing(result.operators, result.network)
-    # Recorded times say nothing of what would be compiled here.
-    if not (run.runner.measures_hardware and operators and provider_of(run.pipeline).has_listings):
+    if not operators:
         return
     folder = result.folder / LISTINGS
     work = {
@@ -98,7 +87,7 @@ def list_winners(run: RunContext, result: RunResult) -> None:
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        module = "chameleon_core.loop.end.listing_process"
+        module = "chameleon_tvm.building.listing_process"
         with ChildProcess(module, stdin=subprocess.PIPE) as child:
             if child.stdin is not None:
                 child.stdin.write(json.dumps(work).encode())

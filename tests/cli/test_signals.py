@@ -8,6 +8,7 @@ import sys
 import threading
 
 import pytest
+from chameleon_cli.signals import signals
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.interruption import Interruption
 
@@ -15,9 +16,10 @@ from chameleon_core.loop.interruption import Interruption
 DEAF = """
 import ctypes
 import signal
+from chameleon_cli.signals import signals
 from chameleon_core.loop.interruption import Interruption
 
-with Interruption().signals():
+with signals(Interruption()):
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     print("ready", flush=True)
     ctypes.CDLL(None).sleep(60)
@@ -39,7 +41,7 @@ def test_the_second_signal_ends_a_process_amid_foreign_code():
 def test_nothing_is_left_of_listening():
     before = signal.getsignal(signal.SIGINT)
     for _ in range(3):
-        with Interruption().signals():
+        with signals(Interruption()):
             assert signal.getsignal(signal.SIGINT) is not before
     assert signal.getsignal(signal.SIGINT) is before
     assert signal.set_wakeup_fd(-1) == -1

@@ -1,0 +1,330 @@
+"""What a run takes from record databases as it begins, and adds to them as it ends.
+
+Records of exactly the same key (``RecordKey``) count as measured. They are copied into the run's
+own store, so that a resumed run depends on no database. Where a task has none, the best
+configurations of the nearest tasks are measured first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import structlog
+from chameleon_core.errors import ChameleonError
+from chameleon_core.loop.round.batch import Config, Origin
+from chameleon_core.loop.start.shared_records import (
+    CONDITIONS,
+    MIXED,
+    TAKEN,
+    SharedRecords,
+    encoded,
+    nearest,
+    same_types,
+)
+from chameleon_core.measurement import FailureKind, Measurement, Spending
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.space import DesignSpace
+from chameleon_core.stages import Record, RecordDatabase, RecordKey
+from chameleon_core.stages.record_database import rank
+from chameleon_core.store import RecordStore
+from chameleon_core.task import Task
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def shared_records(
+    pipeline: ResolvedPipeline,
+    store: RecordStore,
+    *,
+    conditions: Mapping[str, Any],
+    fresh: bool,
+) -> Iterator[SharedRecords]:
+    """Open the databases of a pipeline; closed at the end of the context, after adding.
+
+    Args:
+        pipeline: with databases.
+        store: the run's.
+        conditions: ``RecordKey.conditions``.
+        fresh: whether nothing is to be taken, since everything is to be measured anew.
+    """
+    opened = [
+        _said(f"record database '{spec.name}'", spec.create) for spec in pipeline.records or ()
+    ]
+    databases: list[RecordDatabase] = [one for one in opened if one is not None]
+    space = pipeline.space.name
+    records = DatabaseRecords(databases, store, conditions=conditions, space=space, fresh=fresh)
+    try:
+        yield records
+    finally:
+        _said("the run's own records", records.add)
+        for database in databases:
+            _said(database.place, database.close)
+
+
+class DatabaseRecords(SharedRecords):
+    """The record databases of a run.
+
+    One that cannot be opened, read or written is named in a warning, and the run goes on.
+
+    Args:
+        databases: opened; what is measured is added to the first writable one.
+        store: the run's.
+        conditions: ``RecordKey.conditions``.
+        space: name of the space provider.
+        fresh: whether nothing is to be taken, since everything is to be measured anew.
+    """
+
+    def __init__(
+        self,
+        databases: Sequence[RecordDatabase],
+        store: RecordStore,
+        *,
+        conditions: Mapping[str, Any],
+        space: str,
+        fresh: bool,
+    ) -> None:
+        super().__init__(store)
+        self._databases = list(databases)
+        self._conditions = conditions
+        self._space = space
+        self._fresh = fresh
+        self._trials: dict[RecordKey, list[Record]] = {}
+
+    # -- as the run begins ----------------------------------------------------------------------
+
+    def take(self, tasks: Sequence[Task], spaces: Sequence[DesignSpace]) -> None:
+        store = self._store
+        if store.fact(TAKEN) is not None:
+            return
+        if store.measured:
+            log.info("the run was begun without record databases; it takes nothing from them")
+            return
+        started, taken = time.perf_counter(), []
+        seconds: dict[str, float] = {}
+        suggested: dict[str, list[Config]] = {}
+        with store.transaction():
+            for task, space in zip(tasks, spaces, strict=True):
+                found = [] if self._fresh else self.known(task, space)
+                row = store.add_task(task, self._space, space.fingerprint).id
+                for record in found:
+                    config = record.measurement.config
+                    store.add(
+                        row,
+                        int(space.keys(np.array([config], np.int32))[0]),
+                        record.measurement,
+                        knobs=record.knobs,
+                        spending=Spending(),
+                        origin=Origin.RECORD,
+                        measured_at=record.measured_at,
+                    )
+                taken.append(len(found))
+                seconds[task.key] = math.fsum(record.spent_seconds for record in found)
+                if not found and not self._fresh:
+                    nearest_ones = partial(self._nearest, task, space)
+                    suggested[task.key] = _said(f"records like {task.name}", nearest_ones) or []
+            store.set_fact(TAKEN, {"seconds": seconds, "suggested": suggested})
+        if any(taken):
+            log.info(
+                "records_taken",
+                measurements=sum(taken),
+                tasks=sum(count > 0 for count in taken),
+                of=len(tasks),
+                databases=[database.place for database in self._databases],
+                seconds=round(time.perf_counter() - started, 3),
+            )
+
+    def known(self, task: Task, space: DesignSpace) -> list[Record]:
+        if self._fresh:
+            return []
+        return _said(f"records of {task.name}", partial(self._known, task, space)) or []
+
+    def _known(self, task: Task, space: DesignSpace) -> list[Record]:
+        key = self._key(task, space)
+        best: dict[Config, Record] = {}
+        for record in self._usable(self._records(key), task, space):
+            kept = best.setdefault(record.measurement.config, record)
+            if rank(record) < rank(kept):
+                best[record.measurement.config] = record
+        if not any(record.measurement.ok for record in best.values()):
+            return []
+        return sorted(best.values(), key=lambda one: (one.measured_at, one.measurement.config))
+
+    def _nearest(self, task: Task, space: DesignSpace) -> list[Config]:
+        own = self._key(task, space)
+        alike = {key.digest: key for key in self._from_all(lambda one: one.keys(own))}
+        others = [
+            key
+            for _, key in sorted(alike.items())
+            if key != own and same_types(task.arguments, key.arguments)
+        ]
+        found = []
+        for key in nearest(task.arguments, others, lambda one: one.arguments):
+            valid = [record for record in self._records(key) if record.measurement.ok]
+            if valid:
+                config = encoded(space, min(valid, key=rank).knobs)
+                found += [] if config is None else [config]
+        return list(reversed(found))
+
+    def _usable(
+        self, records: Iterable[Record], task: Task, space: DesignSpace
+    ) -> Iterator[Record]:
+        """Records that say what they may and whose configurations the space has."""
+        given = list(records)
+        good = [record for record in given if _sound(record, space)]
+        configs = np.array([one.measurement.config for one in good], np.int32)
+        legal = space.legal(configs.reshape(-1, len(space.knobs)))
+        good = [record for record, ok in zip(good, legal, strict=True) if ok]
+        if len(good) < len(given):
+            log.warning(
+                "records that do not fit the design space of their task are left out",
+                task=task.name,
+                records=len(given) - len(good),
+            )
+        yield from good
+
+    # -- as it ends -----------------------------------------------------------------------------
+
+    def note(self, task: Task, space: DesignSpace, found: Iterable[Measurement]) -> None:
+        kept = self._trials.setdefault(self._key(task, space), [])
+        kept += [
+            Record(
+                measurement=measurement,
+                knobs=space.decode(measurement.config),
+                measured_at=time.time(),
+            )
+            for measurement in found
+            if measurement.failure is not FailureKind.DEVICE_LOST
+        ]
+
+    def add(self) -> None:
+        """Add to the databases what the run has measured itself."""
+        if not self._databases:
+            return
+        found = {key: list(records) for key, records in self._trials.items()}
+        for key, records in kept_records(self._store).items():
+            found.setdefault(key, []).extend(records)
+        found = {key: records for key, records in found.items() if records}
+        if not found:
+            return
+        database = next((one for one in self._databases if one.writable), None)
+        if database is None:
+            places = [one.place for one in self._databases]
+            log.warning("no record database can be added to", databases=places)
+            return
+        added = _said(database.place, partial(database.add, found))
+        if added is not None:
+            log.info("records_added", database=database.place, records=added)
+
+    # -- asking databases -----------------------------------------------------------------------
+
+    def _records(self, key: RecordKey) -> Iterator[Record]:
+        return self._from_all(lambda one: one.records(key))
+
+    def _key(self, task: Task, space: DesignSpace) -> RecordKey:
+        return RecordKey(
+            operator=task.operator,
+            arguments=task.arguments,
+            target=task.target,
+            space=self._space,
+            fingerprint=space.fingerprint,
+            conditions=self._conditions,
+        )
+
+    def _from_all(self, asked: Callable[[RecordDatabase], Iterable[T]]) -> Iterator[T]:
+        """What every database answers; one that fails is not asked again."""
+        for database in tuple(self._databases):
+            answered = _said(database.place, partial(_listed, asked, database))
+            if answered is None:
+                self._databases.remove(database)
+            else:
+                yield from answered
+
+
+def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
+    """What a run has measured itself; empty where nobody knows under which conditions.
+
+    Records that it took over are left to whom they came from. A lost device says nothing of the
+    configuration.
+
+    Args:
+        store: the run's.
+    """
+    conditions = store.fact(CONDITIONS)
+    if conditions is None or conditions == MIXED:
+        return {}
+    found = {}
+    for stored in store.tasks():
+        rows = list(
+            zip(
+                store.measurements(stored.id),
+                store.decoded(stored.id),
+                store.origins(stored.id),
+                store.measured_at(stored.id),
+                strict=True,
+            )
+        )
+        own = [row for row in rows if row[2] != Origin.RECORD]
+        key = RecordKey(
+            operator=stored.task.operator,
+            arguments=stored.task.arguments,
+            target=stored.task.target,
+            space=stored.space,
+            fingerprint=stored.fingerprint,
+            conditions=conditions,
+        )
+        found[key] = [
+            Record(
+                measurement=measurement,
+                knobs=knobs,
+                measured_at=measured_at,
+                spent_seconds=stored.spending.total / len(own),
+            )
+            for measurement, knobs, _, measured_at in own
+            if measurement.failure is not FailureKind.DEVICE_LOST
+        ]
+    return found
+
+
+log = structlog.get_logger()
+
+
+def _listed(asked: Callable[[RecordDatabase], Iterable[T]], database: RecordDatabase) -> list[T]:
+    return list(asked(database))
+
+
+def _sound(record: Record, space: DesignSpace) -> bool:
+    """Whether a record, which anybody may have written, is one of a configuration in range."""
+    found = record.measurement
+    config = found.config
+    return (
+        len(config) == len(space.knobs)
+        and all(
+            0 <= index < knob.cardinality for index, knob in zip(config, space.knobs, strict=True)
+        )
+        and all(0.0 < seconds < math.inf for seconds in found.seconds)
+        and math.isfinite(record.measured_at)
+        and 0.0 <= record.spent_seconds < math.inf
+        and json.loads(json.dumps(space.decode(config))) == json.loads(json.dumps(record.knobs))
+    )
+
+
+def _said(place: str, ask: Callable[[], T]) -> T | None:
+    """What a database answers; None, and a warning, where it raises: a run needs no database."""
+    try:
+        return ask()
+    except ChameleonError as error:
+        log.warning("records_not_shared", database=place, problem=str(error), hint=error.hint)
+    except Exception as error:  # noqa: BLE001 - anyone's code and anyone's data
+        said = f"{type(error).__name__}: {error}"
+        log.warning("records_not_shared", database=place, problem=said)
+    return None
