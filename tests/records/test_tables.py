@@ -94,11 +94,11 @@ def test_kernel_tuner_s_files_are_read_back(export, form, database, tmp_path):
     for file in told["files"]:
         [table] = tables_at(file)
         own = [row for row in rows if file.endswith(f"{row.task}.json")]
-        assert len(table.outcomes) == len(own)
+        assert len(table.measurements) == len(own)
         decoded = [table.space().decode(config) for config in table.configs]
         for row in own:
             values = {name: row.record.knobs[name] for name in decoded[0]}
-            outcome = table.outcomes[decoded.index(values)]
+            outcome = table.measurements[decoded.index(values)]
             assert outcome.seconds == pytest.approx(row.record.measurement.seconds)
             if row.record.measurement.failure is not None:
                 kind = {"crash": "run_error", "invalid": "invalid"}[row.record.measurement.failure]
