@@ -95,13 +95,7 @@ def sources(package):
         pytest.skip("it has no code")
     for file in sorted(package.modules.rglob("*.py")):
         # Libraries that are not required are imported by name.
-<<<<<<< HEAD
         text = FOR_TYPES.sub(r"\1    pass\n", file.read_text()).replace("import_module", "load")
-=======
-        text = FOR_TYPES.sub("if False:\n    pass\n", file.read_text()).replace(
-            "import_module", "load"
-        )
->>>>>>> core
         assert not re.search(r"^ *from \.", text, re.MULTILINE), f"{file}: imports are absolute"
         yield file, {top(item.name) for item in imports_in(text)}
 
