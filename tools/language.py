@@ -138,7 +138,7 @@ def read(files: Iterable[Path]) -> list[Sentence]:
 
 def tracked(*patterns: str) -> list[Path]:
     """Files of the repository that match patterns of git."""
-    listing = subprocess.run(  # noqa: S603
+    listing = subprocess.run(
         ["git", "ls-files", *patterns],  # noqa: S607 - of whoever runs this
         cwd=ROOT,
         check=True,
