@@ -39,6 +39,7 @@ DISTRIBUTIONS = (
     "numpy",
     "scipy",
     "xgboost",
+    "xgboost-cpu",
     "lightgbm",
     "scikit-learn",
     "torch",
