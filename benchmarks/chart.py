@@ -1,6 +1,6 @@
 """Draws README's chart from the corpus's recorded table: each held-out network beside its rivals.
 
-    python benchmarks/chart.py docs/corpus.md docs/images/networks.svg
+    python benchmarks/chart.py benchmarks/JOURNAL.md docs/images/networks.svg
 
 The table is the one that ``benchmarks/corpus.py --report`` writes. The file follows the reader's
 light or dark mode.
