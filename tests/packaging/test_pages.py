@@ -31,7 +31,7 @@ SHELLS = {"sh", "bash", "console"}
 def pages():
     folder = ROOT / "docs"
     reference = folder / "reference"
-    found = [ROOT / "README.md", *folder.rglob("*.md")]
+    found = [ROOT / "README.md", *ROOT.glob("packages/*/README.md"), *folder.rglob("*.md")]
     return [file for file in sorted(found) if reference not in file.parents]
 
 
