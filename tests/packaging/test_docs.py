@@ -83,7 +83,7 @@ def test_docs_name_all_that_a_stage_may_ask_of_its_space(root, capsys):
     exec(example, names)  # noqa: S102 - our own documentation
     assert "'tile'" in capsys.readouterr().out
     assert len(names["children"]) > 1
-    section = text.partition("## What a search may ask of its space")[2].partition("\n## ")[0]
+    section = text.partition("## Design spaces")[2].partition("\n## ")[0]
     first = (row.split("|")[1] for row in section.splitlines() if row.startswith("| `"))
     told = {name for cell in first for name in re.findall(r"`(\w+)", cell)}
     assert told == {name for name in dir(names["space"]) if not name.startswith("_")}
