@@ -9,7 +9,7 @@ import re
 import sys
 
 import pytest
-from chameleon_cli.main import BUILT_IN, run
+from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline import from_dict, load_pipeline
@@ -49,13 +49,6 @@ def test_the_mistake_shown_in_readme_is_reported_so(root, tmp_path, monkeypatch,
     told = capsys.readouterr().err.splitlines()[0]
     place = re.compile(r":\d+:\d+:")
     assert place.sub(":", told) == place.sub(":", error.strip())
-
-
-def test_readme_lists_commands_and_exit_codes(root):
-    text = (root / "README.md").read_text()
-    for name in BUILT_IN:
-        assert f"| `chameleon {name}" in text
-    assert set(map(int, re.findall(r"^\| (\d+) \|", text, re.MULTILINE))) == set(map(int, ExitCode))
 
 
 def test_the_python_of_readme_imports_what_there_is(root):
