@@ -27,6 +27,8 @@ LOWEST_TOOLS = (
     *("pytest>=9", "pytest-timeout>=2.4", "pytest-xdist>=3.8", "hypothesis>=6.170"),
     "jsonschema>=4.20",
 )
+# Builds the site of the documentation.
+SITE = ("sphinx", "furo", "myst-parser")
 # Asked for by name, where such an interpreter is installed.
 PYTHONS = ["3.12", "3.13"]
 
@@ -35,13 +37,14 @@ def install_everything(session: nox.Session) -> None:
     """Install all local packages in one pip command, since they pin each other exactly.
 
     With the rivals that networks are compared with where they are there, a library of networks
-    that others have written, an engine for clusters, data frames, and what drives a browser.
+    that others have written, an engine for clusters, data frames, what drives a browser, and what
+    builds the site of the documentation.
     """
     editable = [word for path in PACKAGES for word in ("-e", str(path))]
     tools = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "jsonschema")
     optional = ("onnxruntime", "onnxscript", "openvino", "transformers", "ray", "pandas")
     browser = ("playwright",)
-    session.install(*CONSTRAINTS, *editable, *tools, *optional, *browser)
+    session.install(*CONSTRAINTS, *editable, *tools, *optional, *browser, *SITE)
 
 
 @nox.session
@@ -150,5 +153,5 @@ def size(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """The site of the documentation, into ``docs/_build``; whatever Sphinx warns of is an error."""
     editable = [word for path in PACKAGES for word in ("-e", str(path))]
-    session.install(*CONSTRAINTS, *editable, "sphinx", "furo", "myst-parser")
+    session.install(*CONSTRAINTS, *editable, *SITE)
     session.run("sphinx-build", "-W", "--keep-going", "docs", "docs/_build", *session.posargs)

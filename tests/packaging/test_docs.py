@@ -9,7 +9,7 @@ import re
 import sys
 
 import pytest
-from chameleon_cli.main import BUILT_IN, run
+from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict, load_pipeline
@@ -51,13 +51,6 @@ def test_the_mistake_shown_in_readme_is_reported_so(root, tmp_path, monkeypatch,
     assert place.sub(":", told) == place.sub(":", error.strip())
 
 
-def test_readme_lists_commands_and_exit_codes(root):
-    text = (root / "README.md").read_text()
-    for name in BUILT_IN:
-        assert f"| `chameleon {name}" in text
-    assert set(map(int, re.findall(r"^\| (\d+) \|", text, re.MULTILINE))) == set(map(int, ExitCode))
-
-
 def test_the_python_of_readme_imports_what_there_is(root):
     for text in blocks(root / "README.md", "python"):
         imported = [line for line in text.splitlines() if line.startswith(("import", "from"))]
@@ -83,7 +76,7 @@ def test_docs_name_all_that_a_stage_may_ask_of_its_space(root, capsys):
     exec(example, names)  # noqa: S102 - our own documentation
     assert "'tile'" in capsys.readouterr().out
     assert len(names["children"]) > 1
-    section = text.partition("## What a search may ask of its space")[2].partition("\n## ")[0]
+    section = text.partition("## Design spaces")[2].partition("\n## ")[0]
     first = (row.split("|")[1] for row in section.splitlines() if row.startswith("| `"))
     told = {name for cell in first for name in re.findall(r"`(\w+)", cell)}
     assert told == {name for name in dir(names["space"]) if not name.startswith("_")}

@@ -10,7 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ROWS = re.findall(
     r"^\| ([^|`]+) \| ((?:`[^`]+`(?:, )?)+) \|$",
-    (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Where do I")[2],
+    (ROOT / "docs" / "architecture.md")
+    .read_text(encoding="utf-8")
+    .partition("## Map of the code")[2],
     flags=re.MULTILINE,
 )
 

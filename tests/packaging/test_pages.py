@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import re
 import shlex
 import sys
@@ -15,8 +16,10 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+from chameleon_cli.json_schema.document import pipeline_schema
 from chameleon_cli.main import chameleon
 from chameleon_cli.plugins import command as plugins
+from chameleon_core.errors import ExitCode
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import spaces_of, tasks_of
 from chameleon_core.pipeline.load import from_dict, load_pipeline
@@ -31,7 +34,7 @@ SHELLS = {"sh", "bash", "console"}
 def pages():
     folder = ROOT / "docs"
     reference = folder / "reference"
-    found = [ROOT / "README.md", *folder.rglob("*.md")]
+    found = [ROOT / "README.md", *ROOT.glob("packages/*/README.md"), *folder.rglob("*.md")]
     return [file for file in sorted(found) if reference not in file.parents]
 
 
@@ -112,6 +115,41 @@ def test_commands_are_found_and_wrong_ones_refused():
     for words in (["validat", "x"], ["run", "x", "--frehs"], ["records", "no-such"]):
         with pytest.raises(click.UsageError):
             parsed(words)
+
+
+def test_the_page_of_the_command_line_lists_commands_and_exit_codes():
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    rows = "\n".join(re.findall(r"^\| .*\|$", text, re.MULTILINE))
+    for name in chameleon.list_commands(click.Context(chameleon)):
+        assert re.search(rf"`(chameleon )?{name}\b", rows), name
+    assert set(map(int, re.findall(r"^\| (\d+) \|", text, re.MULTILINE))) == set(ExitCode)
+
+
+def defaults_of_options():
+    """The defaults of every option of a stage or a section, by the option's name."""
+    schema = pipeline_schema()
+    found = {}
+    for one in [*schema["$defs"].values(), *schema["properties"].values()]:
+        for form in [one, *one.get("anyOf", [])]:
+            for name, about in form.get("properties", {}).items():
+                found.setdefault(name, []).append(about.get("default"))
+    return found
+
+
+@pytest.mark.parametrize("page", ["networks.md", "devices.md", "precision.md"])
+def test_tables_of_options_are_true(page):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    tables = re.findall(r"^\| ((?:option|key)\b.*)\n\|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert tables
+    known = defaults_of_options()
+    for head, rows in tables:
+        for row in rows.splitlines():
+            first, second = row.strip("| ").split(" | ")[:2]
+            names = [name.partition(":")[0] for name in re.findall(r"`([^`]+)`", first)]
+            assert set(names) <= set(known), first
+            if "default" in head:
+                for name, shown in zip(names, second.replace("`", "").split(", "), strict=True):
+                    assert shown in {json.dumps(one).strip('"') for one in known[name]}, name
 
 
 @pytest.mark.parametrize(

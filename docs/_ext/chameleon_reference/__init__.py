@@ -33,7 +33,9 @@ def write_pages(app: Sphinx) -> None:
             file.write_text(text, encoding="utf-8")
 
 
-def mend(_app: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
+def escape(
+    _app: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]
+) -> None:
     """Make a docstring what Sphinx needs.
 
     Bars around a word are a magnitude, and no substitution; what attrs says of the methods that it
@@ -48,5 +50,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the writer."""
     app.connect("builder-inited", write_pages)
     app.connect("source-read", prepare)
-    app.connect("autodoc-process-docstring", mend)
+    app.connect("autodoc-process-docstring", escape)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

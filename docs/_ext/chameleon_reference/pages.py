@@ -15,6 +15,7 @@ from chameleon_reference.messages import messages_page
 from chameleon_reference.plugins import hooks_page, kind_page, pipeline_page
 from chameleon_reference.python import SHOWN, page_name, python_page
 from chameleon_reference.results import results_page
+from chameleon_reference.sources import security_page
 
 Page = Callable[[], str]
 """Gives the text of a page."""
@@ -32,6 +33,7 @@ def pages(registry: Registry | None = None) -> dict[str, Page]:
         "commands": commands_page,
         "results": results_page,
         "messages": messages_page,
+        "security": security_page,
         "spaces-of-operators": knobs_page,
     }
     # The page of all commands has those of plugins as well.

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import chameleon_core
+import chameleon_networks
 from chameleon_core import events as records
 from chameleon_core import loop, pipeline, schedulers, space, stages
 
 from chameleon_reference.markdown import section
 
 SHOWN: tuple[tuple[str, str, ModuleType], ...] = (
+    ("Programs and notebooks", "Tuning from Python, and reading runs.", chameleon_core),
+    ("Delivered networks", "Loading a network that a run delivered.", chameleon_networks),
     ("Design spaces", "What a search walks through.", space),
     ("Contracts of stages", "What a plugin's classes do, and what they are given.", stages),
     ("Schedulers", "What decides which task gets the next batch.", schedulers),

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 REST = "% guides that nobody has put anywhere else"
 """Stands in a toctree of ``index.md`` where the others go."""
 
+SECURITY = "SECURITY.md"
+"""Lies at the top of the repository, and is a page of the reference on the site."""
+
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\((\.\./[^)#\s]+)\)")
 
 
@@ -21,7 +24,14 @@ def prepare(app: Sphinx, name: str, source: list[str]) -> None:
     text = source[0]
     if name == "index":
         text = completed(text, folder)
+    text = text.replace(f"../{SECURITY}", "reference/security.md")
     source[0] = without_folders(text, (folder / name).parent)
+
+
+def security_page() -> str:
+    """The page about trust, with links as they are from the folder of the reference."""
+    text = (Path(__file__).parents[3] / SECURITY).read_text(encoding="utf-8")
+    return text.replace("](docs/", "](../")
 
 
 def completed(text: str, folder: Path) -> str:

@@ -23,10 +23,6 @@ VARIABLE = "CHAMELEON_DISTRIBUTIONS"
 LARGE = {"apache-tvm", "apache-tvm-ffi", "onnx", "pyarrow", "safetensors", "torch"}
 """Libraries that no plugin may need before one of its stages is made."""
 
-ALONE = {"lightgbm", "xgboost"}
-"""Installed without what they ask for: NVIDIA's library is large and for several GPUs alone, and
-the rest is there."""
-
 
 def pytest_collection_modifyitems(items):
     for item in items:
@@ -116,10 +112,9 @@ def environment(root, built, tmp_path_factory):
         pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install"]
         pip += ["--quiet", "-c", root / "constraints.txt"]
         needed = {str(one) for name in names for one in others(built[name].package)}
-        alone = {one for one in needed if Requirement(one).name in ALONE}
-        run([*pip, *sorted(needed - alone)])
+        run([*pip, *sorted(needed)])
         wheels = [built[name].wheel for name in names]
-        run([*pip, "--no-deps", *sorted(alone), *wheels])
+        run([*pip, "--no-deps", *wheels])
         return Environment(folder=folder)
 
     return make

@@ -23,6 +23,7 @@ PACKAGES = (
     "torch",
     "numpy",
     "xgboost",
+    "xgboost-cpu",
     "lightgbm",
     "scikit-learn",
     "onnx",

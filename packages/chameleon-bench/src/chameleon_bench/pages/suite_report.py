@@ -38,7 +38,16 @@ from chameleon_bench.statistics.goals import invalid_share, reached, seconds
 from chameleon_bench.statistics.summary import LEVELS, Group, grid_ends, groups_of
 from chameleon_bench.suites.suite import Cell, Suite
 
-DISTRIBUTIONS = (*("apache-tvm", "numpy", "scipy", "xgboost", "lightgbm", "scikit-learn", "torch"),)
+DISTRIBUTIONS = (
+    "apache-tvm",
+    "numpy",
+    "scipy",
+    "xgboost",
+    "xgboost-cpu",
+    "lightgbm",
+    "scikit-learn",
+    "torch",
+)
 """Libraries whose versions results may depend on, beside the plugins that take part."""
 
 

@@ -1,0 +1,48 @@
+"""Documents keep the rule of language, and the check of it notices what breaks the rule."""
+
+import importlib
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def language(root):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(root / "tools")
+        yield importlib.import_module("language")
+
+
+def test_no_document_breaks_the_rule(language):
+    sentences = language.read(language.tracked("*.md"))
+    faults = [f"{one.file}:{one.line}: {fault}" for one in sentences for fault in one.faults()]
+    assert len(sentences) > 1000
+    assert not faults
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("What it prints is short.", "begins with What"),
+        ("Short. Where it fails, it says so.", "begins with What"),
+        (" ".join(["word"] * 26) + ".", "has 26 words"),
+        ("A change mends it.", "says 'mends'"),
+        ("# What one gets", "begins with What"),
+        ("| option | Of a task it is the name |", "begins with What"),
+    ],
+)
+def test_a_fault_is_found(language, text, fault):
+    sentences = list(language.sentences_of_document("page.md", text))
+    assert any(fault in found for one in sentences for found in one.faults())
+
+
+def test_code_and_short_sentences_pass(language):
+    text = "Run `what --where`.\n\n```sh\nWhat is here is code\n```\n"
+    (sentence,) = language.sentences_of_document("page.md", text)
+    assert not list(sentence.faults())
+
+
+def test_docstrings_are_split_by_argument(language):
+    function = 'def f(a):\n    """Gives b.\n\n    Args:\n        a: what it is.\n    """\n'
+    code = f'"""Reads. Fast."""\n{function}'
+    texts = [one.text for one in language.sentences_of_code("m.py", code)]
+    assert texts == ["Reads.", "Fast.", "Gives b.", "what it is."]
