@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.run_folder import NETWORK, read_store
+from chameleon_core.run_folder import NETWORK
+from chameleon_core.run_view import RunView
 from chameleon_networks.commands.runs import network_of, pipeline_of
 from chameleon_networks.rivals.launch import tune_network_with_metaschedule
 from chameleon_networks.running.latency import turn_seconds
@@ -64,9 +65,9 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
         options: of the command line.
         ours: wall-clock of the run in seconds, where it was measured.
     """
-    with read_store(run) as store:
-        network = network_of(pipeline_of(store, run)).network
-        target = str(store.fact("target"))
+    with RunView(run) as view:
+        network = network_of(pipeline_of(view, trust_source=True), view).by_bucket[""].network
+        target = view.target
     seconds = options.seconds or ours
     if seconds is None:
         raise SystemExit("--run needs --seconds")

@@ -17,7 +17,7 @@ from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.importers.torch.programs import torch_module
+from chameleon_networks.importers.torch.lowering.importing import torch_graph
 from chameleon_networks.package.load import load
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_tvm.spaces.auto import AutoSpace
@@ -155,7 +155,7 @@ def imported(network: Any, inputs: tuple[Any, ...], layout: str = "NCHW") -> Any
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.export.export(network.eval(), inputs)
-    module, _ = torch_module(program)
+    module = torch_graph(program)
     return prepared(module, layout)
 
 

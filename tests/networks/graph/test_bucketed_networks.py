@@ -16,9 +16,9 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.stages import Delivery, Trials
 from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery import bucketed, deliver_buckets
+from chameleon_networks.delivery import deliver_buckets
 from chameleon_networks.delivery.bucket_results import summed
-from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.padding import check_padding
 from chameleon_networks.importers.options import OnnxOptions, TorchOptions
@@ -61,7 +61,7 @@ def _masked(networks: Path, *extents: int, pad: float | None) -> BucketedFronten
     length = Buckets(buckets=extents, pad=pad, name="length")
     shapes = {"ids": (1, length), "mask": (1, length)}
     options = TorchOptions(source=f"{networks}:masked", shapes=shapes, compare=False)
-    made = bucketed.torch(options)
+    made = work_on(options)
     assert isinstance(made, BucketedFrontend)
     return made
 
@@ -206,7 +206,7 @@ def _mean(folder: Path) -> BucketedFrontend:
     ]
     file = _onnx_file(folder / "mean.onnx", nodes, ["x", [1, "n", 8], [1, 8]], {"w": weights})
     shapes = {"x": (1, Buckets(buckets=(4, 8), pad=0.0), 8)}
-    made = bucketed.onnx(OnnxOptions(source=str(file), shapes=shapes, compare=False))
+    made = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
     assert isinstance(made, BucketedFrontend)
     return made
 
@@ -221,7 +221,7 @@ def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
     ends = ["image.in", ["n", 3, 6, 6], ["n", 8, 6, 6]]
     file = _onnx_file(folder / "convolved.onnx", nodes, ends, {"w": weights})
     shapes = {"image.in": (Buckets(buckets=extents, pad=0.0), 3, 6, 6)}
-    made = bucketed.onnx(OnnxOptions(source=str(file), shapes=shapes, compare=False))
+    made = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
     assert isinstance(made, BucketedFrontend)
     return made
 

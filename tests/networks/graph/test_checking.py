@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery import checking
 from chameleon_networks.delivery.checking import tried
 from chameleon_networks.delivery.examine import examined
@@ -173,5 +174,5 @@ def test_a_process_answers_and_is_followed(network, target: str, monkeypatch):
     def again():
         raise AssertionError("it was read while the other process compiled")
 
-    monkeypatch.setattr(made, "relax_module", again)
-    assert made.prepared_in("NCHW")
+    monkeypatch.setattr(made, "read_graph", again)
+    assert prepared_network(made, "NCHW")

@@ -12,6 +12,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Delivery, Winner
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.frameworks.running import ONNXRUNTIME, ONNXRUNTIME_FLOAT32
 from chameleon_networks.importers.options import OnnxOptions
@@ -128,7 +129,7 @@ def test_networks_that_onnxruntime_quantized(
     )
     network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
     assert network.frameworks[0] == ONNXRUNTIME_FLOAT32
-    chains = network.prepared[1]
+    chains = prepared_network(network)[1]
     assert [chain.spec.dtype for chain in chains] == ["int8"] * 4
     assert {chain.spec.output_dtype for chain in chains} == {"uint8"}
     inputs, got = run_as_guessed(network, tmp_path / "network")
@@ -181,7 +182,7 @@ def standard_chain(seed: int, bits: int) -> tuple[Graph, str]:
 def run_as_guessed(network: OnnxNetwork, folder: Path) -> tuple[Any, Any]:
     """An input of a network, and what it gives for that, compiled with first guesses."""
     delivery = guessed(network, folder)
-    module, chains = network.prepared
+    module, chains = prepared_network(network)
     winners = {winner.task.key: winner for winner in delivery.winners}
     kernels = Kernels(winners, delivery.space, TARGET)
     made = compiled(module, chains, kernels, TARGET)
@@ -196,7 +197,7 @@ def test_what_the_standard_defines_is_equal_bit_by_bit(tmp_path: Path, seed: int
     graph, made = standard_chain(seed, bits=7)
     network = graph.network(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
     inputs, got = run_as_guessed(network, tmp_path / "network")
-    assert {chain.spec.dtype for chain in network.prepared[1]} == {"int8"}
+    assert {chain.spec.dtype for chain in prepared_network(network)[1]} == {"int8"}
     [wanted] = network.framework(ONNXRUNTIME, 2)(inputs)
     assert len(np.unique(wanted)) > 3
     np.testing.assert_array_equal(got, wanted)
@@ -213,7 +214,7 @@ def test_sums_of_integers_are_exact(tmp_path: Path, kind: str):
     out = (made, FLOAT, (1, 8, 7, 7) if kind == "ConvInteger" else (5, 8))
     network = graph.network(tmp_path / "sums.onnx", (UINT8, shape), out)
     inputs, got = run_as_guessed(network, tmp_path / "network")
-    assert [chain.spec.dtype for chain in network.prepared[1]] == ["int8"]
+    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["int8"]
     assert len(np.unique(inputs[0])) > 50
     numbers = np.asarray(array_of(graph, weights), np.int64)
     data = inputs[0].astype(np.int64) - 77
@@ -233,7 +234,7 @@ def test_zero_points_that_are_computed(tmp_path: Path):
     file = tmp_path / "dynamic.onnx"
     quantization.quantize_dynamic(real, file, per_channel=True)
     network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
-    assert [chain.spec.dtype for chain in network.prepared[1]] == ["int8"] * 2
+    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["int8"] * 2
     inputs, got = run_as_guessed(network, tmp_path / "network")
     [wanted] = network.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
     assert np.abs(got - wanted).max() <= 1e-4 * np.abs(wanted).max()
@@ -256,7 +257,7 @@ def test_weights_with_a_zero_point_are_computed_in_float32(real: Path, tmp_path:
     )
     network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
     assert network.has_quantized_activations
-    assert "float32" in {chain.spec.dtype for chain in network.prepared[1]}
+    assert "float32" in {chain.spec.dtype for chain in prepared_network(network)[1]}
 
 
 def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path: Path):
@@ -266,7 +267,7 @@ def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path: Path):
     out = graph.node("MatMul", "image", weights)
     network = graph.network(tmp_path / "weights.onnx", (FLOAT, [3, 48]), (out, FLOAT, [3, 10]))
     assert (network.quantized, network.has_quantized_activations) == (True, False)
-    assert [chain.spec.dtype for chain in network.prepared[1]] == ["float32"]
+    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["float32"]
 
 
 def test_an_operator_that_nobody_knows_is_refused(tmp_path: Path):
@@ -282,4 +283,4 @@ def test_an_old_operator_set_is_converted(tmp_path: Path):
     graph, made = standard_chain(0, bits=7)
     out = made, UINT8, [1, 12]
     network = graph.network(tmp_path / "old.onnx", (FLOAT, SHAPE), out, opset=10)
-    assert {chain.spec.dtype for chain in network.prepared[1]} == {"int8"}
+    assert {chain.spec.dtype for chain in prepared_network(network)[1]} == {"int8"}

@@ -17,6 +17,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.operators import left_over
@@ -126,7 +127,7 @@ def source(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("function", ["network", "exported"])
 def test_programs_of_pt2e(source: Path, tmp_path: Path, function: str):
     network = TorchNetwork(TorchOptions(source=f"{source}:{function}", compare=False))
-    module, chains = network.prepared
+    module, chains = prepared_network(network)
     assert network.quantized
     assert [chain.spec.dtype for chain in chains] == ["int8"] * 3
     assert [chain.spec.output_dtype for chain in chains] == ["uint8"] * 3
@@ -141,13 +142,13 @@ def test_programs_of_pt2e(source: Path, tmp_path: Path, function: str):
 @pytest.mark.parametrize("function", ["dynamic_uint8", "dynamic_int8"])
 def test_ranges_that_are_computed(source: Path, tmp_path: Path, function: str):
     network = TorchNetwork(TorchOptions(source=f"{source}:{function}", compare=False))
-    assert [chain.spec.dtype for chain in network.prepared[1]] == ["int8"]
+    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["int8"]
     assert difference(network, tmp_path / "network") <= 1e-4
 
 
 def difference(network: TorchNetwork, folder: Path) -> float:
     """How far a network's outputs, as kernels of first guesses compute them, are from torch's."""
-    module, chains = network.prepared
+    module, chains = prepared_network(network)
     space, winners = AutoSpace(AutoOptions()), {}
     for task in NetworkFrontend(network).tasks(TARGET):
         config = tuple(int(one) for one in space.design_space(task).first_guesses[0])
@@ -162,10 +163,11 @@ def difference(network: TorchNetwork, folder: Path) -> float:
 
 READ = """
 import sys
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.importers.sources import TorchNetwork
 network = TorchNetwork(TorchOptions(source=sys.argv[1], compare=False))
-assert {chain.spec.dtype for chain in network.prepared[1]} == {"int8"}
+assert {chain.spec.dtype for chain in prepared_network(network)[1]} == {"int8"}
 """
 
 

@@ -10,22 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chameleon_core.dtypes import AS_IT_COMES, BFLOAT16, INT8
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
 from chameleon_networks.frameworks import openvino_precisions, saturation, torch_precisions
 from chameleon_networks.frameworks.precision import half_type, in_half
 from chameleon_networks.frameworks.reduced import (
-    AS_IT_COMES,
-    BFLOAT16,
-    INT8,
-    PRECISIONS,
     REDUCED,
-    NetworkForms,
     asked_for,
     left_out_reduced,
     reduced_named,
 )
-from chameleon_networks.importers.options import BuiltinOptions
+from chameleon_networks.frameworks.running import NetworkForms
+from chameleon_networks.importers.options import PRECISIONS, BuiltinOptions
 from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_system.processor import Processor
 
@@ -82,7 +79,7 @@ def test_what_is_missing_is_named(source: BuiltinNetwork, monkeypatch: pytest.Mo
         "torch.compile int8": "torch and torchao are not installed",
     }
     [_, onnx] = asked_for(FORMS, [INT8])
-    assert onnx.lacking(FORMS) == ["onnxruntime", "onnx"], "a file needs no exporter"
+    assert onnx.needed(FORMS) == ("onnxruntime", "onnx"), "a file needs no exporter"
 
 
 def test_openvino_as_it_comes_says_what_it_took(source: BuiltinNetwork, inputs: Arrays):

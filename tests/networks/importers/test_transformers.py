@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Delivery, Winner
-from chameleon_networks.delivery import bucketed
+from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.spaces.auto import AutoSpace
@@ -55,7 +55,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.long
 @pytest.mark.parametrize("network", ["resnet", "vit", "bert"])
 def test_it_is_delivered_and_verified(network: str, file: Path, tmp_path: Path):
-    frontend = bucketed.torch(TorchOptions(source=f"{file}:{network}", compare=False))
+    frontend = work_on(TorchOptions(source=f"{file}:{network}", compare=False))
     target = TVMTargets(NoOptions()).resolve("native")
     space = AutoSpace(AutoOptions())
     rng = np.random.default_rng(0)

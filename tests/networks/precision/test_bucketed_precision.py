@@ -18,11 +18,11 @@ from chameleon_core.network_result import FrontPoint, NetworkResult, RivalTime
 from chameleon_core.pipeline import Precision
 from chameleon_core.run_folder import read_store
 from chameleon_core.task import Task
-from chameleon_networks.delivery import bucketed
 from chameleon_networks.delivery.bucket_results import summed
-from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
+from chameleon_networks.delivery.frontends import NetworksFrontend
 from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
-from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks.quantize import batches as reading
 from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.running.samples import Sample
@@ -97,9 +97,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _masked(folder: Path, pad: float | None = 0.0) -> BucketedFrontend:
     length = Buckets(buckets=(4, 12), pad=pad, name="length")
     shapes = {"ids": (1, length), "mask": (1, length)}
-    made = bucketed.torch(
-        TorchOptions(source=f"{folder}/net.py:masked", shapes=shapes, compare=False)
-    )
+    made = work_on(TorchOptions(source=f"{folder}/net.py:masked", shapes=shapes, compare=False))
     assert isinstance(made, BucketedFrontend)
     return made
 
@@ -195,7 +193,9 @@ def test_batches_that_errors_alone_are_measured_on_are_read_before_tuning(
 # -- types of their own --------------------------------------------------------------------------
 
 
-def test_a_metric_has_a_sentence(source: BucketedFrontend) -> None:
+def test_a_metric_has_a_sentence() -> None:
+    shapes = {"x": (Buckets(buckets=(1, 8)), 3)}
+    source = NetworksFrontend(BuiltinOptions(network="resnet_small", shapes=shapes))
     asked = Precision(search=("int8",), metric="eval.py:accuracy", max_drop=0.1)
     with pytest.raises(ConfigError, match="this one has 2 buckets of shapes") as caught:
         source.compute_in(asked)

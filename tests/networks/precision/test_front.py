@@ -14,6 +14,7 @@ from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
 from chameleon_networks.precision.edges import order_of, tensors_of
 from chameleon_networks.precision.networks import TypedNetwork, TypedNetworks
@@ -41,7 +42,7 @@ class Errors:
 
 @pytest.fixture(scope="module")
 def networks(tiny: Any) -> TypedNetworks:
-    return TypedNetworks(*tiny.prepared, None)
+    return TypedNetworks(*prepared_network(tiny), None)
 
 
 @pytest.fixture(scope="module")

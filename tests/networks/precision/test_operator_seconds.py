@@ -12,6 +12,7 @@ import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.typed.operator_seconds import BuiltNetwork, OperatorSeconds
 from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_tvm.device.targets import TVMTargets
@@ -19,7 +20,7 @@ from chameleon_tvm.device.targets import TVMTargets
 
 @pytest.fixture(scope="module")
 def networks(tiny: Any) -> TypedNetworks:
-    return TypedNetworks(*tiny.prepared, None)
+    return TypedNetworks(*prepared_network(tiny), None)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.typed.errors import Simulation
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.options import BuiltinOptions
@@ -224,7 +225,7 @@ def residual() -> Any:
 
 
 def test_errors_of_types_are_measured_in_a_process_of_their_own(residual: Any, target: str):
-    module, chains = residual.prepared
+    module, chains = prepared_network(residual)
     with Simulation(residual, module, chains, target, 2) as simulation:
         with pytest.raises(ChameleonError, match="no inputs to measure errors on"):
             simulation.error_of({})

@@ -12,6 +12,7 @@ from chameleon_system.processes.child import status_words
 from chameleon_system.processes.conversation import ChildEndedError, Conversation
 from chameleon_tvm.words import WAY_OUT
 
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.processes import DYING_SECONDS, network_child, request_of
 
@@ -95,7 +96,7 @@ def _repeat(network: ImportedNetwork, told: Mapping[str, Any]) -> None:
     if told["done"] == "import":
         _ = network.imported
     else:
-        network.prepared_in(told["layout"])
+        prepared_network(network, told["layout"])
 
 
 def _summary(found: dict[str, Any]) -> str:

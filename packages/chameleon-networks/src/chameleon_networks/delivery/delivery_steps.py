@@ -19,6 +19,7 @@ from chameleon_tvm.words import one_line
 
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.baselines import Baselines
 from chameleon_networks.delivery.in_network import (
     NetworkVariant,
@@ -80,7 +81,7 @@ class DeliverySteps:
         self._settled = settled
         self._delivery = delivery
         self._stack = stack
-        self._module, self._chains = settled.network.prepared
+        self._module, self._chains = prepared_network(settled.network)
         winners = {winner.task.key: winner for winner in delivery.winners}
         own = {key: one for key, one in winners.items() if not one.task.alternative_of}
         self.kernels = Kernels(own, delivery.space, delivery.target)

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.package.buckets import Buckets
 from chameleon_networks.package.package import signature_of
@@ -75,7 +76,7 @@ def signatures_dispatch(bucketed: BucketedNetwork) -> Buckets:
     Args:
         bucketed: the network.
     """
-    signatures = [signature_of(network.prepared[0]) for _, network in bucketed.networks]
+    signatures = [signature_of(prepared_network(network)[0]) for _, network in bucketed.networks]
     shapes = [
         BucketShapes(
             name=bucket.name,

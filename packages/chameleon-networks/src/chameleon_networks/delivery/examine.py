@@ -11,7 +11,6 @@ that are lacking, before anything is compiled. The framework runs the network in
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 import tempfile
@@ -31,7 +30,16 @@ from chameleon_system.processes.answering import Answers, requests
 from chameleon_tvm.words import WAY_OUT, first_line
 from numpy.typing import NDArray
 
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.loop_tasks import costly_functions
+from chameleon_networks.compile.uncompilable import first_uncompilable, no_kernels
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.prepare import LayoutError, prepared
 from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import check_target, manifest_of, write_package
+from chameleon_networks.running.profile import Profiler
+from chameleon_networks.running.serve import requested_network
 from chameleon_networks.running.verify import Expected, agreement, nudged
 from chameleon_networks.step_seconds import StepSeconds
 
@@ -159,9 +167,8 @@ def main() -> None:
     answers = Answers()
     request = next(requests())
     steps = StepSeconds("start", request["started"])
-    serve = importlib.import_module("chameleon_networks.running.serve")
     try:
-        network = serve.requested_network(request)
+        network = requested_network(request)
         answer = examined(
             network,
             request["layouts"],
@@ -235,8 +242,7 @@ def examined(
             except _LayoutFailedError as error:
                 refused[layout] = str(error)
     steps.begin("find what fails")
-    failing = importlib.import_module("chameleon_networks.compile.uncompilable")
-    guilty = failing.first_uncompilable(imported, target, network.locations)
+    guilty = first_uncompilable(imported, target, network.graph.locations)
     if guilty is not None:
         raise ConfigError(f"{guilty.operator} cannot be compiled: {guilty.problem}", hint=WAY_OUT)
     whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
@@ -294,19 +300,14 @@ class _Examination:
         Returns:
             The functions of its kernels before they were scheduled, by the kernels' names.
         """
-        chains = importlib.import_module("chameleon_networks.graph.chains")
-        compiling = importlib.import_module("chameleon_networks.compile.compile")
-        failing = importlib.import_module("chameleon_networks.compile.uncompilable")
-        package = importlib.import_module("chameleon_networks.package.package")
-        prepare = importlib.import_module("chameleon_networks.graph.prepare")
         self.steps.begin("prepare")
         try:
-            module = prepare.prepared(self.network.imported, layout)
-            found, none = chains.chains_of(module), failing.no_kernels(self.target)
+            module = prepared(self.network.imported, layout)
+            found, none = chains_of(module), no_kernels(self.target)
             self.tell({"done": "prepare", "layout": layout})
             self.steps.begin("compile")
-            made = compiling.compiled(module, found, none, self.target)
-        except prepare.LayoutError as error:
+            made = compiled(module, found, none, self.target)
+        except LayoutError as error:
             raise _LayoutFailedError(str(error)) from error
         except ChameleonError:
             raise
@@ -314,30 +315,26 @@ class _Examination:
             raise _LayoutFailedError(first_line(error)) from error
         if self._runs_here():
             self.steps.begin("link")
-            manifest = package.manifest_of(module, found, none, self.target, self.threads)
-            package.write_package(folder, made.executable, manifest)
+            manifest = manifest_of(module, found, none, self.target, self.threads)
+            write_package(folder, made.executable, manifest)
         functions: Mapping[str, Any] = made.functions
         return functions
 
     def _runs_here(self) -> bool:
-        package = importlib.import_module("chameleon_networks.package.package")
         try:
-            package.check_target(self.target)
+            check_target(self.target)
         except TargetError:
             return False
         return True
 
 
-def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[Mapping[str, Any]]]:
+def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, Sequence[Mapping[str, Any]]]:
     """Outputs of a network, and where its time goes; see ``profile.kernel_seconds``.
 
     It is loaded as a delivered one is: what fails there would fail at the end of a run.
     """
-    load = importlib.import_module("chameleon_networks.package.load").load
     network = load(folder)
-    profiler = importlib.import_module("chameleon_networks.running.profile").Profiler(
-        folder, inputs
-    )
+    profiler = Profiler(folder, inputs)
     runs = [profiler.run()]
     if sum(seconds for _, seconds in runs[0]) < _SLOW_SECONDS:
         # The first one found cold caches; what the loader does with arguments is seen here.
@@ -354,10 +351,8 @@ def _costly(
     Without tuned kernels the network may take many times as long as it will, in which what takes
     long later is lost; the framework's time is the scale that is there before anything is tuned.
     """
-    tasks = importlib.import_module("chameleon_networks.compile.loop_tasks")
     own = sum(float(row["seconds"]) for row in kernels)
-    found: list[dict[str, Any]] = tasks.costly_functions(functions, kernels, min(own, seconds))
-    return found
+    return costly_functions(functions, kernels, min(own, seconds))
 
 
 def _given(outputs: Arrays, _: Arrays) -> Arrays:

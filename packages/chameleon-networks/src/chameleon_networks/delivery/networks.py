@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -14,17 +14,24 @@ from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline import Precision
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.specs import OperatorSpec
-from chameleon_tvm.sources import named_object
 
+from chameleon_networks.compile.compile import fused_functions
+from chameleon_networks.compile.loop_tasks import loop_tasks
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.checking import tried
+from chameleon_networks.delivery.deliver import delivered
 from chameleon_networks.delivery.layout_choice import OTHER, LayoutChoice, choose
 from chameleon_networks.delivery.settled_network import SettledNetwork
+from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.narrow_weights import fastest
+from chameleon_networks.graph.operators import left_over, specs_of
+from chameleon_networks.graph.owners import owners
+from chameleon_networks.graph.prepare import LayoutError
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import AUTO, DEFAULT
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 
 log = structlog.get_logger()
 
@@ -54,25 +61,21 @@ class NetworkFrontend(Frontend):
         self._tried: Callable[[Sequence[str]], dict[str, Any]] | None = None
 
     def compute_in(self, precision: Precision) -> None:
-        from chameleon_networks.delivery.typed.decisions import PrecisionDecisions  # noqa: PLC0415 - needs TVM
-
         self.precision = PrecisionDecisions(self.network, precision)
+
+    @property
+    def by_bucket(self) -> dict[str, NetworkFrontend]:
+        """Itself under an empty name, as a network in buckets of shapes has one for each."""
+        return {"": self}
 
     @property
     def calibrate(self) -> str | None:
         """The source of inputs to calibrate with, as the pipeline says; None for random ones."""
         return None if self.precision is None else self.precision.precision.calibrate
 
-    def check_source(self) -> None:
-        self.network.check_source()
-        if self.calibrate is not None:
-            named_object(self.calibrate, "calibrate")
-
     def check(
         self, target: str, threads: int, earlier: Mapping[str, Any] | None
     ) -> dict[str, Any] | None:
-        from chameleon_tvm.device.targets import tvm_target  # noqa: PLC0415
-
         if not self.network.options.check or tvm_target(target).kind.name != "llvm":
             return None
         auto = self.network.options.layout == AUTO
@@ -103,8 +106,6 @@ class NetworkFrontend(Frontend):
 
     def _chosen(self, trials: Trials) -> LayoutChoice:
         """The faster layout of those that the network can be delivered in."""
-        from chameleon_networks.graph.prepare import LayoutError  # noqa: PLC0415 - needs TVM
-
         known = (self._checked or {}).get("layout")
         if known == OTHER:
             return LayoutChoice(layout=OTHER, reason=f"since {DEFAULT} cannot be delivered")
@@ -135,10 +136,6 @@ class NetworkFrontend(Frontend):
         self.network.layout = choice.layout
 
     def tasks(self, target: str) -> list[Task]:
-        from chameleon_networks.graph.moves import shape_of  # noqa: PLC0415 - needs TVM
-        from chameleon_networks.graph.narrow_weights import fastest  # noqa: PLC0415
-        from chameleon_networks.graph.operators import left_over  # noqa: PLC0415
-
         specs = self._specs(target)
         if not specs:
             log.warning(
@@ -146,7 +143,7 @@ class NetworkFrontend(Frontend):
                 why="the network has no convolution and no matrix product in float32; it is "
                 "compiled with default schedules",
             )
-        module, chains = self.network.prepared
+        module, chains = prepared_network(self.network)
         log.info("operators_left_to_the_compiler", **left_over(module, chains))
         chains = fastest(chains, target)
         names = dict(zip(dict.fromkeys(chain.spec for chain in chains), specs, strict=True))
@@ -161,13 +158,10 @@ class NetworkFrontend(Frontend):
 
     def named_tasks(self, target: str) -> list[Task]:
         """The same tasks without looking at the weights."""
-        from chameleon_networks.compile.compile import fused_functions  # noqa: PLC0415 - needs TVM
-        from chameleon_networks.compile.loop_tasks import loop_tasks  # noqa: PLC0415
-
         specs = self._specs(target)
         found = [spec.task(spec.name, target) for spec in specs]
         if self._loops:
-            functions = fused_functions(*self.network.prepared, target)
+            functions = fused_functions(*prepared_network(self.network), target)
             found += loop_tasks(self._loops, functions, target)
         if self.precision is not None:
             known = {task.key for task in found}
@@ -177,12 +171,8 @@ class NetworkFrontend(Frontend):
 
     def _specs(self, target: str) -> list[OperatorSpec]:
         """The network's distinct operators, named and weighted."""
-        from chameleon_networks.graph.narrow_weights import fastest  # noqa: PLC0415 - needs TVM
-        from chameleon_networks.graph.operators import specs_of  # noqa: PLC0415
-        from chameleon_networks.graph.owners import owners  # noqa: PLC0415
-
-        chains = fastest(self.network.prepared[1], target)
-        return specs_of(chains, owners(chains, self.network.imported, self.network.locations))
+        chains = fastest(prepared_network(self.network)[1], target)
+        return specs_of(chains, owners(chains, self.network.imported, self.network.graph.locations))
 
     def settled(self) -> SettledNetwork:
         """The network with what was decided about it."""
@@ -194,6 +184,4 @@ class NetworkFrontend(Frontend):
         )
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
-        from chameleon_networks.delivery.deliver import delivered  # noqa: PLC0415 - needs TVM
-
         return delivered(self.settled(), delivery)

@@ -11,13 +11,13 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.dtypes import display_name
+from chameleon_core.dtypes import AS_IT_COMES, FLOAT32, display_name
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import NetworkResult, RivalTime
 from chameleon_core.stages import Arrays
 from chameleon_tvm.words import one_line
 
-from chameleon_networks.frameworks.reduced import AS_IT_COMES, FLOAT32, asked_for, left_out_reduced
+from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.processes import NetworkProcess, reduced_process
 from chameleon_networks.running.samples import Sample
@@ -32,7 +32,7 @@ class ReducedRequest:
     """In which precisions a network is compared with whatever else runs it.
 
     Attributes:
-        precisions: each one of ``frameworks.reduced.PRECISIONS``.
+        precisions: each one of ``importers.options.PRECISIONS``.
         calibration: inputs of some inferences, the same for all that have to be calibrated; none
             where nothing has to.
         samples: what errors are measured on.

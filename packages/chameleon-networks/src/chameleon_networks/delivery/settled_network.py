@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import attrs
 from chameleon_core.task import Task
 
 from chameleon_networks.delivery.layout_choice import LayoutChoice
 from chameleon_networks.delivery.reduced_rivals import ReducedRequest
+from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.verify import Run
-
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
+from chameleon_core.dtypes import FLOAT32, INT8
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import NetworkResult
 from chameleon_tvm.words import one_line
@@ -19,7 +20,6 @@ from chameleon_networks.delivery.reduced_rivals import (
     ReducedRivals,
     max_relative_error,
 )
-from chameleon_networks.frameworks.reduced import FLOAT32, INT8
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import read_manifest
 from chameleon_networks.running.latency import Rounds, turn_seconds

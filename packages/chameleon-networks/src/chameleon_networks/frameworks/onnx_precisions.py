@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.stages import Arrays
+from chameleon_core.dtypes import INT8
+from chameleon_core.stages.code import Arrays
 from chameleon_system.processor import own_architecture
 
-from chameleon_networks.frameworks.reduced import INT8, NetworkForms, ReducedNetwork
-from chameleon_networks.frameworks.running import onnx_session
+from chameleon_networks.frameworks.reduced import ReducedNetwork
+from chameleon_networks.frameworks.running import NetworkForms, onnx_session
 from chameleon_networks.frameworks.saturation import sums_saturate
 
 

@@ -6,18 +6,13 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
+from chameleon_core.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_core.errors import ConfigError
-from chameleon_core.stages import Arrays
+from chameleon_core.stages.code import Arrays
 
-from chameleon_networks.frameworks.reduced import (
-    BFLOAT16,
-    FLOAT16,
-    FLOAT32,
-    INT8,
-    NetworkForms,
-    ReducedNetwork,
-)
+from chameleon_networks.frameworks.reduced import ReducedNetwork
 from chameleon_networks.frameworks.running import (
+    NetworkForms,
     openvino_compiled,
     openvino_inference,
     openvino_model,

@@ -1,44 +1,16 @@
-"""What else runs a network in reduced precision, or in the one that it takes by itself.
-
-Nothing is imported here before one of them is made: the names are choices of a command.
-"""
+"""What else runs a network in reduced precision, or in the one that it takes by itself."""
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import partial
 
 import attrs
-from chameleon_core.dtypes import AS_IT_COMES, BFLOAT16, FLOAT16, FLOAT32, INT8
+from chameleon_core.dtypes import AS_IT_COMES, BFLOAT16, FLOAT16, INT8
 from chameleon_core.plugins.factory import load_factory
+from chameleon_core.stages.code import Arrays
 
-if TYPE_CHECKING:
-    from chameleon_core.stages import Arrays
-
-    from chameleon_networks.frameworks.running import Network
-
-PRECISIONS = (INT8, BFLOAT16, FLOAT16, AS_IT_COMES)
-"""What can be asked for beside float32.
-
-There is no row for ONNX Runtime and torch.compile as they come: they compute in float32 then.
-"""
-
-
-@attrs.frozen(kw_only=True)
-class NetworkForms:
-    """A network of float32 in the forms that frameworks read, each made when it is asked for.
-
-    Attributes:
-        program: gives the ``torch.export.ExportedProgram``; None of a network that torch has not.
-        onnx: gives an ONNX file, or its content.
-        shapes: of inputs that the file leaves open, by name.
-    """
-
-    program: Callable[[], Any] | None
-    onnx: Callable[[], str | bytes]
-    shapes: Mapping[str, Sequence[int]] = MappingProxyType({})
+from chameleon_networks.frameworks.running import Network, NetworkForms, not_installed
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +35,7 @@ class Reduced:
 
     Attributes:
         framework: its name.
-        precision: one of ``PRECISIONS``.
+        precision: one of ``options.PRECISIONS``.
         factory: ``module:function`` of the forms of a network, inputs to calibrate with, the
             precision and the threads, which gives a ``ReducedNetwork``.
         needs: modules without which it does not run.
@@ -85,10 +57,9 @@ class Reduced:
         """What it is called in results; the precision asked for is a part of it."""
         return f"{self.framework} {self.precision.replace('-', ' ')}"
 
-    def lacking(self, forms: NetworkForms) -> list[str]:
-        """The modules that are not installed of those it needs for a network."""
-        needs = self.needs + (self.converts if forms.program is not None else ())
-        return [one for one in needs if importlib.util.find_spec(one) is None]
+    def needed(self, forms: NetworkForms) -> tuple[str, ...]:
+        """The modules that it needs for a network."""
+        return self.needs + (self.converts if forms.program is not None else ())
 
     def made(
         self, forms: NetworkForms, calibration: Sequence[Arrays], *, threads: int
@@ -109,18 +80,17 @@ class Reduced:
         return network
 
 
+HALVES = (BFLOAT16, FLOAT16)
+
 _OPENVINO = "chameleon_networks.frameworks.openvino_precisions"
 _TORCH = "chameleon_networks.frameworks.torch_precisions"
 
+_OF_OPENVINO = partial(Reduced, framework="openvino", needs=("openvino",))
+_OF_TORCH = partial(Reduced, framework="torch.compile", needs=("torch",), of_torch=True)
+
 REDUCED = (
-    Reduced(
-        framework="openvino",
-        precision=AS_IT_COMES,
-        factory=f"{_OPENVINO}:as_it_comes",
-        needs=("openvino",),
-    ),
-    Reduced(
-        framework="openvino",
+    _OF_OPENVINO(precision=AS_IT_COMES, factory=f"{_OPENVINO}:as_it_comes"),
+    _OF_OPENVINO(
         precision=INT8,
         factory=f"{_OPENVINO}:quantized",
         needs=("openvino", "nncf"),
@@ -134,33 +104,11 @@ REDUCED = (
         converts=("onnxscript",),
         calibrated=True,
     ),
-    Reduced(
-        framework="torch.compile",
-        precision=INT8,
-        factory=f"{_TORCH}:quantized",
-        needs=("torch", "torchao"),
-        of_torch=True,
-        calibrated=True,
+    _OF_TORCH(
+        precision=INT8, factory=f"{_TORCH}:quantized", needs=("torch", "torchao"), calibrated=True
     ),
-    *(
-        Reduced(
-            framework="openvino",
-            precision=kind,
-            factory=f"{_OPENVINO}:in_half",
-            needs=("openvino",),
-        )
-        for kind in (BFLOAT16, FLOAT16)
-    ),
-    *(
-        Reduced(
-            framework="torch.compile",
-            precision=kind,
-            factory=f"{_TORCH}:in_half",
-            needs=("torch",),
-            of_torch=True,
-        )
-        for kind in (BFLOAT16, FLOAT16)
-    ),
+    *(_OF_OPENVINO(precision=kind, factory=f"{_OPENVINO}:in_half") for kind in HALVES),
+    *(_OF_TORCH(precision=kind, factory=f"{_TORCH}:in_half") for kind in HALVES),
 )
 """Everything there is."""
 
@@ -170,7 +118,7 @@ def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
 
     Args:
         forms: the network.
-        precisions: each one of ``PRECISIONS``.
+        precisions: each one of ``options.PRECISIONS``.
     """
     return [
         one
@@ -182,30 +130,9 @@ def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
 
 def left_out_reduced(forms: NetworkForms, chosen: Sequence[Reduced]) -> dict[str, str]:
     """What of it cannot run here, by name, with half a sentence that says why."""
-    return {
-        one.name: f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed"
-        for one in chosen
-        if (lacking := one.lacking(forms))
-    }
+    return not_installed({one.name: one.needed(forms) for one in chosen})
 
 
 def reduced_named(name: str) -> Reduced:
     """The one of ``REDUCED`` with a name."""
     return next(one for one in REDUCED if one.name == name)
-
-
-__all__ = [
-    "AS_IT_COMES",
-    "BFLOAT16",
-    "FLOAT16",
-    "FLOAT32",
-    "INT8",
-    "PRECISIONS",
-    "REDUCED",
-    "NetworkForms",
-    "Reduced",
-    "ReducedNetwork",
-    "asked_for",
-    "left_out_reduced",
-    "reduced_named",
-]

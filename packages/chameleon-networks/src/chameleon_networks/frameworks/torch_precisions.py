@@ -6,11 +6,13 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from chameleon_core.stages import Arrays
+from chameleon_core.dtypes import INT8
+from chameleon_core.stages.code import Arrays
 
 from chameleon_networks.frameworks.precision import in_half as half_program
-from chameleon_networks.frameworks.reduced import INT8, NetworkForms, ReducedNetwork
+from chameleon_networks.frameworks.reduced import ReducedNetwork
 from chameleon_networks.frameworks.running import (
+    NetworkForms,
     compiled_by_torch,
     limit_torch,
     torch_inference,

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import attrs
 from attrs import validators
+from chameleon_core.dtypes import AS_IT_COMES, BFLOAT16, FLOAT16, INT8
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins.options import FORMER, NOT_BINDING
 
 from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.shapes import Buckets, check_shapes
 
-REDUCED = ("bfloat16", "float16", "int8")
+REDUCED = (BFLOAT16, FLOAT16, INT8)
 """Types that networks may be computed in beside float32, where the target has them."""
+
+PRECISIONS = (INT8, BFLOAT16, FLOAT16, AS_IT_COMES)
+"""What other frameworks can be asked for beside float32, to compare with.
+
+There is no row for ONNX Runtime and torch.compile as they come: they compute in float32 then.
+"""
 
 AUTO = "auto"
 """The layout that is chosen by measurement."""

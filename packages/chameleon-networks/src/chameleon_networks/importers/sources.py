@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import structlog
-from chameleon_core.stages import Arrays
+from chameleon_core.dtypes import FLOAT32, INT8
+from chameleon_core.stages.code import Arrays
 from numpy.typing import NDArray
 
 from chameleon_networks.frameworks.precision import half_type, in_float32, in_float64, rounded
-from chameleon_networks.frameworks.reduced import FLOAT32, INT8, NetworkForms
 from chameleon_networks.frameworks.running import (
     ONNXRUNTIME,
     ONNXRUNTIME_FLOAT32,
@@ -23,6 +24,7 @@ from chameleon_networks.frameworks.running import (
     TORCH_FLOAT32,
     TORCH_FLOAT64,
     Network,
+    NetworkForms,
     installed,
     left_out,
     onnx_bytes,
@@ -30,26 +32,27 @@ from chameleon_networks.frameworks.running import (
     openvino_network,
     torch_network,
 )
+from chameleon_networks.importers.imported_graph import ImportedGraph
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.onnx.models import (
-    check_onnx_source,
+    onnx_graph,
     onnx_inputs,
     onnx_is_quantized,
     onnx_meaning,
-    onnx_module,
 )
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks.importers.options import (
+    BuiltinOptions,
+    NetworkOptions,
+    OnnxOptions,
+    TorchOptions,
+)
 from chameleon_networks.importers.torch.programs import (
     builtin_program,
-    check_torch_source,
     example_names,
     example_tensors,
     exported,
     loaded,
-    need_torch,
-    torch_module,
 )
-from chameleon_networks.source_location import SourceLocation
 
 log = structlog.get_logger()
 
@@ -88,8 +91,13 @@ class ProgramNetwork(ImportedNetwork):
     def read_ahead(self) -> None:
         _ = self.float_program
 
-    def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
-        return torch_module(self.float_program)
+    def read_graph(self) -> ImportedGraph:
+        program = self.float_program
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from chameleon_networks.importers.torch.lowering.importing import torch_graph  # noqa: PLC0415 - needs TVM
+
+            return torch_graph(program)
 
     def input_names(self) -> list[str]:
         return example_names(self.program)
@@ -139,9 +147,6 @@ class BuiltinNetwork(ProgramNetwork):
 
     options: BuiltinOptions
 
-    def check_source(self) -> None:
-        need_torch()
-
     def read(self) -> Any:
         options = self.options
         return builtin_program(options.network, options.batch, options.dtype, self.shapes)
@@ -151,10 +156,6 @@ class TorchNetwork(ProgramNetwork):
     """A network of the user's in PyTorch."""
 
     options: TorchOptions
-
-    def check_source(self) -> None:
-        need_torch()
-        check_torch_source(self.options.source)
 
     def read(self) -> Any:
         source = self.options.source
@@ -166,11 +167,8 @@ class OnnxNetwork(ImportedNetwork):
 
     options: OnnxOptions
 
-    def check_source(self) -> None:
-        check_onnx_source(self.options.source)
-
-    def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
-        return onnx_module(self.options.source, self.shapes)
+    def read_graph(self) -> ImportedGraph:
+        return onnx_graph(self.options.source, self.shapes)
 
     def input_names(self) -> list[str]:
         return onnx_inputs(self.options.source)
@@ -209,6 +207,18 @@ class OnnxNetwork(ImportedNetwork):
         if name == ONNXRUNTIME_FLOAT32:
             return onnx_session(onnx_meaning(self.options.source), threads=threads, fused=False)
         return onnx_session(self.options.source, threads=threads)
+
+
+_NETWORKS: Mapping[type[NetworkOptions], Callable[[Any], ImportedNetwork]] = {
+    BuiltinOptions: BuiltinNetwork,
+    TorchOptions: TorchNetwork,
+    OnnxOptions: OnnxNetwork,
+}
+
+
+def network_of(options: NetworkOptions) -> ImportedNetwork:
+    """The network that options name."""
+    return _NETWORKS[type(options)](options)
 
 
 def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:

@@ -19,6 +19,7 @@ from chameleon_system.processes.answering import Answers, requests
 from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
 
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.quantize.correction import Means, channel_means
 from chameleon_networks.quantize.eligibility import INT8, eligible
 from chameleon_networks.quantize.histograms import Histogram
@@ -218,7 +219,7 @@ class Server:
     """
 
     def __init__(self, request: dict[str, Any]) -> None:
-        module, chains = requested_network(request).prepared
+        module, chains = prepared_network(requested_network(request))
         if list(Network(module, chains).names.values()) != request["names"]:
             raise ConfigError(
                 "another process reads the network differently from this one",

@@ -16,6 +16,7 @@ from typing import Any
 
 import attrs
 import structlog
+from chameleon_core.dtypes import FLOAT32, INT8
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Answers
@@ -25,14 +26,8 @@ from chameleon_tvm.words import one_line
 
 from chameleon_networks.frameworks.onnx_precisions import quantized_file
 from chameleon_networks.frameworks.openvino_precisions import HINTS, model_of, quantized_model
-from chameleon_networks.frameworks.reduced import (
-    FLOAT32,
-    INT8,
-    NetworkForms,
-    asked_for,
-    left_out_reduced,
-)
-from chameleon_networks.frameworks.running import ONNXRUNTIME, OPENVINO
+from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
+from chameleon_networks.frameworks.running import ONNXRUNTIME, OPENVINO, NetworkForms
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.running.processes import request_of

@@ -11,13 +11,13 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
+from chameleon_core.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_core.errors import ChameleonError
 from chameleon_system.cores import usable_cores
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.delivery.side_by_side import told_of
 from chameleon_networks.frameworks.openvino_precisions import NAMES
-from chameleon_networks.frameworks.reduced import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_networks.frameworks.running import OPENVINO
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.serve import write_arrays

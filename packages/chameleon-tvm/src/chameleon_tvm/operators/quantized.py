@@ -17,8 +17,9 @@ from chameleon_core.dtypes import INT8, LARGEST_WEIGHT
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
+from chameleon_tvm.operators.activation_arrays import Exact, activated
 from chameleon_tvm.operators.base import seeded_array, seeded_integers, tolerance_of
-from chameleon_tvm.operators.epilogue import Epilogue, Exact, activated
+from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.specs import FusedSpec
 
 if TYPE_CHECKING:

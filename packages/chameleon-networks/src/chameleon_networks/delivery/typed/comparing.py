@@ -21,7 +21,7 @@ def reduced_request(
 
     Args:
         network: as its framework has it.
-        precisions: each one of ``frameworks.reduced.PRECISIONS``.
+        precisions: each one of ``importers.options.PRECISIONS``.
         source: of inputs to calibrate with, as for ``batches_of``.
         run: the reference in float32.
 

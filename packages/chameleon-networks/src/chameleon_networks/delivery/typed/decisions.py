@@ -17,6 +17,7 @@ from chameleon_system.cores import usable_cores
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
 
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.reduced_rivals import ReducedRequest, precisions_beside
 from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
 from chameleon_networks.delivery.typed.errors import Simulation
@@ -77,7 +78,7 @@ class PrecisionDecisions:
         """The networks with types that become of it, in the layout in use."""
         layout = self._network.layout
         if layout not in self._networks:
-            module, chains = self._network.prepared
+            module, chains = prepared_network(self._network)
             self._networks[layout] = TypedNetworks(module, chains, self._ranges, self._means)
         return self._networks[layout]
 
@@ -143,7 +144,7 @@ class PrecisionDecisions:
             target: the resolved target.
             threads: that it computes with.
         """
-        module, chains = self._network.prepared
+        module, chains = prepared_network(self._network)
         made = Simulation(self._network, module, chains, target, threads)
         if self._ranges is not None:
             made.restore(self._ranges, self._means)
@@ -244,7 +245,7 @@ class PrecisionDecisions:
             for place, chain in zip(able, chains, strict=True):
                 first.setdefault(chain.spec, own[before[place].spec])
             specs = specs_of(
-                chains, owners(chains, self._network.imported, self._network.locations)
+                chains, owners(chains, self._network.imported, self._network.graph.locations)
             )
             for spec, of in zip(specs, first.values(), strict=True):
                 name = f"{spec.name} {kind}"
