@@ -43,7 +43,7 @@ from chameleon_networks.delivery.bucketed import BucketedFrontend
 from chameleon_networks.delivery.side_by_side import told_of
 from chameleon_networks.export.bundles import write_c_bundle
 from chameleon_networks.package.package import read_manifest
-from chameleon_networks.running.serve import write_arrays
+from chameleon_networks.running.requests import write_arrays
 from chameleon_networks.serving.clients import busy
 from chameleon_networks.serving.model_files import ModelFile, model_files
 from chameleon_networks.serving.streams import network_request, onnxruntime_ways, openvino_ways

@@ -176,7 +176,7 @@ def test_a_profile_has_the_names_of_tasks():
     assert symbol_of(task) == f"tuned_{identifier(task)}" == "tuned_layers_0_2x8_8x8"
     calls = [(symbol_of(task), 2.0), ("softmax", 1.0), (AROUND, 0.5)]
     rows = summed([calls], {symbol_of(task): task})
-    assert [(row["name"], row["tuned"]) for row in rows] == [
+    assert [(row.name, row.tuned) for row in rows] == [
         (task, True),
         ("softmax", False),
         (AROUND, False),

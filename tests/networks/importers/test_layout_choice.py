@@ -15,8 +15,7 @@ from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.graph.prepare import LayoutError
 from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks.running.processes import request_of
-from chameleon_networks.running.serve import requested_network
+from chameleon_networks.running.requests import request_of, requested_network
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec, OperatorSpec
 
 

@@ -183,7 +183,7 @@ def test_a_network_of_other_operators_has_no_tasks(file: Path):
 
 
 def test_random_weights_are_the_same_each_time(file: Path):
-    programs = [torch_programs.exported(f"{file}:random") for _ in range(2)]
+    programs = [torch_programs.exported(f"{file}:random").program for _ in range(2)]
     weights = [program.state_dict["weight"].detach().numpy() for program in programs]
     np.testing.assert_array_equal(*weights)
 

@@ -16,8 +16,7 @@ from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks.running.processes import request_of
-from chameleon_networks.running.serve import requested_network
+from chameleon_networks.running.requests import request_of, requested_network
 from chameleon_networks.shapes import Buckets, buckets_of, converter, dimensions_of
 
 NETWORKS = """

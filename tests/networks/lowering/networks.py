@@ -79,7 +79,7 @@ def wrong(cases: Mapping[str, Any], layout: str = "NHWC") -> dict[str, str]:
     inputs = tuple(one for _, given in made.values() for one in given)
     with torch.no_grad():
         expected = [arrays(network(*given)) for network, given in made.values()]
-        module = torch_graph(torch.export.export(together.eval(), inputs))
+        module = torch_graph(torch.export.export(together.eval(), inputs)).module
     got = iter(answers(module, [one.numpy() for one in inputs], layout))
     found = {}
     for name, wanted in zip(made, expected, strict=True):

@@ -61,5 +61,5 @@ def test_each_output_is_of_the_type_that_its_reader_reads(
     found, wanted = (load(tmp_path / name)(x) for name in ("types", "plain"))
     assert 1e-4 < np.abs(found - wanted).max() / np.abs(wanted).max() < 0.1
     rows = kernel_seconds(str(tmp_path / "types"), [x], runs=2, warm_up=0)
-    calls = {row["name"]: row["calls"] for row in rows if row["tuned"]}
+    calls = {row.name: row.calls for row in rows if row.tuned}
     assert calls == {"one int8": 2, "one": 1}, "both functions are told of by their task"

@@ -19,7 +19,7 @@ from chameleon_networks.quantize.ranges import EXTREMES, Affine
 from chameleon_networks.quantize.simulated import SimulatedNetwork
 from chameleon_networks.quantize.simulating import CORRECTED, Calibrator, Server, error_between
 from chameleon_networks.quantize.types import with_types
-from chameleon_networks.running.processes import request_of
+from chameleon_networks.running.requests import request_of
 from chameleon_networks.running.verify import magnitudes
 
 pytestmark = pytest.mark.usefixtures("forked_networks")

@@ -14,6 +14,7 @@ from chameleon_core.pipeline import Precision
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
+from chameleon_networks.delivery.check_report import Facts
 from chameleon_networks.delivery.deliver_buckets import delivered
 from chameleon_networks.delivery.dispatch import signatures_dispatch
 from chameleon_networks.delivery.networks import NetworkFrontend
@@ -60,10 +61,8 @@ class BucketedFrontend(Frontend):
         """The choice of a bucket that a delivered network makes; it runs none."""
         return signatures_dispatch(self.network)
 
-    def check(
-        self, target: str, threads: int, earlier: Mapping[str, Any] | None
-    ) -> dict[str, Any] | None:
-        found: dict[str, Any] = {}
+    def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
+        found: Facts = {}
         for bucket, network in self.networks:
             before = None if earlier is None else earlier["buckets"].get(bucket.name)
             try:
@@ -81,7 +80,7 @@ class BucketedFrontend(Frontend):
             "summary": "; ".join([*_summaries(found), *padding]),
         }
 
-    def decide(self, trials: Trials) -> dict[str, Any] | None:
+    def decide(self, trials: Trials) -> Facts | None:
         shared = _Share(trials, len(self.networks))
         found = {}
         for bucket, network in self.networks:

@@ -311,9 +311,7 @@ class DeliverySteps:
     def kernel_seconds(self, process: NetworkProcess, folder: Path) -> tuple[KernelTime, ...]:
         """Where the time goes; nothing where that cannot be found out."""
         try:
-            return tuple(
-                KernelTime(**row) for row in process.profile(str(folder), self._samples[0])
-            )
+            return tuple(process.profile(str(folder), self._samples[0]))
         except ChameleonError as error:
             log.warning("network_not_profiled", problem=str(error), hint=error.hint)
             return ()

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import attrs
+import cattrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
@@ -18,8 +19,9 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.specs import OperatorSpec
 
 from chameleon_networks.compile.compile import fused_functions
-from chameleon_networks.compile.loop_tasks import loop_tasks
+from chameleon_networks.compile.loop_tasks import CostlyFunction, loop_tasks
 from chameleon_networks.compile.prepared_networks import prepared_network
+from chameleon_networks.delivery.check_report import CheckReport, Facts
 from chameleon_networks.delivery.checking import tried
 from chameleon_networks.delivery.deliver import delivered
 from chameleon_networks.delivery.layout_choice import OTHER, LayoutChoice, choose
@@ -56,9 +58,9 @@ class NetworkFrontend(Frontend):
             layout=network.layout,
             reason="as the pipeline says" if asked else "where nothing is measured",
         )
-        self._checked: dict[str, Any] | None = None
-        self._loops: list[dict[str, Any]] = []
-        self._tried: Callable[[Sequence[str]], dict[str, Any]] | None = None
+        self._checked: CheckReport | None = None
+        self._loops: tuple[CostlyFunction, ...] = ()
+        self._tried: Callable[[Sequence[str]], CheckReport] | None = None
 
     def compute_in(self, precision: Precision) -> None:
         self.precision = PrecisionDecisions(self.network, precision)
@@ -73,21 +75,19 @@ class NetworkFrontend(Frontend):
         """The source of inputs to calibrate with, as the pipeline says; None for random ones."""
         return None if self.precision is None else self.precision.precision.calibrate
 
-    def check(
-        self, target: str, threads: int, earlier: Mapping[str, Any] | None
-    ) -> dict[str, Any] | None:
+    def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
         if not self.network.options.check or tvm_target(target).kind.name != "llvm":
             return None
         auto = self.network.options.layout == AUTO
         layouts = (DEFAULT, OTHER) if auto else (self.network.options.layout,)
         self._tried = partial(tried, self.network, target=target, threads=threads)
-        self._checked = dict(self._tried(layouts) if earlier is None else earlier)
-        self._loops = self._checked.get("loops", [])
-        for layout, problem in self._checked["refused"].items():
+        report = self._tried(layouts) if earlier is None else CheckReport.from_json(earlier)
+        self._checked, self._loops = report, report.loops
+        for layout, problem in report.refused.items():
             log.warning("layout_refused", layout=layout, problem=problem)
-        return self._checked
+        return report.to_json()
 
-    def decide(self, trials: Trials) -> dict[str, Any] | None:
+    def decide(self, trials: Trials) -> Facts | None:
         auto = self.network.options.layout == AUTO
         if not auto and self.precision is None:
             return None
@@ -99,14 +99,14 @@ class NetworkFrontend(Frontend):
             self.precision.decide(trials.target)
         return self.decisions()
 
-    def decisions(self) -> dict[str, Any]:
+    def decisions(self) -> Facts:
         """What ``restore`` of another object of the same options needs."""
-        found = {**self.choice.to_json(), "loops": self._loops}
+        found = {**self.choice.to_json(), "loops": [attrs.asdict(one) for one in self._loops]}
         return found if self.precision is None else {**found, "types": self.precision.to_json()}
 
     def _chosen(self, trials: Trials) -> LayoutChoice:
         """The faster layout of those that the network can be delivered in."""
-        known = (self._checked or {}).get("layout")
+        known = None if self._checked is None else self._checked.layout
         if known == OTHER:
             return LayoutChoice(layout=OTHER, reason=f"since {DEFAULT} cannot be delivered")
         try:
@@ -116,7 +116,7 @@ class NetworkFrontend(Frontend):
         if known is not None and choice.layout == OTHER and self._tried is not None:
             # Only the other one was tried so far.
             try:
-                self._loops = self._tried((OTHER,))["loops"]
+                self._loops = self._tried((OTHER,)).loops
             except ChameleonError as error:
                 log.warning("layout_refused", layout=OTHER, problem=str(error))
                 return attrs.evolve(
@@ -126,7 +126,7 @@ class NetworkFrontend(Frontend):
 
     def restore(self, decisions: Mapping[str, Any]) -> None:
         self._take(LayoutChoice.from_json(decisions))
-        self._loops = decisions.get("loops", [])
+        self._loops = cattrs.structure(decisions.get("loops", ()), tuple[CostlyFunction, ...])
         if self.precision is not None and "types" in decisions:
             self.precision.restore(decisions["types"])
 

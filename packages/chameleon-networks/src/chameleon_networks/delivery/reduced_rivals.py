@@ -20,8 +20,8 @@ from chameleon_tvm.words import one_line
 from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.processes import NetworkProcess, reduced_process
+from chameleon_networks.running.requests import write_arrays
 from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.serve import write_arrays
 from chameleon_networks.running.verify import Run, agreement, magnitudes
 
 log = structlog.get_logger()

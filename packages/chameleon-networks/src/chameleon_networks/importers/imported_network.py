@@ -39,12 +39,17 @@ class ImportedNetwork(ABC):
     Attributes:
         layout: of the whole graph, as it is tuned and compiled.
         bucket: which inputs are its own as one of several buckets of shapes; None for all.
+        sibling: the network of the same source in other shapes, from which this one may take what
+            is the same for all.
+        programs: files that another process has kept of it, as ``kept_programs`` returned them.
     """
 
     def __init__(self, options: NetworkOptions) -> None:
         self.options = options
         self.layout = DEFAULT if options.layout == AUTO else options.layout
         self.bucket: BucketInputs | None = None
+        self.sibling: ImportedNetwork | None = None
+        self.programs: Mapping[str, str] = {}
 
     @abstractmethod
     def read_graph(self) -> ImportedGraph:
@@ -95,6 +100,13 @@ class ImportedNetwork(ABC):
         """What ``read_graph`` returns; read once."""
         with warnings_once():
             return self.read_graph()
+
+    def kept_programs(self) -> Mapping[str, str]:
+        """Files from which other processes have what takes long to read, by its name.
+
+        They are there for as long as this object is.
+        """
+        return {}
 
     def read_ahead(self) -> None:  # noqa: B027 - optional hook
         """Read what a compiler's crash cannot follow from, while another process waits for it."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,12 +49,14 @@ from chameleon_networks.importers.options import (
     TorchOptions,
 )
 from chameleon_networks.importers.torch.programs import (
+    ExampleProgram,
     builtin_program,
-    example_names,
-    example_tensors,
     exported,
+    keep_program,
     loaded,
+    recalled_program,
 )
+from chameleon_networks.importers.torch.shapes import input_tensors
 
 log = structlog.get_logger()
 
@@ -63,18 +67,27 @@ _OF_TORCH = (TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
 class ProgramNetwork(ImportedNetwork):
     """A network that torch has; its export is what TVM reads."""
 
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+
     @abstractmethod
-    def read(self) -> Any:
-        """The ``torch.export.ExportedProgram``.
+    def read_example(self) -> ExampleProgram:
+        """The network exported for its example inputs.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: it cannot be.
         """
 
     @cached_property
+    def example(self) -> ExampleProgram:
+        """What ``read_example`` returns; read once for all shapes."""
+        if isinstance(self.sibling, ProgramNetwork):
+            return self.sibling.example
+        return self.read_example()
+
+    @cached_property
     def program(self) -> Any:
-        """What ``read`` returns; read once."""
-        return self.read()
+        """The ``torch.export.ExportedProgram``; exported once for all processes."""
+        return self._recalled("program") or self.example.in_shapes(self.shapes)
 
     @cached_property
     def half(self) -> str | None:
@@ -85,8 +98,26 @@ class ProgramNetwork(ImportedNetwork):
         """The program that is compiled: the very one, or the same in float32."""
         if self.half is None:
             return self.program
-        log.info("half_precision_is_compiled_in_float32", network=self.half)
-        return in_float32(self.program)
+        program = self._recalled("float_program")
+        if program is None:
+            log.info("half_precision_is_compiled_in_float32", network=self.half)
+            program = in_float32(self.program)
+        return program
+
+    def _recalled(self, name: str) -> Any:
+        return recalled_program(self.programs[name]) if name in self.programs else None
+
+    def kept_programs(self) -> Mapping[str, str]:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="chameleon-programs-")
+            programs = {"program": self.program, "float_program": self.float_program}
+            if self.half is None:
+                del programs["float_program"]
+            files = {name: str(Path(self._folder.name, f"{name}.pt2")) for name in programs}
+            self.programs = {
+                name: file for name, file in files.items() if keep_program(programs[name], file)
+            }
+        return self.programs
 
     def read_ahead(self) -> None:
         _ = self.float_program
@@ -100,10 +131,10 @@ class ProgramNetwork(ImportedNetwork):
             return torch_graph(program)
 
     def input_names(self) -> list[str]:
-        return example_names(self.program)
+        return list(input_tensors(self.program))
 
     def samples(self, rng: np.random.Generator) -> Arrays:
-        made = [_like(example.numpy(), rng) for example in example_tensors(self.float_program)]
+        made = [_like(one.numpy(), rng) for one in input_tensors(self.float_program).values()]
         return made if self.half is None else rounded(made, self.half)
 
     @property
@@ -147,9 +178,8 @@ class BuiltinNetwork(ProgramNetwork):
 
     options: BuiltinOptions
 
-    def read(self) -> Any:
-        options = self.options
-        return builtin_program(options.network, options.batch, options.dtype, self.shapes)
+    def read_example(self) -> ExampleProgram:
+        return builtin_program(self.options.network, self.options.batch, self.options.dtype)
 
 
 class TorchNetwork(ProgramNetwork):
@@ -157,9 +187,9 @@ class TorchNetwork(ProgramNetwork):
 
     options: TorchOptions
 
-    def read(self) -> Any:
+    def read_example(self) -> ExampleProgram:
         source = self.options.source
-        return (loaded if source.endswith(".pt2") else exported)(source, self.shapes)
+        return (loaded if source.endswith(".pt2") else exported)(source)
 
 
 class OnnxNetwork(ImportedNetwork):

@@ -9,7 +9,7 @@ from typing import Any
 from chameleon_tvm.rivals.launch import answer_of, tuning_limit
 
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.running.processes import request_of
+from chameleon_networks.running.requests import request_of
 
 
 def tune_network_with_metaschedule(

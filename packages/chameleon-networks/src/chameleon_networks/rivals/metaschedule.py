@@ -20,7 +20,7 @@ from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_networks.running.serve import requested_network
+from chameleon_networks.running.requests import requested_network
 
 
 def tune(request: dict[str, Any], scratch: str) -> dict[str, Any]:

@@ -17,11 +17,10 @@ from typing import Any
 import attrs
 import structlog
 from chameleon_core.dtypes import FLOAT32, INT8
-from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Answers
-from chameleon_system.processes.child import ChildProcess, status_words
-from chameleon_system.processes.conversation import ChildEndedError, Conversation
+from chameleon_system.processes.child import ChildProcess
+from chameleon_system.processes.conversation import Conversation, Message
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.frameworks.onnx_precisions import quantized_file
@@ -30,8 +29,13 @@ from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
 from chameleon_networks.frameworks.running import ONNXRUNTIME, OPENVINO, NetworkForms
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.batches import batches_of
-from chameleon_networks.running.processes import request_of
-from chameleon_networks.running.serve import read_arrays, requested_network, write_arrays
+from chameleon_networks.running.processes import awaited
+from chameleon_networks.running.requests import (
+    batches_in,
+    request_of,
+    requested_network,
+    write_arrays,
+)
 
 log = structlog.get_logger()
 
@@ -118,7 +122,7 @@ def model_files(
     return files, left_out
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+def _answer(request: Message) -> Message:
     return child_answer(
         "the process that writes files for others",
         "chameleon_networks.serving.model_files",
@@ -134,7 +138,7 @@ def child_answer(
     *,
     seconds: float,
     environment: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+) -> Message:
     """What a fresh process answers to the one request that its command line has.
 
     Args:
@@ -150,23 +154,7 @@ def child_answer(
     with ChildProcess(
         module, [json.dumps(request)], environment=environment, stdout=subprocess.PIPE
     ) as child:
-        try:
-            answer = Conversation(child).answer(seconds)
-        except TimeoutError:
-            raise ChameleonError(
-                f"{name} did not answer within {seconds:.0f} s and was killed",
-                hint="Is the machine busy? Run the command again.",
-            ) from None
-        except ChildEndedError as error:
-            status = status_words(child.reap(1.0))
-            told = child.log.splitlines()
-            raise ChameleonError(
-                f"{name} ended with {status}",
-                hint=f"Its last words: {told[-1][:400]}" if told else "It said nothing.",
-            ) from error
-    if "error" in answer:
-        raise ChameleonError(f"{name} failed: {answer['error']}")
-    return answer
+        return awaited(name, child, Conversation(child), seconds)
 
 
 def _written(
@@ -193,9 +181,7 @@ def main() -> None:
     answers = Answers()
     request = json.loads(sys.argv[1])
     folder = Path(request["folder"])
-    inputs = read_arrays(folder / "calibration.npz")
-    each = len(inputs) // max(1, request["batches"])
-    batches = [inputs[first : first + each] for first in range(0, len(inputs), each or 1)]
+    batches = batches_in(folder / "calibration.npz", request["batches"])
     files = []
     try:
         forms = requested_network(request).forms

@@ -20,7 +20,7 @@ from chameleon_networks.delivery.side_by_side import told_of
 from chameleon_networks.frameworks.openvino_precisions import NAMES
 from chameleon_networks.frameworks.running import OPENVINO
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.running.serve import write_arrays
+from chameleon_networks.running.requests import write_arrays
 from chameleon_networks.serving.model_files import ModelFile, child_answer, model_files
 
 log = structlog.get_logger()

@@ -18,6 +18,7 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
 
 from chameleon_networks.compile.prepared_networks import prepared_network
+from chameleon_networks.delivery.check_report import Facts
 from chameleon_networks.delivery.reduced_rivals import ReducedRequest, precisions_beside
 from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
 from chameleon_networks.delivery.typed.errors import Simulation
@@ -82,7 +83,7 @@ class PrecisionDecisions:
             self._networks[layout] = TypedNetworks(module, chains, self._ranges, self._means)
         return self._networks[layout]
 
-    def decide(self, target: str) -> dict[str, Any]:
+    def decide(self, target: str) -> Facts:
         """Find the types that the target has, and the ranges of what chains read in eight bits.
 
         Args:
@@ -197,7 +198,7 @@ class PrecisionDecisions:
         reasons = Counter(eligible(self.networks.chains, kind).reasons.values())
         return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Facts:
         """What another object of the same options recalls, and what each step has taken."""
         ranges = None
         if self._ranges is not None:

@@ -18,9 +18,9 @@ from chameleon_networks.quantize.correction import Means
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Network
-from chameleon_networks.running.processes import AskedProcess, request_of
+from chameleon_networks.running.processes import AskedProcess
+from chameleon_networks.running.requests import read_arrays, request_of
 from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.serve import read_arrays
 
 log = structlog.get_logger()
 

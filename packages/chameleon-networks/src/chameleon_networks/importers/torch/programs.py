@@ -6,9 +6,10 @@ import contextlib
 import importlib
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
+import attrs
+import structlog
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import first_line
@@ -18,27 +19,51 @@ from chameleon_networks.importers.source_checks import no_torch
 from chameleon_networks.importers.torch.messages import torch_messages_held_back
 from chameleon_networks.importers.torch.randomness import without_chance, without_dropout
 from chameleon_networks.importers.torch.shapes import (
+    Export,
     Shapes,
     check_saved,
-    input_tensors,
     with_shapes,
 )
 from chameleon_networks.importers.torch.training import evaluated
 
+log = structlog.get_logger()
 
-def builtin_program(
-    name: str, batch: int, dtype: str = "float32", shapes: Shapes = MappingProxyType({})
-) -> Any:
+
+@attrs.frozen(kw_only=True, eq=False)
+class ExampleProgram:
+    """A network as torch exports it for its example inputs, and for others.
+
+    Attributes:
+        program: the ``torch.export.ExportedProgram`` for those.
+        export: exports the network with other inputs.
+        owner: the network, for errors.
+        saved: whether a file holds the program, and nothing else is there of the network.
+    """
+
+    program: Any
+    export: Export
+    owner: str
+    saved: bool = False
+
+    def in_shapes(self, shapes: Shapes) -> Any:
+        """The program for inputs of some shapes by name, the others as in the example.
+
+        Raises:
+            ConfigError: there are no such inputs, or the network draws random numbers.
+        """
+        if self.saved:
+            check_saved(self.program, shapes, self.owner)
+        program = with_shapes(self.program, shapes, self.export, self.owner)
+        return without_chance(without_dropout(program))
+
+
+def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExampleProgram:
     """A built-in network with random weights.
 
     Args:
         name: a key of ``NETWORKS``.
         batch: samples per inference.
         dtype: of weights and images.
-        shapes: of inputs that are to have others than usual, by name.
-
-    Raises:
-        ConfigError: it cannot have such inputs.
     """
     torch = _torch()
     from chameleon_networks.importers.builtin.weights import initialise  # noqa: PLC0415 - needs torch
@@ -53,15 +78,14 @@ def builtin_program(
         example = torch.full(shape, record.vocabulary - 1, dtype=torch.int64)
     else:
         example = torch.zeros(shape, dtype=getattr(torch, dtype))
-    return _shaped(network, (example,), {}, shapes, name)
+    return _exported(network, (example,), {}, name)
 
 
-def exported(source: str, shapes: Shapes = MappingProxyType({})) -> Any:
+def exported(source: str) -> ExampleProgram:
     """The program of a user's function that returns a module and example inputs.
 
     Args:
         source: ``path.py:function`` or ``package.module:function``.
-        shapes: of inputs that are to have others than the examples, by name.
 
     Raises:
         ConfigError: there is no such function, it fails, or torch cannot export its network.
@@ -80,8 +104,7 @@ def exported(source: str, shapes: Shapes = MappingProxyType({})) -> Any:
             hint="Return the torch module and a tuple of example inputs.",
         )
     _check_float(network, source)
-    program = _shaped(evaluated(network), *_arguments(inputs), shapes, source)
-    return without_chance(without_dropout(program))
+    return _exported(evaluated(network), *_arguments(inputs), source)
 
 
 def _check_float(network: Any, source: str) -> None:
@@ -102,24 +125,22 @@ def _check_float(network: Any, source: str) -> None:
         )
 
 
-def _shaped(
-    network: Any, positional: tuple[Any, ...], keywords: dict[str, Any], shapes: Shapes, owner: str
-) -> Any:
-    """The program of a network for the shapes asked for, else for those of its example inputs."""
+def _exported(
+    network: Any, positional: tuple[Any, ...], keywords: dict[str, Any], owner: str
+) -> ExampleProgram:
     torch = _torch()
 
     def export(positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         try:
             with torch.no_grad(), torch_messages_held_back():
                 return torch.export.export(network, positional, keywords)
-        except Exception as error:
+        except Exception as error:  # whatever torch raises at a network of the user's
             raise ConfigError(
                 f"torch cannot export the network of {owner}: {first_line(error)}",
                 hint=_unexportable(error),
             ) from error
 
-    program = export(positional, keywords)
-    return with_shapes(program, shapes, export, owner) if shapes else program
+    return ExampleProgram(program=export(positional, keywords), export=export, owner=owner)
 
 
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -157,43 +178,32 @@ def _unexportable(error: Exception) -> str:
     )
 
 
-def loaded(file: str, shapes: Shapes = MappingProxyType({})) -> Any:
+def loaded(file: str) -> ExampleProgram:
     """A program saved by ``torch.export.save``.
 
-    Args:
-        file: the file.
-        shapes: of inputs that are to have others than the examples it was saved with, by name.
-
     Raises:
-        ConfigError: the file is none, or of a program that takes no such inputs.
+        ConfigError: the file is none.
     """
-    torch = _torch()
     program = _loaded(file)
-    if not shapes:
-        return program
-    check_saved(program, shapes, file)
 
     def export(positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        torch = _torch()
         try:
             with torch.no_grad(), torch_messages_held_back():
                 return torch.export.export(program.module(), positional, keywords)
-        except Exception as error:
+        except Exception as error:  # whatever torch raises at a program of somebody's
             raise ConfigError(
                 f"{file} cannot be exported for other shapes: {first_line(error)}",
                 hint="Save it with `dynamic_shapes` that allow them.",
             ) from error
 
-    return with_shapes(program, shapes, export, file)
+    return ExampleProgram(program=program, export=export, owner=file, saved=True)
 
 
 def _loaded(file: str) -> Any:
-    torch = _torch()
-    # Torch knows the steps of a quantized program once this is imported.
-    with contextlib.suppress(ImportError):
-        importlib.import_module("torch.ao.quantization.fx._decomposed")
     try:
-        program = torch.export.load(file)
-    except Exception as error:
+        program = _load(file)
+    except Exception as error:  # whatever torch makes of a file of somebody's
         raise ConfigError(
             f"{file} is no program saved by torch.export: {first_line(error)}",
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file).",
@@ -201,16 +211,40 @@ def _loaded(file: str) -> Any:
     return without_chance(without_dropout(program))
 
 
-def example_tensors(program: Any) -> list[Any]:
-    """The tensors among a program's example inputs, in the order of its placeholders."""
-    tree = importlib.import_module("torch.utils._pytree")
-    tensor = _torch().Tensor
-    return [one for one in tree.tree_leaves(program.example_inputs) if isinstance(one, tensor)]
+def _load(file: str) -> Any:
+    torch = _torch()
+    # Torch knows the steps of a quantized program once this is imported.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch.ao.quantization.fx._decomposed")
+    return torch.export.load(file)
 
 
-def example_names(program: Any) -> list[str]:
-    """Names of what ``example_tensors`` returns."""
-    return list(input_tensors(program))
+def keep_program(program: Any, file: str) -> bool:
+    """Write a program into a file for other processes of ours.
+
+    Returns:
+        Whether torch can write it, which it cannot of all: they export the network themselves then.
+    """
+    try:
+        with torch_messages_held_back():
+            _torch().export.save(program, file)
+    except Exception as error:  # noqa: BLE001 - whatever torch raises at an object of the user's
+        log.info("program_not_kept", problem=first_line(error))
+        return False
+    return True
+
+
+def recalled_program(file: str) -> Any:
+    """A program that another process has kept; None if this one cannot read it.
+
+    It may hold a type of outputs that only the user's module makes known to torch.
+    """
+    try:
+        with torch_messages_held_back():
+            return _load(file)
+    except Exception as error:  # noqa: BLE001 - likewise
+        log.info("program_not_recalled", problem=first_line(error))
+        return None
 
 
 def _made(source: str) -> Any:
