@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -13,13 +14,13 @@ import structlog
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, hookimpl
-from chameleon_testing.synthetic import (
-    record_of,
-    registering,
-    synthetic_document,
-    synthetic_registry,
-)
+from synthetic import record_of, registering, synthetic_document, synthetic_registry
 
+# Worker processes and programs that tests start import its modules, as tests do (`pythonpath`).
+SUPPORT = Path(__file__).with_name("support")
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 # No test looks into the records of whoever runs it, nor adds to them.
 os.environ["CHAMELEON_RECORDS"] = "none"
 # An error that nobody expected is no reason for a fallback here.

@@ -9,9 +9,9 @@ import pytest
 from chameleon_bench.cells.execute import Execution
 from chameleon_bench.suites.load import load_suite
 from chameleon_bench.suites.suite import Suite
-from chameleon_testing.synthetic import synthetic_registry
+from synthetic import synthetic_registry
 
-WORKERS = "chameleon_testing.synthetic:synthetic_registry"
+WORKERS = "synthetic:synthetic_registry"
 
 STAGES = """
 target: nowhere

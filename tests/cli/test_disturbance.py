@@ -6,9 +6,8 @@ import json
 
 import pytest
 from chameleon_core.stages import Disturbance
-from chameleon_testing.fakes import SyntheticRunner
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from ruamel.yaml import YAML
+from synthetic import SyntheticRunner, synthetic_document, synthetic_registry
 
 QUIET = Disturbance(core_seconds=100.0, others_seconds=1.0, pairs=10, kept=9)
 SHARED = Disturbance(core_seconds=100.0, others_seconds=30.0, pairs=10, kept=6)

@@ -14,7 +14,7 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.plugins import Registry
 from chameleon_core.plugins.given import ENVIRONMENT
 from chameleon_core.stages import Sampler
-from chameleon_testing.synthetic import SyntheticPlugins, record_of, registering
+from synthetic import SyntheticPlugins, record_of, registering
 
 
 class Broken(Sampler):

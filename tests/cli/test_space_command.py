@@ -8,8 +8,8 @@ import pytest
 from chameleon_cli.main import run
 from chameleon_cli.space import count_in_words
 from chameleon_core.errors import ExitCode
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from ruamel.yaml import YAML
+from synthetic import synthetic_document, synthetic_registry
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from chameleon_core.errors import ConfigError, ExitCode, TargetError
 from chameleon_core.pipeline.yaml import dump_yaml
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
 from chameleon_core.stages import Frontend, TargetResolver
-from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from synthetic import ModelOptions, SyntheticFrontend, synthetic_document, synthetic_registry
 
 
 class Resolver(TargetResolver):
@@ -80,7 +79,7 @@ class Plugins:
 
     @hookimpl
     def chameleon_explorers(self):
-        team = record("team", "chameleon_testing.fakes:SyntheticExplorer", TeamOptions)
+        team = record("team", "synthetic:SyntheticExplorer", TeamOptions)
         return [record("gone", "no_such_module:Explorer"), team]
 
 

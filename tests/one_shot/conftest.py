@@ -14,7 +14,7 @@ from chameleon_core.plugins.registry import default_registry
 from chameleon_core.task import Task
 from chameleon_one_shot import hooks
 from chameleon_one_shot.dataset.records import DatasetTask
-from chameleon_testing.synthetic import synthetic_registry
+from synthetic import synthetic_registry
 
 
 @attrs.frozen(kw_only=True)

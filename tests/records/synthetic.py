@@ -7,8 +7,8 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.stages import Record, RecordKey
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from hypothesis import strategies as st
+from synthetic import synthetic_document, synthetic_registry
 
 
 def synthetic_run(

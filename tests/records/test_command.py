@@ -15,8 +15,8 @@ from chameleon_core.plugins import hookimpl
 from chameleon_records import hooks
 from chameleon_records.commands.group import command
 from chameleon_records.opening import default_place, opened, own_location
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from click.testing import CliRunner
+from synthetic import synthetic_document, synthetic_registry
 
 from .synthetic import contents, key_of, record_of
 

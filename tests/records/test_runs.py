@@ -16,9 +16,14 @@ from chameleon_core.run_folder import read_store
 from chameleon_core.stages import RecordDatabase, Runner
 from chameleon_records import hooks
 from chameleon_records.opening import opened
-from chameleon_testing.fakes import ModelOptions, SyntheticFrontend, SyntheticRunner
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from structlog.testing import capture_logs
+from synthetic import (
+    ModelOptions,
+    SyntheticFrontend,
+    SyntheticRunner,
+    synthetic_document,
+    synthetic_registry,
+)
 
 from .synthetic import contents, key_of, record_of
 

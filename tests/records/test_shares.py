@@ -16,9 +16,9 @@ from chameleon_core.plugins import Registry
 from chameleon_core.plugins.registry import default_registry
 from chameleon_records import hooks
 from chameleon_records.opening import opened
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic import synthetic_document, synthetic_registry
 
 from .synthetic import measured_lines, synthetic_run
 

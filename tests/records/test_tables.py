@@ -83,8 +83,8 @@ def test_a_run_folder_says_where_configurations_came_from(run, tmp_path):
         [stored] = store.tasks()
         kept = store.measurements(stored.id)
         assert [row.origin for row in rows] == store.origins(stored.id)
-        assert [dict(row.knobs) for row in rows] == store.decoded(stored.id)
-    assert [row.measurement for row in rows] == kept
+        assert [dict(row.record.knobs) for row in rows] == store.decoded(stored.id)
+    assert [row.record.measurement for row in rows] == kept
     assert {row.task for row in rows} == {stored.task.name}
     assert any(row.origin for row in rows)
     told = _export(tmp_path / "one.jsonl", "--from", tmp_path / "one")
@@ -102,11 +102,11 @@ def test_kernel_tuner_s_files_are_read_back(form, database, tmp_path):
         assert len(table.outcomes) == len(own)
         decoded = [table.space().decode(config) for config in table.configs]
         for row in own:
-            values = {name: row.knobs[name] for name in decoded[0]}
+            values = {name: row.record.knobs[name] for name in decoded[0]}
             outcome = table.outcomes[decoded.index(values)]
-            assert outcome.seconds == pytest.approx(row.measurement.seconds)
-            if row.measurement.failure is not None:
-                kind = {"crash": "run_error", "invalid": "invalid"}[row.measurement.failure]
+            assert outcome.seconds == pytest.approx(row.record.measurement.seconds)
+            if row.record.measurement.failure is not None:
+                kind = {"crash": "run_error", "invalid": "invalid"}[row.record.measurement.failure]
                 assert outcome.failure == kind
 
 
@@ -147,7 +147,7 @@ def test_each_task_has_a_file_of_its_own(database, tmp_path):
     """Also where two have one name, as in two design spaces, and a third one that of its file."""
     [row, *_] = rows_of(str(database))
     rows = [
-        attrs.evolve(row, task=name, fingerprint=fingerprint)
+        attrs.evolve(row, task=name, key=attrs.evolve(row.key, fingerprint=fingerprint))
         for name, fingerprint in (("a", "1"), ("a_2", "1"), ("a", "2"), ("a 2", "1"), ("a", "3"))
     ]
     files = write_rows(rows, "t4", tmp_path / "t4")

@@ -14,12 +14,7 @@ from chameleon_core.pipeline import StageSpec, from_dict
 from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
 from chameleon_runners.worker.stages import make_builder, make_device
-from chameleon_testing.synthetic import (
-    record_of,
-    registering,
-    synthetic_document,
-    synthetic_registry,
-)
+from synthetic import record_of, registering, synthetic_document, synthetic_registry
 
 TASK = Task(name="t", operator="o", arguments={}, target="nowhere", flop=1.0)
 

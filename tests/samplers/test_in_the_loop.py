@@ -1,6 +1,7 @@
 """Sampler and synthesizer together in a tuner: a free slot is filled by the one who should."""
 
 import numpy as np
+import synthetic
 from chameleon_core.loop.round.stages import SearchStages
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import Measurement
@@ -10,7 +11,6 @@ from chameleon_samplers.kmeans_knee import KMeansKneeSampler
 from chameleon_samplers.mode import ModeSynthesizer
 from chameleon_samplers.none import NoSynthesizer
 from chameleon_samplers.options import KMeansKneeOptions, ModeOptions
-from chameleon_testing import fakes
 from chameleon_testing.conformance_cases import context_of, grid
 
 SPACE = grid(*[50] * 2)
@@ -34,7 +34,7 @@ def batch_after_adoption(synthesizer):
     options = KMeansKneeOptions(smallest=2, largest=2, scaled=False, representative="floor")
     stages = SearchStages(
         explorer=Fixed(),
-        cost_model=fakes.SyntheticCostModel(NoOptions(), context),
+        cost_model=synthetic.SyntheticCostModel(NoOptions(), context),
         sampler=KMeansKneeSampler(options, context),
         synthesizer=synthesizer(context),
         space=SPACE,

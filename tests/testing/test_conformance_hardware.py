@@ -11,7 +11,7 @@ from chameleon_testing.conformance_hardware import (
     check_space_provider,
     require_close,
 )
-from chameleon_testing.fakes import RunnerOptions, SyntheticRunner, SyntheticSpace, synthetic_task
+from synthetic import RunnerOptions, SyntheticRunner, SyntheticSpace, synthetic_task
 
 TASK = synthetic_task([4, 5], failing=40)
 JOB = MeasureJob(

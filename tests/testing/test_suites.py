@@ -13,6 +13,7 @@ import attrs
 import click
 import numpy as np
 import pytest
+import synthetic
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.plugins import (
     KINDS,
@@ -33,7 +34,6 @@ from chameleon_core.stages import (
     TargetResolver,
 )
 from chameleon_core.stages.record_database import rank
-from chameleon_testing import fakes
 from chameleon_testing.suites import (
     BaselineSuite,
     CommandSuite,
@@ -52,12 +52,12 @@ from chameleon_testing.suites import (
     TargetSuite,
 )
 from chameleon_testing.suites.checking import outcomes
-from chameleon_testing.synthetic import record_of
+from synthetic import record_of
 
-TASK = fakes.synthetic_task([4, 5], failing=20)
+TASK = synthetic.synthetic_task([4, 5], failing=20)
 JOB = MeasureJob(
     task=TASK,
-    space=StageRef(factory="chameleon_testing.fakes:SyntheticSpace"),
+    space=StageRef(factory="synthetic:SyntheticSpace"),
     configs=[(i, j) for i in range(4) for j in range(5)],
 )
 
@@ -79,7 +79,7 @@ def failures(suite, **attributes):
 class TestFakeFrontend(FrontendSuite):
     """The suites are what pytest collects: this is how an author uses one."""
 
-    record = record_of(fakes.SyntheticFrontend, fakes.ModelOptions)
+    record = record_of(synthetic.SyntheticFrontend, synthetic.ModelOptions)
     options = {"operators": [[4, 5], [6]]}
 
     def test_options(self):
@@ -88,12 +88,12 @@ class TestFakeFrontend(FrontendSuite):
             super().test_options()
 
 
-class Forgetful(fakes.SyntheticFrontend):
+class Forgetful(synthetic.SyntheticFrontend):
     def tasks(self, target):
         return [attrs.evolve(task, name="same") for task in super().tasks(target)]
 
 
-class Worldly(fakes.SyntheticFrontend):
+class Worldly(synthetic.SyntheticFrontend):
     def tasks(self, target):
         return [attrs.evolve(task, arguments={"x": np.zeros(1)}) for task in super().tasks(target)]
 
@@ -104,7 +104,7 @@ class Worldly(fakes.SyntheticFrontend):
 )
 def test_frontends(frontend, words):
     options = {"operators": [[4, 5], [6]]}
-    record = record_of(frontend, fakes.ModelOptions)
+    record = record_of(frontend, synthetic.ModelOptions)
     found = failures(FrontendSuite, record=record, options=options)
     assert words in found["tasks"]
 
@@ -141,7 +141,7 @@ def test_targets():
     assert "takes 'no-such" in failures(TargetSuite, record=record_of(Credulous))["nonsense"]
 
 
-class Lawless(fakes.SyntheticSpace):
+class Lawless(synthetic.SyntheticSpace):
     made = itertools.count()
 
     def design_space(self, task):
@@ -151,7 +151,7 @@ class Lawless(fakes.SyntheticSpace):
 
 
 def test_spaces():
-    good = record_of(fakes.SyntheticSpace)
+    good = record_of(synthetic.SyntheticSpace)
     assert failures(SpaceSuite, record=good, task=TASK, builds=False) == {}
     found = failures(SpaceSuite, record=record_of(Lawless), task=TASK, builds=False)
     assert "first guesses differ" in found["space"]
@@ -160,7 +160,7 @@ def test_spaces():
 
 
 def test_what_needs_a_task_says_so_without_one():
-    found = outcomes(SpaceSuite, {"record": record_of(fakes.SyntheticSpace)})
+    found = outcomes(SpaceSuite, {"record": record_of(synthetic.SyntheticSpace)})
     (first, *_) = [one.skipped for one in found if one.skipped]
     assert "it needs a task" in first
 
@@ -174,7 +174,7 @@ class Idle(Explorer):
 
 
 def test_explorers():
-    assert failures(ExplorerSuite, record=record_of(fakes.SyntheticExplorer)) == {}
+    assert failures(ExplorerSuite, record=record_of(synthetic.SyntheticExplorer)) == {}
     found = failures(ExplorerSuite, record=record_of(Idle))
     assert found == {"proposals": "it raises ZeroDivisionError: by nobody"}
 
@@ -197,25 +197,25 @@ def test_cost_models():
     assert "not one score per configuration" in found["predictions"]
 
 
-class Greedy(fakes.SyntheticSampler):
+class Greedy(synthetic.SyntheticSampler):
     def select(self, candidates, visited, count):
         return super().select(candidates, visited, count + 1)
 
 
 def test_samplers():
-    assert failures(SamplerSuite, record=record_of(fakes.SyntheticSampler)) == {}
+    assert failures(SamplerSuite, record=record_of(synthetic.SyntheticSampler)) == {}
     found = failures(SamplerSuite, record=record_of(Greedy))
     assert "9 configurations instead of 8" in found["choices"]
 
 
-class Mending(fakes.SyntheticSynthesizer):
+class Mending(synthetic.SyntheticSynthesizer):
     def refine(self, batch, candidates, visited):
         return batch[visited.fresh(batch)]
 
 
 def test_synthesizers():
     assert failures(SynthesizerSuite, record=record_of(Mending)) == {}
-    found = failures(SynthesizerSuite, record=record_of(fakes.SyntheticSynthesizer))
+    found = failures(SynthesizerSuite, record=record_of(synthetic.SyntheticSynthesizer))
     assert "a configuration that was visited" in found["batches"]
 
 
@@ -240,7 +240,7 @@ def test_schedulers():
     )
 
 
-class Silent(fakes.SyntheticRunner):
+class Silent(synthetic.SyntheticRunner):
     def compare(self, task, contenders):
         return super().compare(task, contenders)[::-1]
 
@@ -249,7 +249,7 @@ class Silent(fakes.SyntheticRunner):
 
 
 def test_runners():
-    good = record_of(fakes.SyntheticReplay, NoOptions)
+    good = record_of(synthetic.SyntheticReplay, NoOptions)
     found = failures(RunnerSuite, record=attrs.evolve(good, options=Documented), job=JOB)
     assert found == {}
     found = failures(RunnerSuite, record=record_of(Silent, Documented), job=JOB)
@@ -264,7 +264,7 @@ class Documented:
     hold: str = attrs.field(default="", metadata={"help": "a file"})
 
 
-class Unsure(fakes.SyntheticBaseline):
+class Unsure(synthetic.SyntheticBaseline):
     def variants(self, task):
         return ("plain", "plain")
 
@@ -274,14 +274,14 @@ def test_baselines():
     assert "two variants have one name" in found["variants"]
 
 
-class Backward(fakes.SyntheticRival):
+class Backward(synthetic.SyntheticRival):
     def tune(self, task, **limits):
         trace = super().tune(task, **limits)
         return attrs.evolve(trace, best_seconds=trace.best_seconds[::-1])
 
 
 def test_rivals():
-    assert failures(RivalSuite, record=record_of(fakes.SyntheticRival), task=TASK) == {}
+    assert failures(RivalSuite, record=record_of(synthetic.SyntheticRival), task=TASK) == {}
     found = failures(RivalSuite, record=record_of(Backward), task=TASK)
     assert "its best time grows" in found["trace"]
 
@@ -398,12 +398,12 @@ class Unwritable:
     ],
 )
 def test_options(options, words):
-    found = failures(SamplerSuite, record=record_of(fakes.SyntheticSampler, options))
+    found = failures(SamplerSuite, record=record_of(synthetic.SyntheticSampler, options))
     assert words in found["options"]
 
 
 def test_an_option_without_a_default_has_to_be_given():
-    record = record_of(fakes.SyntheticSampler, Demanding)
+    record = record_of(synthetic.SyntheticSampler, Demanding)
     skipped = [one.skipped for one in outcomes(SamplerSuite, {"record": record}) if one.skipped]
     assert "'draws' has no default" in skipped[0]
     assert failures(SamplerSuite, record=record, options={"draws": 2}) == {}
@@ -412,7 +412,7 @@ def test_an_option_without_a_default_has_to_be_given():
 
 
 def test_a_record_that_cannot_be_registered_is_told_so():
-    found = failures(SamplerSuite, record=record_of(fakes.SyntheticSampler, dict))
+    found = failures(SamplerSuite, record=record_of(synthetic.SyntheticSampler, dict))
     assert "must be an attrs class" in found["record"]
     assert "set its attribute 'record'" in failures(SamplerSuite)["record"]
 
@@ -424,7 +424,7 @@ def test_options_whose_module_imports_a_library_are_told_so(tmp_path, monkeypatc
     )
     monkeypatch.syspath_prepend(tmp_path)
     options = load_factory("slow_options:Options")
-    found = failures(SamplerSuite, record=record_of(fakes.SyntheticSampler, options))
+    found = failures(SamplerSuite, record=record_of(synthetic.SyntheticSampler, options))
     assert "importing slow_options imports scipy" in found["light_import"]
 
 
@@ -434,7 +434,7 @@ def test_a_failure_of_the_plugin_s_own_keeps_its_hint():
     assert json.dumps(found)
 
 
-class Refusing(fakes.SyntheticSpace):
+class Refusing(synthetic.SyntheticSpace):
     def __init__(self, options):
         raise ConfigError("no such space", hint="Take another one.")
 

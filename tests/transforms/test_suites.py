@@ -5,10 +5,10 @@ from __future__ import annotations
 import attrs
 import pytest
 from chameleon_testing.suites.checking import outcomes
-from chameleon_testing.synthetic import record_of
 from chameleon_transforms import hooks
 from chameleon_transforms.contract import NetworkScore, Transform
 from chameleon_transforms.testing import NetworkScoreSuite, TransformSuite
+from synthetic import record_of
 
 
 def failures(suite, record):

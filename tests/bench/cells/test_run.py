@@ -13,7 +13,7 @@ from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline import from_dict
 from chameleon_core.plugins import hookimpl
-from chameleon_testing.synthetic import synthetic_registry
+from synthetic import synthetic_registry
 
 SUITE = """\
 pipelines:

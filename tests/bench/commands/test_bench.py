@@ -10,8 +10,7 @@ from chameleon_cli.main import run as chameleon
 from chameleon_core.errors import ExitCode
 from chameleon_core.plugins import Registry
 from chameleon_core.plugins.registry import default_registry
-from chameleon_testing.fakes import SyntheticExplorer
-from chameleon_testing.synthetic import synthetic_registry
+from synthetic import SyntheticExplorer, synthetic_registry
 
 SUITE = """\
 pipelines:

@@ -15,7 +15,7 @@ import pytest
 from chameleon_bench.cells.execute import results
 from chameleon_bench.pages import run_plots, run_report
 from chameleon_bench.pages.suite_report import report_of, write_report
-from chameleon_testing.synthetic import run_synthetic, synthetic_document
+from synthetic import run_synthetic, synthetic_document
 
 CHROMIUM = shutil.which("chromium")
 

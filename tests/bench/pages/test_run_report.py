@@ -24,7 +24,7 @@ from chameleon_core.run_folder import LISTINGS, RECORDS, read_store
 from chameleon_core.stages import Disturbance
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
-from chameleon_testing.fakes import ModelOptions, SyntheticFrontend, SyntheticRunner
+from synthetic import ModelOptions, SyntheticFrontend, SyntheticRunner
 
 VOID = {"meta", "link", "br"}
 

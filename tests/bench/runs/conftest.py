@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chameleon_testing.synthetic import run_synthetic, synthetic_document
+from synthetic import run_synthetic, synthetic_document
 
 OPERATORS = [[7, 9], [5, 5, 5], [11, 4]]
 

@@ -27,9 +27,9 @@ from chameleon_core.errors import ConfigError, ExitCode, RunFolderError
 from chameleon_core.measurement import Measurement
 from chameleon_core.run_view import OperatorTime, RunState, TimeSource
 from chameleon_core.task import Task
-from chameleon_testing.synthetic import run_synthetic, synthetic_document
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic import run_synthetic, synthetic_document
 
 
 def operator(name, repeats, *, costs=(), weight=1, source=TimeSource.COMPARISON):

@@ -10,8 +10,7 @@ from chameleon_bench.cells.running import run_cell
 from chameleon_bench.suites.load import load_suite
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.pipeline import PipelineError, StageSpec
-from chameleon_testing.fakes import SyntheticRival
-from chameleon_testing.synthetic import record_of, registering, synthetic_registry
+from synthetic import SyntheticRival, record_of, registering, synthetic_registry
 
 SUITE = """\
 pipelines:

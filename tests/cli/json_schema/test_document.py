@@ -11,8 +11,8 @@ from chameleon_core.pipeline import from_dict
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.resolve import KEYS, STAGES
 from chameleon_core.plugins import Registry
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from jsonschema import Draft202012Validator
+from synthetic import synthetic_document, synthetic_registry
 
 
 def checked(registry):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import chameleon_core as cc
 import pytest
-from chameleon_testing.synthetic import synthetic_registry
+from synthetic import synthetic_registry
 
 from .cases import STAGES
 

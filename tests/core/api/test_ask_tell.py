@@ -11,9 +11,9 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.events import BatchMeasured, Measured
 from chameleon_core.measurement import FailureKind
 from chameleon_core.space.knobs import Factorization
-from chameleon_testing.synthetic import synthetic_registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic import synthetic_registry
 
 from .cases import STAGES, bowl
 

@@ -18,7 +18,7 @@ from chameleon_core.errors import ChameleonError, ConfigError, RunFolderError
 from chameleon_core.events import BatchMeasured, BestImproved, RunFinished, RunStarted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from synthetic import synthetic_document, synthetic_registry
 
 
 @pytest.fixture

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import synthetic
 from chameleon_core.loop.plugin_contract import PluginContract
 from chameleon_core.loop.round.stages import SearchStages
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import StageContext
-from chameleon_testing import conformance_cases, fakes
+from chameleon_testing import conformance_cases
 
 
 def _task(space):
-    return fakes.synthetic_task(space.cardinalities.tolist())
+    return synthetic.synthetic_task(space.cardinalities.tolist())
 
 
 def _tuner(space, *, batch_size=4, seed=0, **replaced):
@@ -26,10 +27,10 @@ def _tuner(space, *, batch_size=4, seed=0, **replaced):
         threads=1,
     )
     stages = {
-        "explorer": fakes.SyntheticExplorer(NoOptions(), context),
-        "cost_model": fakes.SyntheticCostModel(NoOptions(), context),
-        "sampler": fakes.SyntheticSampler(NoOptions(), context),
-        "synthesizer": fakes.SyntheticSynthesizer(NoOptions(), context),
+        "explorer": synthetic.SyntheticExplorer(NoOptions(), context),
+        "cost_model": synthetic.SyntheticCostModel(NoOptions(), context),
+        "sampler": synthetic.SyntheticSampler(NoOptions(), context),
+        "synthesizer": synthetic.SyntheticSynthesizer(NoOptions(), context),
         **replaced,
     }
     kinds = {"explorers": "explorer", "cost_models": "cost model", "samplers": "sampler"}
@@ -48,7 +49,7 @@ def _tuner(space, *, batch_size=4, seed=0, **replaced):
 def _measure(space, configs):
     task = _task(space)
     return [
-        Measurement(config=tuple(c), seconds=(fakes.synthetic_cost(task, c),))
+        Measurement(config=tuple(c), seconds=(synthetic.synthetic_cost(task, c),))
         for c in configs.tolist()
     ]
 

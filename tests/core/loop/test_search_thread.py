@@ -14,8 +14,15 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
 from chameleon_core.run_folder import read_store
-from chameleon_testing.fakes import RunnerOptions, SyntheticExplorer, SyntheticRunner
-from chameleon_testing.synthetic import SyntheticPlugins, record_of, registering, synthetic_document
+from synthetic import (
+    RunnerOptions,
+    SyntheticExplorer,
+    SyntheticPlugins,
+    SyntheticRunner,
+    record_of,
+    registering,
+    synthetic_document,
+)
 
 OPERATORS = [[9, 9, 9], [8, 9, 10], [7, 9, 11]]
 

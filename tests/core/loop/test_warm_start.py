@@ -10,7 +10,7 @@ from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.run_folder import read_store
 from chameleon_core.space import Choice, DesignSpace
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from synthetic import synthetic_document, synthetic_registry
 
 
 def run(folder, operators, **more):

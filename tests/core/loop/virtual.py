@@ -16,8 +16,14 @@ from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, Registry
 from chameleon_core.schedulers import Scheduler
 from chameleon_core.stages import Arrival, Frontend, MeasureStream
-from chameleon_testing.fakes import SyntheticRunner, synthetic_task
-from chameleon_testing.synthetic import SyntheticPlugins, record_of, registering, synthetic_document
+from synthetic import (
+    SyntheticPlugins,
+    SyntheticRunner,
+    record_of,
+    registering,
+    synthetic_document,
+    synthetic_task,
+)
 
 
 @attrs.frozen(kw_only=True)

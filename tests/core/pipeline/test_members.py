@@ -9,7 +9,7 @@ import pytest
 from chameleon_core.pipeline import PipelineError, StageSpec, from_dict
 from chameleon_core.pipeline.members import create_member
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from synthetic import synthetic_document, synthetic_registry
 
 
 @attrs.frozen(kw_only=True)

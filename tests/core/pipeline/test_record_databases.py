@@ -9,7 +9,7 @@ import pytest
 from chameleon_core.pipeline import PipelineError, from_dict, load_pipeline
 from chameleon_core.pipeline.yaml import dump_yaml
 from chameleon_core.plugins import PluginRecord, hookimpl
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from synthetic import synthetic_document, synthetic_registry
 
 
 @attrs.frozen(kw_only=True)

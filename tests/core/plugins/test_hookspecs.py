@@ -19,7 +19,7 @@ from chameleon_core.plugins import KINDS, PROJECT, CommandRecord, Kind, PresetRe
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.hookspecs import hookimpl
 from chameleon_core.plugins.kinds import hook_specs
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from synthetic import synthetic_document, synthetic_registry
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = re.compile(r"\nExample:\n(.*?)\n\nDocumentation: (\S+)$", re.DOTALL)

@@ -19,7 +19,7 @@ from chameleon_core.plugins import (
     hookimpl,
 )
 from chameleon_core.plugins.first_party import FIRST_PARTY
-from chameleon_testing.synthetic import SyntheticPlugins, synthetic_document
+from synthetic import SyntheticPlugins, synthetic_document
 
 ROOT = Path(__file__).parents[3]
 OURS, THEIRS = "chameleon-tuner-explorers", "another-tuner"
@@ -52,7 +52,7 @@ class Preset:
 
 
 def _record(name: str, factory: str) -> PluginRecord:
-    module = "chameleon_testing.fakes"
+    module = "synthetic"
     return PluginRecord(name=name, summary="", options=NoOptions, factory=f"{module}:{factory}")
 
 

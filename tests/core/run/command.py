@@ -6,7 +6,7 @@ from chameleon_cli import group
 from chameleon_cli.main import run
 from chameleon_core.pipeline import load
 from chameleon_core.plugins import registry
-from chameleon_testing.synthetic import synthetic_registry
+from synthetic import synthetic_registry
 
 if __name__ == "__main__":
     known = synthetic_registry()

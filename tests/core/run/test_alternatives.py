@@ -7,13 +7,8 @@ from typing import ClassVar
 import attrs
 import pytest
 from chameleon_core.loop.run import run_pipeline
-from chameleon_testing.fakes import (
-    ModelOptions,
-    RunnerOptions,
-    SyntheticFrontend,
-    SyntheticRunner,
-)
 from structlog.testing import capture_logs
+from synthetic import ModelOptions, RunnerOptions, SyntheticFrontend, SyntheticRunner
 
 MEASUREMENTS = 24
 SHORT = 1.0

@@ -21,7 +21,8 @@ from chameleon_core.plugins.options import NOT_BINDING
 from chameleon_core.run_folder import read_store
 from chameleon_core.space import DesignSpace
 from chameleon_core.store import RecordStore
-from chameleon_testing.fakes import (
+from structlog.testing import capture_logs
+from synthetic import (
     BASELINE_SECONDS,
     ModelOptions,
     RunnerOptions,
@@ -29,7 +30,6 @@ from chameleon_testing.fakes import (
     SyntheticRunner,
     SyntheticSpace,
 )
-from structlog.testing import capture_logs
 
 
 @attrs.frozen(kw_only=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from chameleon_core.run_folder import read_store
-from chameleon_testing.synthetic import synthetic_document
+from synthetic import synthetic_document
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("command.py"))]
 

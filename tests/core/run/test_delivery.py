@@ -17,7 +17,7 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.plugins import hookimpl
 from chameleon_core.stages import Delivery, SpaceProvider
-from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
+from synthetic import ModelOptions, SyntheticFrontend
 
 GIVEN = {
     "latency_seconds": 0.009,

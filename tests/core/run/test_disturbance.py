@@ -11,8 +11,7 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.totals import disturbance_of
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Disturbance
-from chameleon_testing.fakes import RunnerOptions, SyntheticRunner
-from chameleon_testing.synthetic import record_of, registering
+from synthetic import RunnerOptions, SyntheticRunner, record_of, registering
 
 SHARED = Disturbance(core_seconds=10.0, others_seconds=2.0, pairs=4, kept=3)
 

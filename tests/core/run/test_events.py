@@ -18,8 +18,8 @@ from chameleon_core.plugins import Registry, hookimpl
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.store import RecordStore
-from chameleon_testing.synthetic import synthetic_registry
 from structlog.testing import capture_logs
+from synthetic import synthetic_registry
 
 
 class Recorder:

@@ -13,8 +13,8 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
-from chameleon_testing.fakes import SyntheticSpace, synthetic_failure
 from structlog.testing import capture_logs
+from synthetic import SyntheticSpace, synthetic_failure
 
 GUESSES = (2, 0, 1, 3)
 """The index of all knobs in each of the space's first guesses."""

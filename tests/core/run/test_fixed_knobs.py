@@ -7,7 +7,7 @@ from chameleon_core.errors import ConfigError, RunFolderError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline import dump_pipeline, from_dict, load_pipeline
 from chameleon_core.run_folder import read_store
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from synthetic import synthetic_document, synthetic_registry
 
 
 def decoded(folder):

@@ -15,7 +15,7 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.run_folder import RunFolder, read_store
 from chameleon_core.stages import TargetResolver
-from chameleon_testing.synthetic import run_synthetic, synthetic_document, synthetic_registry
+from synthetic import run_synthetic, synthetic_document, synthetic_registry
 
 
 def test_what_a_run_leaves(pipeline, tmp_path):
@@ -135,7 +135,7 @@ def test_a_read_only_folder(pipeline, tmp_path, read_only):
 FULL = """
 import json, resource, sys
 from chameleon_core.errors import RunFolderError
-from chameleon_testing.synthetic import run_synthetic
+from synthetic import run_synthetic
 
 # A limit on the size of files stands in for a full disk: writing fails in the same place.
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))

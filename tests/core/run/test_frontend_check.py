@@ -11,7 +11,7 @@ from chameleon_cli.progress import LiveProgress, PlainProgress
 from chameleon_core.errors import ConfigError, ExitCode, PluginError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.run_folder import read_store
-from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
+from synthetic import ModelOptions, SyntheticFrontend
 
 
 class Careful(SyntheticFrontend):

@@ -13,7 +13,7 @@ from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.frontend import recalled
 from chameleon_core.run_folder import read_store
-from chameleon_testing.fakes import (
+from synthetic import (
     ModelOptions,
     RunnerOptions,
     SyntheticBaseline,

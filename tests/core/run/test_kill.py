@@ -9,7 +9,7 @@ import time
 
 import pytest
 from chameleon_core.run_folder import read_store
-from chameleon_testing.synthetic import run_synthetic, synthetic_document
+from synthetic import run_synthetic, synthetic_document
 
 
 def document(folder):
@@ -57,7 +57,7 @@ def killed(context, folder, chance):
 @pytest.mark.parametrize("kills", [20, pytest.param(50, marks=pytest.mark.long)])
 def test_killed_again_and_again(kills, tmp_path):
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["chameleon_testing.synthetic"])
+    context.set_forkserver_preload(["synthetic"])
     disturbed, calm = tmp_path / "disturbed", tmp_path / "calm"
     disturbed.mkdir()
     calm.mkdir()

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 SPACE = """
 from chameleon_core.stages import Builder
-from chameleon_testing.fakes import SyntheticSpace
+from synthetic import SyntheticSpace
 
 
 class Listing(Builder):

@@ -13,7 +13,7 @@ from chameleon_core.loop.end.shortfalls import missed, slower
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import BucketResult, NetworkResult, RivalTime
 from chameleon_core.pipeline.schema import Requirement
-from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
+from synthetic import ModelOptions, SyntheticFrontend
 
 
 def _row(name, latency, **rivals):

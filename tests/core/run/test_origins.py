@@ -14,9 +14,9 @@ from chameleon_core.loop.end.operator_result import OperatorResult
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Candidates, Explorer, Sampler, Synthesizer
-from chameleon_testing.fakes import SyntheticExplorer
 from click.testing import CliRunner
 from structlog.testing import capture_logs
+from synthetic import SyntheticExplorer
 
 WORDS = "random ones are measured in their place"
 

@@ -10,9 +10,9 @@ from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.run_folder import read_store
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic import synthetic_document, synthetic_registry
 
 
 def synthetic(folder, **more):

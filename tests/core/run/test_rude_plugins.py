@@ -14,15 +14,14 @@ from chameleon_core.errors import ExitCode, PluginError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline import PipelineError
 from chameleon_core.plugins import hookimpl
-from chameleon_testing.fakes import SyntheticExplorer
+from synthetic import SyntheticExplorer, synthetic_document
 
 PROGRAM = """
 import os, sys
 from chameleon_core import hooks
 from chameleon_cli.main import run
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
-from chameleon_testing.synthetic import SyntheticPlugins
-from chameleon_testing.fakes import SyntheticExplorer
+from synthetic import SyntheticPlugins, SyntheticExplorer
 
 class Loud(SyntheticExplorer):
     def __init__(self, *given):
@@ -49,8 +48,6 @@ sys.exit(run(sys.argv[1:]))
 
 
 def _command(tmp_path, *words, **environment):
-    from chameleon_testing.synthetic import synthetic_document  # noqa: PLC0415
-
     file = tmp_path / "p.yaml"
     file.write_text(json.dumps(synthetic_document(tmp_path / "run", explorer="loud")))
     return subprocess.run(

@@ -15,7 +15,7 @@ from chameleon_core.run_folder import read_store
 from chameleon_core.schedulers import Scheduler
 from chameleon_core.stages import Baseline, Frontend, SpaceProvider, TargetResolver
 from chameleon_core.task import Task
-from chameleon_testing.fakes import (
+from synthetic import (
     BASELINE_SECONDS,
     RunnerOptions,
     SyntheticExplorer,

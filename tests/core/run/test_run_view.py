@@ -12,7 +12,7 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import RunFolder
 from chameleon_core.run_view import RunState, RunView, TimeSource
-from chameleon_testing.fakes import ModelOptions, SyntheticExplorer, SyntheticFrontend
+from synthetic import ModelOptions, SyntheticExplorer, SyntheticFrontend
 
 
 class Raising(SyntheticExplorer):

@@ -10,8 +10,8 @@ from chameleon_cli.run import _print
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_testing.fakes import RunnerOptions, SyntheticReplay, SyntheticRunner
 from structlog.testing import capture_logs
+from synthetic import RunnerOptions, SyntheticReplay, SyntheticRunner
 
 MESSAGE = "was killed by signal SIGILL after {} ms"
 BUDGET = {"measurements": 48, "batch_size": 4}

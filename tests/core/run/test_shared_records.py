@@ -14,14 +14,15 @@ from chameleon_core.pipeline import from_dict
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Record, RecordDatabase, RecordKey
 from chameleon_core.stages.record_database import rank
-from chameleon_testing.fakes import RunnerOptions, SyntheticRunner
-from chameleon_testing.synthetic import (
+from structlog.testing import capture_logs
+from synthetic import (
+    RunnerOptions,
+    SyntheticRunner,
     record_of,
     registering,
     synthetic_document,
     synthetic_registry,
 )
-from structlog.testing import capture_logs
 
 
 @attrs.frozen(kw_only=True)

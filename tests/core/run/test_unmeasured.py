@@ -18,9 +18,9 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import KernelTime, NetworkResult, Unmeasured
 from chameleon_core.pipeline import PipelineError
 from chameleon_core.stages import Delivery
-from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 from click.testing import CliRunner
 from structlog.testing import capture_logs
+from synthetic import ModelOptions, SyntheticFrontend
 
 FEW = {"measurements": 2, "batch_size": 2, "scope": "network"}
 OPERATORS = [[5, 5], [4], [6]]

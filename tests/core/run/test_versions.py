@@ -13,8 +13,8 @@ from chameleon_core.plugins import NoOptions, PluginRecord
 from chameleon_core.run_folder import read_store
 from chameleon_core.store import RecordStore
 from chameleon_core.versions import stages_of, versions
-from chameleon_testing.fakes import SyntheticExplorer
 from structlog.testing import capture_logs
+from synthetic import SyntheticExplorer
 
 CORE = "chameleon-tuner-core"
 

@@ -14,7 +14,7 @@ from chameleon_one_shot.dataset import format as on_disk
 from chameleon_one_shot.dataset.importing.sources import add, read_source
 from chameleon_one_shot.dataset.records import DatasetError
 from chameleon_runners import hooks as runner_hooks
-from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from synthetic import synthetic_document, synthetic_registry
 
 TARGET = {"kind": "cuda", "arch": "sm_80"}
 BUFFERS = [["TENSOR", "float32", [1, 4]], ["TENSOR", "float32", [4, 8]]]

@@ -31,7 +31,8 @@ output: OUTPUT
 
 SYNTHETIC = """
 import sys
-from chameleon_testing.synthetic import run_synthetic, synthetic_document
+sys.path.append(sys.argv[1])
+from synthetic import run_synthetic, synthetic_document
 result = run_synthetic(synthetic_document("synthetic"))
 assert all(operator.tuned_seconds for operator in result.operators)
 print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))
@@ -60,9 +61,10 @@ def everything(environment, packages):
     return environment(*(package.name for package in packages))
 
 
-def test_the_core_runs_without_any_library_that_learns_or_compiles(small):
+def test_the_core_runs_without_any_library_that_learns_or_compiles(small, root):
     assert not [name for name in LIBRARIES if small.has(name)]
-    imported = set(small.python("-c", SYNTHETIC).stdout.split())
+    support = root / "tests" / "support"
+    imported = set(small.python("-c", SYNTHETIC, support).stdout.split())
     assert "chameleon_core" in imported
     assert not imported & set(LIBRARIES)
 

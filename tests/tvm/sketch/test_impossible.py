@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import synthetic
 from chameleon_core.errors import InvalidConfigurationError
 from chameleon_core.loop import SearchStages, TaskTuner
 from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space.identity import resolved
 from chameleon_core.stages import StageContext
-from chameleon_testing import fakes
 from chameleon_tvm.operators.primfunc_spec import PrimFuncSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchSpace
@@ -52,10 +52,10 @@ def make_tuner():
             threads=1,
         )
         stages = SearchStages(
-            explorer=fakes.SyntheticExplorer(NoOptions(), context),
-            cost_model=fakes.SyntheticCostModel(NoOptions(), context),
-            sampler=fakes.SyntheticSampler(NoOptions(), context),
-            synthesizer=fakes.SyntheticSynthesizer(NoOptions(), context),
+            explorer=synthetic.SyntheticExplorer(NoOptions(), context),
+            cost_model=synthetic.SyntheticCostModel(NoOptions(), context),
+            sampler=synthetic.SyntheticSampler(NoOptions(), context),
+            synthesizer=synthetic.SyntheticSynthesizer(NoOptions(), context),
             space=space,
             task=task,
         )

@@ -255,6 +255,3 @@ class LastLayer:
         column = np.full((len(representation), 1), offset)
         scaled = representation / np.sqrt(representation.shape[1])
         return self._deviation * np.concatenate([scaled, column], axis=1)
-
-
-__all__ = ["OneShotModel"]

@@ -46,6 +46,3 @@ class OneShotOptions:
             "help": "what tunes tasks unlike those that it was trained on",
         },
     )
-
-
-__all__ = ["AUTO", "OneShotOptions"]

@@ -9,6 +9,3 @@ class RecordsError(ChameleonError):
     """A record database cannot be read or written as it is asked."""
 
     exit_code = ExitCode.USAGE
-
-
-__all__ = ["RecordsError"]

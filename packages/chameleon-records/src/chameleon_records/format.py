@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Record, RecordKey
@@ -24,6 +24,8 @@ NAME = "chameleon-records"
 
 Records = dict[RecordKey, list[Record]]
 
+T = TypeVar("T")
+
 _LONGEST_MESSAGE = 2000
 _MOST_KNOBS = 4096
 _MOST_REPEATS = 100_000
@@ -33,14 +35,10 @@ _DEEPEST = 60
 def dump(records: Mapping[RecordKey, Sequence[Record]]) -> bytes:
     """Records as a file, the same for the same records whatever their order."""
     lines: list[Any] = [{"format": NAME, "version": VERSION}]
-    ordered = sorted(records.items(), key=lambda pair: pair[0].digest)
-    count = 0
-    for key, found in ordered:
+    for key, found in sorted(records.items(), key=lambda pair: pair[0].digest):
         if found:
-            lines.append({"key": key.to_json()})
-            lines += sorted((record_to_json(one) for one in found), key=_text)
-            count += len(found)
-    lines.append({"end": count})
+            lines += [{"key": key.to_json()}, *sorted(map(record_to_json, found), key=_text)]
+    lines.append({"end": sum(map(len, records.values()))})
     return "".join(f"{_text(line)}\n" for line in lines).encode()
 
 
@@ -62,19 +60,21 @@ def load(content: bytes, place: str) -> Records:
         )
     check_version(header.get("version"), place)
     found: Records = {}
-    key, count, ended = None, 0, False
+    records: list[Record] = []
+    count, ended = 0, False
     for number, line in enumerate(lines, 2):
         if ended or not isinstance(line, dict):
             raise _bad(place, number, "nothing may follow the last line, and all are mappings")
+        if not found and not line.keys() & {"key", "end"}:
+            raise _bad(place, number, "a record comes before any key")
         try:
             if "end" in line:
                 ended = line["end"] == count
                 continue
             if "key" in line:
-                key = key_from_json(line["key"])
-                found.setdefault(key, [])
+                records = found.setdefault(key_from_json(line["key"]), [])
             else:
-                found[_above(key)].append(record_from_json(line))
+                records.append(record_from_json(line))
                 count += 1
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise _bad(place, number, str(error)) from error
@@ -84,12 +84,6 @@ def load(content: bytes, place: str) -> Records:
             hint="Copy or export it again; a file that is being written has another name.",
         )
     return found
-
-
-def _above(key: RecordKey | None) -> RecordKey:
-    if key is None:
-        raise ValueError("a record comes before any key")
-    return key
 
 
 def check_version(version: object, place: str) -> None:
@@ -141,8 +135,9 @@ def record_from_json(value: Mapping[str, Any]) -> Record:
         TypeError: something is of another type.
         ValueError: it is no record: no time, a time that is none, an unknown failure.
     """
-    seconds = tuple(_number(one, "a time") for one in _list(value.get("seconds", [])))
-    if not all(one > 0.0 for one in seconds) or len(seconds) > _MOST_REPEATS:
+    repeats = _typed(value.get("seconds", []), list, "list")
+    seconds = tuple(_number(repeat, "a time") for repeat in repeats)
+    if not all(repeat > 0.0 for repeat in seconds) or len(seconds) > _MOST_REPEATS:
         raise ValueError("times are positive")
     failure = value.get("failure")
     error = value.get("max_relative_error")
@@ -151,7 +146,7 @@ def record_from_json(value: Mapping[str, Any]) -> Record:
             config=config_of(value["config"]),
             seconds=seconds,
             failure=None if failure is None else FailureKind(failure),
-            message=printable(_string(value.get("message", ""))),
+            message=printable(_typed(value.get("message", ""), str, "text")),
             max_relative_error=None if error is None else _number(error, "an error"),
             build_seconds=_number(value.get("build_seconds", 0.0), "a duration"),
             run_seconds=_number(value.get("run_seconds", 0.0), "a duration"),
@@ -172,7 +167,7 @@ def key_from_json(value: Any) -> RecordKey:
     """
     given = _mapping(value)
     names = ("operator", "target", "space", "fingerprint")
-    texts = {name: _string(given[name]) for name in names}
+    texts = {name: _typed(given[name], str, "text") for name in names}
     arguments, conditions = _mapping(given["arguments"]), _mapping(given["conditions"])
     json.dumps([arguments, conditions], allow_nan=False)
     return RecordKey(**texts, arguments=arguments, conditions=conditions)
@@ -185,7 +180,7 @@ def config_of(value: Any) -> tuple[int, ...]:
         TypeError: they are none.
         ValueError: they are below 0, or more than a design space has.
     """
-    config = tuple(_list(value))
+    config = tuple(_typed(value, list, "list"))
     if any(isinstance(index, bool) or not isinstance(index, int) for index in config):
         raise TypeError("a configuration is a list of indices")
     if len(config) > _MOST_KNOBS or any(not 0 <= index < 1 << 31 for index in config):
@@ -234,24 +229,17 @@ def _number(value: Any, what: str) -> float:
     return number
 
 
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a text is missing")
-    return value
-
-
-def _list(value: Any) -> Iterable[Any]:
-    if not isinstance(value, list):
-        raise TypeError("a list is missing")
+def _typed(value: Any, kind: type[T], noun: str) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"a {noun} is missing")
     return value
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError("a mapping is missing")
-    if _depth(value) > _DEEPEST:
+    mapping: dict[str, Any] = _typed(value, dict, "mapping")
+    if _depth(mapping) > _DEEPEST:
         raise ValueError("it is nested too deeply")
-    return value
+    return mapping
 
 
 def _depth(value: Any) -> int:
@@ -261,19 +249,3 @@ def _depth(value: Any) -> int:
     elif isinstance(value, list):
         inner = value
     return 1 + max(map(_depth, inner), default=0)
-
-
-__all__ = [
-    "NAME",
-    "VERSION",
-    "Records",
-    "check_version",
-    "config_of",
-    "dump",
-    "key_from_json",
-    "load",
-    "normal",
-    "printable",
-    "record_from_json",
-    "record_to_json",
-]

@@ -48,6 +48,3 @@ class Table:
     def everything(self) -> Records:
         """All of them."""
         return {key: self.records(key) for key in self.keys()}
-
-
-__all__ = ["Table"]

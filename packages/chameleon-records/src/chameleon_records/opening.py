@@ -59,31 +59,28 @@ def opened(location: str) -> PlacedRecords:
 
 
 @contextlib.contextmanager
-def opened_at(place: str | None) -> Iterator[PlacedRecords]:
-    """The database at a place, closed at the end; where nobody says, the one that runs use."""
-    database = opened(default_place() if place is None else place)
-    try:
-        yield database
-    finally:
-        database.close()
+def opened_at(place: str | None, *, to_read: bool = False) -> Iterator[PlacedRecords]:
+    """The database at a place, closed at the end; the one that runs use if nobody says.
 
-
-def required(place: str | None) -> None:
-    """See that there is something at a place that is to be read.
+    Args:
+        place: its location, or None.
+        to_read: whether an empty place is refused.
 
     Raises:
-        RecordsError: there is nothing.
+        RecordsError: there is nothing to read, or it cannot be opened.
     """
     place = default_place() if place is None else place
-    if "://" not in place and not Path(place).expanduser().exists():
+    if to_read and "://" not in place and not Path(place).expanduser().exists():
         raise RecordsError(
             f"there are no records at {place}",
             hint="`chameleon run` adds to the user's own; `chameleon records add RUN` does, too.",
         )
+    with contextlib.closing(opened(place)) as database:
+        yield database
 
 
 def default_place() -> str:
-    """What commands work on where they are told no place."""
+    """The place that commands work on if they are told none."""
     given = os.environ.get(ENVIRONMENT, "")
     return str(own_location()) if given in {"", NONE, DEFAULT} else given
 
@@ -111,6 +108,3 @@ def own_location() -> Path:
     given = os.environ.get("XDG_DATA_HOME", "")
     base = Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "share"
     return base / "chameleon" / NAME
-
-
-__all__ = ["default_place", "opened", "opened_at", "opened_files", "own_location", "required"]

@@ -21,6 +21,3 @@ class FilesOptions:
             "path": True,
         },
     )
-
-
-__all__ = ["FilesOptions"]

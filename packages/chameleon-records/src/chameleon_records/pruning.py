@@ -1,16 +1,14 @@
-"""What stays when a database is pruned."""
+"""Rules by which a database is pruned."""
 
 from __future__ import annotations
 
 import attrs
 from chameleon_core.stages import Record, RecordKey
 
-from chameleon_records.databases.contract import Kept
-
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """What goes; a record goes that any of these names.
+    """Names records to remove; one rule suffices.
 
     Attributes:
         before: those measured before this time, in seconds since 1970.
@@ -24,23 +22,18 @@ class Rules:
     targets: tuple[str, ...] = ()
     best: int | None = None
 
-    @property
-    def kept(self) -> Kept:
-        """Which records of a key stay."""
-
-        def stay(key: RecordKey, records: list[Record]) -> list[Record]:
-            if self._goes(key):
-                return []
-            recent = [
-                one for one in records if self.before is None or one.measured_at >= self.before
-            ]
-            if self.best is None:
-                return recent
-            valid = (one for one in recent if one.measurement.ok)
-            order = sorted(valid, key=lambda one: (one.measurement.cost, one.measurement.config))
-            return order[: self.best]
-
-        return stay
+    def kept(self, key: RecordKey, records: list[Record]) -> list[Record]:
+        """The records of a key that stay."""
+        if self._goes(key):
+            return []
+        recent = [
+            record for record in records if self.before is None or record.measured_at >= self.before
+        ]
+        if self.best is None:
+            return recent
+        valid = [record for record in recent if record.measurement.ok]
+        valid.sort(key=lambda record: (record.measurement.cost, record.measurement.config))
+        return valid[: self.best]
 
     def _goes(self, key: RecordKey) -> bool:
         versions = key.conditions.get("versions")
@@ -49,6 +42,3 @@ class Rules:
             if own & set(self.versions):
                 return True
         return any(text in key.target for text in self.targets)
-
-
-__all__ = ["Rules"]

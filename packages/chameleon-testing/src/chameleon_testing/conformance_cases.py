@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.measurement import FailureKind
+from chameleon_core.plugins import NoOptions
 from chameleon_core.space import (
     Choice,
     Configs,
@@ -16,7 +17,7 @@ from chameleon_core.space import (
     Values,
     flag,
 )
-from chameleon_core.stages import Observations, Scores, StageContext
+from chameleon_core.stages import Builder, Observations, Scores, SpaceProvider, StageContext
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
@@ -37,6 +38,21 @@ def grid(
     knobs = [Choice(name=f"k{index}", options=tuple(range(count))) for index, count in counts]
     constraints = [] if holds is None else [Constraint(reason="scripted", holds=holds)]
     return DesignSpace(knobs, constraints=constraints, **more)
+
+
+class SyntheticSpace(SpaceProvider):
+    """A plain grid: a knob for each of the task's ``cardinalities``; none of it can be built."""
+
+    def __init__(self, _options: NoOptions) -> None:
+        pass
+
+    def design_space(self, task: Task) -> DesignSpace:
+        counts = enumerate(task.arguments["cardinalities"])
+        knobs = [Choice(name=f"knob{i}", options=tuple(range(count))) for i, count in counts]
+        return DesignSpace(knobs, first_guesses=np.zeros((1, len(knobs)), np.int32))
+
+    def builder(self, task: Task, *, threads: int) -> Builder:
+        raise NotImplementedError("synthetic configurations are never built")
 
 
 def tiled_space() -> DesignSpace:

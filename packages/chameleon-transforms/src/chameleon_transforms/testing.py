@@ -234,6 +234,3 @@ def disagreement(program: Program, *, batch: int = 1, seed: int = 0) -> Mapping[
         return {"error": float("nan"), "tolerance": tolerance_of("float32")}
     error = np.abs(found - expected).max() / np.abs(expected).max()
     return {"error": float(error), "tolerance": tolerance_of("float32")}
-
-
-__all__ = ["NetworkScoreSuite", "TransformSuite", "disagreement", "programs"]

@@ -48,6 +48,3 @@ def command(folder: Path, output: Path | None, sheets: Path | None, as_json: boo
     else:
         for one in (file, *plots):
             click.echo(str(one))
-
-
-__all__ = ["command"]

@@ -124,6 +124,3 @@ def _word(value: float, layout: Mapping[str, Any]) -> str:
     if "ticksuffix" in layout:
         return in_seconds(value, ".3g") if value else "0"
     return f"{value:.0%}" if layout.get("tickformat", "").endswith("%") else f"{value:,.6g}"
-
-
-__all__ = ["Axis", "axis_of"]

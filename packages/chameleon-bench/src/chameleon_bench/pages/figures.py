@@ -27,6 +27,3 @@ def bar(parts: Mapping[str, float], whole: float, *, place: int = 0) -> Markup:
         for number, (name, share) in enumerate(zip(parts, shares, strict=True))
     ]
     return rendered("bar.html", parts=made, beyond=beyond)
-
-
-__all__ = ["bar"]

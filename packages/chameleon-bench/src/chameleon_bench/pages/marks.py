@@ -187,6 +187,3 @@ def _way(across: Places, up: Places, *, steps: bool, back: bool = False) -> str:
         ends, step = ends[::-1], "V{1}H{0}" if steps else step
     begin = "L{0} {1}" if back else "M{0} {1}"
     return "".join((step if at else begin).format(*end) for at, end in enumerate(ends))
-
-
-__all__ = ["bars", "dashes", "errors", "grid", "line", "paint", "path", "points", "shades", "text"]

@@ -148,6 +148,3 @@ def _knobs(decoded: Sequence[dict[str, Any]]) -> dict[str, Categories]:
         }
         found[name] = _categories(words, sorted(numbers, key=lambda word: numbers[word]))
     return found
-
-
-__all__ = ["UNKNOWN", "Categories", "Measured", "measured_of", "shown"]

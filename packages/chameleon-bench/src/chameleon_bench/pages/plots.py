@@ -232,18 +232,3 @@ def stacked_seconds(parts: Sequence[str], along: str) -> dict[str, Any]:
             "yaxis": {"type": "category", "autorange": "reversed"},
         },
     }
-
-
-__all__ = [
-    "Column",
-    "Plot",
-    "at",
-    "colour",
-    "logarithmic",
-    "of",
-    "packed",
-    "plotly_js",
-    "seconds_axis",
-    "stacked_seconds",
-    "write_sheets",
-]

@@ -159,6 +159,3 @@ def _beaten(pairs: Sequence[tuple[str, str]]) -> str:
     losers = dict.fromkeys(loser for loser, _ in pairs)
     counts = {name: sum(loser == name for loser, _ in pairs) for name in losers}
     return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "-"
-
-
-__all__ = ["SIGNIFICANT", "WORDS", "Ranking", "ranking_table", "rankings", "sentences"]

@@ -107,6 +107,3 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
                     yield json.loads(line)
                 except json.JSONDecodeError:
                     continue
-
-
-__all__ = ["Round", "RunEvents", "run_events", "since"]

@@ -299,6 +299,3 @@ def _spending(record: RunRecord) -> Plot | None:
         **stacked_seconds(tuple(parts), "operator"),
         height=110 + 32 * len(spent),
     )
-
-
-__all__ = ["plots_of"]

@@ -131,6 +131,3 @@ def _task(operator: ViewedOperator, events: RunEvents) -> TaskRecord:
         operator=operator.result,
         ended=events.ended.get(task.name, ""),
     )
-
-
-__all__ = ["RunRecord", "TaskRecord", "network_seconds", "run_record"]

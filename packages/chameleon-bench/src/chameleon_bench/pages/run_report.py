@@ -44,6 +44,3 @@ def write_plots(folder: Path, output: Path) -> list[Path]:
         RunFolderError: there is no run in the folder.
     """
     return write_sheets(plots_of(run_record(folder)), output, subject="operator")
-
-
-__all__ = ["REPORT", "write_plots", "write_report"]

@@ -206,6 +206,3 @@ def _share(logs: NDArray[np.float64], groups: NDArray[np.int64], total: float) -
     means = np.bincount(groups, logs) / np.maximum(counts, 1)
     within = float(((logs - means[groups]) ** 2).sum()) / free
     return min(1.0, max(0.0, 1.0 - within / total))
-
-
-__all__ = ["LEAST", "knob_shares", "search_plots"]

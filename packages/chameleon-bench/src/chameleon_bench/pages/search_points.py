@@ -251,6 +251,3 @@ def projected(configs: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
     places[:, : axes.shape[1]] = scaled @ axes
     return places, float(strengths[::-1][:2].sum() / strengths.sum())
-
-
-__all__ = ["point_plots", "projected"]

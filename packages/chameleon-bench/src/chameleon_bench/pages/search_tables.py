@@ -287,18 +287,3 @@ def innermost_loops(lines: Sequence[str]) -> list[Loop]:
         if not inside:
             found.append(Loop(first=first, last=last, depth=around))
     return found
-
-
-__all__ = [
-    "CHARACTERS",
-    "LINES",
-    "Listing",
-    "agreed",
-    "comparison",
-    "failing_values",
-    "innermost_loops",
-    "listings_of",
-    "reasons",
-    "ten_best",
-    "winner",
-]

@@ -213,6 +213,3 @@ def _spending(task: str, rows: Sequence[Row]) -> Plot | None:
 def _middle(value: Row | None) -> float:
     """A median for a bar, which has no length where it is not known."""
     return 0.0 if value is None else value["median"] or 0.0
-
-
-__all__ = ["PARTS", "budgets", "suite_plots"]

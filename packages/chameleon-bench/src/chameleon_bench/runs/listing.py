@@ -157,6 +157,3 @@ def _written_at(place: Path) -> float | None:
         except OSError:
             continue
     return None
-
-
-__all__ = ["BROKEN", "ListedRun", "listed_runs", "model_in_words"]

@@ -169,6 +169,3 @@ def sentence_of(look: Look) -> str:
     if look.ended:
         return f"the run has ended: {look.state}{because}"
     return f"the run is {look.state}{because}"
-
-
-__all__ = ["LiveRun", "Look", "sentence_of"]

@@ -287,6 +287,3 @@ def _words(network: Subject) -> str:
     fields = attrs.fields(model.record.options)
     required = [field.alias for field in fields if field.default is attrs.NOTHING]
     return " ".join([model.name, *(str(model.options_json[name]) for name in required)])
-
-
-__all__ = ["Collected", "Collector", "NetworkTasks"]

@@ -278,16 +278,3 @@ def _unwritable(folder: Path, error: OSError) -> DatasetError:
         f"cannot write to the data set {folder}: {error.strerror or error}",
         hint="Restore access or free space, and give the same command again.",
     )
-
-
-__all__ = [
-    "FORMAT",
-    "MANIFEST",
-    "PARTS",
-    "create",
-    "parts_of",
-    "read_dataset",
-    "read_manifest",
-    "read_part",
-    "write_part",
-]

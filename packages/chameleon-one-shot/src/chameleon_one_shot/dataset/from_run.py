@@ -59,6 +59,3 @@ def _task(
         origins=run.store.origins(stored.id),
         measured_at=np.array(run.store.measured_at(stored.id), np.float64),
     )
-
-
-__all__ = ["tasks_of_run"]

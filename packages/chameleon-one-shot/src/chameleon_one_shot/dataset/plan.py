@@ -241,6 +241,3 @@ def _item(value: Any, mark: Mark) -> Item:
     else:
         inner = value
     return Item(key_mark=mark, node=Node(value=inner, mark=mark))
-
-
-__all__ = ["KEYS", "Amounts", "Plan", "differences", "read_plan"]

@@ -139,6 +139,3 @@ def _joined(parts: Sequence[DatasetTask]) -> DatasetTask:
         origins=[origin for part in parts for origin in part.origins],
         measured_at=np.concatenate([part.measured_at for part in parts]),
     )
-
-
-__all__ = ["Dataset", "DatasetError", "DatasetTask", "canonical", "merged"]

@@ -124,6 +124,3 @@ def check(folder: Path) -> Check:
 def _device(task: DatasetTask) -> str:
     words = [task.device.get(name) for name in ("kind", "mcpu", "arch")]
     return " ".join(str(word) for word in words if word) or "unknown"
-
-
-__all__ = ["Check", "Summary", "check", "summary_of"]

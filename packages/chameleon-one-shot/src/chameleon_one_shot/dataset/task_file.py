@@ -58,6 +58,3 @@ class TasksFrontend(Frontend):
             )
         check_tasks(self._file, found, trust_source=self._trusted)
         return found
-
-
-__all__ = ["TasksFrontend", "read_tasks", "write_tasks"]

@@ -129,6 +129,3 @@ def _fixed(tasks: Sequence[TrainingTask]) -> tuple[Tensor, ...]:
     names = np.stack([layout.names for layout in layouts])
     kinds = np.stack([layout.kinds for layout in layouts])
     return tuple(torch.from_numpy(one) for one in (values, columns, names, kinds))
-
-
-__all__ = ["Batch", "TrainingTask", "batch_of", "inverse_density"]

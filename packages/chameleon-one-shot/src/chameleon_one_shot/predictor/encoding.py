@@ -126,6 +126,3 @@ def _padded(values: NDArray[Scalar], width: int) -> NDArray[Scalar]:
     """An array whose last axis has zeros up to a width."""
     missing = [(0, 0)] * (values.ndim - 1) + [(0, width - values.shape[-1])]
     return np.pad(values, missing)
-
-
-__all__ = ["FIXED", "GROUP", "KNOB", "EncodedTask", "Layout"]

@@ -208,6 +208,3 @@ def table(means: Mapping[str, Quality]) -> str:
         for name, one in means.items()
     ]
     return "\n".join(lines)
-
-
-__all__ = ["ONE_SHOT", "Evaluation", "TaskResult", "cross_validate", "evaluate", "table", "unseen"]

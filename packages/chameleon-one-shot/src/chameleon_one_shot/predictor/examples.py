@@ -154,6 +154,3 @@ def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
         "spaces", name, read_options(options, record.options, f"space '{name}'")
     )
     return made
-
-
-__all__ = ["Example", "examples_of", "identity", "log_quality", "provider"]

@@ -242,6 +242,3 @@ def in_quotes(names: Sequence[str], most: int = 4) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(repr(name) for name in names[:most]) + more
-
-
-__all__ = ["Familiarity", "Limits", "in_quotes"]

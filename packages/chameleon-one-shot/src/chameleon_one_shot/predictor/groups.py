@@ -118,6 +118,3 @@ def _alike(tasks: Sequence[DatasetTask]) -> NDArray[np.bool_]:
         known = np.isfinite(apart).any(axis=1)
         alike[row] = (keys == keys[row]) | (near & known & (operators == operators[row]))
     return alike
-
-
-__all__ = ["Labels", "device_groups", "divided", "folds", "similar", "task_groups"]

@@ -66,6 +66,3 @@ def read_header(file: Path) -> dict[str, Any]:
             hint="Copy it again, or train it anew with `chameleon pretrain`.",
         )
     return header
-
-
-__all__ = ["FORMAT", "KEY", "ModelFileError", "read_header"]

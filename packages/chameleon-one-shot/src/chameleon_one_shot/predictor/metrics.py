@@ -83,6 +83,3 @@ def _order(scores: Numbers, quality: Numbers) -> tuple[float, float]:
     correlation = (concordant - discordant) / spread if spread else 0.0
     pairs = different + tied_scores
     return correlation, (concordant + 0.5 * tied_scores) / pairs if pairs else 0.5
-
-
-__all__ = ["Quality", "regret", "tau"]

@@ -161,6 +161,3 @@ def _network(
     network.load_state_dict(own)
     network.eval()
     return network
-
-
-__all__ = ["Model", "Provenance", "load", "save"]

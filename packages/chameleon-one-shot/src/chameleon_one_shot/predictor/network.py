@@ -257,6 +257,3 @@ class TokenNetwork(nn.Module):
         """Means and logarithms of variances, shape (n,) each, of what was read out."""
         mean, log_variance = self.head(read).unbind(-1)
         return mean, log_variance.clamp(-8.0, 4.0)
-
-
-__all__ = ["TokenEmbedding", "TokenNetwork"]

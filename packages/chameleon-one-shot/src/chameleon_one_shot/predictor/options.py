@@ -59,6 +59,3 @@ class TrainingOptions:
     patience: int = attrs.field(default=8, validator=validators.ge(1))
     seed: int = 0
     device: str = "cpu"
-
-
-__all__ = ["Architecture", "TrainingOptions"]

@@ -231,6 +231,3 @@ def _keys(structure: NDArray[np.float32]) -> NDArray[np.uint64]:
     factors = np.random.default_rng(0).integers(1 << 63, size=bits.shape[-1], dtype=np.uint64)
     keys: NDArray[np.uint64] = (bits * (2 * factors + 1)).sum(axis=-1, dtype=np.uint64)
     return keys
-
-
-__all__ = ["Predictor", "TaskPredictor"]

@@ -198,6 +198,3 @@ def _target(example: Example) -> tuple[str, tuple[str, ...]]:
 
 def _identities(examples: Sequence[Example]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(example.identity for example in examples))
-
-
-__all__ = ["Divided", "Division", "divide", "pretrain", "trained_model"]

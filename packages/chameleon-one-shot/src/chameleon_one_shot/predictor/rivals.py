@@ -263,6 +263,3 @@ def _columns(tokens: TaskTokens, example: Example) -> list[tuple[str, Numbers]]:
             for name, place in zip(group.columns, group.places, strict=True)
         ]
     return found
-
-
-__all__ = ["RIVALS", "FirstGuesses", "FlatNetwork", "LightGBM", "Rival", "XGBoost"]

@@ -286,6 +286,3 @@ def ranking(mean: Tensor, wanted: Tensor, task: Tensor) -> Tensor:
     weight = torch.where(counts, apart.clamp(max=1.0), torch.zeros_like(apart))
     loss = functional.softplus(-_SHARPNESS * (mean[:, None] - mean[None, :]))
     return (weight * loss).sum() / weight.sum().clamp(min=1e-6)
-
-
-__all__ = ["Scale", "Trained", "forward", "means", "new_network", "train", "training_task"]

@@ -234,14 +234,3 @@ def _shared(task: Task, device: Mapping[str, Any], threads: int) -> tuple[FixedT
 def _fixed(name: str, numbers: Mapping[str, float]) -> FixedToken:
     values = np.array(list(numbers.values()), np.float32)
     return FixedToken(name=name, columns=tuple(numbers), values=values)
-
-
-__all__ = [
-    "FixedToken",
-    "GroupToken",
-    "KnobToken",
-    "Numbers",
-    "TaskTokens",
-    "recorded_tokens",
-    "task_tokens",
-]

@@ -58,6 +58,3 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, float | str]]:
             yield name, value
     elif isinstance(value, bool | int | float) and np.isfinite(value):
         yield name, float(value)
-
-
-__all__ = ["is_symbol", "named_numbers", "sizes"]

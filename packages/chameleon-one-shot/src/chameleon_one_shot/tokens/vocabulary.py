@@ -159,6 +159,3 @@ def _values(task: TaskTokens, configs: Configs) -> Iterable[tuple[str, Numbers]]
             (name, structure[:, place])
             for name, place in zip(group.columns, group.places, strict=True)
         )
-
-
-__all__ = ["UNKNOWN", "Ids", "Vocabulary"]

@@ -39,6 +39,3 @@ class PlacedRecords(RecordDatabase):
             hint="Name a SQLite file or a folder that can be written, or export to one and host "
             "that.",
         )
-
-
-__all__ = ["Kept", "PlacedRecords"]

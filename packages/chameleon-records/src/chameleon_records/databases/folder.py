@@ -14,8 +14,15 @@ import structlog
 from chameleon_core.stages import Record, RecordKey
 from chameleon_system.files import write_whole
 
-from chameleon_records.databases.contract import Kept, PlacedRecords
-from chameleon_records.databases.parts import INDEX, checked_part, index_of, is_part, part_name
+from chameleon_records.databases.contract import Kept
+from chameleon_records.databases.parts import (
+    INDEX,
+    ReadRecords,
+    checked_part,
+    index_of,
+    is_part,
+    part_name,
+)
 from chameleon_records.errors import RecordsError
 from chameleon_records.format import Records, dump, load
 from chameleon_records.merging import Table
@@ -23,7 +30,7 @@ from chameleon_records.merging import Table
 log = structlog.get_logger()
 
 
-class FolderRecords(PlacedRecords):
+class FolderRecords(ReadRecords):
     """Records in a folder of immutable parts.
 
     A part that is half written, damaged or of a newer version is named in a warning and left out;
@@ -37,9 +44,8 @@ class FolderRecords(PlacedRecords):
     """
 
     def __init__(self, path: Path) -> None:
-        self.place = str(path)
+        super().__init__(str(path), Table())
         self._path = path
-        self._table = Table()
         self._read: set[str] = set()
         for name in self._names():
             try:
@@ -49,12 +55,6 @@ class FolderRecords(PlacedRecords):
             except (OSError, RecordsError) as error:
                 log.warning("records_left_out", folder=self.place, part=name, problem=str(error))
         self.writable = os.access(path if path.exists() else _nearest(path), os.W_OK)
-
-    def keys(self, like: RecordKey | None = None) -> Sequence[RecordKey]:
-        return self._table.keys(like)
-
-    def records(self, key: RecordKey) -> Sequence[Record]:
-        return self._table.records(key)
 
     def add(self, found: Mapping[RecordKey, Sequence[Record]]) -> int:
         if not self.writable:
@@ -102,7 +102,7 @@ class FolderRecords(PlacedRecords):
 
     def _names(self) -> list[str]:
         try:
-            return sorted(one.name for one in self._path.iterdir() if is_part(one.name))
+            return sorted(file.name for file in self._path.iterdir() if is_part(file.name))
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -121,7 +121,4 @@ class FolderRecords(PlacedRecords):
 
 def _nearest(path: Path) -> Path:
     """The innermost folder above a path that is there."""
-    return next(one for one in path.absolute().parents if one.exists())
-
-
-__all__ = ["FolderRecords"]
+    return next(folder for folder in path.absolute().parents if folder.exists())

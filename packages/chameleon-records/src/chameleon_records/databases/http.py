@@ -86,6 +86,3 @@ def _content(response: http.client.HTTPResponse, most: int) -> bytes:
         if time.monotonic() > ends:
             raise TimeoutError(f"it was not whole after {LONGEST:.0f} s")
     return bytes(found)
-
-
-__all__ = ["MOST_BYTES", "TIMEOUT", "http_records"]

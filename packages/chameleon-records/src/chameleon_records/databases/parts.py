@@ -23,11 +23,11 @@ _DIGITS = 64
 
 
 class ReadRecords(PlacedRecords):
-    """Records that were read as a whole, and cannot be added to.
+    """Records that were read as a whole; nothing can be added unless a subclass knows how.
 
     Args:
         place: where they are from.
-        table: what was read.
+        table: the records.
     """
 
     writable = False
@@ -101,15 +101,3 @@ def parts_of(content: bytes, place: str) -> list[str]:
     if not isinstance(names, list) or not all(isinstance(n, str) and is_part(n) for n in names):
         raise RecordsError(f"{place} names what is no part", hint="Write the index anew.")
     return names
-
-
-__all__ = [
-    "INDEX",
-    "SUFFIX",
-    "ReadRecords",
-    "checked_part",
-    "index_of",
-    "is_part",
-    "part_name",
-    "parts_of",
-]

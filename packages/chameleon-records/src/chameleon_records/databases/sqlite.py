@@ -193,6 +193,3 @@ class SQLiteRecords(PlacedRecords):
 
 def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-__all__ = ["SQLiteRecords"]

@@ -111,45 +111,43 @@ def columns_of(rows: Sequence[Row]) -> Columns:
     where a measurement failed. ``measured_at`` is in seconds since 1970. Arguments and knobs are
     numbers and texts of one type in each column, and JSON where they are more than that.
     """
-    found: Columns = {
+    keys = [row.key for row in rows]
+    measured = [row.record.measurement for row in rows]
+    return {
         "task": [row.task for row in rows],
-        "operator": [row.operator for row in rows],
-        "target": [row.target for row in rows],
-        "space": [row.space for row in rows],
-        "fingerprint": [row.fingerprint for row in rows],
-        "conditions": [None if row.conditions is None else _text(row.conditions) for row in rows],
-        "configuration": [list(row.measurement.config) for row in rows],
-        "seconds": [row.measurement.cost if row.measurement.ok else None for row in rows],
-        "repeats": [list(row.measurement.seconds) for row in rows],
-        "failure": [
-            None if row.measurement.failure is None else str(row.measurement.failure)
-            for row in rows
-        ],
-        "message": [row.measurement.message or None for row in rows],
-        "max_relative_error": [row.measurement.max_relative_error for row in rows],
-        "build_seconds": [row.measurement.build_seconds for row in rows],
-        "run_seconds": [row.measurement.run_seconds for row in rows],
+        **{
+            name: [getattr(key, name) for key in keys]
+            for name in ("operator", "target", "space", "fingerprint")
+        },
+        "conditions": [_text(key.conditions) if key.conditions else None for key in keys],
+        "configuration": [list(outcome.config) for outcome in measured],
+        "seconds": [outcome.cost if outcome.ok else None for outcome in measured],
+        "repeats": [list(outcome.seconds) for outcome in measured],
+        "failure": [outcome.failure and str(outcome.failure) for outcome in measured],
+        "message": [outcome.message or None for outcome in measured],
+        **{
+            name: [getattr(outcome, name) for outcome in measured]
+            for name in ("max_relative_error", "build_seconds", "run_seconds")
+        },
         "origin": [row.origin for row in rows],
-        "measured_at": [row.measured_at for row in rows],
+        "measured_at": [row.record.measured_at for row in rows],
+        **_flat(ARGUMENT, [key.arguments for key in keys]),
+        **_flat(KNOB, [row.record.knobs for row in rows]),
     }
-    found.update(_flat(ARGUMENT, [row.arguments for row in rows]))
-    found.update(_flat(KNOB, [row.knobs for row in rows]))
-    return found
 
 
 def _flat(prefix: str, values: Sequence[Mapping[str, Any]]) -> Columns:
-    names = dict.fromkeys(name for one in values for name in one)
-    return {f"{prefix}{name}": _alike([one.get(name) for one in values]) for name in names}
+    names = dict.fromkeys(name for row in values for name in row)
+    return {f"{prefix}{name}": _alike([row.get(name) for row in values]) for name in names}
 
 
 def _alike(values: list[Any]) -> list[Any]:
     """Values of one simple type as they are, others as JSON."""
-    types = {type(one) for one in values if one is not None}
-    if types <= {int, float} and len(types) > 1:
-        return [None if one is None else float(one) for one in values]
+    types = {type(value) for value in values if value is not None}
     if len(types) <= 1 and types <= {bool, int, float, str}:
         return values
-    return [None if one is None else _text(one) for one in values]
+    convert = float if types <= {int, float} else _text
+    return [None if value is None else convert(value) for value in values]
 
 
 def _text(value: Any) -> str:
@@ -201,12 +199,9 @@ def write_rows(rows: Sequence[Row], form: str, place: Path) -> list[Path]:
 
 def _names(tasks: Sequence[str]) -> list[str]:
     """Names of files for names of tasks, all different."""
-    made: list[str] = []
+    names: list[str] = []
     for task in tasks:
         name = re.sub(r"[^\w.@-]+", "_", task, flags=re.ASCII).lstrip(".") or "task"
         numbered = (f"{name}_{number}" for number in itertools.count(2))
-        made.append(next(one for one in itertools.chain([name], numbered) if one not in made))
-    return made
-
-
-__all__ = ["EACH", "WHOLE", "as_parquet", "dataframe", "write_rows"]
+        names.append(next(new for new in itertools.chain([name], numbered) if new not in names))
+    return names

@@ -19,17 +19,15 @@ from chameleon_records.tables.rows import Row
 
 _MILLISECONDS = 1e3
 
-_FAILED = {
+_OTHERWISE = ("RuntimeFailedConfig", "runtime")
+_FAILURES = {
     FailureKind.BUILD_ERROR: ("CompilationFailedConfig", "compile"),
     FailureKind.BUILD_TIMEOUT: ("CompilationFailedConfig", "compile"),
     FailureKind.INVALID: ("InvalidConfig", "constraints"),
+    FailureKind.RUN_TIMEOUT: ("RuntimeFailedConfig", "timeout"),
+    FailureKind.WRONG_OUTPUT: ("RuntimeFailedConfig", "correctness"),
 }
-_RUNTIME = ("RuntimeFailedConfig", "runtime")
-_T4_FAILED = {
-    FailureKind.RUN_TIMEOUT: "timeout",
-    FailureKind.WRONG_OUTPUT: "correctness",
-}
-"""What the formats call failures; anything else went wrong while the kernel ran."""
+"""The words of a cache and of a T4 file; anything else went wrong while the kernel ran."""
 
 
 def as_cache(rows: Sequence[Row]) -> bytes:
@@ -44,11 +42,11 @@ def as_cache(rows: Sequence[Row]) -> bytes:
     cache = {}
     for row in rows:
         values = _values(row)
-        measured = row.measurement
+        measured = row.record.measurement
         kept = {
             **values,
-            "time": _mean(measured) if measured.ok else _cache_failure(measured.failure),
-            "times": [one * _MILLISECONDS for one in measured.seconds],
+            "time": _mean(measured) if measured.ok else _words(measured)[0],
+            "times": [time * _MILLISECONDS for time in measured.seconds],
             "compile_time": measured.build_seconds * _MILLISECONDS,
             "benchmark_time": measured.run_seconds * _MILLISECONDS,
             "verification_time": 0,
@@ -62,9 +60,9 @@ def as_cache(rows: Sequence[Row]) -> bytes:
     first = rows[0]
     document = {
         "schema_version": "1.1.0",
-        "device_name": first.target,
+        "device_name": first.key.target,
         "kernel_name": first.task,
-        "problem_size": json.dumps(dict(first.arguments), sort_keys=True),
+        "problem_size": json.dumps(dict(first.key.arguments), sort_keys=True),
         "tune_params_keys": names,
         "tune_params": {name: _distinct([_values(row)[name] for row in rows]) for name in names},
         "objective": "time",
@@ -82,32 +80,28 @@ def as_t4(rows: Sequence[Row]) -> bytes:
     _names(rows)
     results = []
     for row in rows:
-        measured = row.measurement
+        measured = row.record.measurement
         times = {
             "compilation": measured.build_seconds * _MILLISECONDS,
             "benchmark": measured.run_seconds * _MILLISECONDS,
             "validation": 0,
             "framework": 0,
             "search_algorithm": 0,
-            "runtimes": [one * _MILLISECONDS for one in measured.seconds],
+            "runtimes": [time * _MILLISECONDS for time in measured.seconds],
         }
-        found = [{"name": "time", "value": _mean(measured), "unit": "ms"}] if measured.ok else []
+        means = [_mean(measured)] if measured.ok else []
         results.append(
             {
                 "timestamp": _date(row),
                 "configuration": _values(row),
                 "times": times,
-                "invalidity": "correct" if measured.ok else _t4_failure(measured.failure),
+                "invalidity": "correct" if measured.ok else _words(measured)[1],
                 "correctness": int(measured.ok),
-                "measurements": found,
+                "measurements": [{"name": "time", "value": mean, "unit": "ms"} for mean in means],
                 "objectives": ["time"],
             }
         )
-    document = {
-        "schema_version": "1.0.0",
-        "results": results,
-    }
-    return _text(document)
+    return _text({"schema_version": "1.0.0", "results": results})
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
@@ -116,8 +110,8 @@ def _names(rows: Sequence[Row]) -> list[str]:
     Raises:
         RecordsError: they are not the same in all rows.
     """
-    names = list(rows[0].knobs)
-    if any(list(row.knobs) != names for row in rows):
+    names = list(rows[0].record.knobs)
+    if any(list(row.record.knobs) != names for row in rows):
         raise RecordsError(
             f"the measurements of {rows[0].task} are of different knobs",
             hint="Export them with `--to csv` or `--to parquet`, which leave open what is missing.",
@@ -127,7 +121,7 @@ def _names(rows: Sequence[Row]) -> list[str]:
 
 def _values(row: Row) -> Mapping[str, Any]:
     """Knobs as the formats have them: numbers and texts; tuples are texts such as ``4x2``."""
-    return {name: _value(value) for name, value in row.knobs.items()}
+    return {name: _value(value) for name, value in row.record.knobs.items()}
 
 
 def _value(value: Any) -> Any:
@@ -137,30 +131,23 @@ def _value(value: Any) -> Any:
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
-    found = dict.fromkeys(values)
-    return sorted(found) if len({type(one) for one in found}) == 1 else list(found)
+    distinct = dict.fromkeys(values)
+    return sorted(distinct) if len(set(map(type, distinct))) == 1 else list(distinct)
 
 
 def _mean(measured: Measurement) -> float:
     return statistics.fmean(measured.seconds) * _MILLISECONDS
 
 
-def _cache_failure(kind: FailureKind | None) -> str:
-    return (_FAILED.get(kind, _RUNTIME) if kind is not None else _RUNTIME)[0]
-
-
-def _t4_failure(kind: FailureKind | None) -> str:
-    if kind is None:
-        return _RUNTIME[1]
-    return _T4_FAILED.get(kind) or _FAILED.get(kind, _RUNTIME)[1]
+def _words(measured: Measurement) -> tuple[str, str]:
+    """The failure in the words of a cache and of a T4 file."""
+    kind = measured.failure
+    return _OTHERWISE if kind is None else _FAILURES.get(kind, _OTHERWISE)
 
 
 def _date(row: Row) -> str:
-    return datetime.fromtimestamp(row.measured_at, UTC).isoformat()
+    return datetime.fromtimestamp(row.record.measured_at, UTC).isoformat()
 
 
 def _text(document: Mapping[str, Any]) -> bytes:
     return (json.dumps(document, indent=1) + "\n").encode()
-
-
-__all__ = ["as_cache", "as_t4"]

@@ -11,7 +11,13 @@ from chameleon_core.loop.start.tasks import target_of
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.resolve import KEYS
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.plugins import Registry, default_registry, hookimpl
+from chameleon_core.plugins import (
+    NoOptions,
+    PluginRecord,
+    Registry,
+    default_registry,
+    hookimpl,
+)
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
@@ -19,7 +25,6 @@ from chameleon_core.task import Task
 from chameleon_testing.conformance_hardware import after_json
 from chameleon_testing.generators import trial
 from chameleon_testing.suites.base import ConformanceSuite, StageSuite
-from chameleon_testing.synthetic import SyntheticPlugins
 
 
 class FrontendSuite(StageSuite):
@@ -116,6 +121,16 @@ class TargetSuite(StageSuite):
             assert told == again, f"{self.where}: '{text}' is described differently the next time"
 
 
+class NoModel(Frontend):
+    """Stands in for the model of a pipeline that is read and not run."""
+
+    def __init__(self, _options: NoOptions) -> None:
+        pass
+
+    def tasks(self, target: str) -> list[Task]:
+        raise NotImplementedError("a pipeline of this model is never run")
+
+
 class PresetSuite(ConformanceSuite):
     """Checks of a preset: with the installed plugins, and the package's own."""
 
@@ -133,17 +148,25 @@ class PresetSuite(ConformanceSuite):
     def test_pipeline(self) -> None:
         """A pipeline that names it is complete: all its stages and options are known."""
         self.test_record()
-        record, model = self.record, {"synthetic": {"operators": [[4, 4]]}}
+        record = self.record
         known = [one.record for one in default_registry().entries("presets")]
 
         class Own:
+            @hookimpl
+            def chameleon_frontends(self) -> Any:
+                """The model of the pipeline."""
+                factory = f"{NoModel.__module__}:{NoModel.__name__}"
+                yield PluginRecord(
+                    name="nothing", summary="Names no task", options=NoOptions, factory=factory
+                )
+
             @hookimpl
             def chameleon_presets(self) -> Any:
                 """The preset that is checked, if nobody installed it."""
                 return [] if record in known else [record]
 
-        registry = Registry.from_plugins([SyntheticPlugins(), Own()], with_installed=True)
-        document = {"model": model, "target": "native", "preset": record.name}
+        registry = Registry.from_plugins([Own()], with_installed=True)
+        document = {"model": {"nothing": {}}, "target": "native", "preset": record.name}
         try:
             from_dict(document, registry=registry)
         except ChameleonError as error:

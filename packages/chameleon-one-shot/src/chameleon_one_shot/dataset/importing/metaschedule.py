@@ -192,6 +192,3 @@ def _task(workload: str, blocks: list[str], records: Sequence[_Record], source: 
         origins=[None] * len(records),
         measured_at=np.zeros(len(records)),
     )
-
-
-__all__ = ["OPERATOR", "files_of", "tasks_of_database"]

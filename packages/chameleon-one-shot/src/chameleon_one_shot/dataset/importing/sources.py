@@ -195,6 +195,3 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
                 )
             )
     return found
-
-
-__all__ = ["Added", "add", "read_source"]

@@ -175,6 +175,3 @@ class TaskDistribution:
 def _lists(arguments: Mapping[str, Any]) -> tuple[Path, ...]:
     """Where the values of lists are: what tells ranks from each other."""
     return tuple(sorted((path for path in flattened(arguments) if len(path) > 1), key=str))
-
-
-__all__ = ["Observed", "OperatorDistribution", "TaskDistribution"]

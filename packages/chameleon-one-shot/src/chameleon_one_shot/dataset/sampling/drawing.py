@@ -114,6 +114,3 @@ def named_by_key(task: Task) -> Task:
     """A task under the name that only it has, as it would occur once in a network."""
     name = f"{task.operator} {task.key[:12]}"
     return attrs.evolve(task, name=name, weight=1, alternative_of="")
-
-
-__all__ = ["TaskSampler", "named_by_key"]

@@ -55,6 +55,3 @@ def _listed(value: Any) -> Any:
 def is_number(value: Any) -> bool:
     """Whether a value is an integer or a real number, and no flag."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-__all__ = ["ABSENT", "Path", "flattened", "is_number", "unflattened"]

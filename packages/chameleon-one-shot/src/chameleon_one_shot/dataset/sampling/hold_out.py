@@ -43,6 +43,3 @@ def _alike(one: Mapping[Path, float], other: Mapping[Path, float]) -> bool:
         abs(value - other[path]) <= NEAR * max(abs(value), abs(other[path]))
         for path, value in one.items()
     )
-
-
-__all__ = ["NEAR", "HeldOut"]

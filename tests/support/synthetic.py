@@ -1,6 +1,7 @@
-"""Every stage without code or hardware: a cost in closed form and a runner that reads it.
+"""Every stage without code or hardware, and whole pipelines of them, which take milliseconds.
 
-``chameleon_testing.synthetic`` makes whole pipelines of them.
+A cost in closed form, and a runner that reads it instead of measuring. Processes that tests start
+find this module as well: ``tests/conftest.py`` puts its folder on their path.
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ import os
 import random
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from chameleon_core import stages
+from chameleon_core import hooks, stages
+from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.plugins import NoOptions
-from chameleon_core.space import Choice, Configs, DesignSpace
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.space import Configs
 from chameleon_core.stages import Candidates, Observations, Scores, StageContext, Visited
 from chameleon_core.task import Task
+from chameleon_testing.conformance_cases import SyntheticSpace
 
 BASELINE_SECONDS = 4e-3
 """Time of the synthetic baseline; the optimum of every synthetic task takes 1e-3 seconds."""
@@ -75,24 +81,6 @@ class SyntheticFrontend(stages.Frontend):
         ]
 
 
-class SyntheticSpace(stages.SpaceProvider):
-    """A plain grid."""
-
-    def __init__(self, _options: NoOptions) -> None:
-        pass
-
-    def design_space(self, task: Task) -> DesignSpace:
-        cards = task.arguments["cardinalities"]
-        knobs = [
-            Choice(name=f"knob{index}", options=tuple(range(cardinality)))
-            for index, cardinality in enumerate(cards)
-        ]
-        return DesignSpace(knobs, first_guesses=np.zeros((1, len(cards)), np.int32))
-
-    def builder(self, task: Task, *, threads: int) -> stages.Builder:
-        raise NotImplementedError("synthetic configurations are never built")
-
-
 class SyntheticBaseline(stages.Baseline):
     """Always takes ``BASELINE_SECONDS``, in both of its variants."""
 
@@ -102,7 +90,7 @@ class SyntheticBaseline(stages.Baseline):
     def supports(self, task: Task) -> bool:
         return task.operator == "synthetic"
 
-    def variants(self, task: Task) -> Sequence[str]:  # noqa: ARG002
+    def variants(self, task: Task) -> Sequence[str]:
         return ("plain", "packed")
 
     def builder(self, task: Task, variant: str, *, threads: int) -> stages.Builder:
@@ -137,7 +125,7 @@ class SyntheticRunner(stages.Runner):
         self._options = options
         self._plan = stages.ComparisonPlan()
         self._stopped = False
-        self._order = random.Random()  # noqa: S311 - on purpose not reproducible
+        self._order = random.Random()
 
     def measure(self, job: stages.MeasureJob) -> Iterator[Measurement]:
         configs = list(job.configs)
@@ -226,7 +214,7 @@ class SyntheticRival(stages.Rival):
         task: Task,
         *,
         measurements: int | None,
-        wall_seconds: float | None,  # noqa: ARG002
+        wall_seconds: float | None,
         seed: int,
     ) -> stages.RivalTrace:
         return stages.RivalTrace(
@@ -289,7 +277,7 @@ class SyntheticSampler(stages.Sampler):
     def __init__(self, _options: NoOptions, _context: StageContext) -> None:
         pass
 
-    def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:  # noqa: ARG002
+    def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         return candidates.configs[:count]
 
 
@@ -299,5 +287,103 @@ class SyntheticSynthesizer(stages.Synthesizer):
     def __init__(self, _options: NoOptions, _context: StageContext) -> None:
         pass
 
-    def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:  # noqa: ARG002
+    def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
         return batch
+
+
+_NAME = "synthetic"
+
+
+def record_of(
+    factory: type, options: type = NoOptions, *, name: str = "", **more: Any
+) -> PluginRecord:
+    """The record of a stage.
+
+    Args:
+        factory: the stage's class; its docstring is the summary.
+        options: the class of its options.
+        name: the stage's name; the class's in lower case if it is empty.
+        more: further fields of the record.
+    """
+    return PluginRecord(
+        name=name or factory.__name__.lower(),
+        summary=(factory.__doc__ or factory.__name__).partition("\n")[0],
+        options=options,
+        factory=f"{factory.__module__}:{factory.__qualname__}",
+        **more,
+    )
+
+
+def registering(*records: PluginRecord) -> Callable[[object], Iterator[PluginRecord]]:
+    """A hook of a plugin that registers records, for the body of the plugin's class."""
+
+    @hookimpl
+    def hook(self: object) -> Iterator[PluginRecord]:
+        del self
+        yield from records
+
+    return hook
+
+
+_synthetic = partial(record_of, name=_NAME)
+
+
+class SyntheticPlugins:
+    """Registers every synthetic stage."""
+
+    chameleon_frontends = registering(_synthetic(SyntheticFrontend, ModelOptions))
+    chameleon_spaces = registering(_synthetic(SyntheticSpace))
+    chameleon_explorers = registering(_synthetic(SyntheticExplorer))
+    chameleon_cost_models = registering(_synthetic(SyntheticCostModel))
+    chameleon_samplers = registering(_synthetic(SyntheticSampler))
+    chameleon_synthesizers = registering(_synthetic(SyntheticSynthesizer))
+    chameleon_runners = registering(
+        _synthetic(SyntheticRunner, RunnerOptions),
+        record_of(SyntheticReplay, RunnerOptions, name="synthetic-replay"),
+    )
+    chameleon_rivals = registering(_synthetic(SyntheticRival))
+    chameleon_baselines = registering(
+        _synthetic(SyntheticBaseline),
+        record_of(SyntheticUntuned, name="synthetic-untuned"),
+    )
+
+
+def synthetic_document(
+    output: Path | str,
+    *,
+    operators: Sequence[Sequence[int]] = ((7, 9), (5, 5, 5)),
+    failing: int = 0,
+    runner: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """A pipeline file's content that names the synthetic stages.
+
+    Args:
+        output: the run folder.
+        operators: for each task the cardinalities of its knobs.
+        failing: percent of the configurations that fail.
+        runner: options of the synthetic runner.
+        more: further keys, or others in place of the synthetic ones.
+    """
+    keys = ("space", "explorer", "cost_model", "sampler", "synthesizer")
+    return {
+        "model": {"synthetic": {"operators": [list(o) for o in operators], "failing": failing}},
+        "target": "nowhere",
+        **dict.fromkeys(keys, _NAME),
+        "runner": {"name": _NAME, **(runner or {})},
+        "scheduler": "round-robin",
+        "baselines": ["synthetic", "synthetic-untuned"],
+        "budget": {"measurements": 20, "batch_size": 4},
+        "output": str(output),
+        **more,
+    }
+
+
+def synthetic_registry(*plugins: object) -> Registry:
+    """Core's own plugins, the synthetic ones, and more; nothing else that is installed."""
+    return Registry.from_plugins([*plugins, hooks, SyntheticPlugins()])
+
+
+def run_synthetic(document: Mapping[str, Any]) -> RunResult:
+    """Run a document of ``synthetic_document`` in this process."""
+    return run_pipeline(from_dict(document, registry=synthetic_registry()))
