@@ -25,8 +25,8 @@ from chameleon_cli.env import describe
 from chameleon_core.dtypes import AS_IT_COMES, INT8
 from chameleon_core.run_folder import NETWORK
 from chameleon_core.words import in_seconds
+from chameleon_networks.delivery.reduced_rivals import reduced_request
 from chameleon_networks.delivery.side_by_side import Compared, SideBySide, side_by_side
-from chameleon_networks.delivery.typed.comparing import reduced_request
 from chameleon_networks.importers.options import PRECISIONS, BuiltinOptions
 from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_networks.package.package import MANIFEST

@@ -17,8 +17,8 @@ from chameleon_core.network_result import NetworkResult
 from chameleon_core.stages import Delivery, Trials
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery import deliver_buckets
-from chameleon_networks.delivery.bucket_results import summed
 from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
+from chameleon_networks.delivery.deliver_buckets import summed
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.padding import check_padding
 from chameleon_networks.importers.options import OnnxOptions, TorchOptions

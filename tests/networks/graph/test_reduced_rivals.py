@@ -21,9 +21,9 @@ from chameleon_networks.delivery.reduced_rivals import (
     max_relative_error,
     precisions_beside,
     reduced_of_all,
+    reduced_request,
 )
 from chameleon_networks.delivery.settled_network import SettledNetwork
-from chameleon_networks.delivery.typed.comparing import reduced_request
 from chameleon_networks.importers.sources import OnnxNetwork
 from chameleon_networks.running.processes import framework_process
 from chameleon_networks.running.samples import Sample

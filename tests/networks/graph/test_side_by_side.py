@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_networks.delivery import side_by_side as module
+from chameleon_networks.delivery.reduced_rivals import reduced_request
 from chameleon_networks.delivery.side_by_side import Compared, side_by_side, told_of
-from chameleon_networks.delivery.typed.comparing import reduced_request
 from chameleon_networks.package.package import write_manifest
 
 pytestmark = pytest.mark.usefixtures("forked_networks")

@@ -18,10 +18,10 @@ from chameleon_core.network_result import FrontPoint, NetworkResult, RivalTime
 from chameleon_core.pipeline import Precision
 from chameleon_core.run_folder import read_store
 from chameleon_core.task import Task
-from chameleon_networks.delivery.bucket_results import summed
 from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
+from chameleon_networks.delivery.deliver_buckets import summed
 from chameleon_networks.delivery.frontends import NetworksFrontend
-from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
+from chameleon_networks.delivery.reduced_rivals import kept_samples, reduced_request
 from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks.quantize import batches as reading
 from chameleon_networks.quantize.batches import batches_of

@@ -14,8 +14,8 @@ from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.delivery.typed import candidates
 from chameleon_networks.delivery.typed import decisions as settling
+from chameleon_networks.delivery.typed import delivery as candidates
 from chameleon_networks.delivery.typed import delivery as delivering
 from chameleon_networks.frameworks.precision import ROUNDING
 from chameleon_networks.package.load import load

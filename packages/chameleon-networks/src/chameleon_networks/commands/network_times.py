@@ -22,8 +22,8 @@ from chameleon_core.words import counted
 
 from chameleon_networks.commands.runs import network_of, pipeline_of, threads_of
 from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.delivery.reduced_rivals import reduced_request
 from chameleon_networks.delivery.side_by_side import Compared, SideBySide, side_by_side
-from chameleon_networks.delivery.typed.comparing import reduced_request
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.serving.model_files import FRAMEWORKS
 from chameleon_networks.serving.streams import Served, served

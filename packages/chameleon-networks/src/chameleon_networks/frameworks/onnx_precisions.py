@@ -12,9 +12,8 @@ from chameleon_core.dtypes import INT8
 from chameleon_core.stages.code import Arrays
 from chameleon_system.processor import own_architecture
 
-from chameleon_networks.frameworks.reduced import ReducedNetwork
+from chameleon_networks.frameworks.reduced import ReducedNetwork, sums_saturate
 from chameleon_networks.frameworks.running import NetworkForms, onnx_session
-from chameleon_networks.frameworks.saturation import sums_saturate
 
 
 class _Inputs:

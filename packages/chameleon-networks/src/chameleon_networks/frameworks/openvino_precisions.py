@@ -10,14 +10,13 @@ from chameleon_core.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages.code import Arrays
 
-from chameleon_networks.frameworks.reduced import ReducedNetwork
+from chameleon_networks.frameworks.reduced import ReducedNetwork, sums_saturate
 from chameleon_networks.frameworks.running import (
     NetworkForms,
     openvino_compiled,
     openvino_inference,
     openvino_model,
 )
-from chameleon_networks.frameworks.saturation import sums_saturate
 
 NAMES = {"f32": FLOAT32, "bf16": BFLOAT16, "f16": FLOAT16}
 """OpenVINO's names of types, and ours."""

@@ -9,8 +9,26 @@ import attrs
 from chameleon_core.dtypes import AS_IT_COMES, BFLOAT16, FLOAT16, INT8
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages.code import Arrays
+from chameleon_system.processor import this_processor
 
 from chameleon_networks.frameworks.running import Network, NetworkForms, not_installed
+
+_VNNI = {"avx512_vnni", "avx_vnni"}
+"""Linux' names of instructions that add products of eight bits in 32 bits."""
+
+
+def sums_saturate() -> bool:
+    """Whether int8 convolutions of frameworks add pairs of products in 16 bits, which saturate.
+
+    On x86 before VNNI they use ``vpmaddubsw``, so that weights of 7 bits are advised: ONNX
+    Runtime, Quantize ONNX models, "When and why do I need to try U8U8"
+    (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html); OpenVINO, the
+    saturation issue of 8-bit instructions (its post-training tools' SaturationIssue.md).
+    """
+    processor = this_processor()
+    if processor is None or processor.architecture != "x86_64":
+        return False
+    return not processor.flags & _VNNI
 
 
 @attrs.frozen(kw_only=True)

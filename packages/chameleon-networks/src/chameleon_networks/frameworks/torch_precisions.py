@@ -10,7 +10,7 @@ from chameleon_core.dtypes import INT8
 from chameleon_core.stages.code import Arrays
 
 from chameleon_networks.frameworks.precision import in_half as half_program
-from chameleon_networks.frameworks.reduced import ReducedNetwork
+from chameleon_networks.frameworks.reduced import ReducedNetwork, sums_saturate
 from chameleon_networks.frameworks.running import (
     NetworkForms,
     compiled_by_torch,
@@ -18,7 +18,6 @@ from chameleon_networks.frameworks.running import (
     torch_inference,
     torch_network,
 )
-from chameleon_networks.frameworks.saturation import sums_saturate
 
 _PT2E = "torchao.quantization.pt2e"
 

@@ -14,9 +14,9 @@ from chameleon_core.stages.code import Arrays
 
 from chameleon_networks.frameworks.running import Network, NetworkForms
 from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.importers.imported_graph import ImportedGraph
 from chameleon_networks.importers.options import AUTO, DEFAULT, NetworkOptions
 from chameleon_networks.shapes import buckets_of
+from chameleon_networks.source_location import ImportedGraph
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -34,7 +34,6 @@ from chameleon_networks.frameworks.running import (
     openvino_network,
     torch_network,
 )
-from chameleon_networks.importers.imported_graph import ImportedGraph
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.onnx.models import (
     onnx_graph,
@@ -57,6 +56,7 @@ from chameleon_networks.importers.torch.programs import (
     recalled_program,
 )
 from chameleon_networks.importers.torch.shapes import input_tensors
+from chameleon_networks.source_location import ImportedGraph
 
 log = structlog.get_logger()
 

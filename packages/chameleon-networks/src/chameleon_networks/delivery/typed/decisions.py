@@ -19,8 +19,12 @@ from chameleon_tvm.instructions.choosing import narrow_weights_pay
 
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.check_report import Facts
-from chameleon_networks.delivery.reduced_rivals import ReducedRequest, precisions_beside
-from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
+from chameleon_networks.delivery.reduced_rivals import (
+    ReducedRequest,
+    kept_samples,
+    precisions_beside,
+    reduced_request,
+)
 from chameleon_networks.delivery.typed.errors import Simulation
 from chameleon_networks.graph.narrow_weights import fastest
 from chameleon_networks.graph.operators import specs_of

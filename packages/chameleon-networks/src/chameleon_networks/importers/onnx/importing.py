@@ -18,9 +18,8 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_conver
 from chameleon_networks.graph.constants import array_of, evaluate
 from chameleon_networks.graph.quantized_steps import is_quantized, is_rounded
 from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.imported_graph import ImportedGraph
 from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
-from chameleon_networks.source_location import SourceLocation
+from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
 Emit = Callable[[Any], Any]
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}

@@ -9,9 +9,9 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.words import did_you_mean
 from chameleon_tvm.words import first_line
 
-from chameleon_networks.importers.imported_graph import ImportedGraph
 from chameleon_networks.importers.onnx.quantized import in_real_numbers, is_quantized_model
 from chameleon_networks.importers.source_checks import no_onnx, no_onnx_file
+from chameleon_networks.source_location import ImportedGraph
 
 
 def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:

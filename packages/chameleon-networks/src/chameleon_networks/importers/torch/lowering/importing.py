@@ -12,7 +12,6 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from chameleon_networks.graph.quantized_steps import is_quantized, is_rounded
 from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.imported_graph import ImportedGraph
 from chameleon_networks.importers.torch.lowering import (
     arithmetic,
     embedding_bags,
@@ -22,7 +21,7 @@ from chameleon_networks.importers.torch.lowering import (
 )
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed
 from chameleon_networks.importers.torch.lowering.origins import location_of
-from chameleon_networks.source_location import SourceLocation
+from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
 CONVERTERS = {
     **arithmetic.CONVERTERS,
