@@ -106,11 +106,11 @@ def rows_of(found: SideBySide) -> list[dict[str, Any]]:
     rows = [
         {
             "name": name,
-            "precision": found.about[name]["precision"],
+            "precision": found.about[name].precision,
             "seconds": statistics.median(seconds),
             "least_seconds": min(seconds),
             "turns": len(seconds),
-            "max_relative_error": found.about[name]["max_relative_error"],
+            "max_relative_error": found.about[name].max_relative_error,
         }
         for name, seconds in found.times.items()
         if seconds

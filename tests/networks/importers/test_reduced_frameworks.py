@@ -13,7 +13,7 @@ import pytest
 from chameleon_core.dtypes import AS_IT_COMES, BFLOAT16, INT8
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
-from chameleon_networks.frameworks import openvino_precisions, saturation, torch_precisions
+from chameleon_networks.frameworks import openvino_precisions, reduced, torch_precisions
 from chameleon_networks.frameworks.precision import half_type, in_half
 from chameleon_networks.frameworks.reduced import (
     REDUCED,
@@ -297,5 +297,5 @@ def test_sums_of_eight_bits_saturate_on_x86_before_vnni(
     monkeypatch: pytest.MonkeyPatch, architecture: str, flags: set[str], *, expected: bool
 ):
     processor = Processor(architecture=architecture, flags=frozenset(flags))
-    monkeypatch.setattr(saturation, "this_processor", lambda: processor)
-    assert saturation.sums_saturate() is expected
+    monkeypatch.setattr(reduced, "this_processor", lambda: processor)
+    assert reduced.sums_saturate() is expected

@@ -22,7 +22,7 @@ from chameleon_core.words import counted
 
 from chameleon_networks.commands.runs import network_of, pipeline_of, threads_of
 from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.delivery.reduced_rivals import reduced_request
+from chameleon_networks.delivery.reduced_rivals import ComputedIn, reduced_request
 from chameleon_networks.delivery.side_by_side import Compared, SideBySide, side_by_side
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.serving.model_files import FRAMEWORKS
@@ -196,13 +196,18 @@ def _times(found: SideBySide) -> Summary:
                 "low_seconds": _known(one.low),
                 "high_seconds": _known(one.high),
                 "turns": one.of,
-                **found.about.get(name, {}),
+                **_told(found.about.get(name)),
             }
             for name, one in estimates.items()
         },
         "ratio": _like(ratios, found),
     }
     return {**summary, "ratios": ratios} if found.about else summary
+
+
+def _told(about: ComputedIn | None) -> Summary:
+    """What it computes in, with the types of our own."""
+    return {} if about is None else {k: v for k, v in attrs.asdict(about).items() if v != ()}
 
 
 def _known(seconds: float) -> float | None:
@@ -214,13 +219,11 @@ def _like(ratios: Mapping[str, float], found: SideBySide) -> float | None:
     """The ratio to those in the network's own precision; None where none of them is."""
     if not found.about:
         return next(iter(ratios.values()), None)
-    own = found.about.get(OURS, {}).get("precisions", ())
+    own = found.about[OURS].precisions if OURS in found.about else ()
     return next((ratio for asked, ratio in ratios.items() if asked in own), None)
 
 
-def _ratios(
-    medians: Mapping[str, float], about: Mapping[str, Mapping[str, Any]]
-) -> dict[str, float]:
+def _ratios(medians: Mapping[str, float], about: Mapping[str, ComputedIn]) -> dict[str, float]:
     """How many times as fast as the best rival the network is, by what was asked of the rivals.
 
     Its own precision comes first, then those as they come.
@@ -231,8 +234,8 @@ def _ratios(
     groups: dict[str, list[float]] = {}
     for name, seconds in medians.items():
         if name != OURS:
-            groups.setdefault(about.get(name, {}).get("asked", ""), []).append(seconds)
-    own = about.get(OURS, {}).get("precisions", ())
+            groups.setdefault(about[name].asked if name in about else "", []).append(seconds)
+    own = about[OURS].precisions if OURS in about else ()
     order = sorted(groups, key=lambda asked: (asked not in own, asked != AS_IT_COMES))
     return {asked: min(groups[asked]) / ours for asked in order}
 

@@ -98,6 +98,12 @@ class Kernels:
                     return attrs.evolve(other, task=attrs.evolve(task, name=other.task.name))
         return None
 
+    def _of(self, winners: Mapping[str, Winner]) -> Kernels:
+        """Those of other winners, with the builders that are there."""
+        made = Kernels(winners, self._space, self._target)
+        made._builders = self._builders
+        return made
+
     def adapted(self, chains: Iterable[FusedOperator]) -> Kernels:
         """The same kernels, with those of ``like`` for chains that have none of their own."""
         found = dict(self._winners)
@@ -105,16 +111,12 @@ class Kernels:
             winner = self.like(chain)
             if winner is not None:
                 found.setdefault(winner.task.key, winner)
-        made = Kernels(found, self._space, self._target)
-        made._builders = self._builders
-        return made
+        return self._of(found)
 
     def without(self, keys: frozenset[str]) -> Kernels:
         """The same kernels but those of some tasks."""
         kept = {key: winner for key, winner in self._winners.items() if key not in keys}
-        made = Kernels(kept, self._space, self._target)
-        made._builders = self._builders
-        return made
+        return self._of(kept)
 
     def replaced(self, configs: Mapping[str, tuple[int, ...]]) -> Kernels:
         """The same kernels but for those of some tasks, which get other configurations.
@@ -126,9 +128,7 @@ class Kernels:
             key: attrs.evolve(winner, config=configs.get(key, winner.config))
             for key, winner in self._winners.items()
         }
-        made = Kernels(winners, self._space, self._target)
-        made._builders = self._builders
-        return made
+        return self._of(winners)
 
     def with_next_guesses(self, keys: Collection[str], *, give_up: bool = False) -> Kernels:
         """The same kernels but for guesses that make room for the next ones.
@@ -144,9 +144,7 @@ class Kernels:
                 del winners[key]
             else:
                 winners[key] = better
-        made = Kernels(winners, self._space, self._target)
-        made._builders = self._builders
-        return made
+        return self._of(winners)
 
     def joined(self, winners: Mapping[str, Winner]) -> Kernels:
         """The same kernels and some more.
@@ -154,9 +152,7 @@ class Kernels:
         Args:
             winners: by ``Task.key``; of tasks that have a kernel already they count for nothing.
         """
-        made = Kernels({**winners, **self._winners}, self._space, self._target)
-        made._builders = self._builders
-        return made
+        return self._of({**winners, **self._winners})
 
     @property
     def keys(self) -> list[str]:

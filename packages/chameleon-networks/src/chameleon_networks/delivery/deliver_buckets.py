@@ -38,6 +38,7 @@ from chameleon_networks.delivery.reduced_rivals import reduced_of_all
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.delivery import in_types, precision_told
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
+from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import (
     check_compiler,
     check_target,
@@ -63,7 +64,7 @@ def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
     """
     known: dict[bytes, int] = {}
     constants: list[NDArray[Any]] = []
-    manifests: dict[Path, dict[str, Any]] = {}
+    manifests: dict[Path, Manifest] = {}
     saved = 0
     sharing = {name: own for name, own in buckets.items() if (own / WEIGHTS).exists()}
     for own in sharing.values():
@@ -328,7 +329,7 @@ def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Deliver
     return attrs.evolve(delivery, winners=winners, plan=plan)
 
 
-def _combined(bucketed: BucketedNetwork, whole: Path) -> dict[str, Any]:
+def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
     """Make one network of the buckets' folders; returns its manifest."""
     folders = {bucket.name: whole / bucket.name for bucket, _ in bucketed.networks}
     saved = share_weights(whole, folders)

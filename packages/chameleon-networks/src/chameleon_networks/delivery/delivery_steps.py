@@ -32,6 +32,7 @@ from chameleon_networks.frameworks.precision import ROUNDING
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetwork
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
@@ -137,13 +138,11 @@ class DeliverySteps:
         kernels = self.with_alternatives(network.chains)
         return self._written(network.module, network.chains, kernels, name)
 
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         """What goes into the folder's manifest."""
         return self._manifest(self._module, self._chains, self.kernels)
 
-    def _manifest(
-        self, module: Any, chains: Sequence[FusedOperator], kernels: Kernels
-    ) -> dict[str, Any]:
+    def _manifest(self, module: Any, chains: Sequence[FusedOperator], kernels: Kernels) -> Manifest:
         delivery = self._delivery
         made = manifest_of(module, chains, kernels, delivery.target, delivery.threads)
         return {

@@ -11,6 +11,7 @@ import attrs
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.package.buckets import Buckets
+from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import signature_of
 from chameleon_networks.shapes import Dimension
 
@@ -36,7 +37,7 @@ class BucketShapes:
 
 def dispatch_table(
     bucketed: BucketedNetwork, dtypes: Sequence[str], buckets: Sequence[BucketShapes]
-) -> dict[str, Any]:
+) -> Manifest:
     """The parts of a manifest that ``buckets.Buckets`` reads, as JSON values.
 
     Args:

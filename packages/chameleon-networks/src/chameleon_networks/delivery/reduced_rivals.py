@@ -6,7 +6,6 @@ import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
@@ -103,6 +102,23 @@ def precisions_beside(types: Sequence[str]) -> tuple[str, ...]:
     return (*reduced, AS_IT_COMES) if reduced else ()
 
 
+@attrs.frozen(kw_only=True)
+class ComputedIn:
+    """What a network is computed in.
+
+    Attributes:
+        asked: the precision that was asked for.
+        precision: what it is, as the framework or the delivered network says.
+        max_relative_error: of its outputs against float32.
+        precisions: of a delivered network, the types of its operators.
+    """
+
+    asked: str
+    precision: str
+    max_relative_error: float
+    precisions: tuple[str, ...] = ()
+
+
 class ReducedRivals:
     """What else runs a network in reduced precision, each in a process of its own.
 
@@ -187,18 +203,24 @@ class ReducedRivals:
         found = {}
         for name, process in self._opened.items():
             if (took := seconds.get(name)) is not None:
-                found[name] = RivalTime(seconds=took, **self.about(process))
+                about = self.about(process)
+                found[name] = RivalTime(
+                    asked=about.asked,
+                    precision=about.precision,
+                    seconds=took,
+                    max_relative_error=about.max_relative_error,
+                )
             else:
                 self.left_out[name] = "it failed while it was timed"
         return found
 
-    def about(self, process: NetworkProcess) -> dict[str, Any]:
+    def about(self, process: NetworkProcess) -> ComputedIn:
         """What ``results`` says of one of ``opened`` before it is timed."""
-        return {
-            "asked": self._chosen[process.name].precision,
-            "precision": process.precision,
-            "max_relative_error": self._errors[process.name],
-        }
+        return ComputedIn(
+            asked=self._chosen[process.name].precision,
+            precision=str(process.precision),
+            max_relative_error=self._errors[process.name],
+        )
 
 
 def reduced_of_all(results: Sequence[NetworkResult]) -> dict[str, RivalTime]:

@@ -48,14 +48,30 @@ class ReducedNetwork:
 
 
 @attrs.frozen(kw_only=True)
+class Reduction:
+    """A network to be run in another precision.
+
+    Attributes:
+        forms: the network.
+        calibration: inputs of as many inferences, from which ranges of numbers are read.
+        precision: one of ``options.PRECISIONS``.
+        threads: that it computes with.
+    """
+
+    forms: NetworkForms
+    calibration: Sequence[Arrays]
+    precision: str
+    threads: int
+
+
+@attrs.frozen(kw_only=True)
 class Reduced:
     """A framework, and the precision that it is asked for.
 
     Attributes:
         framework: its name.
         precision: one of ``options.PRECISIONS``.
-        factory: ``module:function`` of the forms of a network, inputs to calibrate with, the
-            precision and the threads, which gives a ``ReducedNetwork``.
+        factory: ``module:function`` of a ``Reduction``, which gives a ``ReducedNetwork``.
         needs: modules without which it does not run.
         converts: modules that it needs as well where the network is one of torch.
         of_torch: whether it runs networks of torch alone.
@@ -82,19 +98,15 @@ class Reduced:
     def made(
         self, forms: NetworkForms, calibration: Sequence[Arrays], *, threads: int
     ) -> ReducedNetwork:
-        """The network opened by the framework.
-
-        Args:
-            forms: the network.
-            calibration: inputs of as many inferences, from which ranges of numbers are read.
-            threads: that it computes with.
+        """The network opened by the framework; arguments are those of a ``Reduction``.
 
         Raises:
             Exception: the framework cannot run it so; whatever it raises.
         """
-        network: ReducedNetwork = load_factory(self.factory)(
-            forms, calibration, precision=self.precision, threads=threads
+        asked = Reduction(
+            forms=forms, calibration=calibration, precision=self.precision, threads=threads
         )
+        network: ReducedNetwork = load_factory(self.factory)(asked)
         return network
 
 

@@ -212,7 +212,7 @@ def openvino_compiled(model: Any, *, threads: int, hint: str | None) -> Any:
         hint: the precision to compute in, by OpenVINO's name, or None.
     """
     openvino = importlib.import_module("openvino")
-    settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
+    settings: dict[str, object] = {"PERFORMANCE_HINT": "LATENCY"}
     asked = asked_threads(threads)
     if asked is not None:
         settings["INFERENCE_NUM_THREADS"] = asked

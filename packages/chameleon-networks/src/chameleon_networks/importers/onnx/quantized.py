@@ -7,7 +7,7 @@ which quantized networks are read, compiled and checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -161,7 +161,7 @@ class _Rewriting:
         inputs = self.node.input
         return str(inputs[place]) if place < len(inputs) else ""
 
-    def attributes(self, *dropped: str) -> dict[str, Any]:
+    def attributes(self, *dropped: str) -> Mapping[str, Any]:
         """The node's attributes but some."""
         import onnx  # noqa: PLC0415 - an extra
 

@@ -20,6 +20,7 @@ from chameleon_networks.importers.torch.messages import torch_messages_held_back
 from chameleon_networks.importers.torch.randomness import without_chance, without_dropout
 from chameleon_networks.importers.torch.shapes import (
     Export,
+    Keywords,
     Shapes,
     check_saved,
     with_shapes,
@@ -126,11 +127,11 @@ def _check_float(network: Any, source: str) -> None:
 
 
 def _exported(
-    network: Any, positional: tuple[Any, ...], keywords: dict[str, Any], owner: str
+    network: Any, positional: tuple[Any, ...], keywords: Keywords, owner: str
 ) -> ExampleProgram:
     torch = _torch()
 
-    def export(positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
         try:
             with torch.no_grad(), torch_messages_held_back():
                 return torch.export.export(network, positional, keywords)
@@ -143,7 +144,7 @@ def _exported(
     return ExampleProgram(program=export(positional, keywords), export=export, owner=owner)
 
 
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], Keywords]:
     """Example inputs by place and by name: a tensor, a sequence, a mapping, or a pair of both."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
@@ -186,7 +187,7 @@ def loaded(file: str) -> ExampleProgram:
     """
     program = _loaded(file)
 
-    def export(positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
         torch = _torch()
         try:
             with torch.no_grad(), torch_messages_held_back():

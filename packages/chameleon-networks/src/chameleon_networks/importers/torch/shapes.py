@@ -10,7 +10,8 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.words import did_you_mean
 
 Shapes = Mapping[str, Sequence[int]]
-Export = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+Keywords = dict[str, Any]
+Export = Callable[[tuple[Any, ...], Keywords], Any]
 """Makes a program from positional and keyword inputs."""
 
 
@@ -44,7 +45,7 @@ def with_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any
     return export(tuple(positional), dict(keywords))
 
 
-def input_tensors(program: Any) -> dict[str, Any]:
+def input_tensors(program: Any) -> Keywords:
     """The tensors among a program's example inputs by name, in the order of its placeholders."""
     torch = importlib.import_module("torch")
     tree = importlib.import_module("torch.utils._pytree")
