@@ -59,7 +59,9 @@ class NetworksFrontend(Frontend):
         if self._precision is not None and self._precision.calibrate is not None:
             named_object(self._precision.calibrate, "calibrate")
 
-    def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    def check(
+        self, target: str, threads: int, earlier: Mapping[str, Any] | None
+    ) -> dict[str, Any] | None:
         return self.work.check(target, threads, earlier)
 
     def decide(self, trials: Trials) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from chameleon_core.errors import ConfigError
@@ -14,18 +15,17 @@ from chameleon_networks.graph.quantized_steps import is_quantized, is_rounded
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.torch.lowering import (
     arithmetic,
-    embedding_bags,
     images,
     indexing,
     quantized,
 )
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed
 from chameleon_networks.importers.torch.lowering.origins import location_of
+from chameleon_networks.importers.torch.lowering.values import Call, Converter
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
 CONVERTERS = {
     **arithmetic.CONVERTERS,
-    **embedding_bags.CONVERTERS,
     **images.CONVERTERS,
     **indexing.CONVERTERS,
     **quantized.CONVERTERS,
@@ -48,7 +48,7 @@ def torch_graph(program: Any) -> ImportedGraph:
             keep_params_as_input=False,
             unwrap_unit_return_tuple=False,
             no_bind_return_tuple=False,
-            custom_convert_map=dict(CONVERTERS),
+            custom_convert_map={name: partial(_converted, one) for name, one in CONVERTERS.items()},
         )
     except ConfigError as error:
         if _double(program):
@@ -69,6 +69,11 @@ def torch_graph(program: Any) -> ImportedGraph:
 
 
 _IN_FLOAT32 = "Its weights are torch.float64; return the module in float32 (`.float()`)."
+
+
+def _converted(convert: Converter, node: Any, importer: Any) -> Any:
+    """What a converter of ours makes of a node, called as TVM's importer calls those of others."""
+    return convert(Call(node, importer))
 
 
 def _double(program: Any) -> bool:
