@@ -11,17 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chameleon_cli.main import run as command_line
 from chameleon_core import load_run
 from chameleon_core.measurement import Measurement
-from chameleon_core.plugins import NoOptions
 from chameleon_core.spending import Spending
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 from chameleon_one_shot.dataset.format import read_dataset
 from chameleon_one_shot.predictor.examples import examples_of
 from chameleon_records.format import key_from_json
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import DenseSpec, PrimFuncSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
@@ -41,24 +38,6 @@ def product():
 def reference(a, b):
     return a @ b
 """
-
-
-@pytest.fixture
-def chameleon(capfd: pytest.CaptureFixture[str]) -> Command:
-    """A command in this process."""
-
-    def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        capfd.readouterr()
-        code = command_line([str(word) for word in words])
-        printed = capfd.readouterr()
-        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
-
-    return call
-
-
-@pytest.fixture(scope="module")
-def target() -> str:
-    return TVMTargets(NoOptions()).resolve("native")
 
 
 @pytest.fixture

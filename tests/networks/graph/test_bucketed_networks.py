@@ -68,10 +68,10 @@ def _masked(networks: Path, *extents: int, pad: float | None) -> BucketedFronten
 
 @pytest.fixture(scope="module")
 def delivered(
-    networks: Path, random_delivery: Any, tmp_path_factory: pytest.TempPathFactory
+    networks: Path, delivery_into: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[BucketedFrontend, Delivery, dict[str, Any]]:
     source = _masked(networks, 4, 12, pad=0.0)
-    delivery = random_delivery(source, tmp_path_factory.mktemp("run") / "network")
+    delivery = delivery_into(source, tmp_path_factory.mktemp("run") / "network")
     result = source.deliver(delivery)
     assert result.failure is None
     return source, delivery, result
@@ -236,9 +236,9 @@ def test_padding_that_changes_the_answers_is_refused_before_tuning(tmp_path: Pat
 
 
 @pytest.mark.long
-def test_padding_that_changes_the_answers_is_not_delivered(random_delivery: Any, tmp_path: Path):
+def test_padding_that_changes_the_answers_is_not_delivered(delivery_into: Any, tmp_path: Path):
     source = _mean(tmp_path)
-    result = source.deliver(random_delivery(source, tmp_path / "network"))
+    result = source.deliver(delivery_into(source, tmp_path / "network"))
     assert result.failure.startswith("the network is not delivered: padding changes")
     assert "leave out `pad`" in result.failure
     assert not (tmp_path / "network").exists()
@@ -256,10 +256,10 @@ def test_without_padding_there_is_nothing_to_check(networks: Path):
 
 @pytest.mark.long
 def test_a_bucket_that_fails_is_named_and_nothing_delivered(
-    networks: Path, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    networks: Path, delivery_into: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     source = _masked(networks, 4, 12, pad=None)
-    delivery = random_delivery(source, tmp_path / "network")
+    delivery = delivery_into(source, tmp_path / "network")
     honest = Kernels.of
 
     def lying(self: Kernels, chain: Any) -> Any:
@@ -277,7 +277,7 @@ def test_a_bucket_that_fails_is_named_and_nothing_delivered(
 
 @pytest.mark.long
 def test_weights_that_got_lost_on_the_way_are_not_delivered(
-    networks: Path, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    networks: Path, delivery_into: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     source = _masked(networks, 4, 12, pad=None)
     honest = deliver_buckets.share_weights
@@ -290,7 +290,7 @@ def test_weights_that_got_lost_on_the_way_are_not_delivered(
         return saved
 
     monkeypatch.setattr(deliver_buckets, "share_weights", lying)
-    result = source.deliver(random_delivery(source, tmp_path / "network"))
+    result = source.deliver(delivery_into(source, tmp_path / "network"))
     assert "is not what it was alone: its outputs are off by" in result.failure
     assert not (tmp_path / "network").exists()
 
@@ -346,9 +346,9 @@ def test_what_was_settled_is_recalled_for_each_bucket(networks: Path):
     assert [one.choice.layout for _, one in again.networks] == ["NHWC", "NCHW"]
 
 
-def test_batches_of_an_onnx_file(random_delivery: Any, tmp_path: Path):
+def test_batches_of_an_onnx_file(delivery_into: Any, tmp_path: Path):
     source = _convolved(tmp_path, 1, 4)
-    result = source.deliver(random_delivery(source, tmp_path / "network"))
+    result = source.deliver(delivery_into(source, tmp_path / "network"))
     assert result.failure is None
     network: Any = chameleon_networks.load(tmp_path / "network")
     images = np.random.default_rng(1).standard_normal((3, 3, 6, 6)).astype(np.float32)

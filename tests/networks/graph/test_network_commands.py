@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_cli.main import run as command_line
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline import from_dict
 from chameleon_core.plugins import Registry
@@ -41,19 +40,6 @@ class LikesLargeIndices(CostModel):
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def chameleon(capfd: pytest.CaptureFixture[str]) -> Command:
-    """A command in this process, which has imported torch and TVM already."""
-
-    def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        capfd.readouterr()
-        code = command_line([str(word) for word in words])
-        printed = capfd.readouterr()
-        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,7 @@ Deliver = Callable[[OnnxNetwork], NetworkResult]
 
 
 @pytest.fixture
-def deliver(random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deliver:
+def deliver(delivery_into: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deliver:
     """Delivers a network without timing anything."""
 
     def timed(processes: Any, *_: Any, **__: Any) -> dict[str, float]:
@@ -142,7 +142,7 @@ def deliver(random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     def made(network: OnnxNetwork) -> NetworkResult:
         frontend = NetworkFrontend(network)
-        result = frontend.deliver(random_delivery(frontend, tmp_path / "network"))
+        result = frontend.deliver(delivery_into(frontend, tmp_path / "network"))
         assert result.failure is None
         return result
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.pipeline import Precision
-from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Delivery, Trials, Winner
 from chameleon_networks.compile.compile import untuned
 from chameleon_networks.delivery.bucketed import work_on
@@ -21,7 +20,6 @@ from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
@@ -48,11 +46,6 @@ def _weights_of_eight_bits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settling, "narrow_weights_pay", lambda _: False)
         yield
-
-
-@pytest.fixture(scope="session")
-def target() -> str:
-    return TVMTargets(NoOptions()).resolve("native")
 
 
 @pytest.fixture(scope="session")
