@@ -18,7 +18,7 @@ from chameleon_core.network_result import NetworkResult
 from chameleon_networks.commands import network_times as command
 from chameleon_networks.commands.bench_network import stream_numbers
 from chameleon_networks.serving import clients, model_files, streams
-from chameleon_networks.serving.model_files import ModelFile, child_answer
+from chameleon_networks.serving.model_files import ModelFile
 from chameleon_networks.serving.streams import Served, figures_of, onnxruntime_ways, served
 from chameleon_system.cores import usable_cores
 from chameleon_system.processes.stamps import TOKEN
@@ -284,7 +284,8 @@ def test_files_are_written_for_those_that_read_them(tiny: Any, tmp_path: Path):
     assert set(found) | set(left_out) >= {"openvino int8"}
 
 
-def test_a_process_that_dies_says_its_last_words():
-    with pytest.raises(ChameleonError, match="it ended with status 1") as raised:
-        child_answer("it", "this_module_is_not_there", {}, seconds=60.0)
+def test_a_process_that_dies_says_its_last_words(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(model_files, "_MODULE", "this_module_is_not_there")
+    with pytest.raises(ChameleonError, match="others ended with status 1") as raised:
+        model_files._answer({})
     assert "this_module_is_not_there" in str(raised.value.hint)

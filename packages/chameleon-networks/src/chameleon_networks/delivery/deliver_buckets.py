@@ -334,20 +334,12 @@ def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
     folders = {bucket.name: whole / bucket.name for bucket, _ in bucketed.networks}
     saved = share_weights(whole, folders)
     manifests = {name: read_manifest(folder) for name, folder in folders.items()}
-    shapes = [
-        BucketShapes(
-            name=bucket.name,
-            extents=bucket.extents,
-            inputs=[one["shape"] for one in manifests[bucket.name]["inputs"]],
-            outputs=[one["shape"] for one in manifests[bucket.name]["outputs"]],
-        )
-        for bucket, _ in bucketed.networks
-    ]
+    shapes = [BucketShapes.of(bucket, manifests[bucket.name]) for bucket, _ in bucketed.networks]
     first = manifests[shapes[0].name]
     manifest = {
         **{name: first[name] for name in _SHARED},
         "shared_bytes": saved,
-        **dispatch_table(bucketed, [one["dtype"] for one in first["inputs"]], shapes),
+        **dispatch_table(bucketed, shapes),
     }
     write_loader(whole, "buckets.py")
     write_manifest(whole, manifest)

@@ -25,7 +25,7 @@ _REDUCE_SECONDS = 900.0
 """One that quantizes the network before it compiles it, with inputs to calibrate with, may take so
 long."""
 
-_RUN_SECONDS = 300.0
+RUN_SECONDS = 300.0
 """An answer may take so long."""
 
 DYING_SECONDS = 10.0
@@ -45,7 +45,7 @@ class AskedProcess:
         start_seconds: that opening it may take.
 
     Attributes:
-        precision: what it says that it computes in, once it is open; None where it does not.
+        told: what it said when it was open.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class AskedProcess:
         start_seconds: float = _START_SECONDS,
     ) -> None:
         self.name = name
-        self.precision: str | None = None
+        self.told: Message = {}
         self._start_seconds = start_seconds
         self._folder = tempfile.TemporaryDirectory(prefix="chameleon-network-")
         self._child = network_child(module)
@@ -81,7 +81,7 @@ class AskedProcess:
             ChameleonError: it cannot be opened, died or hung; it is closed then.
         """
         try:
-            self.precision = self._answer(self._start_seconds).get("precision")
+            self.told = self._answer(self._start_seconds)
         except BaseException:
             self.close()
             raise
@@ -109,7 +109,7 @@ class AskedProcess:
         write_arrays(file, inputs)
         return str(file)
 
-    def _ask(self, request: Message, limit: float = _RUN_SECONDS) -> Message:
+    def _ask(self, request: Message, limit: float = RUN_SECONDS) -> Message:
         self._tell(request)
         return self._answer(limit)
 
@@ -182,6 +182,11 @@ class NetworkProcess(AskedProcess):
         compiled_ahead: whether its first run is like any other, with nothing left to compile.
     """
 
+    @property
+    def precision(self) -> str | None:
+        """What it says that it computes in; None if it does not."""
+        return self.told.get("precision")
+
     def __init__(self, name: str, request: Message, **options: Any) -> None:
         self.compiled_ahead = request["role"] == "delivered"
         super().__init__(name, request, module=_MODULE, **options)
@@ -249,38 +254,20 @@ def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProces
     return NetworkProcess(name, request, threads=threads)
 
 
-def framework_process(
-    network: ImportedNetwork,
-    name: str,
-    *,
-    threads: int,
-    warm_up: Arrays | None = None,
-    wait: bool = True,
-) -> NetworkProcess:
+def framework_process(network: ImportedNetwork, name: str, **options: Any) -> NetworkProcess:
     """A process in which something else runs a network.
 
     Args:
         network: as its framework has it.
         name: one of ``network.frameworks``.
-        threads: that it computes with.
-        warm_up: inputs of an inference that belongs to opening it, or None.
-        wait: until it is open; otherwise ``NetworkProcess.opened`` has to be called.
+        options: of ``AskedProcess``: ``threads``, ``warm_up`` and ``wait``.
     """
-    request = {
-        "role": "framework",
-        "name": name,
-        **request_of(network),
-    }
-    return NetworkProcess(name, request, threads=threads, warm_up=warm_up, wait=wait)
+    request = {"role": "framework", "name": name, **request_of(network)}
+    return NetworkProcess(name, request, **options)
 
 
 def reduced_process(
-    network: ImportedNetwork,
-    name: str,
-    calibration: tuple[Path, int],
-    *,
-    threads: int,
-    warm_up: Arrays,
+    network: ImportedNetwork, name: str, calibration: tuple[Path, int], **options: Any
 ) -> NetworkProcess:
     """A process in which something else runs a network in reduced precision.
 
@@ -289,17 +276,10 @@ def reduced_process(
         name: of a ``frameworks.reduced.Reduced``.
         calibration: a file with the inputs of some inferences, one after the other, and their
             number.
-        threads: that it computes with.
-        warm_up: inputs of an inference that belongs to opening it.
+        options: of ``AskedProcess``: ``threads`` and ``warm_up``.
     """
     file, batches = calibration
-    request = {
-        "role": "reduced",
-        "name": name,
-        "calibration": str(file),
-        "batches": batches,
-        **request_of(network),
-    }
+    told = {"name": name, "calibration": str(file), "batches": batches, **request_of(network)}
     return NetworkProcess(
-        name, request, threads=threads, warm_up=warm_up, start_seconds=_REDUCE_SECONDS
+        name, {"role": "reduced", **told}, start_seconds=_REDUCE_SECONDS, **options
     )

@@ -7,10 +7,7 @@ and quantize networks keep threads and memory, which nobody needs once the files
 from __future__ import annotations
 
 import importlib
-import json
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +15,7 @@ import attrs
 import structlog
 from chameleon_core.dtypes import FLOAT32, INT8
 from chameleon_core.stages import Arrays
-from chameleon_system.processes.answering import Answers
-from chameleon_system.processes.child import ChildProcess
-from chameleon_system.processes.conversation import Conversation, Message
+from chameleon_system.processes.conversation import Message
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.frameworks.onnx_precisions import quantized_file
@@ -29,11 +24,12 @@ from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
 from chameleon_networks.frameworks.running import ONNXRUNTIME, OPENVINO, NetworkForms
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.batches import batches_of
-from chameleon_networks.running.processes import awaited
+from chameleon_networks.running.processes import AskedProcess
 from chameleon_networks.running.requests import (
     batches_in,
     request_of,
     requested_network,
+    serve,
     write_arrays,
 )
 
@@ -42,6 +38,7 @@ log = structlog.get_logger()
 FRAMEWORKS = (ONNXRUNTIME, OPENVINO)
 """What reads a file alone, in a process without anything else of the network."""
 
+_MODULE = "chameleon_networks.serving.model_files"
 _SECONDS = 1800.0
 """The files may take so long."""
 
@@ -105,7 +102,7 @@ def model_files(
         "batches": len(batches),
         **request_of(network),
     }
-    answer = {tuple(kind): found for kind, found in _answer(request)["files"]} if kinds else {}
+    answer = _answer(request) if kinds else {}
     files = {}
     for name, (framework, precision) in wanted.items():
         found = answer[framework, precision == INT8]
@@ -122,39 +119,12 @@ def model_files(
     return files, left_out
 
 
-def _answer(request: Message) -> Message:
-    return child_answer(
-        "the process that writes files for others",
-        "chameleon_networks.serving.model_files",
-        request,
-        seconds=_SECONDS,
-    )
-
-
-def child_answer(
-    name: str,
-    module: str,
-    request: Mapping[str, Any],
-    *,
-    seconds: float,
-    environment: Mapping[str, str] | None = None,
-) -> Message:
-    """What a fresh process answers to the one request that its command line has.
-
-    Args:
-        name: what it is called in messages.
-        module: that it runs.
-        request: JSON values.
-        seconds: that it may take.
-        environment: its variables; those of this process where None.
-
-    Raises:
-        ChameleonError: it says ``error``, died or hung.
-    """
-    with ChildProcess(
-        module, [json.dumps(request)], environment=environment, stdout=subprocess.PIPE
-    ) as child:
-        return awaited(name, child, Conversation(child), seconds)
+def _answer(request: Message) -> dict[tuple[str, bool], dict[str, str]]:
+    """For each kind the ``path`` of its file, or the ``problem``."""
+    with AskedProcess(
+        "what writes files for others", request, module=_MODULE, threads=0, start_seconds=_SECONDS
+    ) as process:
+        return {(framework, reduced): told for (framework, reduced), told in process.told["files"]}
 
 
 def _written(
@@ -176,27 +146,22 @@ def _written(
     return str(at / "model.onnx")
 
 
-def main() -> None:
-    """Write the files that the command line asks for."""
-    answers = Answers()
-    request = json.loads(sys.argv[1])
+def written_files(request: Message) -> Message:
+    """Write the files that a request asks for."""
     folder = Path(request["folder"])
     batches = batches_in(folder / "calibration.npz", request["batches"])
+    forms = requested_network(request).forms
     files = []
-    try:
-        forms = requested_network(request).forms
-        for framework, reduced in request["kinds"]:
-            at = folder / f"{framework}-{INT8 if reduced else 'floats'}"
-            at.mkdir()
-            try:
-                path = _written(forms, framework, batches if reduced else None, at)
-                files.append(([framework, reduced], {"path": path}))
-            except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
-                files.append(([framework, reduced], {"problem": one_line(error)}))
-        answers.send({"files": files})
-    except Exception as error:  # noqa: BLE001 - likewise
-        answers.send({"error": one_line(error)})
+    for framework, reduced in request["kinds"]:
+        at = folder / f"{framework}-{INT8 if reduced else 'floats'}"
+        at.mkdir()
+        try:
+            told = {"path": _written(forms, framework, batches if reduced else None, at)}
+        except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+            told = {"problem": one_line(error)}
+        files.append(([framework, reduced], told))
+    return {"files": files}
 
 
 if __name__ == "__main__":
-    main()
+    serve(written_files)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,14 +16,17 @@ import structlog
 from chameleon_core.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_core.errors import ChameleonError
 from chameleon_system.cores import usable_cores
+from chameleon_system.processes.child import ChildProcess
+from chameleon_system.processes.conversation import Conversation
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.delivery.side_by_side import told_of
 from chameleon_networks.frameworks.openvino_precisions import NAMES
 from chameleon_networks.frameworks.running import OPENVINO
 from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.running.processes import awaited
 from chameleon_networks.running.requests import write_arrays
-from chameleon_networks.serving.model_files import ModelFile, child_answer, model_files
+from chameleon_networks.serving.model_files import ModelFile, model_files
 
 log = structlog.get_logger()
 
@@ -196,8 +201,9 @@ def client_turn(name: str, request: Figures) -> Figures:
     Raises:
         ChameleonError: it failed, died or hung.
     """
-    seconds = _OPENING + request["seconds"]
-    return child_answer(name, "chameleon_networks.serving.clients", request, seconds=seconds)
+    words, pipe = [json.dumps(request)], subprocess.PIPE
+    with ChildProcess("chameleon_networks.serving.clients", words, stdout=pipe) as child:
+        return awaited(name, child, Conversation(child), _OPENING + request["seconds"])
 
 
 def _check(way: _Way, turn: Figures) -> None:

@@ -24,7 +24,7 @@ from chameleon_tvm.words import chosen_types, first_line
 from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.delivery.in_network import OpenNetwork, seconds_in_network
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
-from chameleon_networks.delivery.typed.errors import Simulation, TimedErrors
+from chameleon_networks.delivery.typed.errors import Simulation
 from chameleon_networks.delivery.typed.operator_seconds import BuiltNetwork, OperatorSeconds
 from chameleon_networks.package.package import read_manifest, write_manifest
 from chameleon_networks.precision.edges import bytes_per_second
@@ -231,6 +231,7 @@ class _TypedDelivery:
                 settled.simulation(steps.target, steps.threads)
             )
             self._simulation.sample(self._candidates.samples)
+        self._simulation.during = partial(self._clock.during, SIMULATING)
         self._float32 = stack.enter_context(self._candidates.process(FLOAT32, staged))
         self._candidates.measure_float32(self._float32.outputs)
         networks = settled.networks
@@ -250,7 +251,7 @@ class _TypedDelivery:
             self._settled.networks,
             self._seconds.kinds,
             self._seconds.found,
-            TimedErrors(self._simulation, partial(self._clock.during, SIMULATING)),
+            self._simulation,
             rate=bytes_per_second(),
         )
 
