@@ -14,7 +14,7 @@ from chameleon_core.stages import Delivery
 from chameleon_system.files import replace_folder
 
 from chameleon_networks.compile.sequence.weights import WEIGHTS, link_weights
-from chameleon_networks.delivery.delivery_steps import DeliverySteps
+from chameleon_networks.delivery.delivery_steps import DeliverySteps, blamed
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.delivery import in_types
 from chameleon_networks.package.package import (
@@ -24,7 +24,7 @@ from chameleon_networks.package.package import (
     write_manifest,
 )
 from chameleon_networks.running.latency import first_answer
-from chameleon_networks.running.verify import SAMPLES, OutputCheck, guilty
+from chameleon_networks.running.verify import SAMPLES, OutputCheck
 
 log = structlog.get_logger()
 
@@ -50,29 +50,18 @@ def mended(
         guesses = [key for key, winner in steps.kernels.winners.items() if not winner.checked]
         if verdict.problem is None or not guesses:
             break
-        blamed = guesses if turn == TURNS else _blamed(steps, guesses)
-        if not blamed:
+        wrong = guesses if turn == TURNS else blamed(steps, guesses)
+        if not wrong:
             break
-        for key in blamed:
+        for key in wrong:
             winner = steps.kernels.winners[key]
             event = "record_replaced" if winner.recorded else "guess_replaced"
             log.warning(event, task=winner.task.name, problem=verdict.problem)
             before = "record of another run" if winner.recorded else "guess before"
             steps.replaced[key] = f"with the {before}, {verdict.problem}"
-        steps.kernels = steps.kernels.with_next_guesses(blamed, give_up=turn == TURNS)
+        steps.kernels = steps.kernels.with_next_guesses(wrong, give_up=turn == TURNS)
         staged, verdict = steps.tried(steps.kernels, f"mended-{turn}")
     return staged, verdict
-
-
-def _blamed(steps: DeliverySteps, guesses: list[str]) -> list[str]:
-    """The guesses with which the network fails; none where it fails without any of them."""
-
-    def fails(keys: frozenset[str]) -> bool:
-        others = frozenset(guesses) - keys
-        _, verdict = steps.tried(steps.kernels.without(others), "suspects")
-        return verdict.problem is not None
-
-    return guilty(guesses, fails)
 
 
 def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:

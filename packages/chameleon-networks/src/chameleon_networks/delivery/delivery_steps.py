@@ -60,6 +60,17 @@ _UNBLAMED = (
 )
 
 
+def blamed(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
+    """The kernels with which the network fails; none if it fails without any of the suspects."""
+
+    def fails(keys: frozenset[str]) -> bool:
+        others = frozenset(suspects) - keys
+        _, verdict = steps.tried(steps.kernels.without(others), "suspects")
+        return verdict.problem is not None
+
+    return guilty(suspects, fails)
+
+
 class DeliverySteps:
     """The steps of one delivery.
 
@@ -283,12 +294,7 @@ class DeliverySteps:
         """A sentence that names the tasks to blame for a network that fails."""
         log.warning("network_fails", problem=verdict.problem)
 
-        def fails(keys: frozenset[str]) -> bool:
-            others = frozenset(self.kernels.keys) - keys
-            _, found = self.tried(self.kernels.without(others), "suspects")
-            return found.problem is not None
-
-        keys = guilty(self.kernels.keys, fails)
+        keys = blamed(self, self.kernels.keys)
         names = ", ".join(self.kernels.winners[key].task.name for key in keys)
         blame = f"the kernel of {names} is to blame" if keys else _UNBLAMED
         return f"the network is not delivered: {verdict.problem}; {blame}"
