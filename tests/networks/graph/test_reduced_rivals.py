@@ -187,5 +187,5 @@ def test_a_delivery_stays_where_its_request_fails(
 
 
 def test_a_network_in_float32_is_compared_with_nothing_else(compared: OnnxNetwork):
-    settled = NetworkFrontend(compared).settled()
+    settled = NetworkFrontend(compared)
     assert settled.reduced_request(lambda inputs: inputs) is None

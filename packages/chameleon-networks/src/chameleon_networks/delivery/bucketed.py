@@ -136,8 +136,7 @@ class BucketedFrontend(Frontend):
         ]
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
-        settled = {bucket.name: network.settled() for bucket, network in self.networks}
-        return delivered(self.network, settled, self.named_tasks, delivery)
+        return delivered(self.network, self.by_bucket, self.named_tasks, delivery)
 
 
 class _Share(Trials):

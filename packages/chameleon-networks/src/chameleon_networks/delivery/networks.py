@@ -13,7 +13,7 @@ import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline import Precision
-from chameleon_core.stages import Delivery, Frontend, Trials
+from chameleon_core.stages import Delivery, Trials
 from chameleon_core.task import Task
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.specs import OperatorSpec
@@ -38,21 +38,17 @@ from chameleon_networks.importers.options import AUTO, DEFAULT
 log = structlog.get_logger()
 
 
-class NetworkFrontend(Frontend):
+class NetworkFrontend(SettledNetwork):
     """One task per distinct fused convolution and matrix product of a network.
 
     Args:
         network: as its framework has it.
 
-    Attributes:
-        network: that.
-        choice: the layout of the whole graph, and why it is that one.
-        precision: the types that its operators may have; None for those that they have anyway.
     """
 
     def __init__(self, network: ImportedNetwork) -> None:
         self.network = network
-        self.precision: PrecisionDecisions | None = None
+        self.precision = None
         asked = network.options.layout != AUTO
         self.choice = LayoutChoice(
             layout=network.layout,
@@ -174,14 +170,5 @@ class NetworkFrontend(Frontend):
         chains = fastest(prepared_network(self.network)[1], target)
         return specs_of(chains, owners(chains, self.network.imported, self.network.graph.locations))
 
-    def settled(self) -> SettledNetwork:
-        """The network with what was decided about it."""
-        return SettledNetwork(
-            network=self.network,
-            choice=self.choice,
-            named_tasks=self.named_tasks,
-            precision=self.precision,
-        )
-
     def deliver(self, delivery: Delivery) -> NetworkResult:
-        return delivered(self.settled(), delivery)
+        return delivered(self, delivery)
