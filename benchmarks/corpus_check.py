@@ -22,7 +22,7 @@ from typing import Any
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.end.delivery import guessed, guesses_of
 from chameleon_core.loop.start.tasks import frontend_of, target_of, tasks_of
-from chameleon_core.pipeline import load_pipeline
+from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.stages import Delivery, Frontend, Trials, Winner
 from chameleon_core.task import Task
 from chameleon_networks.delivery.frontends import NetworksFrontend

@@ -27,7 +27,7 @@ from chameleon_core.errors import InvalidConfigurationError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Builder
-from chameleon_tvm.building.listings import cuda_source
+from chameleon_tvm.building.lowering import cuda_source
 from chameleon_tvm.device.gpus import BFLOAT16_SINCE, capability, gpu_info
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.operators.specs import (

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chameleon_core.measurement import Measurement
-from chameleon_core.pipeline import load_pipeline
+from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Contender, StageRef
 from chameleon_core.task import Task

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.pipeline import load_pipeline
+from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import MeasureJob, Runner, StageRef

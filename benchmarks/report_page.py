@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_bench.pages.run_report import write_report
+from chameleon_bench.pages.run_page import write_report
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.run_folder import EVENTS, RECORDS

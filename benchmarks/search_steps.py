@@ -31,7 +31,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.measurement import Measurement
-from chameleon_core.pipeline import load_pipeline
+from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import Observations, Scores, StageContext, Visited
 from chameleon_core.store import RecordStore

@@ -26,8 +26,7 @@ import attrs
 from chameleon_core.events import BestImproved, RunStarted
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline import load_pipeline
-from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline import from_dict
+from chameleon_core.pipeline.load import from_dict
 from chameleon_networks.package.package import read_manifest
 from chameleon_transforms.session import Session
 from delivered_network import inputs_of, latency, loading

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core.pipeline import from_dict
+from chameleon_core.pipeline.load import from_dict
 from chameleon_transforms.search.search import Bound
 from chameleon_transforms.session import Session
 from transform_digits import NETWORKS as DIGIT_NETWORKS

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.loop.end.operator_result import OperatorResult
-from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import target_of
-from chameleon_core.pipeline import ResolvedPipeline, from_dict
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Contender, StageRef
 from chameleon_core.task import Task

@@ -21,7 +21,7 @@ from chameleon_core.errors import (
     RunFolderError,
     TargetError,
 )
-from chameleon_core.pipeline import from_dict, load_pipeline
+from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.pipeline.resolve import STAGES
 from chameleon_core.plugins import CommandRecord, Kind, NoOptions, PluginRecord, Registry, hookimpl
 from chameleon_system.processor import this_processor

@@ -6,7 +6,7 @@ import io
 
 import attrs
 import pytest
-from chameleon_cli.results_table import (
+from chameleon_cli.result_rows import (
     BUCKET_HEADER,
     FRONT_HEADER,
     OPERATOR_HEADER,
@@ -17,11 +17,10 @@ from chameleon_cli.results_table import (
     network_lines,
     operator_legend,
     operator_rows,
-    print_network,
-    print_table,
     rival_table,
 )
-from chameleon_core.loop.end.operator_result import OperatorResult, VariantResult
+from chameleon_cli.results_table import print_network, print_table
+from chameleon_core.loop.end.result import OperatorResult, VariantResult
 from chameleon_core.network_result import BucketResult, FrontPoint, NetworkResult, RivalTime
 
 

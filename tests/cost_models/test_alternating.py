@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from chameleon_core.pipeline import PipelineError, load_pipeline
+from chameleon_core.pipeline.load import load_pipeline
+from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins import NoOptions, PluginRecord
 from chameleon_core.stages import CostModel

@@ -3,7 +3,9 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.pipeline import PipelineError, dump_pipeline, load_pipeline
+from chameleon_core.pipeline.load import load_pipeline
+from chameleon_core.pipeline.nodes import PipelineError
+from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins import NoOptions, PluginRecord
 from chameleon_core.space import Choice, DesignSpace

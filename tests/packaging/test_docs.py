@@ -12,7 +12,7 @@ import pytest
 from chameleon_cli.main import BUILT_IN, run
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline import from_dict, load_pipeline
+from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_testing.suites.checking import outcomes
 from synthetic import synthetic_document, synthetic_registry

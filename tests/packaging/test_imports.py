@@ -53,7 +53,7 @@ HEAVY_ALLOWED = {
 }
 ONLY_IN = {
     ("chameleon_bench", "scipy"): ("statistics/",),
-    ("chameleon_bench", "chameleon_cli"): ("commands/",),
+    ("chameleon_bench", "chameleon_cli"): ("commands/", "pages/"),
     ("chameleon_records", "chameleon_cli"): ("commands/",),
     ("chameleon_records", "pyarrow"): ("tables/",),
     ("chameleon_records", "pandas"): ("tables/",),

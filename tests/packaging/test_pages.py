@@ -19,7 +19,7 @@ from chameleon_cli.main import chameleon
 from chameleon_cli.plugins import command as plugins
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import spaces_of, tasks_of
-from chameleon_core.pipeline import from_dict, load_pipeline
+from chameleon_core.pipeline.load import from_dict, load_pipeline
 from synthetic import synthetic_document, synthetic_registry
 
 ROOT = Path(__file__).parents[2]

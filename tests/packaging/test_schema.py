@@ -10,7 +10,7 @@ import pytest
 from chameleon_cli.json_schema.document import pipeline_schema
 from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode
-from chameleon_core.pipeline import from_dict, load_pipeline
+from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 from jsonschema import Draft202012Validator

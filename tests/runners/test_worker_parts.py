@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from chameleon_runners.engine.deadlines import Deadlines
 from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.worker.builders import Builders
 from chameleon_runners.worker.outputs import compare, load_arrays, save_arrays
 from chameleon_runners.worker.protocol import Decoder, ProtocolError, encode
+from chameleon_runners.worker.stages import Builders
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -177,7 +177,7 @@ def opening(number=0, **more):
 @pytest.fixture
 def builders(monkeypatch: pytest.MonkeyPatch) -> Builders:
     """Makes an object for each message; the real one blocks modules, which only workers may."""
-    monkeypatch.setattr("chameleon_runners.worker.builders.make_builder", lambda _: object())
+    monkeypatch.setattr("chameleon_runners.worker.stages.make_builder", lambda _: object())
     return Builders()
 
 
@@ -192,7 +192,7 @@ def test_a_builder_is_made_once(builders: Builders):
 def test_only_the_builder_in_use_is_kept_where_memory_is_short(
     builders: Builders, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("chameleon_runners.worker.builders._GROWTH_BYTES", -1)
+    monkeypatch.setattr("chameleon_runners.worker.stages._GROWTH_BYTES", -1)
     first = builders.get(opening())
     second = builders.get(opening(1))
     assert builders.get(opening(1)) is second

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline import StageSpec, from_dict
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
 from chameleon_runners.worker.stages import make_builder, make_device

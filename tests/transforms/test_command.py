@@ -7,7 +7,8 @@ import json
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline import PipelineError, from_dict
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.plugins import Registry
 from chameleon_core.plugins.registry import default_registry
 from chameleon_transforms import hooks

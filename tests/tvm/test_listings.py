@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.building.listings import ASSEMBLY, CUDA, TENSOR_IR
 from chameleon_tvm.building.remote.export import compiling_for
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
@@ -35,21 +34,21 @@ def test_a_winner_has_its_loops_and_its_assembly(provider):
     task = DenseSpec(input=[4, 64], units=48).task("t", ZEN4)
     config = provider.design_space(task).first_guesses[0].tolist()
     texts = provider.builder(task, threads=1).listings(config)
-    assert set(texts) == {TENSOR_IR, ASSEMBLY}
-    assert "def main(" in texts[TENSOR_IR]
-    compile(texts[TENSOR_IR], TENSOR_IR, "exec")
-    assert "vfmadd" in texts[ASSEMBLY]
+    assert set(texts) == {"TensorIR.py", "assembly.s"}
+    assert "def main(" in texts["TensorIR.py"]
+    compile(texts["TensorIR.py"], "TensorIR.py", "exec")
+    assert "vfmadd" in texts["assembly.s"]
 
 
 def test_on_another_processor_it_is_that_ones_assembly():
     texts = _listed("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4")
-    assert "fmla" in texts[ASSEMBLY]
+    assert "fmla" in texts["assembly.s"]
 
 
 def test_on_a_gpu_it_is_the_source_of_its_kernels():
     texts = _listed(A100)
-    assert set(texts) == {TENSOR_IR, CUDA}
-    assert "__global__" in texts[CUDA]
+    assert set(texts) == {"TensorIR.py", "kernel.cu"}
+    assert "__global__" in texts["kernel.cu"]
 
 
 def test_after_an_export_of_the_same_process_it_is_still_listed():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from chameleon_core import events as records
 from chameleon_core import loop, pipeline, schedulers, space, stages
-from chameleon_core.events import records
 
 from chameleon_reference.markdown import section
 

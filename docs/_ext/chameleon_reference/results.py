@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 
 import attrs
-from chameleon_core.loop.end.operator_result import OperatorResult, VariantResult
-from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.end.result import OperatorResult, RunResult, VariantResult
 from chameleon_core.network_result import (
     BucketResult,
     Footprint,

@@ -11,7 +11,7 @@ from chameleon_bench.cells.running import NOTES, CellResult, Recorder, begin, ru
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline import from_dict
+from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import hookimpl
 from synthetic import synthetic_registry
 

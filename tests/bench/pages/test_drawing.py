@@ -6,11 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from chameleon_bench.pages.axes import axis_of
-from chameleon_bench.pages.marks import paint
+from chameleon_bench.pages.drawing import MOST, axis_of, drawing, paint
 from chameleon_bench.pages.measured import Categories
 from chameleon_bench.pages.plots import Plot, at, of, stacked_seconds
-from chameleon_bench.pages.rendering import MOST, drawing
 
 RECT = re.compile(r'<rect x="([\d.]+)%" y="[\d.]+%" width="([\d.]+)%"')
 

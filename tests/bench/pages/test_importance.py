@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from chameleon_bench.pages.measured import Categories, Measured
-from chameleon_bench.pages.search_plots import LEAST, knob_shares
-from chameleon_bench.pages.search_points import projected
+from chameleon_bench.pages.search_plots import LEAST, knob_shares, projected
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays

@@ -13,7 +13,7 @@ import zlib
 
 import pytest
 from chameleon_bench.cells.execute import results
-from chameleon_bench.pages import run_plots, run_report
+from chameleon_bench.pages import run_page, run_plots, run_record
 from chameleon_bench.pages.suite_report import report_of, write_report
 from synthetic import run_synthetic, synthetic_document
 
@@ -213,7 +213,7 @@ def test_plots_are_saved_and_follow_the_operator(browser, run_folder):
             assert len(rows) == 40
             [plot] = [
                 plot
-                for plot in run_plots.plots_of(run_report.run_record(run_folder))
+                for plot in run_plots.plots_of(run_record.run_record(run_folder))
                 if (plot.key, plot.subject) == ("candidates", operator)
             ]
             seconds = [float(row["seconds"]) if row["seconds"] else None for row in rows]
@@ -227,7 +227,7 @@ def test_plots_are_saved_and_follow_the_operator(browser, run_folder):
 
 
 def test_of_many_points_those_in_sight_are_drawn(browser, tmp_path, many_measurements):
-    file = run_report.write_report(many_measurements, tmp_path / "report.html")
+    file = run_page.write_report(many_measurements, tmp_path / "report.html")
     with _opened(browser, file, 1280) as tab:
         figure = tab.query_selector("figure[data-plot=candidates]")
         told = figure.query_selector(".drawn")

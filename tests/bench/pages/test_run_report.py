@@ -11,9 +11,9 @@ from html.parser import HTMLParser
 
 import attrs
 import pytest
+from chameleon_bench.pages.run_page import write_report
 from chameleon_bench.pages.run_plots import plots_of
 from chameleon_bench.pages.run_record import network_seconds, run_record
-from chameleon_bench.pages.run_report import write_report
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop.end.listings import listing_folder
 from chameleon_core.loop.interruption import Interruption, RunInterrupted

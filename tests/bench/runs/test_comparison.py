@@ -11,17 +11,20 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_bench.runs.comparison import (
+    ComparedOperator,
+    ComparedRun,
     comparison_of,
+    computed,
     machines_differ,
     names_of,
     pairs_json,
     pipeline_differences,
+    read_run,
     shared,
     sum_json,
     time_json,
     version_differences,
 )
-from chameleon_bench.runs.reading import ComparedOperator, ComparedRun, computed, read_run
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ConfigError, ExitCode, RunFolderError
 from chameleon_core.measurement import Measurement

@@ -3,7 +3,7 @@
 import pytest
 from chameleon_bench.suites.load import load_suite
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline import PipelineError
+from chameleon_core.pipeline.nodes import PipelineError
 
 GOOD = """\
 pipelines:

@@ -9,7 +9,8 @@ import pytest
 from chameleon_bench.cells.running import run_cell
 from chameleon_bench.suites.load import load_suite
 from chameleon_core.loop.interruption import Interruption
-from chameleon_core.pipeline import PipelineError, StageSpec
+from chameleon_core.pipeline.nodes import PipelineError
+from chameleon_core.pipeline.schema import StageSpec
 from synthetic import SyntheticRival, record_of, registering, synthetic_registry
 
 SUITE = """\

@@ -7,7 +7,7 @@ import json
 import pytest
 from chameleon_cli.json_schema.document import pipeline_schema
 from chameleon_core import hooks
-from chameleon_core.pipeline import from_dict
+from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.resolve import KEYS, STAGES
 from chameleon_core.plugins import Registry

@@ -15,7 +15,7 @@ from chameleon_core.loop.interruption import Interruption
 DEAF = """
 import ctypes
 import signal
-from chameleon_core.loop import Interruption
+from chameleon_core.loop.interruption import Interruption
 
 with Interruption().signals():
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])

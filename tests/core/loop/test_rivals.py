@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from chameleon_core.loop.end.shortfalls import remarks, slower
-from chameleon_core.network_result import NetworkResult, RivalTime, rival_rows
+from chameleon_cli.result_rows import network_remarks, rival_rows
+from chameleon_core.loop.end.result import slower
+from chameleon_core.network_result import NetworkResult, RivalTime
 
 
 def _reduced(asked, seconds, precision=None, error=0.01):
@@ -91,7 +92,7 @@ def test_what_is_said_of_the_verification_is_read_again():
     }
     network = NetworkResult.from_json(told)
     assert told.items() <= network.to_json().items()
-    [line] = remarks(network)
+    [line] = network_remarks(network)
     assert line.startswith("compared with torch float32; the network makes much of roundings; ")
     assert line.endswith("; in bfloat16 1.0e-03 off torch")
 

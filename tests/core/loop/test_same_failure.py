@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chameleon_core.loop.budget import convincing, same_failure
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.measurement import FailureKind, Measurement, convincing, same_failure
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from chameleon_core.loop.end.delivery import winners
-from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.loop.end.result import OperatorResult
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.stages import CostModel

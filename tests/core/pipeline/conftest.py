@@ -9,7 +9,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from chameleon_core.pipeline import PipelineError, ResolvedPipeline, load_pipeline
+from chameleon_core.pipeline.load import load_pipeline
+from chameleon_core.pipeline.nodes import PipelineError
+from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins import Registry
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from chameleon_core.errors import ConfigError, ExitCode
-from chameleon_core.pipeline import PipelineError, from_dict, load_pipeline
+from chameleon_core.pipeline.load import from_dict, load_pipeline
+from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.plugins import AmbiguousNameError, PresetRecord, Registry, hookimpl
 
 HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"

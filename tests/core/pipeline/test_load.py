@@ -8,9 +8,11 @@ from pathlib import Path
 import attrs
 import pytest
 from chameleon_core.errors import PluginError
-from chameleon_core.pipeline import Scope, dump_pipeline, from_dict, load_pipeline
 from chameleon_core.pipeline.binding import difference
 from chameleon_core.pipeline.durations import parse_duration
+from chameleon_core.pipeline.load import from_dict, load_pipeline
+from chameleon_core.pipeline.resolve import dump_pipeline
+from chameleon_core.pipeline.schema import Scope
 from chameleon_core.pipeline.yaml import dump_yaml, parse_yaml
 from chameleon_core.plugins import PluginRecord, Registry, hookimpl
 from chameleon_core.plugins.options import FORMER

@@ -6,8 +6,10 @@ from typing import Any
 
 import attrs
 import pytest
-from chameleon_core.pipeline import PipelineError, StageSpec, from_dict
+from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.members import create_member
+from chameleon_core.pipeline.nodes import PipelineError
+from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 from synthetic import synthetic_document, synthetic_registry
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from chameleon_core.pipeline import Precision, dump_pipeline, from_dict
 from chameleon_core.pipeline.binding import difference
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.precision import Precision
+from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.plugins import PluginRecord, hookimpl
 
 HEAD = "model: {net: {}}\ntarget: native\n"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_core.pipeline import PipelineError, from_dict, load_pipeline
+from chameleon_core.pipeline.load import from_dict, load_pipeline
+from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.yaml import dump_yaml
 from chameleon_core.plugins import PluginRecord, hookimpl
 from synthetic import synthetic_document, synthetic_registry

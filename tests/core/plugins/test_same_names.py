@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline import ResolvedPipeline, from_dict
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins import (
     AmbiguousNameError,
     NoOptions,

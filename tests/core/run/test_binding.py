@@ -16,7 +16,7 @@ from chameleon_core.errors import (
 )
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import frontend_of
-from chameleon_core.pipeline import Precision
+from chameleon_core.pipeline.precision import Precision
 from chameleon_core.plugins.options import NOT_BINDING
 from chameleon_core.run_folder import read_store
 from chameleon_core.space import DesignSpace

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 
+from chameleon_core.loop.context import disturbance_of
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.loop.totals import disturbance_of
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Disturbance
 from synthetic import RunnerOptions, SyntheticRunner, record_of, registering

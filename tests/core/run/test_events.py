@@ -12,7 +12,7 @@ import pytest
 from chameleon_cli.progress import LiveProgress, PlainProgress, progress_for
 from chameleon_core.errors import RunFolderError
 from chameleon_core.event_bus import EventBus, hook_of
-from chameleon_core.events.records import Event, RunFinished
+from chameleon_core.events import Event, RunFinished
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import Registry, hookimpl
 from chameleon_core.plugins.event_hooks import EventHooks

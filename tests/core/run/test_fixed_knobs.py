@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from chameleon_core.errors import ConfigError, RunFolderError
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline import dump_pipeline, from_dict, load_pipeline
+from chameleon_core.pipeline.load import from_dict, load_pipeline
+from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.run_folder import read_store
 from synthetic import synthetic_document, synthetic_registry
 

@@ -8,8 +8,7 @@ import attrs
 import pytest
 from chameleon_cli.results_table import print_network
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.end.shortfalls import missed, slower
+from chameleon_core.loop.end.result import RunResult, missed, slower
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import BucketResult, NetworkResult, RivalTime
 from chameleon_core.pipeline.schema import Requirement

@@ -10,7 +10,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from chameleon_cli.status import command as status_command
-from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.loop.end.result import OperatorResult
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Candidates, Explorer, Sampler, Synthesizer

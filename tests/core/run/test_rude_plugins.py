@@ -12,7 +12,7 @@ import pytest
 from chameleon_cli.streams import results_alone
 from chameleon_core.errors import ExitCode, PluginError
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline import PipelineError
+from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.plugins import hookimpl
 from synthetic import SyntheticExplorer, synthetic_document
 

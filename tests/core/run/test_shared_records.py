@@ -10,7 +10,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.pipeline import from_dict
+from chameleon_core.pipeline.load import from_dict
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Record, RecordDatabase, RecordKey
 from chameleon_core.stages.record_database import rank

@@ -11,12 +11,10 @@ from chameleon_cli.best import command as best_command
 from chameleon_cli.run import _print
 from chameleon_cli.status import command as status_command
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.end.operator_result import OperatorResult
-from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.end.shortfalls import slower
+from chameleon_core.loop.end.result import OperatorResult, RunResult, slower
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import KernelTime, NetworkResult, Unmeasured
-from chameleon_core.pipeline import PipelineError
+from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.stages import Delivery
 from click.testing import CliRunner
 from structlog.testing import capture_logs

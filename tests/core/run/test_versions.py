@@ -8,7 +8,7 @@ from importlib import metadata
 import attrs
 import pytest
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline import StageSpec
+from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins import NoOptions, PluginRecord
 from chameleon_core.run_folder import read_store
 from chameleon_core.store import RecordStore

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline import from_dict
+from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
 from chameleon_core.stages import CostModel
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline import from_dict
+from chameleon_core.pipeline.load import from_dict
 from chameleon_core.task import Task
 from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.importers.builtin.records import NETWORKS

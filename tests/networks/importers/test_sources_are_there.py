@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline import Precision
+from chameleon_core.pipeline.precision import Precision
 from chameleon_networks.delivery.frontends import NetworksFrontend
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks.shapes import Buckets

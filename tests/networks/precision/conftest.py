@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.pipeline import Precision
+from chameleon_core.pipeline.precision import Precision
 from chameleon_core.stages import Delivery, Trials, Winner
 from chameleon_networks.compile.compile import untuned
 from chameleon_networks.delivery.bucketed import work_on

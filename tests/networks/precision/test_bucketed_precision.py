@@ -15,7 +15,7 @@ import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import FrontPoint, NetworkResult, RivalTime
-from chameleon_core.pipeline import Precision
+from chameleon_core.pipeline.precision import Precision
 from chameleon_core.run_folder import read_store
 from chameleon_core.task import Task
 from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on

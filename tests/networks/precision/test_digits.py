@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chameleon_core.pipeline import Precision, load_pipeline
+from chameleon_core.pipeline.load import load_pipeline
+from chameleon_core.pipeline.precision import Precision
 from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.package.load import load

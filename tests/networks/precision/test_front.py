@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.network_result import FrontPoint
-from chameleon_core.pipeline import Precision
+from chameleon_core.pipeline.precision import Precision
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.prepared_networks import prepared_network

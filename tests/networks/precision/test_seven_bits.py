@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import TargetError
-from chameleon_core.pipeline import Precision
+from chameleon_core.pipeline.precision import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
-from chameleon_core.pipeline import Precision
+from chameleon_core.pipeline.precision import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.typed import decisions as settling

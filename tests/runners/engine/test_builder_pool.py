@@ -15,7 +15,7 @@ def never(config: tuple[int, ...], _device: str) -> Measurement:
 
 def started(size: int, recycle_after: int | None = None) -> tuple[SimulatedPool, BuilderPool]:
     pool = SimulatedPool(never)
-    builders = BuilderPool(pool, size=size, cores=[4, 5], recycle_after=recycle_after, preload=None)
+    builders = BuilderPool(pool=pool, size=size, cores=[4, 5], recycle_after=recycle_after)
     builders.fill(size)
     pool.run_once(None)
     return pool, builders

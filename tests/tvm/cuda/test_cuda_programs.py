@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from chameleon_tvm.building.listings import cuda_source
+from chameleon_tvm.building.lowering import cuda_source
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.fragments import FRAGMENTS, SIDE
 from chameleon_tvm.operators.base import numpy_type, operator_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError, ExitCode, PluginError
-from chameleon_core.pipeline import PipelineError
 from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.plugins import OperatorRecord, Registry, TemplateRecord, hookimpl
 from chameleon_core.task import Task
 from chameleon_tvm.operators import base

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import synthetic
 from chameleon_core.errors import InvalidConfigurationError
-from chameleon_core.loop import SearchStages, TaskTuner
+from chameleon_core.loop.round.stages import SearchStages
+from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space.identity import resolved

@@ -5,7 +5,7 @@ import json
 import pytest
 from chameleon_core.errors import TargetError
 from chameleon_core.loop.start.tasks import tasks_of
-from chameleon_core.pipeline import from_dict
+from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions
 from chameleon_system.processor import own_architecture
 from chameleon_tvm.device import targets

@@ -10,9 +10,9 @@ from chameleon_tvm.building.lowering import lower_function
 from chameleon_tvm.device.targets import target_info, tvm_target
 from chameleon_tvm.operators.specs import Conv2dSpec
 from chameleon_tvm.spaces.template.conv2d import ConvolutionTemplate, geometry_of
-from chameleon_tvm.spaces.template.guesses import CostGuess
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
+from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 
 AVX2 = json.dumps({"kind": "llvm", "mcpu": "znver3", "num-cores": 2})
 AVX512 = json.dumps({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
@@ -30,8 +30,8 @@ SPEC = Conv2dSpec(input=(1, 64, 1, 26), filters=24, kernel=1, layout="NHWC")
 def _spilled(target, spec, **tile):
     info = target_info(target)
     geometry = geometry_of(spec, info.lanes("float32"))
-    guess = CostGuess(geometry=geometry, info=info, reduced=geometry.ic)
-    return guess._spilled({f"tile_{name}": np.array(values) for name, values in tile.items()})
+    tiling = ConvolutionTiling(geometry, info, in_place=True, channel_blocks=(geometry.ic,))
+    return tiling._spilled({f"tile_{name}": np.array(values) for name, values in tile.items()})
 
 
 def _stack_accesses(columns, vectors):

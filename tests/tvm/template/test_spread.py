@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_testing.conformance_cases import grid
-from chameleon_tvm.spaces.template.guesses import first_guesses, spread
+from chameleon_tvm.spaces.template.estimates import first_guesses, spread
+from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,5 +43,9 @@ def test_the_last_knob_is_not_always_the_same_in_spaces_of_this_size(size):
             Choice(name="unroll", options=(1, 2, 4)),
         ]
     )
-    start = first_guesses(unrolls, lambda values: np.asarray(values["channel_block"], float))
+    start = first_guesses(
+        unrolls,
+        lambda values: np.asarray(values["channel_block"], float),
+        ConvolutionTiling.tile_knobs,
+    )
     assert set(start[:, unrolls.index["unroll"]]) == {0, 1, 2}

@@ -21,9 +21,8 @@ from chameleon_tvm.spaces.template import tile_products
 from chameleon_tvm.spaces.template.algorithms import KNOB
 from chameleon_tvm.spaces.template.conv2d import geometry_of
 from chameleon_tvm.spaces.template.provider import template_of
-from chameleon_tvm.spaces.template.tile_block import Runs
 from chameleon_tvm.spaces.template.tile_products import TileProducts
-from chameleon_tvm.spaces.template.tile_tiling import TILED
+from chameleon_tvm.spaces.template.tile_tiling import TILED, Runs
 from chameleon_tvm.testing.instruction_kernels import trials_of
 from chameleon_tvm.testing.instructions import assembly, require_meaning
 from chameleon_tvm.testing.loop_tiles import LoopTiles

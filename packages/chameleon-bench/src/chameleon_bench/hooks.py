@@ -42,6 +42,6 @@ def chameleon_commands() -> Iterable[CommandRecord]:
 @hookimpl
 def chameleon_run_finished(event: RunFinished) -> None:
     """Write the report into the folder of a run that has ended."""
-    from chameleon_bench.pages.run_report import write_report  # noqa: PLC0415 - rarely needed
+    from chameleon_bench.pages.run_page import write_report  # noqa: PLC0415 - rarely needed
 
     write_report(Path(event.folder))

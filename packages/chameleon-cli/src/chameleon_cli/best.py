@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from chameleon_core.errors import ExitCode
+from chameleon_core.run_view import RunView
 
 from chameleon_cli.network_words import network_json, network_sentence
-from chameleon_cli.results_table import duration
-
-if TYPE_CHECKING:
-    from chameleon_core.run_view import RunView
+from chameleon_cli.result_rows import duration
 
 _SO_FAR = (
     "name",
@@ -39,8 +37,6 @@ def command(folder: Path, as_json: bool) -> None:
     measured so far. Each time is told with what it was taken by: the comparison at the end, or the
     search. Of a network its own time comes first.
     """
-    from chameleon_core.run_view import RunView  # noqa: PLC0415
-
     with RunView(folder) as run:
         network, operators = run.network, _operators(run)
     if as_json:

@@ -21,6 +21,3 @@ def in_colours(stream: TextIO) -> bool:
     """Whether to write to a stream in colours."""
     asked = asked_for()
     return stream.isatty() if asked is None else asked
-
-
-__all__ = ["asked_for", "in_colours"]

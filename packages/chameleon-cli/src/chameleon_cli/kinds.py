@@ -45,6 +45,3 @@ def singular_of(kind: Kind) -> str:
 
 def _hyphened(text: str) -> str:
     return text.strip().lower().replace("_", "-").replace(" ", "-")
-
-
-__all__ = ["kind_named", "kind_of", "singular_of"]

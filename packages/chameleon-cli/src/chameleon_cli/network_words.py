@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from chameleon_cli.results_table import duration
+from chameleon_core.run_view import NetworkSummary, TimeSource
 
-if TYPE_CHECKING:
-    from chameleon_core.run_view import NetworkSummary
+from chameleon_cli.result_rows import duration
 
 
 def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
@@ -34,8 +33,6 @@ def network_sentence(summary: NetworkSummary) -> str:
     Args:
         summary: the ``network`` of a ``chameleon_core.run_view.RunView``.
     """
-    from chameleon_core.run_view import TimeSource  # noqa: PLC0415 - --help is quick
-
     result = summary.result
     if result.failure is not None:
         return f"network: not delivered; {result.failure}"

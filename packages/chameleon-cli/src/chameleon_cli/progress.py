@@ -24,7 +24,7 @@ from chameleon_core.events import (
 from chameleon_core.plugins.hookspecs import hookimpl
 from chameleon_core.words import counted
 
-from chameleon_cli.results_table import duration, failures
+from chameleon_cli.result_rows import duration, failures
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -352,6 +352,3 @@ class Rate:
             expected = max(0.0, min(expected, self._end - self._times[-1]))
         minutes, seconds = divmod(round(expected), 60)
         return f"{minutes}:{seconds:02d}"
-
-
-__all__ = ["LiveProgress", "PlainProgress", "ProgressListener", "Rate", "progress_for"]

@@ -5,27 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.run import run_pipeline
+from chameleon_core.loop.start.tasks import spaces_of, tasks_of
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 
 from chameleon_cli.options import given_again, output_option, set_option
 from chameleon_cli.progress import progress_for
-from chameleon_cli.results_table import (
-    OPERATOR_HEADER,
-    failures,
-    operator_legend,
-    operator_rows,
-    print_network,
-    print_table,
-)
+from chameleon_cli.result_rows import OPERATOR_HEADER, failures, operator_legend, operator_rows
+from chameleon_cli.results_table import print_network, print_table
 from chameleon_cli.streams import results_alone
-
-if TYPE_CHECKING:
-    from chameleon_core.loop.end.result import RunResult
 
 
 @click.command("run")
@@ -71,8 +64,6 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 
 def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
-    from chameleon_core.loop.run import run_pipeline  # noqa: PLC0415
-
     interruption = Interruption()
     progress = progress_for(sys.stderr)
     try:
@@ -122,8 +113,6 @@ def _print(result: RunResult) -> None:
 
 
 def _dry_run(resolved: ResolvedPipeline, *, as_json: bool) -> None:
-    from chameleon_core.loop.start.tasks import spaces_of, tasks_of  # noqa: PLC0415
-
     with results_alone():
         target, tasks = tasks_of(resolved)
         spaces = spaces_of(resolved, tasks)

@@ -7,9 +7,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
+import numpy as np
 from chameleon_core.errors import ConfigError
+from chameleon_core.loop.start.tasks import spaces_of, tasks_of
 from chameleon_core.pipeline.load import load_pipeline
+from chameleon_core.space import Configs, DesignSpace, Knob
 from chameleon_core.words import counted, did_you_mean
 
 from chameleon_cli.options import set_option
@@ -54,10 +58,6 @@ def command(  # noqa: PLR0917 - click passes them by name
     The size counts index vectors, legal or not. The share of legal ones is that of random index
     vectors whose knobs that do not apply are left aside.
     """
-    # Imported here so that --help needs neither numpy nor a plugin.
-    from chameleon_core.loop.start.tasks import spaces_of, tasks_of  # noqa: PLC0415
-    from chameleon_core.space.description import describe_space  # noqa: PLC0415
-
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
         target, tasks = tasks_of(resolved)
@@ -122,3 +122,100 @@ def count_in_words(size: int) -> str:
 def _word(value: Any) -> str:
     """A knob's value; the factors of a loop's extent, outermost first, are told as 8x4."""
     return "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+@attrs.frozen(kw_only=True)
+class LegalShare:
+    """How many index vectors are legal configurations.
+
+    Knobs that do not apply are first set to their first choice, as the space itself does where it
+    draws: otherwise most vectors of a space with alternatives would differ from a legal one in
+    choices that mean nothing.
+
+    Attributes:
+        share: legal ones over those looked at.
+        samples: how many were looked at.
+        exact: whether these were all of them; drawn evenly where not.
+        configurations: how many legal ones there are, where the space can list them.
+    """
+
+    share: float
+    samples: int
+    exact: bool
+    configurations: int | None = None
+
+
+def legal_share(space: DesignSpace, samples: int, rng: np.random.Generator) -> LegalShare:
+    """The share of legal index vectors.
+
+    Args:
+        space: any.
+        samples: index vectors that are looked at, at most; all where there are no more.
+        rng: draws them.
+    """
+    exact = space.size <= samples
+    rows: Configs
+    if exact:
+        rows = space.from_keys(np.arange(space.size))
+    else:
+        rows = rng.integers(0, space.cardinalities, (samples, len(space.knobs)), np.int32)
+    legal = space.legal(space.canonical(rows))
+    everything = space.everything
+    return LegalShare(
+        share=float(legal.mean()),
+        samples=len(rows),
+        exact=exact,
+        configurations=None if everything is None else len(everything),
+    )
+
+
+def describe_knob(space: DesignSpace, knob: Knob) -> dict[str, Any]:
+    """A knob as JSON values: its name, all its values, and where it applies.
+
+    Args:
+        space: the one that it belongs to.
+        knob: one of the space's.
+    """
+    when = None
+    if knob.when is not None:
+        other = space.knobs[space.index[knob.when[0]]]
+        when = {"knob": other.name, "values": [other.decode(index) for index in knob.when[1]]}
+    values = [knob.decode(index) for index in range(knob.cardinality)]
+    return {"name": knob.name, "values": values, "when": when}
+
+
+def describe_space(space: DesignSpace, *, samples: int, guesses: int, seed: int) -> dict[str, Any]:
+    """A design space as JSON values.
+
+    Args:
+        space: any.
+        samples: index vectors that are looked at for the share of legal ones.
+        guesses: first guesses that are decoded, at most.
+        seed: of the index vectors that are drawn.
+
+    Returns:
+        ``size`` (index vectors, legal or not), ``legal`` (see :class:`LegalShare`), ``knobs`` (see
+        ``describe_knob``), ``constraints`` (the reasons why configurations are refused),
+        ``first_guesses`` (how many there are) and ``guesses`` (the values of the first of them).
+    """
+    return {
+        "size": space.size,
+        "fingerprint": space.fingerprint,
+        "legal": attrs.asdict(legal_share(space, samples, np.random.default_rng(seed))),
+        "knobs": [describe_knob(space, knob) for knob in space.knobs],
+        "constraints": list(dict.fromkeys(one.reason for one in space.constraints)),
+        "first_guesses": len(space.first_guesses),
+        "guesses": [shown_values(space, row.tolist()) for row in space.first_guesses[:guesses]],
+    }
+
+
+def shown_values(space: DesignSpace, config: list[int]) -> dict[str, Any]:
+    """The values of the knobs that apply in a configuration, by name.
+
+    Args:
+        space: of the configuration.
+        config: knob indices.
+    """
+    (active,) = space.active(np.asarray([config]))
+    values = space.decode(config)
+    return {name: value for (name, value), on in zip(values.items(), active, strict=True) if on}

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import click
+from chameleon_core.run_view import RunView
 
 from chameleon_cli.network_words import network_json, network_sentence
-from chameleon_cli.results_table import duration, failures, print_table
-
-if TYPE_CHECKING:
-    from chameleon_core.run_view import RunView
+from chameleon_cli.result_rows import duration, failures
+from chameleon_cli.results_table import print_table
 
 
 @click.command("status")
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:
     """Show how far the run in folder RUN is."""
-    from chameleon_core.run_view import RunView  # noqa: PLC0415
-
     with RunView(folder) as run:
         network = run.network
         value = {"run": str(run.folder), **describe(run)}

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable
 
 import click
-from chameleon_core.pipeline import dump_pipeline, load_pipeline
+from chameleon_core.pipeline.load import load_pipeline
+from chameleon_core.pipeline.resolve import dump_pipeline
 
 from chameleon_cli.options import set_option
 from chameleon_cli.streams import results_alone
@@ -36,7 +37,7 @@ def command(
         resolved = load_pipeline(pipeline, overrides)
         if not quick:
             # Imported here, with NumPy: a mistake in the file is told without.
-            from chameleon_core.loop.start.inspection import inspect_pipeline  # noqa: PLC0415
+            from chameleon_cli.inspection import inspect_pipeline  # noqa: PLC0415
 
             start_logs()
             inspect_pipeline(resolved, pipeline, overrides)

@@ -13,7 +13,7 @@ import attrs
 import pluggy
 import structlog
 
-from chameleon_core.events.records import Event
+from chameleon_core.events import Event
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.hookspecs import PROJECT, hookimpl
 from chameleon_core.plugins.implementations import order_of, refused_event_hook

@@ -283,20 +283,3 @@ def _with_precisions(value: Mapping[str, Any]) -> dict[str, Any]:
     buckets = [_with_precisions(bucket) for bucket in value.get("buckets", ())]
     precisions = re.findall(r"\b(?!and\b)\w+", words)
     return {"precisions": precisions, **value, "buckets": buckets}
-
-
-def rival_rows(result: InferenceResult) -> list[tuple[str, RivalTime]]:
-    """All rivals: those in the network's precision, those in float32, then the reduced ones.
-
-    The fastest of each group comes first; none that computes less exactly comes before one that
-    does not, whatever their seconds.
-    """
-    times = dict(result.rivals_reduced)
-    for name, seconds in result.rivals.items():
-        precision = result.rivals_precision.get(name, FLOAT32)
-        times[name] = RivalTime(asked=precision, precision=precision, seconds=seconds)
-
-    def place(row: tuple[str, RivalTime]) -> tuple[bool, bool, float]:
-        return row[1].asked not in result.precisions, row[1].precision != FLOAT32, row[1].seconds
-
-    return sorted(times.items(), key=place)

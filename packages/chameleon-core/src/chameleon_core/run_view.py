@@ -13,12 +13,12 @@ import attrs
 
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.end.comparison import interim_result
-from chameleon_core.loop.end.operator_result import TUNED, OperatorResult
-from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.start.frontend import was_checked
 from chameleon_core.measurement import Measurement
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.run_folder import FAILED, LOCK, read_store
+from chameleon_core.stages.jobs import TUNED
 from chameleon_core.store import RecordStore, StoredTask
 from chameleon_core.task import Task
 
@@ -276,14 +276,3 @@ def _is_locked(folder: Path) -> bool:
     finally:
         os.close(lock)
     return False
-
-
-__all__ = [
-    "NetworkSummary",
-    "OperatorTime",
-    "RunState",
-    "RunStatus",
-    "RunView",
-    "TimeSource",
-    "ViewedOperator",
-]

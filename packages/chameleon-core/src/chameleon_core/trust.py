@@ -82,6 +82,3 @@ def _carries_code(operator: str) -> bool:
         return bool(default_registry().record("operators", operator).carries_code)
     except UnknownNameError:
         return False  # nothing makes such a task computable
-
-
-__all__ = ["check_sources", "check_tasks", "sources_in"]

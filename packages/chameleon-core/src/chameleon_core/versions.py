@@ -76,14 +76,3 @@ def _version(name: str) -> str | None:
 def _brings() -> Mapping[str, list[str]]:
     # Reads the file lists of all that is installed: once per process.
     return metadata.packages_distributions()
-
-
-__all__ = [
-    "Versions",
-    "changes",
-    "distributions_of",
-    "imported",
-    "installed",
-    "stages_of",
-    "versions",
-]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, hookimpl
 
-from chameleon_runners.baselines.records import BASELINES
 from chameleon_runners.cuda.options import CudaOptions
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.ray.options import RayOptions
@@ -14,88 +14,57 @@ from chameleon_runners.replay.options import ReplayOptions, TableOptions
 from chameleon_runners.rpc.options import RpcOptions
 
 
+def _record(
+    name: str, summary: str, factory: str, options: type = NoOptions, **more: Any
+) -> PluginRecord:
+    """A record whose factory is named within this package."""
+    factory = f"chameleon_runners.{factory}"
+    return PluginRecord(name=name, summary=summary, factory=factory, options=options, **more)
+
+
 @hookimpl
 def chameleon_runners() -> Iterable[PluginRecord]:
     """The runners of this package."""
-    return (
-        PluginRecord(
-            name="local",
-            summary="Worker processes on this machine's CPU",
-            factory="chameleon_runners.local.runner:LocalRunner",
-            options=LocalOptions,
-        ),
-        PluginRecord(
-            name="cuda",
-            summary="The CUDA GPUs of this machine, each in a process of its own",
-            factory="chameleon_runners.cuda.runner:CudaRunner",
-            options=CudaOptions,
-        ),
-        PluginRecord(
-            name="rpc",
-            summary="Remote devices: boards and GPU servers behind TVM's RPC",
-            factory="chameleon_runners.rpc.runner:RpcRunner",
-            options=RpcOptions,
-        ),
-        PluginRecord(
-            name="ray",
-            summary="A Ray cluster: its CPUs build, its devices measure",
-            factory="chameleon_runners.ray.runner:RayRunner",
-            options=RayOptions,
-        ),
-        PluginRecord(
-            name="replay",
-            summary="Recorded tables instead of hardware, on a simulated clock",
-            factory="chameleon_runners.replay.runner:ReplayRunner",
-            options=ReplayOptions,
-        ),
-    )
+    local = "Worker processes on this machine's CPU"
+    cuda = "The CUDA GPUs of this machine, each in a process of its own"
+    rpc = "Remote devices: boards and GPU servers behind TVM's RPC"
+    ray = "A Ray cluster: its CPUs build, its devices measure"
+    replay = "Recorded tables instead of hardware, on a simulated clock"
+    yield _record("local", local, "local.runner:LocalRunner", LocalOptions)
+    yield _record("cuda", cuda, "cuda.runner:CudaRunner", CudaOptions)
+    yield _record("rpc", rpc, "rpc.runner:RpcRunner", RpcOptions)
+    yield _record("ray", ray, "ray.runner:RayRunner", RayOptions)
+    yield _record("replay", replay, "replay.runner:ReplayRunner", ReplayOptions)
 
 
 @hookimpl
 def chameleon_frontends() -> Iterable[PluginRecord]:
     """The frontends of this package."""
-    return (
-        PluginRecord(
-            name="table",
-            summary="Recorded tables: Kernel Tuner caches, T4 files, run folders",
-            factory="chameleon_runners.replay.frontend:TableFrontend",
-            options=TableOptions,
-        ),
-    )
+    summary = "Recorded tables: Kernel Tuner caches, T4 files, run folders"
+    yield _record("table", summary, "replay.frontend:TableFrontend", TableOptions)
 
 
 @hookimpl
 def chameleon_spaces() -> Iterable[PluginRecord]:
     """The design spaces of this package."""
-    return (
-        PluginRecord(
-            name="table",
-            summary="What a recorded table tried, a knob for each of its parameters",
-            factory="chameleon_runners.replay.space:TableSpace",
-            options=NoOptions,
-            operators=("table",),
-        ),
-    )
+    summary = "What a recorded table tried, a knob for each of its parameters"
+    yield _record("table", summary, "replay.space:TableSpace", operators=("table",))
 
 
 @hookimpl
 def chameleon_baselines() -> Iterable[PluginRecord]:
-    """The baselines of this package."""
-    return BASELINES
+    """The baselines of this package: libraries that a user would otherwise call."""
+    onednn = "oneDNN through PyTorch, the best of its layouts, weights prepacked"
+    cudnn = "cuDNN and cuBLAS through PyTorch, the best of its layouts, TF32 off"
+    yield _record("onednn", onednn, "baselines.onednn:OneDNNBaseline")
+    yield _record("cudnn", cudnn, "cuda.cudnn:CudnnBaseline")
 
 
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
     """Commands about remote devices."""
-    return (
-        CommandRecord(
-            name="devices",
-            summary="Show the devices of an RPC tracker, and test them.",
-            factory="chameleon_runners.commands.devices:command",
-        ),
-        CommandRecord(
-            name="serve",
-            summary="Serve this machine as devices: an RPC tracker and servers.",
-            factory="chameleon_runners.commands.serve:command",
-        ),
-    )
+    devices = "Show the devices of an RPC tracker, and test them."
+    serve = "Serve this machine as devices: an RPC tracker and servers."
+    folder = "chameleon_runners.commands"
+    yield CommandRecord(name="devices", summary=devices, factory=f"{folder}.devices:command")
+    yield CommandRecord(name="serve", summary=serve, factory=f"{folder}.serve:command")

@@ -46,6 +46,16 @@ def option(
     return attrs.field(default=default, validator=check, metadata=metadata)
 
 
+def unbound(default: Any, words: str, **more: Any) -> Any:
+    """An option on which no measurement depends; arguments as of ``option``."""
+    return option(default, words, binds=False, **more)
+
+
+def duration(default: float, words: str, **more: Any) -> Any:
+    """A positive number of seconds on which no measurement depends; arguments as of ``option``."""
+    return unbound(default, words, above=0.0, **more)
+
+
 def in_place(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
     """List a class's own options where they belong among the inherited ones.
 

@@ -100,29 +100,25 @@ def no_switches() -> int:
     return 0
 
 
+@attrs.define(eq=False)
 class Repeats:
     """Repeats of one kernel, those that were disturbed apart from the others.
 
-    Args:
+    Attributes:
         kernel: has run once already.
         number: runs in each repeat.
         cold_bytes: as for ``Kernel.repeats``.
         switches: counts how often a thread of the kernel lost its core.
-
-    Attributes:
         calm: mean seconds of each repeat during which that never happened.
         disturbed: those of the others, and of what was taken at once with one of them.
     """
 
-    def __init__(
-        self, kernel: Kernel, number: int, cold_bytes: int, *, switches: Callable[[], int]
-    ) -> None:
-        self._kernel = kernel
-        self._number = number
-        self._cold_bytes = cold_bytes
-        self._switches = switches
-        self.calm: list[float] = []
-        self.disturbed: list[float] = []
+    _kernel: Kernel
+    _number: int
+    _cold_bytes: int
+    _switches: Callable[[], int] = attrs.field(kw_only=True)
+    calm: list[float] = attrs.field(factory=list, init=False)
+    disturbed: list[float] = attrs.field(factory=list, init=False)
 
     def __len__(self) -> int:
         return len(self.calm) + len(self.disturbed)

@@ -4,48 +4,33 @@ from __future__ import annotations
 
 import attrs
 
-from chameleon_runners.option_fields import option
+from chameleon_runners.option_fields import duration, option, unbound
 
 
 @attrs.frozen(kw_only=True)
 class TimingOptions:
     """Options that building and timing have in common; every duration is in seconds."""
 
-    workers: int | None = option(
-        None,
-        "worker processes that build; one per usable core where not given",
-        binds=False,
-        at_least=1,
+    workers: int | None = unbound(
+        None, "worker processes that build; one per usable core where not given", at_least=1
     )
-    build_timeout: float = option(
-        30.0, "longest build in seconds, counted from its start", binds=False, above=0.0
+    build_timeout: float = duration(30.0, "longest build in seconds, counted from its start")
+    build_floor: float = duration(
+        10.0, "the deadline derived from earlier builds is never below this"
     )
-    build_floor: float = option(
-        10.0, "the deadline derived from earlier builds is never below this", binds=False, above=0.0
+    run_timeout: float = duration(10.0, "longest check and timing of one candidate in seconds")
+    run_floor: float = duration(2.0, "the deadline derived from the best time is never below this")
+    run_factor: float = unbound(
+        100.0, "kernels slower than the best by this factor run into the deadline", above=1.0
     )
-    run_timeout: float = option(
-        10.0, "longest check and timing of one candidate in seconds", binds=False, above=0.0
+    start_timeout: float = duration(
+        120.0, "longest start of a worker, its imports included, in seconds"
     )
-    run_floor: float = option(
-        2.0, "the deadline derived from the best time is never below this", binds=False, above=0.0
+    reference_timeout: float = duration(
+        300.0, "longest computation of the reference outputs in seconds"
     )
-    run_factor: float = option(
-        100.0,
-        "kernels slower than the best by this factor run into the deadline",
-        binds=False,
-        above=1.0,
-    )
-    start_timeout: float = option(
-        120.0, "longest start of a worker, its imports included, in seconds", binds=False, above=0.0
-    )
-    reference_timeout: float = option(
-        300.0, "longest computation of the reference outputs in seconds", binds=False, above=0.0
-    )
-    memory_mib: int | None = option(
-        None,
-        "memory limit of a worker in MiB; a share of the machine's if absent",
-        binds=False,
-        at_least=64,
+    memory_mib: int | None = unbound(
+        None, "memory limit of a worker in MiB; a share of the machine's if absent", at_least=64
     )
     cold_bytes: int = option(
         0,
@@ -67,9 +52,7 @@ class TimingOptions:
     slow_factor: float = option(
         2.5, "one repeat is enough for kernels slower than the best by this factor", above=1.0
     )
-    compare_rounds: int = option(
-        20, "turns of each contender in the final comparison", binds=False, at_least=1
-    )
+    compare_rounds: int = unbound(20, "turns of each contender in the final comparison", at_least=1)
 
 
 __all__ = ["TimingOptions"]

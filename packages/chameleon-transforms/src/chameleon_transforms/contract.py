@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chameleon_transforms.nest.program import Program
 
@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 
 class Transform(ABC):
-    """A transformation of one convolution's loop nests; made as ``Class(options)``."""
+    """A transformation of one convolution's loop nests; made as ``Class(options)``.
+
+    Attributes:
+        options: as the pipeline names them.
+    """
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
 
     @abstractmethod
     def variants(self, program: Program) -> Iterable[tuple[str, Program]]:
@@ -65,6 +72,9 @@ class NetworkScore(ABC):
     """Whether it counts what a network has, so that a cheaper one has less of it by construction.
     A candidate is then accepted where it keeps as large a share of the original's score as of its
     multiply-adds; otherwise where it is not below the original."""
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
 
     @abstractmethod
     def score(self, network: Judged) -> float:

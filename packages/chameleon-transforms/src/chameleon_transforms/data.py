@@ -80,22 +80,21 @@ def minibatch(
         ConfigError: shapes or classes are not the network's, numbers are not finite, or there is
             but one sample.
     """
-    images: list[Tensor] = []
-    labels: list[Tensor] = []
+    pairs: list[tuple[Tensor, Tensor]] = []
+    count = 0
     for pair in loader:
-        found, classed = checked(pair, shape, classes)
-        images.append(found)
-        labels.append(classed)
-        if sum(map(len, labels)) >= batch:
+        pairs.append(checked(pair, shape, classes))
+        count += len(pairs[-1][1])
+        if count >= batch:
             break
-    count = sum(map(len, labels))
     if count < 2:  # noqa: PLR2004
         raise ConfigError(
             f"the data has {count} sample{'s' if not count else ''}, and one has no statistics of "
             "a batch",
             hint="Give at least two samples.",
         )
-    return torch.cat(images)[:batch], torch.cat(labels)[:batch]
+    images, labels = map(torch.cat, zip(*pairs, strict=True))
+    return images[:batch], labels[:batch]
 
 
 def checked(pair: Any, shape: Shape, classes: int) -> tuple[Tensor, Tensor]:

@@ -14,54 +14,55 @@ from chameleon_transforms.transforms.options import (
     SplitOptions,
 )
 
-_GROUPING = "chameleon_transforms.transforms.grouping"
-_SHRINKING = "chameleon_transforms.transforms.shrinking"
 
-
-def _transform(name: str, summary: str, factory: str, options: type = NoOptions) -> PluginRecord:
+def _record(name: str, summary: str, factory: str, options: type = NoOptions) -> PluginRecord:
+    factory = f"chameleon_transforms.{factory}"
     return PluginRecord(name=name, summary=summary, factory=factory, options=options)
 
 
+_GROUPING = "transforms.grouping"
+_SHRINKING = "transforms.shrinking"
+
 TRANSFORMS = (
-    _transform("group", "Channels in groups", f"{_GROUPING}:Group", GroupOptions),
-    _transform("depthwise", "As many groups as channels", f"{_GROUPING}:Depthwise"),
-    _transform(
+    _record("group", "Channels in groups", f"{_GROUPING}:Group", GroupOptions),
+    _record("depthwise", "As many groups as channels", f"{_GROUPING}:Depthwise"),
+    _record(
         "bottleneck",
         "Fewer output channels, then a convolution of 1x1",
         f"{_SHRINKING}:Bottleneck",
         BottleneckOptions,
     ),
-    _transform(
+    _record(
         "split-outputs",
         "Output channels in parts, each with groups of its own",
         f"{_GROUPING}:SplitOutputs",
         SplitOptions,
     ),
-    _transform(
+    _record(
         "mixed-groups",
         "The first output channels standard, the rest grouped",
         f"{_GROUPING}:MixedGroups",
         MixedOptions,
     ),
-    _transform(
+    _record(
         "split-rows",
         "Rows in slabs, each with weights and groups of its own",
         f"{_GROUPING}:SplitRows",
         SplitOptions,
     ),
-    _transform(
+    _record(
         "input-bottleneck",
         "A convolution of 1x1 to fewer input channels beforehand",
         f"{_SHRINKING}:InputBottleneck",
         BottleneckOptions,
     ),
-    _transform(
+    _record(
         "low-rank",
         "Filters of one column, then of one row",
         f"{_SHRINKING}:LowRank",
         BottleneckOptions,
     ),
-    _transform(
+    _record(
         "kernel-shrink",
         "Smaller filters around the same middle",
         f"{_SHRINKING}:KernelShrink",
@@ -69,39 +70,23 @@ TRANSFORMS = (
     ),
 )
 
-_SCORES = "chameleon_transforms.scores"
-
-SCORES = (
-    PluginRecord(
-        name="fisher",
-        summary="Fisher Potential of all layers (Turner et al. 2021)",
-        factory=f"{_SCORES}.fisher:FisherPotential",
-        options=NoOptions,
-    ),
-    PluginRecord(
-        name="synflow",
-        summary="Synaptic flow of all weights, in logarithms (Tanaka et al. 2020)",
-        factory=f"{_SCORES}.synflow:SynapticFlow",
-        options=NoOptions,
-    ),
-    PluginRecord(
-        name="naswot",
-        summary="How differently samples switch the activations (Mellor et al. 2021)",
-        factory=f"{_SCORES}.naswot:ActivationOverlap",
-        options=NoOptions,
-    ),
-    PluginRecord(
-        name="parameters",
-        summary="How many weights there are",
-        factory=f"{_SCORES}.sizes:Parameters",
-        options=NoOptions,
-    ),
-    PluginRecord(
-        name="multiply-adds",
-        summary="How much work one sample is",
-        factory=f"{_SCORES}.sizes:MultiplyAdds",
-        options=NoOptions,
-    ),
+SCORES = tuple(
+    _record(name, summary, f"scores.initial:{score}")
+    for name, score, summary in (
+        ("fisher", "FisherPotential", "Fisher Potential of all layers (Turner et al. 2021)"),
+        (
+            "synflow",
+            "SynapticFlow",
+            "Synaptic flow of all weights, in logarithms (Tanaka et al. 2020)",
+        ),
+        (
+            "naswot",
+            "ActivationOverlap",
+            "How differently samples switch the activations (Mellor et al. 2021)",
+        ),
+        ("parameters", "Parameters", "How many weights there are"),
+        ("multiply-adds", "MultiplyAdds", "How much work one sample is"),
+    )
 )
 
 

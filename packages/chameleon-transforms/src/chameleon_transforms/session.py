@@ -16,7 +16,8 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline import ResolvedPipeline, StageSpec, from_dict
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.factory import load_factory
 from chameleon_networks.importers.builtin.records import NETWORKS
@@ -29,7 +30,7 @@ from torch import Tensor, nn
 from chameleon_transforms.data import batches, checked, minibatch
 from chameleon_transforms.delivery.point import write_point
 from chameleon_transforms.network.space import NetworkSpace
-from chameleon_transforms.network.traced import TracedNetwork, traced
+from chameleon_transforms.network.traced import TracedNetwork, checked_scores, traced
 from chameleon_transforms.scores.judge import Judge
 from chameleon_transforms.search.figure import page, table
 from chameleon_transforms.search.front import Point
@@ -84,12 +85,7 @@ class Session:
         """Outputs of the network."""
         _ = self.network  # which says in words what is wrong with it
         with torch.no_grad():
-            outputs = self.source.module.eval()(self.source.images)
-        if not isinstance(outputs, Tensor) or outputs.dim() != 2:  # noqa: PLR2004
-            raise ConfigError(
-                "the network does not return one tensor of shape (samples, classes)",
-                hint="Scores are of classifiers; wrap the network so that it returns its scores.",
-            )
+            outputs = checked_scores(self.source.module.eval()(self.source.images))
         return int(outputs.shape[1])
 
     @property
@@ -161,11 +157,13 @@ class Session:
             "front": [one.to_json() for one in found],
         }
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / FRONT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        text = table(found, search.original)
-        (self.folder / "front.csv").write_text(text, encoding="utf-8")
-        shown = page(search.points, found, score, "Transformed networks")
-        (self.folder / "front.html").write_text(shown, encoding="utf-8")
+        texts = {
+            FRONT: json.dumps(result, indent=1) + "\n",
+            "front.csv": table(found, search.original),
+            "front.html": page(search.points, found, score, "Transformed networks"),
+        }
+        for name, text in texts.items():
+            (self.folder / name).write_text(text, encoding="utf-8")
         return result
 
     @property
@@ -202,22 +200,17 @@ class Session:
 
     def compile(self, folder: Path) -> RunResult:
         """Tune and compile the network of a point's folder, into its ``run``."""
-        document = dict(self.pipeline.document)
-        for key in ("transform", "warm_start"):
-            document.pop(key, None)
-        options = _options_of(self.pipeline.model)
-        source = f"{folder / 'network.py'}:make"
-        document |= {"model": {"torch": {**options, "source": source}}}
-        document["output"] = str(folder / "run")
+        left_out = ("transform", "warm_start")
+        kept = {key: one for key, one in self.pipeline.document.items() if key not in left_out}
+        # Options that a torch network has as well, but for its shapes.
+        names = {field.alias for field in attrs.fields(NetworkOptions)} - {"shapes"}
+        given = self.pipeline.model.options_json
+        options = {name: value for name, value in given.items() if name in names}
+        model = {"torch": {**options, "source": f"{folder / 'network.py'}:make"}}
+        document = {**kept, "model": model, "output": str(folder / "run")}
         return run_pipeline(
             from_dict(document), listeners=self._listeners, interruption=self._interruption
         )
-
-
-def _options_of(model: StageSpec) -> dict[str, Any]:
-    """The options of a network's frontend that a torch network has as well, but for its shapes."""
-    names = {field.alias for field in attrs.fields(NetworkOptions)} - {"shapes"}
-    return {name: value for name, value in model.options_json.items() if name in names}
 
 
 _HINT = "Transforms are of networks: {builtin: resnet18}, or {torch: 'net.py:make'}."

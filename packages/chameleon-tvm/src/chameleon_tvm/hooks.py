@@ -14,7 +14,6 @@ from chameleon_core.plugins import (
     hookimpl,
 )
 
-from chameleon_tvm.baselines.records import BASELINES
 from chameleon_tvm.instructions.records import INSTRUCTIONS
 from chameleon_tvm.operators.frontend_options import OperatorsOptions
 from chameleon_tvm.operators.records import OPERATORS
@@ -42,24 +41,6 @@ SPACES = (
         summary="MetaSchedule's sketches as knobs, for every operator and target",
         factory="chameleon_tvm.spaces.sketch.provider:SketchSpace",
         options=SketchOptions,
-    ),
-)
-
-FRONTENDS = (
-    PluginRecord(
-        name="operators",
-        summary="Single tensor operators, written down in the pipeline file",
-        factory="chameleon_tvm.operators.frontend:OperatorsFrontend",
-        options=OperatorsOptions,
-    ),
-)
-
-TARGETS = (
-    PluginRecord(
-        name="tvm",
-        summary="Everything TVM takes, the command-line form, tags, and 'native'",
-        factory="chameleon_tvm.device.targets:TVMTargets",
-        options=NoOptions,
     ),
 )
 
@@ -91,19 +72,34 @@ def chameleon_instructions() -> Iterable[InstructionRecord]:
 @hookimpl
 def chameleon_frontends() -> Iterable[PluginRecord]:
     """The frontends of this package."""
-    return FRONTENDS
+    yield PluginRecord(
+        name="operators",
+        summary="Single tensor operators, written down in the pipeline file",
+        factory="chameleon_tvm.operators.frontend:OperatorsFrontend",
+        options=OperatorsOptions,
+    )
 
 
 @hookimpl
 def chameleon_targets() -> Iterable[PluginRecord]:
     """The target resolver."""
-    return TARGETS
+    yield PluginRecord(
+        name="tvm",
+        summary="Everything TVM takes, the command-line form, tags, and 'native'",
+        factory="chameleon_tvm.device.targets:TVMTargets",
+        options=NoOptions,
+    )
 
 
 @hookimpl
 def chameleon_baselines() -> Iterable[PluginRecord]:
     """What a user would run without tuning."""
-    return BASELINES
+    yield PluginRecord(
+        name="untuned",
+        summary="TVM's kernel without tuning, in the task's own layouts",
+        factory="chameleon_tvm.baselines.untuned:UntunedBaseline",
+        options=NoOptions,
+    )
 
 
 @hookimpl

@@ -26,6 +26,9 @@ from chameleon_system.processes.conversation import ChildEndedError, Conversatio
 from chameleon_bench.cells.running import CellResult, run_cell
 from chameleon_bench.suites.suite import CELLS, Cell, Suite
 
+Ended = Callable[[Cell, str | None], None]
+"""Is told of a cell that ended, and why it failed, or None."""
+
 INSTALLED = "chameleon_core.plugins.registry:default_registry"
 """The function that a worker gets its plugins from."""
 
@@ -101,7 +104,7 @@ class Workers:
         self,
         cells: Sequence[Cell],
         interruption: Interruption,
-        ended: Callable[[Cell, str | None], None],
+        ended: Ended,
     ) -> None:
         """Run all cells; each writes its own result.
 
@@ -149,7 +152,7 @@ class Workers:
                     selector.register(worker.conversation, selectors.EVENT_READ, worker)
             return [key.data for key, _ in selector.select(_POLL_SECONDS)]
 
-    def _receive(self, worker: _Worker, ended: Callable[[Cell, str | None], None]) -> None:
+    def _receive(self, worker: _Worker, ended: Ended) -> None:
         cell = worker.cell
         if cell is None:
             return
@@ -160,7 +163,7 @@ class Workers:
         except ChildEndedError:
             status = worker.child.reap(_END_SECONDS)
             answer = {"failure": f"its process died with exit code {status}"}
-            _write_failure(cell, answer["failure"])
+            CellResult.failed(cell, answer["failure"]).write(cell.result)
             self._workers[self._workers.index(worker)] = self._started()
         worker.cell = None
         if answer.get("failure") and worker.child.log:
@@ -170,14 +173,6 @@ class Workers:
             hint = "free space or restore access, and run it again"
             raise RunFolderError(answer["unwritten"], hint=hint)
         ended(cell, answer["failure"])
-
-
-def _write_failure(cell: Cell, words: str) -> None:
-    result = CellResult(identity=cell.identity, versions=cell.versions, failure=words)
-    result.write(cell.result)
-
-
-Told = Callable[[Cell, str | None], None]
 
 
 @attrs.frozen(kw_only=True)
@@ -198,7 +193,7 @@ class Execution:
     workers: int | None = None
     retry: bool = False
     interruption: Interruption = attrs.field(factory=Interruption)
-    ended: Told = lambda _cell, _failure: None
+    ended: Ended = lambda _cell, _failure: None
 
     def run(self, suite: Suite) -> None:
         """Run every cell that has no result yet.
@@ -212,7 +207,7 @@ class Execution:
         if replayed:
             with Workers(self.workers, self.worker_registry) as workers:
                 workers.run(replayed, self.interruption, self.ended)
-        registry = self.registry if self.registry is not None else default_registry()
+        registry = self.registry or default_registry()
         for cell in cells:
             if cell.measures_hardware:
                 self.interruption.check()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, RunFolderError
 from chameleon_core.events import BatchMeasured, BatchProposed, Measured
-from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.loop.end.result import OperatorResult
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import tasks_of
@@ -22,12 +22,14 @@ from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.nodes import PipelineError, Problem, node_of
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.pipeline.stage_reader import StageReader
+from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.hookspecs import hookimpl
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.run_view import RunView
 from chameleon_core.stages import Rival, RivalTrace
 from chameleon_core.task import Task
 from chameleon_system.files import unused, write_whole
+from chameleon_system.processes.answering import Message
 
 from chameleon_bench.cells.trajectory import ROUND_FIELDS, Trajectory
 from chameleon_bench.suites.suite import Cell
@@ -59,32 +61,32 @@ class CellResult:
     environment: Mapping[str, Any] = attrs.field(factory=dict)
     versions: Mapping[str, str] = attrs.field(factory=dict)
 
+    @classmethod
+    def failed(cls, cell: Cell, why: str) -> CellResult:
+        """The result of a cell that has none, with the reason in a sentence."""
+        return cls(identity=cell.identity, versions=cell.versions, failure=why)
+
     def write(self, path: Path) -> None:
         """Write the result as a whole: a reader sees all of it or nothing."""
-        value = {
-            "identity": self.identity,
-            "versions": dict(self.versions),
-            "failure": self.failure,
-            "environment": dict(self.environment),
-            "trajectories": [one.to_json() for one in self.trajectories],
-        }
+        trajectories = [trajectory.to_json() for trajectory in self.trajectories]
+        value = {**attrs.asdict(self, recurse=False), "trajectories": trajectories}
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(value, separators=(",", ":")))
 
     @classmethod
     def read(cls, cell: Cell) -> CellResult | None:
         """The result of a cell that has ended, or None; another cell's result does not count."""
-        found = cls._read(cell)
-        return found if found is not None and found.identity == cell.identity else None
+        result = cls._read(cell)
+        return result if result is not None and result.identity == cell.identity else None
 
     @classmethod
     def of_other_versions(cls, cell: Cell) -> CellResult | None:
         """The result that a cell has from other versions of what takes part in it, or None."""
-        found = cls._read(cell)
-        if found is None or found.identity == cell.identity:
+        result = cls._read(cell)
+        if result is None or result.identity == cell.identity:
             return None
-        before = attrs.evolve(cell, versions=found.versions)
-        return found if found.identity == before.identity else None
+        before = attrs.evolve(cell, versions=result.versions)
+        return result if result.identity == before.identity else None
 
     @classmethod
     def _read(cls, cell: Cell) -> CellResult | None:
@@ -97,7 +99,7 @@ class CellResult:
             versions=value.get("versions", {}),
             failure=value["failure"],
             environment=value["environment"],
-            trajectories=tuple(Trajectory.from_json(one) for one in value["trajectories"]),
+            trajectories=tuple(map(Trajectory.from_json, value["trajectories"])),
         )
 
 
@@ -121,10 +123,11 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
     except ChameleonError as error:
         # A signal reaches a rival's processes, too: what they die of is no failure.
         interruption.check()
-        result = CellResult(identity=cell.identity, failure=_sentence(error))
+        why = str(error) if error.hint is None else f"{error} ({error.hint})"
+        result = CellResult.failed(cell, why)
     except Exception as error:  # any plugin's code; the other cells are worth running
         log.exception("a cell failed", cell=cell.name)
-        result = CellResult(identity=cell.identity, failure=f"{type(error).__name__}: {error}")
+        result = CellResult.failed(cell, f"{type(error).__name__}: {error}")
     result = attrs.evolve(result, versions=cell.versions)
     try:
         result.write(cell.result)
@@ -137,6 +140,29 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
             hint="free space or restore access and give the same command again",
         ) from error
     return result
+
+
+def answering(cells: Iterable[Message], registry: str) -> Iterator[Message]:
+    """Run cells in a worker process.
+
+    Args:
+        cells: as JSON values.
+        registry: ``"module:function"`` that makes the registry.
+
+    Yields:
+        ``failure``, why a cell has failed or None; or, if its result cannot be kept, why, under
+        ``unwritten``.
+    """
+    plugins = load_factory(registry)()
+    for cell in cells:
+        try:
+            result = run_cell(Cell.from_json(cell), registry=plugins, interruption=Interruption())
+        except RunInterrupted as error:
+            yield {"failure": str(error)}
+        except ChameleonError as error:
+            yield {"unwritten": str(error)}
+        else:
+            yield {"failure": result.failure}
 
 
 def _tune(cell: Cell, pipeline: ResolvedPipeline, interruption: Interruption) -> CellResult:
@@ -212,10 +238,6 @@ def _rival_trajectory(task: Task, trace: RivalTrace) -> Trajectory:
         rounds=rounds,
         final_seconds=trace.final_seconds,
     )
-
-
-def _sentence(error: ChameleonError) -> str:
-    return str(error) if error.hint is None else f"{error} ({error.hint})"
 
 
 class Recorder:

@@ -13,13 +13,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from chameleon_system.cores import usable_cores
-from chameleon_system.processes.answering import Answers, Message, requests
-
-if TYPE_CHECKING:
-    from chameleon_core.plugins.registry import Registry
+from chameleon_system.processes.answering import Answers, requests
 
 _held: list[int] = []
 """Descriptors of this process's claims: closing one would give its core back."""
@@ -36,33 +32,11 @@ def main() -> None:
         cores = usable_cores()
         core = claim_core(cores)
         os.sched_setaffinity(0, {cores[first["number"] % len(cores)] if core is None else core})
-    from chameleon_core.plugins.factory import load_factory  # noqa: PLC0415 - with the core chosen
+    # NumPy and what learns count the cores as they are imported.
+    from chameleon_bench.cells.running import answering  # noqa: PLC0415
 
-    registry = load_factory(first["registry"])()
-    for cell in asked:
-        answers.send(_run(cell, registry))
-
-
-def _run(cell: Message, registry: Registry) -> Message:
-    """Run a cell.
-
-    Returns:
-        ``failure``, why it has failed or None; or, where its result cannot be kept, why, under
-        ``unwritten``.
-    """
-    from chameleon_core.errors import ChameleonError  # noqa: PLC0415 - with the core chosen
-    from chameleon_core.loop.interruption import Interruption, RunInterrupted  # noqa: PLC0415
-
-    from chameleon_bench.cells.running import run_cell  # noqa: PLC0415
-    from chameleon_bench.suites.suite import Cell  # noqa: PLC0415
-
-    try:
-        result = run_cell(Cell.from_json(cell), registry=registry, interruption=Interruption())
-    except RunInterrupted as error:
-        return {"failure": str(error)}
-    except ChameleonError as error:
-        return {"unwritten": str(error)}
-    return {"failure": result.failure}
+    for answer in answering(asked, first["registry"]):
+        answers.send(answer)
 
 
 def claim_core(cores: Sequence[int], folder: Path | None = None) -> int | None:

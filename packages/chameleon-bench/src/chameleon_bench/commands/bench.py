@@ -10,11 +10,15 @@ from typing import Any
 
 import click
 from chameleon_cli.options import given_again, output_option, set_option
-from chameleon_cli.results_table import duration, print_table
+from chameleon_cli.result_rows import duration
+from chameleon_cli.results_table import print_table
 from chameleon_cli.streams import results_alone
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 
+from chameleon_bench.cells.execute import Execution, move_aside, outdated, results
+from chameleon_bench.pages.rendering import Table
+from chameleon_bench.pages.suite_report import printed, report_of, write_report
 from chameleon_bench.suites.load import load_suite
 from chameleon_bench.suites.suite import Cell, Suite
 
@@ -45,10 +49,6 @@ def command(  # noqa: PLR0917 - click passes them by name
     Replayed cells run in parallel, live ones one at a time. Ctrl-C stops in order; the same
     command again continues. The folder gets report.html, report.json, cells.csv and summary.csv.
     """
-    # Imported here so that --help needs none of this.
-    from chameleon_bench.cells.execute import move_aside, results  # noqa: PLC0415
-    from chameleon_bench.pages.suite_report import printed, report_of, write_report  # noqa: PLC0415
-
     again, overrides = given_again("bench", suite, overrides, output)
     with results_alone():
         loaded = load_suite(suite, overrides)
@@ -80,8 +80,6 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 def _tell_versions(loaded: Suite, *, run: bool) -> None:
     """Say which results are not this suite's any more, and what changed since."""
-    from chameleon_bench.cells.execute import outdated  # noqa: PLC0415
-
     cells = outdated(loaded)
     if not cells:
         return
@@ -98,8 +96,6 @@ def _tell_versions(loaded: Suite, *, run: bool) -> None:
 
 
 def _run(loaded: Suite, *, jobs: int | None, retry: bool, again: str) -> None:
-    from chameleon_bench.cells.execute import Execution, results  # noqa: PLC0415
-
     interruption = Interruption()
     before = sum(retry is False or r.failure is None for r in results(loaded).values())
     progress = _Progress(len(list(loaded.cells())), before)
@@ -141,21 +137,17 @@ def _print(report: dict[str, Any]) -> None:
         some = "" if value["reached"] == value["of"] else f" ({value['reached']}/{value['of']})"
         return f"{value['median']:.3g}{some}"
 
-    rows = [
-        (
-            f"{row['task']}  {row['pipeline']}",
-            told(row["measurements_to"]["95"]),
-            told(row["seconds_to"]["95"]),
-            told(row["final_quality"]),
-            duration((row["best_seconds"] or {}).get("median")),
-            told(row["invalid_share"]),
-            _seeds(row),
-        )
-        for row in report["results"]
-    ]
-    print_table(
-        ("task and pipeline", "to 95 %", "s to 95 %", "quality", "best", "invalid", "seeds"), rows
+    table = Table.of(
+        report["results"],
+        ("task and pipeline", lambda row: f"{row['task']}  {row['pipeline']}"),
+        ("to 95 %", lambda row: told(row["measurements_to"]["95"])),
+        ("s to 95 %", lambda row: told(row["seconds_to"]["95"])),
+        ("quality", lambda row: told(row["final_quality"])),
+        ("best", lambda row: duration((row["best_seconds"] or {}).get("median"))),
+        ("invalid", lambda row: told(row["invalid_share"])),
+        ("seeds", _seeds),
     )
+    print_table(table.header, table.rows)
     for row in report["results"]:
         for seed, words in row["failed_cells"].items():
             click.echo(f"{row['task']} / {row['pipeline']} / seed {seed}: {words}", err=True)
@@ -168,8 +160,6 @@ def _seeds(row: dict[str, Any]) -> str:
 
 
 def _dry_run(loaded: Suite, *, as_json: bool) -> None:
-    from chameleon_bench.cells.execute import results  # noqa: PLC0415
-
     ended = {(cell.pipeline, cell.task, cell.seed) for cell in results(loaded)}
     rows = [
         {
@@ -185,8 +175,5 @@ def _dry_run(loaded: Suite, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"suite": loaded.title, "folder": str(loaded.output), "cells": rows}))
         return
-    names = ("task", "pipeline", "live", "measurements", "cells", "ended")
-    print_table(
-        names,
-        [tuple("-" if row[name] is None else str(row[name]) for name in names) for row in rows],
-    )
+    table = [tuple("-" if cell is None else str(cell) for cell in row.values()) for row in rows]
+    print_table(list(rows[0]), table)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_cli.results_table import duration, print_table
+from chameleon_cli.result_rows import duration
+from chameleon_cli.results_table import print_table
+
+from chameleon_bench.runs.comparison import comparison_of
+
+Row = Mapping[str, Any]
 
 _SIGNIFICANT = 0.05
 _LONGEST = 60
@@ -25,19 +30,17 @@ def command(folders: tuple[Path, ...], as_json: bool) -> None:
     made one, otherwise of the search. Ratios are the first run's time over the other's, so above 1
     the other is faster. Operators are the same where they compute the same, whatever the target.
     """
-    from chameleon_bench.runs.comparison import comparison_of  # noqa: PLC0415 - --help is quick
-
     if len(folders) < 2:  # noqa: PLR2004 - there is nothing to compare one with
         raise click.UsageError("name two run folders or more")
     found = comparison_of(folders)
     if as_json:
         click.echo(json.dumps(found))
         return
-    _print_runs(found)
+    _print_runs(found["runs"])
     _print_times(found)
     for pair in found["pairs"]:
         _print_pair(pair)
-    for what in ("pipeline", "versions", "environment"):
+    for what in _TITLES:
         _print_differences(what, found)
     if found["machines_differ"]:
         click.echo(
@@ -47,66 +50,53 @@ def command(folders: tuple[Path, ...], as_json: bool) -> None:
         )
 
 
-def _print_runs(found: Mapping[str, Any]) -> None:
+def _print_runs(runs: Sequence[Row]) -> None:
+    sources = {"comparison": "comparison", "search": "sum of operators"}
     rows = []
-    for one in found["runs"]:
-        network = one["network"] or {}
-        source = {"comparison": "comparison", "search": "sum of operators"}
-        rows.append(
-            (
-                one["name"],
-                one["state"],
-                str(one["measurements"]),
-                f"{one['seconds']:.1f}",
-                duration(network.get("seconds")),
-                source[network["seconds_from"]] if network.get("seconds") else "-",
-            )
-        )
+    for run in runs:
+        network = run["network"] or {"seconds": None, "seconds_from": ""}
+        source = sources[network["seconds_from"]] if network["seconds"] else "-"
+        facts = (run["name"], run["state"], str(run["measurements"]), f"{run['seconds']:.1f}")
+        rows.append((*facts, duration(network["seconds"]), source))
     print_table(("run", "state", "measurements", "seconds", "network", "from"), rows)
 
 
-def _print_times(found: Mapping[str, Any]) -> None:
-    names = [one["name"] for one in found["runs"]]
-    rows = [
-        (operator["name"], *(_time(operator["times"].get(name)) for name in names))
-        for operator in found["operators"]
-    ]
+def _print_times(found: Row) -> None:
+    names = [run["name"] for run in found["runs"]]
+    operators = [(operator["name"], operator["times"]) for operator in found["operators"]]
+    rows = [(name, *(_time(times.get(run)) for run in names)) for name, times in operators]
     total = found["sum"]
     if total["operators"] > 1:
-        cells = [_interval(total["times"][name], duration) for name in names]
+        cells = [_interval(total["times"][name], "seconds", duration) for name in names]
         rows.append((f"sum of {total['operators']}, as often as in {names[0]}", *cells))
     if not rows:
         return
     click.echo()
     print_table(("time", *names), rows)
-    times = [time for operator in found["operators"] for time in operator["times"].values()]
-    if any(one["seconds_from"] == "search" for one in times):
+    if any(one["seconds_from"] == "search" for _, times in operators for one in times.values()):
         click.echo(
             "*: from the search, where the fastest of many is partly luck; others are from the "
             "final comparison"
         )
     click.echo()
-    rows = [
-        (operator["name"], *(_spent(operator["times"].get(name)) for name in names))
-        for operator in found["operators"]
-    ]
+    rows = [(name, *(_spent(times.get(run)) for run in names)) for name, times in operators]
     print_table(("measurements and seconds", *names), rows)
 
 
-def _print_pair(pair: Mapping[str, Any]) -> None:
+def _print_pair(pair: Row) -> None:
     first, second = pair["first"], pair["second"]
     click.echo(f"\n{first} / {second} (above 1: {second} is faster)")
     rows = [
         (
-            one["name"],
-            _ratio(one),
-            _count(one["first_measurements_to_goal"]),
-            _count(one["second_measurements_to_goal"]),
+            operator["name"],
+            _interval(operator, "ratio", "{:.3f}".format),
+            *(_count(operator[f"{side}_measurements_to_goal"]) for side in ("first", "second")),
         )
-        for one in pair["operators"]
+        for operator in pair["operators"]
     ]
     if len(rows) > 1:
-        rows.append((f"geometric mean of {pair['tasks']}", _ratio(pair), "", ""))
+        mean = _interval(pair, "ratio", "{:.3f}".format)
+        rows.append((f"geometric mean of {pair['tasks']}", mean, "", ""))
     if rows:
         header = ("operator", "ratio", f"measurements, {first}", f"measurements, {second}")
         print_table(header, rows)
@@ -124,7 +114,7 @@ def _print_pair(pair: Mapping[str, Any]) -> None:
         )
 
 
-def _test(pair: Mapping[str, Any]) -> str:
+def _test(pair: Row) -> str:
     """The paired test in words."""
     if pair["p"] is None:
         return "paired test: it needs two operators or more that both runs tune"
@@ -137,27 +127,29 @@ def _test(pair: Mapping[str, Any]) -> str:
     return f"{told}; no difference is shown"
 
 
-def _print_differences(what: str, found: Mapping[str, Any]) -> None:
-    titles = {
-        "pipeline": "pipelines, with every default written out",
-        "versions": "versions",
-        "environment": "machine and runner",
-    }
+_TITLES = {
+    "pipeline": "pipelines, with every default written out",
+    "versions": "versions",
+    "environment": "machine and runner",
+}
+
+
+def _print_differences(what: str, found: Row) -> None:
     differing = found[what]
     if not differing:
-        click.echo(f"\n{titles[what]}: no difference")
+        click.echo(f"\n{_TITLES[what]}: no difference")
         return
     click.echo()
-    names = [one["name"] for one in found["runs"]]
+    names = [run["name"] for run in found["runs"]]
     rows = [(key, *(_shown(values[name]) for name in names)) for key, values in differing.items()]
-    print_table((titles[what], *names), rows)
+    print_table((_TITLES[what], *names), rows)
 
 
-def _time(value: Mapping[str, Any] | None) -> str:
+def _time(value: Row | None) -> str:
     if value is None or value["seconds"] is None:
         return "-"
     mark = "*" if value["seconds_from"] == "search" else ""
-    return _interval(value, duration) + mark
+    return _interval(value, "seconds", duration) + mark
 
 
 def _shown(value: Any) -> str:
@@ -166,24 +158,14 @@ def _shown(value: Any) -> str:
     return told if len(told) <= _LONGEST else f"{told[: _LONGEST - 1]}…"
 
 
-def _spent(value: Mapping[str, Any] | None) -> str:
+def _spent(value: Row | None) -> str:
     return "-" if value is None else f"{value['measurements']} in {value['wall_seconds']:.1f} s"
 
 
-def _interval(value: Mapping[str, Any], form: Any) -> str:
-    if value["seconds"] is None:
-        return "-"
-    if value["low"] is None:
-        return str(form(value["seconds"]))
-    return f"{form(value['seconds'])} ({form(value['low'])} to {form(value['high'])})"
-
-
-def _ratio(value: Mapping[str, Any]) -> str:
-    if value["ratio"] is None:
-        return "-"
-    if value["low"] is None:
-        return f"{value['ratio']:.3f}"
-    return f"{value['ratio']:.3f} ({value['low']:.3f} to {value['high']:.3f})"
+def _interval(value: Row, key: str, form: Callable[[float], str]) -> str:
+    if value[key] is None or value["low"] is None:
+        return "-" if value[key] is None else form(value[key])
+    return f"{form(value[key])} ({form(value['low'])} to {form(value['high'])})"
 
 
 def _count(value: int | None) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 from chameleon_core.errors import RunFolderError
 
+from chameleon_bench.pages.run_page import write_plots, write_report
+
 
 @click.command("report")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
@@ -31,8 +33,6 @@ def command(folder: Path, output: Path | None, sheets: Path | None, as_json: boo
     The page needs nothing else, and shows what is known so far of a run that has not ended.
     Every run writes it when it ends.
     """
-    from chameleon_bench.pages.run_report import write_plots, write_report  # noqa: PLC0415
-
     try:
         file = write_report(folder, output)
         plots = [] if sheets is None else write_plots(folder, sheets)

@@ -7,8 +7,11 @@ import time
 from pathlib import Path
 
 import click
-from chameleon_cli.results_table import duration, print_table
+from chameleon_cli.result_rows import duration
+from chameleon_cli.results_table import print_table
 from chameleon_core.errors import RunFolderError
+
+from chameleon_bench.runs.listing import listed_runs
 
 
 @click.command("runs")
@@ -20,38 +23,35 @@ def command(folder: Path, as_json: bool) -> None:
     The time is that of one inference of a network, of the one operator, or the sum over several
     operators. A folder that cannot be read is listed with the reason.
     """
-    from chameleon_bench.runs.listing import listed_runs  # noqa: PLC0415
-
     if not folder.is_dir():
         raise RunFolderError(
             f"there is no folder {folder}",
             hint="Name the folder that your runs are in; a pipeline's 'output' says where that is.",
         )
-    found = listed_runs(folder)
+    runs = listed_runs(folder)
     if as_json:
-        value = {"folder": str(folder.absolute()), "runs": [one.to_json() for one in found]}
+        value = {"folder": str(folder.absolute()), "runs": [run.to_json() for run in runs]}
         click.echo(json.dumps(value))
         return
-    if not found:
+    if not runs:
         click.echo(f"there are no runs below {folder}", err=True)
         return
-
     rows = [
         (
-            one.name,
-            one.state,
-            one.model or "-",
-            one.target or "-",
-            str(one.operators),
-            str(one.measurements),
-            duration(one.seconds),
-            one.seconds_of or "-",
-            "-" if one.at is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(one.at)),
+            run.name,
+            run.state,
+            run.model or "-",
+            run.target or "-",
+            str(run.operators),
+            str(run.measurements),
+            duration(run.seconds),
+            run.seconds_of or "-",
+            "-" if run.at is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(run.at)),
         )
-        for one in found
+        for run in runs
     ]
     header = ("run", "state", "model", "target", "operators", "measured", "best", "of", "when")
     print_table(header, rows)
-    for one in found:
-        if one.because:
-            click.echo(f"{one.name}: {one.state}: {one.because}", err=True)
+    for run in runs:
+        if run.because:
+            click.echo(f"{run.name}: {run.state}: {run.because}", err=True)

@@ -7,6 +7,10 @@ import time
 from pathlib import Path
 
 import click
+from chameleon_core.run_folder import read_store
+
+from chameleon_bench.runs.live_page import LiveRun
+from chameleon_bench.runs.server import PageServer
 
 _LOOK_SECONDS = 1.0
 
@@ -31,11 +35,6 @@ def command(folder: Path, port: int, as_json: bool) -> None:
 
     Ctrl-C ends it with exit code 130; the run is not touched by that.
     """
-    from chameleon_core.run_folder import read_store  # noqa: PLC0415 - --help is quick
-
-    from chameleon_bench.runs.live_page import LiveRun, sentence_of  # noqa: PLC0415
-    from chameleon_bench.runs.server import PageServer  # noqa: PLC0415
-
     read_store(folder).close()  # a sentence now where there is no run, instead of a page with it
     run = LiveRun(folder.absolute())
     with PageServer(run, port=port) as server:
@@ -47,7 +46,7 @@ def command(folder: Path, port: int, as_json: bool) -> None:
             click.echo(f"{server.url} shows {folder}; Ctrl-C ends it")
         said = ""
         while True:
-            sentence = sentence_of(run.look())
+            sentence = run.look().sentence
             if sentence != said:
                 click.echo(sentence, err=True)
                 said = sentence

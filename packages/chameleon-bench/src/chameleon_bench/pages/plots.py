@@ -79,6 +79,41 @@ def of(column: str) -> dict[str, str]:
     return {"column": column}
 
 
+def titled(title: str, **more: Any) -> dict[str, Any]:
+    """An axis with words beside it."""
+    return {"title": {"text": title}, **more}
+
+
+DOWNWARDS = {"type": "category", "autorange": "reversed"}
+"""An axis of words, the first at the top."""
+
+
+def points(x: str, y: str, hover: Sequence[str], **marker: Any) -> dict[str, Any]:
+    """A trace of points.
+
+    Args:
+        x: a column.
+        y: a column.
+        hover: columns that are shown at a point.
+        marker: colour, size and so on, as plotly.js has them.
+    """
+    trace = {"type": "scatter", "mode": "markers", "x": of(x), "y": of(y), "hover": hover}
+    return {**trace, "marker": marker} if marker else trace
+
+
+def bars(x: str, y: str, shade: str, **more: Any) -> dict[str, Any]:
+    """A trace of bars that lie.
+
+    Args:
+        x: a column of lengths.
+        y: a column of words.
+        shade: their colour.
+        more: whatever else plotly.js takes.
+    """
+    trace = {"type": "bar", "orientation": "h", "x": of(x), "y": of(y)}
+    return {**trace, "marker": {"color": shade}, **more}
+
+
 def at(value: float) -> dict[str, float]:
     """One value for all points in the place of an array of a trace."""
     return {"constant": value}
@@ -91,7 +126,7 @@ def colour(place: int) -> str:
 
 def seconds_axis(title: str, **more: Any) -> dict[str, Any]:
     """An axis of seconds, with units that suit them."""
-    return {"title": {"text": title}, "tickformat": "~s", "ticksuffix": "s", **more}
+    return titled(title, tickformat="~s", ticksuffix="s", **more)
 
 
 def logarithmic(title: str, seconds: Iterable[float]) -> dict[str, Any]:
@@ -111,6 +146,10 @@ def logarithmic(title: str, seconds: Iterable[float]) -> dict[str, Any]:
     return seconds_axis(title, type="log", range=[low - margin, high + margin], **ticks)
 
 
+_PACKED = ("key", "subject", "saved", "traces", "layout")
+"""Attributes of a plot that the script on a page reads."""
+
+
 def packed(plots: Sequence[Plot], name: str) -> Markup:
     """All plots with their tables as text that a page's script unpacks: JSON, gzip, base64.
 
@@ -118,23 +157,18 @@ def packed(plots: Sequence[Plot], name: str) -> Markup:
         plots: of a page; tables that several of them share are written once.
         name: what files that are saved of them begin with.
     """
-    tables: dict[int, int] = {}
-    data: list[dict[str, Any]] = []
-    described = []
-    for plot in plots:
-        place = tables.setdefault(id(plot.columns), len(tables))
-        if place == len(data):
-            data.append({header: _plain(column) for header, column in plot.columns.items()})
-        described.append(
-            {
-                "key": plot.key,
-                "subject": plot.subject,
-                "table": place,
-                "saved": plot.saved,
-                "traces": plot.traces,
-                "layout": plot.layout,
-            }
-        )
+    tables = {id(plot.columns): plot.columns for plot in plots}
+    places = {key: place for place, key in enumerate(tables)}
+    described = [
+        {
+            "table": places[id(plot.columns)],
+            **{name: getattr(plot, name) for name in _PACKED},
+        }
+        for plot in plots
+    ]
+    data = [
+        {header: _plain(column) for header, column in table.items()} for table in tables.values()
+    ]
     text = json.dumps(
         {"name": name, "tables": data, "plots": described}, separators=(",", ":"), allow_nan=False
     )
@@ -215,20 +249,14 @@ def stacked_seconds(parts: Sequence[str], along: str) -> dict[str, Any]:
     """
     return {
         "traces": [
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": part,
-                "x": of(f"{part} seconds"),
-                "y": of(along),
-                "hovertemplate": f"%{{y}}<br>{part}: %{{x:.3~s}}s<extra></extra>",
-                "marker": {"color": colour(place)},
-            }
+            bars(
+                f"{part} seconds",
+                along,
+                colour(place),
+                name=part,
+                hovertemplate=f"%{{y}}<br>{part}: %{{x:.3~s}}s<extra></extra>",
+            )
             for place, part in enumerate(parts)
         ],
-        "layout": {
-            "barmode": "stack",
-            "xaxis": {"title": {"text": "seconds"}},
-            "yaxis": {"type": "category", "autorange": "reversed"},
-        },
+        "layout": {"barmode": "stack", "xaxis": titled("seconds"), "yaxis": DOWNWARDS},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -63,36 +64,27 @@ def rankings(report: Row) -> list[Ranking]:
 
 
 def _ranking(report: Row, metric: str) -> Ranking:
-    logs: dict[str, list[float]] = {}
+    ratios: dict[str, dict[str, float]] = {}
     for row in report["ratios"]:
         if row["metric"] == metric and row["ratio"]:
-            logs.setdefault(row["first"], []).append(math.log(row["ratio"]))
-            logs.setdefault(row["second"], []).append(-math.log(row["ratio"]))
-    scores = {name: math.fsum(found) / len(found) for name, found in logs.items()}
+            ratios.setdefault(row["first"], {})[row["second"]] = float(row["ratio"])
+            ratios.setdefault(row["second"], {})[row["first"]] = 1.0 / float(row["ratio"])
+    scores = {
+        name: math.fsum(map(math.log, others.values())) / len(others)
+        for name, others in ratios.items()
+    }
     order = sorted(scores, key=lambda name: scores[name])
-    best = order[0] if order else None
+    first = {order[0]: 1.0} if order else {}
     tests = [row for row in report["tests"] if row["metric"] == metric]
     return Ranking(
         metric=metric,
         order=order,
-        times={name: _ratio_to(report, metric, name, best) for name in order},
+        # Over the tasks that both have; NaN if there are none.
+        times={name: ratios[name].get(order[0], math.nan) for name in order} | first,
         won=_won(tests),
         tasks=len({row["task"] for row in tests}),
         left_out=[name for name in report["pipelines"] if name not in scores],
     )
-
-
-def _ratio_to(report: Row, metric: str, name: str, best: str | None) -> float:
-    """A pipeline's ratio to the first one, over the tasks that both of them have; else NaN."""
-    if name == best:
-        return 1.0
-    for row in report["ratios"]:
-        if row["metric"] == metric and row["ratio"]:
-            if (row["first"], row["second"]) == (name, best):
-                return float(row["ratio"])
-            if (row["first"], row["second"]) == (best, name):
-                return 1.0 / float(row["ratio"])
-    return math.nan
 
 
 def _won(tests: Sequence[Row]) -> dict[str, list[tuple[str, str]]]:
@@ -113,49 +105,45 @@ def _or_infinite(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-def sentences(found: Sequence[Ranking]) -> list[str]:
+def sentences(ranked: Sequence[Ranking]) -> list[str]:
     """What the rankings say, a sentence or two for each metric."""
-    told = []
-    for one in found:
-        if len(one.order) < 2:  # noqa: PLR2004 - nothing to compare
-            told.append(f"By {WORDS[one.metric]} too few pipelines can be compared.")
-            continue
-        if all(times < _LEVEL for times in one.times.values()):
-            told.append(f"By {WORDS[one.metric]} all pipelines are level.")
-            continue
-        first, second = one.order[:2]
-        beaten = [task for loser, task in one.won.get(first, ()) if loser == second]
-        times = one.times[second]
-        ahead = f"{second} takes {times:.3g} times as much" if math.isfinite(times) else second
-        significant = (
-            f"significantly so on {len(beaten)} of {one.tasks} tasks"
-            if beaten
-            else "a difference that is significant on no task"
-        )
-        told.append(f"By {WORDS[one.metric]}, {first} comes first; {ahead}, {significant}.")
-    return told
+    return [_sentence(ranking, WORDS[ranking.metric]) for ranking in ranked]
 
 
-def ranking_table(one: Ranking) -> Table:
+def _sentence(ranking: Ranking, words: str) -> str:
+    if len(ranking.order) < 2:  # noqa: PLR2004 - nothing to compare
+        return f"By {words} too few pipelines can be compared."
+    if all(times < _LEVEL for times in ranking.times.values()):
+        return f"By {words} all pipelines are level."
+    first, second = ranking.order[:2]
+    beaten = [task for loser, task in ranking.won.get(first, ()) if loser == second]
+    times = ranking.times[second]
+    ahead = f"{second} takes {times:.3g} times as much" if math.isfinite(times) else second
+    significant = (
+        f"significantly so on {len(beaten)} of {ranking.tasks} tasks"
+        if beaten
+        else "a difference that is significant on no task"
+    )
+    return f"By {words}, {first} comes first; {ahead}, {significant}."
+
+
+def ranking_table(ranking: Ranking) -> Table:
     """A ranking as a table."""
-    rows = []
-    for rank, name in enumerate(one.order, start=1):
-        times = one.times[name]
-        rows.append(
-            (
-                name,
-                str(rank),
-                f"{times:.3g}" if math.isfinite(times) else "-",
-                _beaten(one.won.get(name, ())),
-            )
+    rows = [
+        (
+            name,
+            str(rank),
+            f"{ranking.times[name]:.3g}" if math.isfinite(ranking.times[name]) else "-",
+            _beaten(ranking.won.get(name, ())),
         )
-    rows += [(name, "-", "∞", "-") for name in one.left_out]
+        for rank, name in enumerate(ranking.order, start=1)
+    ]
+    rows += [(name, "-", "∞", "-") for name in ranking.left_out]
     return Table(
         header=("pipeline", "rank", "times the first", "significantly better than"), rows=rows
     )
 
 
 def _beaten(pairs: Sequence[tuple[str, str]]) -> str:
-    losers = dict.fromkeys(loser for loser, _ in pairs)
-    counts = {name: sum(loser == name for loser, _ in pairs) for name in losers}
+    counts = Counter(loser for loser, _ in pairs)
     return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "-"

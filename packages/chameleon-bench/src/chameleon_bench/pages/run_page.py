@@ -1,24 +1,25 @@
-"""The page about a run, its headline first: what ``templates/run.html`` shows."""
+"""The page about a run, its headline first, and its plots as sheets; ``templates/run.html``."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.loop.end.shortfalls import slower
+from chameleon_core.loop.end.result import slower
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.words import in_seconds
+from chameleon_system.files import write_whole
 
 from chameleon_bench.pages import search_tables
 from chameleon_bench.pages.network_part import network_part
-from chameleon_bench.pages.plots import packed, plotly_js
-from chameleon_bench.pages.rendering import Table, rendered
+from chameleon_bench.pages.plots import write_sheets
+from chameleon_bench.pages.rendering import Table, rendered_page
 from chameleon_bench.pages.run_plots import plots_of
-from chameleon_bench.pages.run_record import RunRecord, TaskRecord
+from chameleon_bench.pages.run_record import RunRecord, TaskRecord, run_record
 from chameleon_bench.pages.search_tables import Listing, listings_of
 
 
@@ -60,9 +61,10 @@ def page_of(record: RunRecord) -> str:
     searches = [
         _search(one, record.folder) for one in sorted(record.tasks, key=_seconds, reverse=True)
     ]
-    return rendered(
+    return rendered_page(
         "run.html",
-        title=record.folder.name,
+        record.folder.name,
+        plots,
         record=record,
         measured=sum(one.operator.measurements for one in record.tasks),
         headline=headline(record),
@@ -82,10 +84,7 @@ def page_of(record: RunRecord) -> str:
             rows=[(name, one or "not installed") for name, one in sorted(_versions(record))],
         ),
         origin=Table(header=("what", "value"), rows=_environment(record)),
-        plots=plots,
         figures={(plot.key, plot.subject): plot for plot in plots},
-        packed=packed(plots, record.folder.name),
-        plotly=plotly_js(),
     )
 
 
@@ -95,30 +94,26 @@ def _seconds(one: TaskRecord) -> float:
 
 
 def _operators(record: RunRecord) -> Table:
-    rows = []
-    for one in record.tasks:
-        operator, best = one.operator, one.best_seconds
-        error = operator.max_relative_error
-        rows.append(
-            (
-                operator.name,
-                str(one.task.weight),
-                in_seconds(one.first_seconds),
-                in_seconds(best),
-                in_seconds(operator.untuned_seconds),
-                in_seconds(operator.vendor_seconds),
-                "-" if operator.ratio is None else f"{operator.ratio:.3f}",
-                "-" if best is None else f"{one.task.flop / best / 1e9:.1f}",
-                "-" if error is None else f"{error:.1e}",
-                str(operator.measurements),
-                str(sum(operator.failed.values())),
-            )
-        )
-    header = (
-        *("operator", "occurs", "first", "tuned", "untuned", "vendor", "ratio", "GFLOP/s"),
-        *("error", "measured", "failed"),
+    def number(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    def speed(one: TaskRecord) -> str:
+        return "-" if one.best_seconds is None else f"{one.task.flop / one.best_seconds / 1e9:.1f}"
+
+    return Table.of(
+        record.tasks,
+        ("operator", lambda one: one.operator.name),
+        ("occurs", lambda one: str(one.task.weight)),
+        ("first", lambda one: in_seconds(one.first_seconds)),
+        ("tuned", lambda one: in_seconds(one.best_seconds)),
+        ("untuned", lambda one: in_seconds(one.operator.untuned_seconds)),
+        ("vendor", lambda one: in_seconds(one.operator.vendor_seconds)),
+        ("ratio", lambda one: number(one.operator.ratio, ".3f")),
+        ("GFLOP/s", speed),
+        ("error", lambda one: number(one.operator.max_relative_error, ".1e")),
+        ("measured", lambda one: str(one.operator.measurements)),
+        ("failed", lambda one: str(sum(one.operator.failed.values()))),
     )
-    return Table(header=header, rows=rows)
 
 
 def _search(one: TaskRecord, folder: Path) -> _Search:
@@ -148,26 +143,29 @@ def _origins(record: RunRecord) -> Table | None:
 
 
 def _spending(record: RunRecord) -> Table:
-    rows = []
-    for one in record.tasks:
-        spent = one.operator.spending
-        seconds = (spent.total, spent.search, spent.model, spent.measure, spent.build, spent.run)
-        rows.append((one.task.name, *(f"{value:.2f}" for value in seconds)))
+    parts = ("total", "search", "model", "measure", "build", "run")
+    rows = [
+        (one.task.name, *(f"{getattr(one.operator.spending, part):.2f}" for part in parts))
+        for one in record.tasks
+    ]
     header = ("operator", "total", "search", "model", "measuring", "build", "run")
     return Table(header=header, rows=rows)
 
 
 def _failures(record: RunRecord) -> Table | None:
-    rows = [
-        (
-            one.task.name,
-            ", ".join(f"{kind} {count}" for kind, count in sorted(one.operator.failed.items())),
-            one.operator.failure or "",
-        )
-        for one in record.tasks
-        if one.operator.failed
-    ]
-    return Table(header=("operator", "kinds", "an example"), rows=rows) if rows else None
+    failing = [one.operator for one in record.tasks if one.operator.failed]
+    if not failing:
+        return None
+    return Table.of(
+        failing,
+        ("operator", lambda operator: operator.name),
+        ("kinds", lambda operator: _by_kind(operator.failed)),
+        ("an example", lambda operator: operator.failure or ""),
+    )
+
+
+def _by_kind(failed: Mapping[str, int]) -> str:
+    return ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items()))
 
 
 # ----- environment ---------------------------------------------------------------------------
@@ -301,40 +299,31 @@ def _of_operator(one: TaskRecord) -> str:
 
 
 def _of_operators(record: RunRecord, timed: list[TaskRecord]) -> list[str]:
-    of = f"{len(timed)} of {len(record.tasks)} operators have a time."
+    sentences = [f"{len(timed)} of {len(record.tasks)} operators have a time."]
+    if guessed := _times_as_fast(timed, lambda one: one.first_seconds):
+        sentences.append(f"{guessed:.3g} times as fast as the first guesses in the geometric mean.")
     ratios = [one.operator.ratio for one in timed if one.operator.ratio]
-    untuned = [
-        one.operator.untuned_seconds / one.best_seconds
-        for one in timed
-        if one.operator.untuned_seconds and one.best_seconds
-    ]
-    sentences = [of]
-    guessed = [
-        one.first_seconds / one.best_seconds
-        for one in timed
-        if one.first_seconds and one.best_seconds
-    ]
-    if guessed:
-        sentences.append(
-            f"Tuned kernels are {_mean(guessed):.3g} times as fast as the first guesses in the "
-            "geometric mean."
-        )
     if ratios:
         ahead = sum(ratio >= 1.0 for ratio in ratios)
         sentences.append(
-            f"Tuned kernels are {_mean(ratios):.2f} times as fast as the vendor's in the geometric "
-            f"mean, and at least as fast in {ahead} of {len(ratios)} operators."
+            f"{_mean(ratios):.2f} times as fast as the vendor's in the geometric mean, and at "
+            f"least as fast in {ahead} of {len(ratios)} operators."
         )
-    if untuned:
-        sentences.append(
-            f"Tuned kernels are {_mean(untuned):.3g} times as fast as untuned ones in the "
-            "geometric mean."
-        )
-    return sentences
+    if untuned := _times_as_fast(timed, lambda one: one.operator.untuned_seconds):
+        sentences.append(f"{untuned:.3g} times as fast as untuned ones in the geometric mean.")
+    return [sentences[0], *(f"Tuned kernels are {rest}" for rest in sentences[1:])]
 
 
-def _mean(values: list[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
+def _times_as_fast(
+    timed: list[TaskRecord], other: Callable[[TaskRecord], float | None]
+) -> float | None:
+    """The geometric mean of how many times as fast tuned kernels are; None without any other."""
+    pairs = [(other(one), one.best_seconds) for one in timed]
+    return _mean([slow / best for slow, best in pairs if slow and best])
+
+
+def _mean(values: list[float]) -> float | None:
+    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else None
 
 
 def _duration(seconds: float) -> str:
@@ -343,3 +332,38 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+REPORT = "report.html"
+
+
+def write_report(folder: Path, output: Path | None = None) -> Path:
+    """Write the report of a run folder.
+
+    Args:
+        folder: the run's; it may be at work.
+        output: the file; the folder's ``report.html`` if None.
+
+    Returns:
+        The file.
+
+    Raises:
+        RunFolderError: there is no run in the folder.
+    """
+    return write_whole(output or folder / REPORT, page_of(run_record(folder)))
+
+
+def write_plots(folder: Path, output: Path) -> list[Path]:
+    """Write the tables of a report's plots as CSV, a file for each plot.
+
+    Args:
+        folder: the run's; it may be at work.
+        output: a folder; made where it is missing.
+
+    Returns:
+        The files.
+
+    Raises:
+        RunFolderError: there is no run in the folder.
+    """
+    return write_sheets(plots_of(run_record(folder)), output, subject="operator")

@@ -12,13 +12,17 @@ from chameleon_core.network_result import KernelTime
 from chameleon_core.words import in_seconds
 
 from chameleon_bench.pages.plots import (
+    DOWNWARDS,
     Column,
     Plot,
+    bars,
     colour,
     logarithmic,
     of,
+    points,
     seconds_axis,
     stacked_seconds,
+    titled,
 )
 from chameleon_bench.pages.run_events import since
 from chameleon_bench.pages.run_record import RunRecord, TaskRecord, network_seconds
@@ -77,26 +81,24 @@ _BASELINES = " Untuned and vendor are the baselines of the final comparison."
 
 def _before_and_after(record: RunRecord) -> Plot | None:
     """What each operator takes untuned, by the vendor, and as it was tuned."""
-    bars = _bars(record)
-    if not bars:
+    contending = _bars(record)
+    if not contending:
         return None
-    table, cut = _cut(bars)
-    contenders = list(dict.fromkeys(bar.contender for bar in bars))
-    shown = min(_ROWS, len(dict.fromkeys(bar.operator for bar in bars)))
+    table, cut = _cut(contending)
+    contenders = list(dict.fromkeys(bar.contender for bar in contending))
+    shown = min(_ROWS, len(dict.fromkeys(bar.operator for bar in contending)))
     traces = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": contender,
-            "where": ["contender", contender],
-            "x": of("drawn"),
-            "y": of("operator"),
-            "text": of("label"),
-            "textposition": "outside",
-            "cliponaxis": False,
-            "hover": ["operator", "contender", "seconds", "delivered as"],
-            "marker": {"color": colour(place)},
-        }
+        bars(
+            "drawn",
+            "operator",
+            colour(place),
+            name=contender,
+            where=["contender", contender],
+            text=of("label"),
+            textposition="outside",
+            cliponaxis=False,
+            hover=["operator", "contender", "seconds", "delivered as"],
+        )
         for place, contender in enumerate(contenders)
     ]
     note = f" Bars that end with an arrow are longer than {in_seconds(cut, '.3g')}." if cut else ""
@@ -106,7 +108,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
         about="One inference, all occurrences of an operator together. The first guess is the "
         "first configuration that was measured."
         + (_BASELINES if {"untuned", "vendor"} & set(contenders) else "")
-        + (_IN_ANOTHER_TYPE if any(bar.delivered for bar in bars) else "")
+        + (_IN_ANOTHER_TYPE if any(bar.delivered for bar in contending) else "")
         + note,
         columns=table,
         hidden=frozenset({"drawn", "label"}),
@@ -118,7 +120,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
             "yaxis": {
                 "type": "category",
                 "categoryorder": "array",
-                "categoryarray": list(dict.fromkeys(bar.operator for bar in bars)),
+                "categoryarray": list(dict.fromkeys(bar.operator for bar in contending)),
                 "range": [shown - 0.5, -0.5],
             },
         },
@@ -224,16 +226,13 @@ def _progress(record: RunRecord) -> list[Plot]:
             columns=table,
             traces=[
                 {
-                    "type": "scatter",
+                    **points(column, "sum of best seconds", list(table)),
                     "mode": "lines",
-                    "x": of(column),
-                    "y": of("sum of best seconds"),
                     "line": {"shape": "hv", "color": "--c1", "width": 2},
-                    "hover": list(table),
                 }
             ],
             layout={
-                "xaxis": {"title": {"text": column}, "rangemode": "tozero"},
+                "xaxis": titled(column, rangemode="tozero"),
                 "yaxis": logarithmic("sum of best times", sums),
                 "showlegend": False,
             },
@@ -250,19 +249,10 @@ def _progress(record: RunRecord) -> list[Plot]:
         title="Who got each batch",
         about=f"{len(record.rounds)} batches in the order in which they were measured.",
         columns=table,
-        traces=[
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": of("batch"),
-                "y": of("operator"),
-                "hover": list(table),
-                "marker": {"symbol": "square", "size": 7, "color": "--c1"},
-            }
-        ],
+        traces=[points("batch", "operator", list(table), symbol="square", size=7, color="--c1")],
         layout={
-            "xaxis": {"title": {"text": "batch"}},
-            "yaxis": {"type": "category", "autorange": "reversed"},
+            "xaxis": titled("batch"),
+            "yaxis": DOWNWARDS,
             "showlegend": False,
             "hovermode": "closest",
         },

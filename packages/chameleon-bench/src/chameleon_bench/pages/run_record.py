@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.loop.end.operator_result import OperatorResult
-from chameleon_core.loop.totals import disturbance_of
+from chameleon_core.loop.context import disturbance_of
+from chameleon_core.loop.end.result import OperatorResult
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.run_folder import EVENTS, PIPELINE
 from chameleon_core.run_view import RunView, ViewedOperator

@@ -10,14 +10,13 @@ from pathlib import Path
 import attrs
 import numpy as np
 from chameleon_core.loop.end.listings import listing_folder
-from chameleon_core.loop.end.operator_result import TUNED
 from chameleon_core.run_folder import LISTINGS
+from chameleon_core.stages.jobs import TUNED
 from chameleon_core.task import Task
 from chameleon_core.words import in_seconds
 
-from chameleon_bench.pages.figures import bar
 from chameleon_bench.pages.measured import Measured, shown
-from chameleon_bench.pages.rendering import Table
+from chameleon_bench.pages.rendering import Table, bar
 from chameleon_bench.pages.run_record import TaskRecord
 
 _TEN = 10
@@ -44,16 +43,14 @@ def comparison(one: TaskRecord) -> Table | None:
     ours = one.operator.tuned_seconds
     # Whatever takes many times as long would make all other bars too short to tell apart.
     whole = max(value for value, *_ in timed if value <= _MANY * timed[0][0])
-    rows = [
-        (
-            label,
-            in_seconds(value),
-            f"{value / ours:.2f}" if ours else "-",
-            bar({name: value}, whole, place=0 if name == TUNED else 1),
-        )
-        for value, label, name in timed
-    ]
-    return Table(header=("compared, in turns", "median", "times tuned", ""), rows=rows)
+    table = Table.of(
+        timed,
+        ("compared, in turns", lambda variant: variant[1]),
+        ("median", lambda variant: in_seconds(variant[0])),
+        ("times tuned", lambda variant: f"{variant[0] / ours:.2f}" if ours else "-"),
+    )
+    bars = (bar({name: value}, whole, place=name != TUNED) for value, _, name in timed)
+    return table.with_bars("times tuned", bars)
 
 
 def ten_best(measured: Measured) -> Table | None:
@@ -87,11 +84,12 @@ def ten_best(measured: Measured) -> Table | None:
 def agreed(measured: Measured) -> dict[str, str]:
     """The knobs that hold one value in all of the ten best."""
     rows = measured.fastest(_TEN).tolist()
+    if len(rows) < 2:  # noqa: PLR2004 - one agrees with itself
+        return {}
     return {
-        name: knob.labels[knob.codes[rows[0]]]
-        for name, knob in measured.knobs.items()
-        if rows and len(rows) > 1 and set(knob.codes[rows].tolist()) == {knob.codes[rows[0]]}
-        if knob.codes[rows[0]] >= 0
+        name: value
+        for name, value in measured.values_of(rows[0]).items()
+        if len(set(measured.knobs[name].codes[rows].tolist())) == 1
     }
 
 
@@ -109,15 +107,15 @@ def reasons(measured: Measured) -> Table | None:
     """Failures by kind and reason, the most frequent first; None where nothing failed."""
     kinds = measured.failures.words
     # Numbers of sizes and processes differ in what is one reason.
-    found = Counter(
+    counts = Counter(
         (kind, re.sub(r"\d+", "#", message.partition("\n")[0])[:200])
         for kind, message in zip(kinds, measured.messages, strict=True)
         if kind
     )
-    if not found:
+    if not counts:
         return None
-    rows = [(kind, why or "-", str(count)) for (kind, why), count in found.most_common(_REASONS)]
-    left = sum(found.values()) - sum(count for _, count in found.most_common(_REASONS))
+    rows = [(kind, why or "-", str(count)) for (kind, why), count in counts.most_common(_REASONS)]
+    left = sum(count for _, count in counts.most_common()[_REASONS:])
     if left:
         rows.append(("all other reasons", "", str(left)))
     return Table(header=("kind", "reason (# is a number)", "measurements"), rows=rows)

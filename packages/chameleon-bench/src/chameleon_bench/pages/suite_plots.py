@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from chameleon_bench.pages.plots import Plot, colour, of, stacked_seconds
+from chameleon_bench.pages.plots import Plot, colour, of, points, stacked_seconds, titled
 from chameleon_bench.statistics.summary import CHECKPOINTS
 
 Row = Mapping[str, Any]
@@ -29,16 +29,16 @@ def suite_plots(report: Row) -> list[Plot]:
         report: as ``report_of`` makes it.
     """
     colours = {name: colour(place) for place, name in enumerate(report["pipelines"])}
-    made: list[Plot] = []
+    plots: list[Plot] = []
     for task in report["tasks"]:
         rows = [row for row in report["results"] if row["task"] == task]
         best = rows[0]["best_known_seconds"]
         curves = [one for one in report["curves"] if one["task"] == task and "measurements" in one]
         if best and curves:
-            made += [_curves(task, curves, best, colours, over=over) for over in _ACROSS]
-        found = [_quality(task, rows, colours), _spending(task, rows)]
-        made += [plot for plot in found if plot is not None]
-    return made
+            plots += [_curves(task, curves, best, colours, over=over) for over in _ACROSS]
+        others = [_quality(task, rows, colours), _spending(task, rows)]
+        plots += [plot for plot in others if plot is not None]
+    return plots
 
 
 _ACROSS = {"measurements": "measurements", "seconds": "seconds on the run's clock"}
@@ -67,11 +67,8 @@ def _curves(
         columns=columns,
         traces=traces,
         layout={
-            "xaxis": {"title": {"text": _ACROSS[over]}, "rangemode": "tozero"},
-            "yaxis": {
-                "title": {"text": "share of the best known speed"},
-                "range": [0.0, _HIGHEST],
-            },
+            "xaxis": titled(_ACROSS[over], rangemode="tozero"),
+            "yaxis": titled("share of the best known speed", range=[0.0, _HIGHEST]),
             "showlegend": True,
         },
         subject=task,
@@ -123,42 +120,36 @@ def _quality(task: str, rows: Sequence[Row], colours: Mapping[str, str]) -> Plot
     ]
     if not found:
         return None
+    values = [value for *_, value in found]
+    hidden = frozenset({"above", "below"})
     columns = {
         "pipeline": [name for name, _, _ in found],
         "measurements": [at for _, at, _ in found],
-        "quality": [value["median"] for *_, value in found],
-        "low": [value["low"] for *_, value in found],
-        "high": [value["high"] for *_, value in found],
-        "above": [_distance(value["high"], value["median"]) for *_, value in found],
-        "below": [_distance(value["median"], value["low"]) for *_, value in found],
+        "quality": [value["median"] for value in values],
+        "low": [value["low"] for value in values],
+        "high": [value["high"] for value in values],
+        "above": [_distance(value["high"], value["median"]) for value in values],
+        "below": [_distance(value["median"], value["low"]) for value in values],
     }
     names = list(dict.fromkeys(columns["pipeline"]))
+    hover = [column for column in columns if column not in hidden]
+    ends = {"array": of("above"), "arrayminus": of("below")}
+    error = {"type": "data", **ends, "thickness": 2, "width": 5}
     return Plot(
         key="quality_at_budgets",
         title="Quality at the budgets that were run",
         about="After so many measurements, and at the end of the search: the median over seeds, "
         "with its 95 % bootstrap interval.",
         columns=columns,
-        hidden=frozenset({"above", "below"}),
+        hidden=hidden,
         traces=[
             {
                 # Points, since an axis of bars would have to begin at 0.
-                "type": "scatter",
-                "mode": "markers",
+                **points("measurements", "quality", hover, color=colours[name], size=10),
                 "name": name,
                 "where": ["pipeline", name],
-                "x": of("measurements"),
-                "y": of("quality"),
-                "error_y": {
-                    "type": "data",
-                    "array": of("above"),
-                    "arrayminus": of("below"),
-                    "thickness": 2,
-                    "width": 5,
-                },
+                "error_y": error,
                 "offsetgroup": name,
-                "hover": ["pipeline", "measurements", "quality", "low", "high"],
-                "marker": {"color": colours[name], "size": 10},
             }
             for name in names
         ],
@@ -166,13 +157,13 @@ def _quality(task: str, rows: Sequence[Row], colours: Mapping[str, str]) -> Plot
             "scattermode": "group",
             "scattergap": 0.7,
             "hovermode": "closest",
-            "xaxis": {
-                "title": {"text": "measurements"},
-                "type": "category",
-                "categoryorder": "array",
-                "categoryarray": [*map(str, budgets(rows)), "end"],
-            },
-            "yaxis": {"title": {"text": "share of the best known speed"}, "range": _near(found)},
+            "xaxis": titled(
+                "measurements",
+                type="category",
+                categoryorder="array",
+                categoryarray=[*map(str, budgets(rows)), "end"],
+            ),
+            "yaxis": titled("share of the best known speed", range=_near(values)),
             "showlegend": True,
         },
         subject=task,
@@ -180,11 +171,10 @@ def _quality(task: str, rows: Sequence[Row], colours: Mapping[str, str]) -> Plot
     )
 
 
-def _near(found: Sequence[tuple[str, str, Row]]) -> list[float]:
-    """An axis on which good pipelines can be told apart; it says where it begins by its ticks."""
-    ends = [value["median"] for *_, value in found]
-    ends += [value["low"] for *_, value in found if value["low"] is not None]
-    lowest = min(ends)
+def _near(values: Sequence[Row]) -> list[float]:
+    """An axis on which good pipelines can be told apart; its ticks say what it begins with."""
+    ends = [end for value in values for end in (value["median"], value["low"])]
+    lowest = min(end for end in ends if end is not None)
     return [max(0.0, lowest - 0.3 * (1.0 - lowest) - 0.02), _HIGHEST]
 
 

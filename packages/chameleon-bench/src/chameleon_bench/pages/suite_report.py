@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import functools
 import io
 import json
+import operator
 import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +28,16 @@ from chameleon_system.files import write_whole
 from chameleon_system.processor import processor_name
 
 from chameleon_bench.cells.running import CellResult
-from chameleon_bench.pages.plots import Plot, packed, plotly_js
+from chameleon_bench.pages.plots import Plot
 from chameleon_bench.pages.ranking import WORDS, ranking_table, rankings, sentences
-from chameleon_bench.pages.rendering import Table, rendered
+from chameleon_bench.pages.rendering import Table, rendered_page
 from chameleon_bench.pages.suite_plots import PARTS, budgets, suite_plots
 from chameleon_bench.statistics.contrasts import METRICS, catching_up, paired_tests, ratios
 from chameleon_bench.statistics.goals import invalid_share, reached, seconds
 from chameleon_bench.statistics.summary import LEVELS, Group, grid_ends, groups_of
 from chameleon_bench.suites.suite import Cell, Suite
 
-DISTRIBUTIONS = (
-    "apache-tvm",
-    "numpy",
-    "scipy",
-    "xgboost",
-    "lightgbm",
-    "scikit-learn",
-    "torch",
-)
+DISTRIBUTIONS = (*("apache-tvm", "numpy", "scipy", "xgboost", "lightgbm", "scikit-learn", "torch"),)
 """Libraries whose versions results may depend on, beside the plugins that take part."""
 
 
@@ -116,8 +111,8 @@ def _commit(source: Path | None) -> str | None:
     if git is None or source is None:
         return None
     command = [git, "-C", str(source.parent), "describe", "--always", "--dirty", "--abbrev=12"]
-    found = subprocess.run(command, check=False, capture_output=True, text=True)
-    return found.stdout.strip() or None if found.returncode == 0 else None
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    return done.stdout.strip() or None if done.returncode == 0 else None
 
 
 def _runners(results: Mapping[Cell, CellResult]) -> list[Any]:
@@ -175,6 +170,7 @@ def _sheet(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 Row = Mapping[str, Any]
+Unit = Callable[[float | None], str]
 
 
 @attrs.frozen(kw_only=True)
@@ -209,21 +205,19 @@ def page_of(report: Row) -> str:
         report: as ``report_of`` makes it.
     """
     plots = suite_plots(report)
-    found = rankings(report)
-    return rendered(
+    ranked = rankings(report)
+    return rendered_page(
         "suite.html",
-        title=report["suite"],
+        report["suite"],
+        plots,
         report=report,
-        headline=sentences(found),
-        rankings=[(WORDS[one.metric], ranking_table(one)) for one in found],
+        headline=sentences(ranked),
+        rankings=[(WORDS[ranking.metric], ranking_table(ranking)) for ranking in ranked],
         ratios=_ratios(report),
         tasks=[_task(report, name, plots) for name in report["tasks"]],
         tests=_tests(report),
         catching_up=_catching_up(report),
         origin=_origin(report),
-        plots=plots,
-        packed=packed(plots, report["suite"]),
-        plotly=plotly_js(),
     )
 
 
@@ -236,109 +230,75 @@ def _task(report: Row, name: str, plots: Sequence[Plot]) -> _Task:
         exhaustive=rows[0]["best_known_is_exhaustive"],
         plots={plot.key: plot for plot in plots if plot.subject == name},
         goals={
-            kind: _goals(rows, f"{kind}_to", unit)
+            kind: Table.of(
+                rows,
+                _PIPELINE,
+                *((f"{level} %", _estimate(unit, f"{kind}_to", str(level))) for level in LEVELS),
+            )
             for kind, unit in (("measurements", _count), ("seconds", _seconds))
         },
-        quality=_quality(rows),
-        spending=_spending(rows),
+        quality=Table.of(
+            rows,
+            _PIPELINE,
+            *((str(count), _estimate(_share, "quality_at", str(count))) for count in budgets(rows)),
+            ("end", _estimate(_share, "final_quality")),
+            ("best", _estimate(in_seconds, "best_seconds")),
+            ("re-measured", _estimate(in_seconds, "remeasured_seconds")),
+            ("measured", _estimate(_count, "measurements")),
+        ),
+        spending=Table.of(
+            rows,
+            _PIPELINE,
+            ("steps", _estimate(_count, "search_steps", "total")),
+            ("steps to convergence", _estimate(_count, "search_steps", "converged")),
+            ("a round", _estimate(_count, "search_steps", "converged_per_round")),
+            ("invalid", _estimate(_share, "invalid_share")),
+            ("fallback", _estimate(_share, "fallback_share")),
+            *((f"{part} s", _estimate(_seconds, "seconds", part)) for part in (*PARTS, "total")),
+        ),
         failed=Table(header=("pipeline", "seed", "why"), rows=failed) if failed else None,
     )
 
 
-def _goals(rows: Iterable[Row], key: str, unit: Callable[[float | None], str]) -> Table:
-    return Table(
-        header=("pipeline", *(f"{level} %" for level in LEVELS)),
-        rows=[(row["pipeline"], *(_cell(row[key][str(x)], unit) for x in LEVELS)) for row in rows],
-    )
+_PIPELINE = ("pipeline", itemgetter("pipeline"))
 
 
-def _quality(rows: Sequence[Row]) -> Table:
-    counts = budgets(rows)
-    return Table(
-        header=("pipeline", *map(str, counts), "end", "best", "re-measured", "measured"),
-        rows=[
-            (
-                row["pipeline"],
-                *(_cell(row["quality_at"][str(count)], _share) for count in counts),
-                _cell(row["final_quality"], _share),
-                _cell(row["best_seconds"], in_seconds),
-                _cell(row["remeasured_seconds"], in_seconds),
-                _cell(row["measurements"], _count),
-            )
-            for row in rows
-        ],
-    )
-
-
-def _spending(rows: Sequence[Row]) -> Table:
-    return Table(
-        header=(
-            *("pipeline", "steps", "steps to convergence", "a round", "invalid", "fallback"),
-            *("search s", "model s", "build s", "run s", "total s"),
-        ),
-        rows=[
-            (
-                row["pipeline"],
-                _cell(row["search_steps"]["total"], _count),
-                _cell(row["search_steps"]["converged"], _count),
-                _cell(row["search_steps"]["converged_per_round"], _count),
-                _cell(row["invalid_share"], _share),
-                _cell(row["fallback_share"], _share),
-                *(_cell(row["seconds"][part], _seconds) for part in (*PARTS, "total")),
-            )
-            for row in rows
-        ],
-    )
+def _estimate(unit: Unit, *keys: str) -> Callable[[Row], str]:
+    """The cell of a row's estimate below some keys."""
+    return lambda row: _cell(functools.reduce(operator.getitem, keys, row), unit)
 
 
 def _ratios(report: Row) -> Table:
-    return Table(
-        header=("first / second", "metric", "ratio", "tasks", "left out"),
-        rows=[
-            (
-                f"{row['first']} / {row['second']}",
-                row["metric"],
-                _cell({**row, "median": row["ratio"]}, _ratio, missing="-"),
-                str(row["tasks"]),
-                ", ".join(row["left_out"]) or "-",
-            )
-            for metric in METRICS
-            for row in report["ratios"]
-            if row["metric"] == metric
-        ],
+    return Table.of(
+        [row for metric in METRICS for row in report["ratios"] if row["metric"] == metric],
+        ("first / second", lambda row: f"{row['first']} / {row['second']}"),
+        ("metric", itemgetter("metric")),
+        ("ratio", lambda row: _cell({**row, "median": row["ratio"]}, _ratio, missing="-")),
+        ("tasks", lambda row: str(row["tasks"])),
+        ("left out", lambda row: ", ".join(row["left_out"]) or "-"),
     )
 
 
 def _tests(report: Row) -> Table:
-    return Table(
-        header=("first, second", "task", "metric", "medians", "seeds", "p", "p adjusted"),
-        rows=[
-            (
-                f"{row['first']}, {row['second']}",
-                row["task"],
-                row["metric"],
-                f"{_ratio(row['first_median'])}, {_ratio(row['second_median'])}",
-                str(row["seeds"]),
-                _p(row["p"]),
-                _p(row["p_holm"]),
-            )
-            for row in report["tests"]
-        ],
+    return Table.of(
+        report["tests"],
+        ("first, second", lambda row: f"{row['first']}, {row['second']}"),
+        ("task", itemgetter("task")),
+        ("metric", itemgetter("metric")),
+        ("medians", lambda row: f"{_ratio(row['first_median'])}, {_ratio(row['second_median'])}"),
+        ("seeds", lambda row: str(row["seeds"])),
+        ("p", lambda row: _p(row["p"])),
+        ("p adjusted", lambda row: _p(row["p_holm"])),
     )
 
 
 def _catching_up(report: Row) -> Table:
-    return Table(
-        header=("pipeline reaches", "task", "share of measurements", "share of seconds"),
-        rows=[
-            (
-                f"{row['pipeline']} → {row['reaches']}",
-                row["task"],
-                _cell(row["share_of_measurements"], _ratio),
-                _cell(row["share_of_seconds"], _ratio),
-            )
-            for row in report["catching_up"]
-        ],
+    return Table.of(
+        report["catching_up"],
+        ("pipeline reaches", lambda row: f"{row['pipeline']} → {row['reaches']}"),
+        ("task", itemgetter("task")),
+        ("share of measurements", _estimate(_ratio, "share_of_measurements")),
+        ("share of seconds", _estimate(_ratio, "share_of_seconds")),
     )
 
 
@@ -353,33 +313,22 @@ def _origin(report: Row) -> Table:
 # ----- words and numbers ---------------------------------------------------------------------
 
 
-def _cell(value: Row | None, words: Callable[[float | None], str], missing: str = "∞") -> str:
+def _cell(value: Row | None, unit: Unit, missing: str = "∞") -> str:
     if value is None:
         return "-"
-    middle = missing if value["median"] is None else words(value["median"])
+    middle = missing if value["median"] is None else unit(value["median"])
     ends = ""
     if value["low"] is not None:
-        high = missing if value["high"] is None else words(value["high"])
-        ends = f" [{words(value['low'])}, {high}]"
+        high = missing if value["high"] is None else unit(value["high"])
+        ends = f" [{unit(value['low'])}, {high}]"
     some = f" {value['reached']}/{value['of']}" if value.get("reached") != value.get("of") else ""
     return f"{middle}{ends}{some}"
 
 
-def _count(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f}"
+def _number(form: str, missing: str = "-") -> Unit:
+    """Numbers in words; ``missing`` stands for None."""
+    return lambda value: missing if value is None else format(value, form)
 
 
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
-
-
-def _ratio(value: float | None) -> str:
-    return "∞" if value is None else f"{value:.3g}"
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _p(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2g}"
+_count, _seconds, _share, _p = map(_number, (".0f", ".3g", ".3f", ".2g"))
+_ratio = _number(".3g", missing="∞")

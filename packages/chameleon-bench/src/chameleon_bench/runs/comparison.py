@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import math
@@ -10,13 +11,149 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 from chameleon_core.errors import ChameleonError, ConfigError, ExitCode
 from chameleon_core.pipeline.binding import flat
+from chameleon_core.run_view import (
+    NetworkSummary,
+    OperatorTime,
+    RunState,
+    RunView,
+    ViewedOperator,
+)
+from chameleon_core.task import Task
+from numpy.typing import NDArray
 
-from chameleon_bench.runs.reading import ComparedOperator, ComparedRun, read_run
 from chameleon_bench.statistics.estimates import estimate, finite, interval, resampled_medians
 from chameleon_bench.statistics.paired_tests import geometric_ratio, holm, paired_p
+
+_DIGITS = 24
+"""Of the digest: as many as a task's key has."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ComparedOperator:
+    """One operator of a run.
+
+    Attributes:
+        name: its name there.
+        weight: how often it occurs in the network.
+        time: of its best configuration, with what took it; None where nothing has a time.
+        costs: of every measurement in seconds, infinity for failures, in order of arrival,
+            shape (n,).
+        seconds: wall-clock that tuning it took.
+        kind: the operator's.
+        arguments: what else it computes; with the kind, as its task has them.
+    """
+
+    name: str
+    weight: int
+    time: OperatorTime | None
+    costs: NDArray[np.float64]
+    seconds: float
+    kind: str = ""
+    arguments: Mapping[str, Any] = attrs.field(factory=dict)
+
+    @property
+    def repeats(self) -> tuple[float, ...]:
+        """The repeats that its time is the median of, in seconds; empty where it has none."""
+        return () if self.time is None else self.time.measurement.seconds
+
+    @property
+    def median(self) -> float:
+        """Its time in seconds; infinity where it has none."""
+        return math.inf if self.time is None else self.time.seconds
+
+    def measurements_to(self, seconds: float) -> int | None:
+        """Measurements until one was as fast; None where none was."""
+        there = np.flatnonzero(self.costs <= seconds)
+        return int(there[0]) + 1 if len(there) and math.isfinite(seconds) else None
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ComparedRun:
+    """One run.
+
+    Attributes:
+        folder: where it is, absolute.
+        name: what it is called beside the others.
+        state: how far it is.
+        operators: by what they compute, whatever the target; see ``computed``.
+        network: what is known of its network, or None where the model is none.
+        measurements: configurations measured, failures included.
+        seconds: wall-clock of all its processes.
+        document: the pipeline with every default written out; empty where the folder has none.
+        target: the resolved target, or empty.
+        environment: what the runner says of itself, without versions.
+        versions: of the distributions that took part.
+    """
+
+    folder: Path
+    name: str
+    state: RunState
+    operators: Mapping[str, ComparedOperator]
+    network: NetworkSummary | None
+    measurements: int
+    seconds: float
+    document: Mapping[str, Any]
+    target: str
+    environment: Mapping[str, Any]
+    versions: Mapping[str, str | None]
+
+    @property
+    def latency(self) -> float | None:
+        """One inference of the delivered network in seconds; None where it was not timed."""
+        return None if self.network is None else self.network.result.latency_seconds
+
+
+def read_run(folder: Path, name: str) -> ComparedRun:
+    """Read what is compared of a run folder, even while it is being written.
+
+    Args:
+        folder: the run's.
+        name: what to call it.
+
+    Raises:
+        RunFolderError: there is no run in it, or its records cannot be read.
+    """
+    with RunView(folder) as run:
+        environment = run.runner
+        environment.pop("versions", None)
+        return ComparedRun(
+            folder=run.folder,
+            name=name,
+            state=run.standing.state,
+            # Of several operators with other spaces the one added last.
+            operators={computed(each.stored.task): _operator(each) for each in run.operators},
+            network=run.network,
+            measurements=run.store.measured,
+            seconds=run.seconds,
+            document=run.document,
+            target=run.target,
+            environment=environment,
+            versions=run.versions,
+        )
+
+
+def computed(task: Task) -> str:
+    """Identity of what an operator computes: a digest of its kind and arguments, of no target."""
+    text = json.dumps([task.operator, task.arguments], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def _operator(operator: ViewedOperator) -> ComparedOperator:
+    task = operator.stored.task
+    return ComparedOperator(
+        name=operator.result.name,
+        weight=task.weight,
+        time=operator.time,
+        costs=np.array([one.cost for one in operator.measurements], np.float64),
+        seconds=operator.result.spending.total,
+        kind=task.operator,
+        arguments=task.arguments,
+    )
+
 
 _NAMED = 4
 """Operators of each run that are named where two runs have none in common."""
@@ -54,7 +191,7 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
     # One network's counts for all: layouts apart, it is the same network.
     weights = {key: runs[0].operators[key].weight for key in everywhere}
     return {
-        "runs": [_run(one) for one in runs],
+        "runs": list(map(_run, runs)),
         "operators": _operators(runs),
         "sum": {
             "operators": len(everywhere),
@@ -162,14 +299,18 @@ def _run(run: ComparedRun) -> dict[str, Any]:
 
 def _operators(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
     """Operators that two runs or more tune, in the order of the first that does."""
-    keys = dict.fromkeys(key for run in runs for key in run.operators)
-    found = []
-    for key in keys:
-        tuning = [run for run in runs if key in run.operators]
-        if len(tuning) > 1:
-            times = {run.name: time_json(run.operators[key]) for run in tuning}
-            found.append({"name": tuning[0].operators[key].name, "times": times})
-    return found
+    by_key: dict[str, dict[str, ComparedOperator]] = {}
+    for run in runs:
+        for key, operator in run.operators.items():
+            by_key.setdefault(key, {})[run.name] = operator
+    return [
+        {
+            "name": next(iter(tuned.values())).name,
+            "times": {name: time_json(operator) for name, operator in tuned.items()},
+        }
+        for tuned in by_key.values()
+        if len(tuned) > 1
+    ]
 
 
 def _by_run(runs: Sequence[ComparedRun], found: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
@@ -186,12 +327,12 @@ def shared(runs: Sequence[ComparedRun]) -> list[str]:
 def time_json(operator: ComparedOperator) -> dict[str, Any]:
     """The time of one operator in one run, and what it took to find it."""
     repeats = operator.repeats
-    found = estimate(repeats) if repeats else None
+    ends = estimate(repeats).to_json() if repeats else {"low": None, "high": None}
     return {
         "name": operator.name,
         "seconds": finite(operator.median),
-        "low": None if found is None else finite(found.low),
-        "high": None if found is None else finite(found.high),
+        "low": ends["low"],
+        "high": ends["high"],
         "repeats": len(repeats),
         "seconds_from": None if operator.time is None else str(operator.time.source),
         "measurements": len(operator.costs),
@@ -238,37 +379,29 @@ def sum_json(run: ComparedRun, weights: Mapping[str, int]) -> dict[str, Any]:
 def _pair(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
     keys = shared([first, second])
     both = [(first.operators[key], second.operators[key]) for key in keys]
-    names = {key: one.name for key, (one, _) in zip(keys, both, strict=True)}
-    row: dict[str, Any] = {
+    latencies = first.latency, second.latency
+    # The logarithm of infinity, which says that there is no time, is infinity.
+    p = paired_p(*([math.log(pair[side].median) for pair in both] for side in (0, 1)))
+    return {
         "first": first.name,
         "second": second.name,
         "operators": [
             {"name": one.name, **_ratio({one.name: (one, other)}), **_needed(one, other)}
             for one, other in both
         ],
-        **_ratio({names[key]: pair for key, pair in zip(keys, both, strict=True)}),
+        **_ratio({one.name: (one, other) for one, other in both}),
+        "network": latencies[0] / latencies[1] if latencies[0] and latencies[1] else None,
+        "same_model": first.document.get("model") == second.document.get("model"),
+        "p": p,
+        "least_p": None if p is None else 2.0 ** (1 - len(both)),
+        "mixed_sources": [one.name for one, other in both if _mixed(one, other)],
     }
-    row["network"] = _network_ratio(first, second)
-    row["same_model"] = first.document.get("model") == second.document.get("model")
-    # The logarithm of infinity, which says that there is no time, is infinity.
-    sides = [[math.log(side.median) for side in pair] for pair in both]
-    row["p"] = paired_p([one for one, _ in sides], [other for _, other in sides])
-    row["least_p"] = 2.0 ** (1 - len(both)) if row["p"] is not None else None
-    row["mixed_sources"] = [one.name for one, other in both if _mixed(one, other)]
-    return row
-
-
-def _network_ratio(first: ComparedRun, second: ComparedRun) -> float | None:
-    """First latency over second; None where one of them was not timed."""
-    one, other = first.latency, second.latency
-    return one / other if one and other else None
 
 
 def _mixed(one: ComparedOperator, other: ComparedOperator) -> bool:
     """Whether one time is of a search and the other of a comparison."""
-    return (
-        one.time is not None and other.time is not None and one.time.source is not other.time.source
-    )
+    sources = {side.time.source for side in (one, other) if side.time is not None}
+    return len(sources) > 1
 
 
 def _ratio(pairs: dict[str, tuple[ComparedOperator, ComparedOperator]]) -> dict[str, Any]:

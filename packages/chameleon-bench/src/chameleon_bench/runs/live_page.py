@@ -52,6 +52,12 @@ class Look:
     ended: bool
     because: str = ""
 
+    @property
+    def sentence(self) -> str:
+        """The state of the run in words."""
+        because = f": {self.because}" if self.because else ""
+        return f"the run {'has ended:' if self.ended else 'is'} {self.state}{because}"
+
 
 @attrs.frozen(kw_only=True)
 class LivePage:
@@ -149,23 +155,17 @@ def _written(folder: Path) -> tuple[int, int]:
 
 
 def _made(folder: Path, look: Look) -> str:
+    said = ""
     try:
         text = str(page_of(run_record(folder)))
     except ChameleonError as error:
-        text = _PAGE.substitute(title=html.escape(folder.name), said=html.escape(str(error)))
+        said = str(error)
     except Exception as error:
-        # A page without what loads it again would stay for good.
+        # Records may be anybody's. A page without what loads it again would stay for good.
         log.exception("the page of a run cannot be made", run=str(folder))
         said = f"the page cannot be made: {type(error).__name__}: {error}"
+    if said:
         text = _PAGE.substitute(title=html.escape(folder.name), said=html.escape(said))
     added = _FOLLOW.substitute(version=html.escape(look.version, quote=True))
     head, end, tail = text.rpartition("</body>")
     return f"{head}{added}{end}{tail}" if end else f"{text}{added}"
-
-
-def sentence_of(look: Look) -> str:
-    """How far a run is, in words."""
-    because = f": {look.because}" if look.because else ""
-    if look.ended:
-        return f"the run has ended: {look.state}{because}"
-    return f"the run is {look.state}{because}"

@@ -8,13 +8,12 @@ import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import structlog
 from chameleon_core.errors import TargetError
 
-from chameleon_bench.runs.live_page import LiveRun, sentence_of
+from chameleon_bench.runs.live_page import LiveRun
 
 log = structlog.get_logger()
 
@@ -71,12 +70,7 @@ class PageServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -104,12 +98,6 @@ class _Handler(BaseHTTPRequestHandler):
     """Seconds after which a connection that says nothing is closed."""
 
     def do_GET(self) -> None:
-        self._serve()
-
-    def do_HEAD(self) -> None:
-        self._serve()
-
-    def _serve(self) -> None:
         if not self._asked_by_name():
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "this is not the host that was asked for")
             return
@@ -118,17 +106,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.run.page())
         elif path == "/state":
             look = self.run.look()
-            told = {
-                "version": self.run.version(),
-                "state": look.state,
-                "ended": look.ended,
-                "sentence": sentence_of(look),
-            }
+            told = {"state": look.state, "ended": look.ended, "sentence": look.sentence}
+            told["version"] = self.run.version()
             self._answer(HTTPStatus.OK, "application/json", json.dumps(told))
         elif path == "/favicon.ico":  # browsers ask for it and count a refusal as an error
             self._answer(HTTPStatus.NO_CONTENT, "image/x-icon", "")
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is nothing but / and /state")
+
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server calls
+    """Answers with headers alone; ``_answer`` knows."""
 
     def _asked_by_name(self) -> bool:
         host = self.headers.get_all("Host") or []

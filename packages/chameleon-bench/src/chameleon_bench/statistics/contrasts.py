@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chameleon_bench.statistics import goals
-from chameleon_bench.statistics.estimates import estimate, finite
+from chameleon_bench.statistics.estimates import estimate, estimated, finite
 from chameleon_bench.statistics.paired_tests import geometric_ratio, holm, paired_p
 from chameleon_bench.statistics.summary import Group
 
@@ -77,21 +77,9 @@ def catching_up(groups: Sequence[Group]) -> list[dict[str, Any]]:
                 spent = (other.measurements, float(other.at[-1]) if len(other.at) else 0.0)
                 for name, value, whole in zip(shares, needed, spent, strict=True):
                     shares[name].append(value / whole if whole else math.nan)
-            known = {
-                name: [value for value in values if not math.isnan(value)]
-                for name, values in shares.items()
-            }
-            rows.append(
-                {
-                    "task": chaser.task,
-                    "pipeline": chaser.pipeline,
-                    "reaches": target.pipeline,
-                    **{
-                        f"share_of_{name}": estimate(values).to_json() if values else None
-                        for name, values in known.items()
-                    },
-                }
-            )
+            estimates = {f"share_of_{name}": estimated(values) for name, values in shares.items()}
+            both = {"pipeline": chaser.pipeline, "reaches": target.pipeline}
+            rows.append({"task": chaser.task, **both, **estimates})
     return rows
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -38,13 +38,7 @@ class Estimate:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, null for infinity and NaN."""
-        return {
-            "median": finite(self.median),
-            "low": finite(self.low),
-            "high": finite(self.high),
-            "reached": self.reached,
-            "of": self.of,
-        }
+        return {name: finite(value) for name, value in attrs.asdict(self).items()}
 
 
 def estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
@@ -58,7 +52,8 @@ def estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
     drawn = resampled_medians(array, np.random.default_rng(seed)) if len(array) > 1 else None
     low, high = (math.nan, math.nan) if drawn is None else interval(drawn)
     return Estimate(
-        median=median(array),
+        # The mean of the two middle values is infinite if one of them is.
+        median=float(np.median(array)),
         low=low,
         high=high,
         reached=int(np.isfinite(array).sum()),
@@ -66,9 +61,10 @@ def estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
     )
 
 
-def median(values: Floats) -> float:
-    """The median; the mean of the two middle values is infinite where one of them is."""
-    return float(np.median(values))
+def estimated(values: Iterable[float]) -> dict[str, Any] | None:
+    """The median as JSON values; None where every search failed, or nobody knows."""
+    known = [value for value in values if not math.isnan(value)]
+    return estimate(known).to_json() if known else None
 
 
 def resampled_medians(values: Floats, rng: np.random.Generator) -> Floats:

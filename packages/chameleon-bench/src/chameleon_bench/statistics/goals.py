@@ -7,11 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from chameleon_core.loop.round.batch import Origin
-from numpy.typing import NDArray
 
-from chameleon_bench.cells.trajectory import ROUND_FIELDS, Trajectory
-
-Floats = NDArray[np.float64]
+from chameleon_bench.cells.trajectory import ROUND_FIELDS, Floats, Trajectory
 
 SECONDS = ("search", "model", "build", "run", "total")
 """The keys of what ``seconds`` returns."""

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from chameleon_bench.statistics.estimates import RESAMPLES, finite, interval, median
+from chameleon_bench.statistics.estimates import RESAMPLES, finite, interval
 
 
 def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -71,13 +71,8 @@ class Ratio:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, null for infinity and NaN."""
-        return {
-            "ratio": finite(self.mean),
-            "low": finite(self.low),
-            "high": finite(self.high),
-            "tasks": self.tasks,
-            "left_out": list(self.left_out),
-        }
+        ends = {"ratio": finite(self.mean), "low": finite(self.low), "high": finite(self.high)}
+        return {**ends, "tasks": self.tasks, "left_out": list(self.left_out)}
 
 
 def geometric_ratio(
@@ -101,9 +96,8 @@ def geometric_ratio(
     resample = True
     for task, (first, second) in pairs.items():
         one, other = np.asarray(first, float), np.asarray(second, float)
-        known = len(one) and len(other)
-        medians = (median(one), median(other)) if known else (math.inf, math.inf)
-        if not all(0 < value < math.inf for value in medians):
+        medians = [float(np.median(values)) if len(values) else 0.0 for values in (one, other)]
+        if not all(0 < median < math.inf for median in medians):
             left_out.append(task)
             continue
         logs.append(math.log(medians[0] / medians[1]))
@@ -114,11 +108,13 @@ def geometric_ratio(
         tops, bottoms = np.median(one[rows], axis=1), np.median(other[others], axis=1)
         with np.errstate(all="ignore"):
             drawn += np.where(np.isinf(tops) & np.isinf(bottoms), 0.0, np.log(tops / bottoms))
-    if not logs:
-        return Ratio(mean=math.nan, low=math.nan, high=math.nan, tasks=0, left_out=tuple(left_out))
-    low, high = interval(np.exp(drawn / len(logs))) if resample else (math.nan, math.nan)
+    low, high, mean = math.nan, math.nan, math.nan
+    if logs:
+        mean = math.exp(sum(logs) / len(logs))
+        if resample:
+            low, high = interval(np.exp(drawn / len(logs)))
     return Ratio(
-        mean=math.exp(sum(logs) / len(logs)),
+        mean=mean,
         low=low,
         high=high,
         tasks=len(logs),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -12,7 +12,7 @@ import numpy as np
 from chameleon_bench.cells.running import CellResult
 from chameleon_bench.cells.trajectory import Trajectory
 from chameleon_bench.statistics import goals
-from chameleon_bench.statistics.estimates import estimate, finite
+from chameleon_bench.statistics.estimates import estimated, finite
 from chameleon_bench.suites.suite import Cell, Suite
 
 LEVELS = (90, 95, 99)
@@ -69,28 +69,28 @@ class Group:
         }
         for kind in ("measurements", "seconds"):
             row[f"{kind}_to"] = {
-                str(level): _estimated(self.values(f"{kind}_to_{level}").values())
+                str(level): estimated(self.values(f"{kind}_to_{level}").values())
                 for level in LEVELS
             }
-        row["quality_at"] = {
-            str(count): _estimated(goals.quality(run, count, self.best_known) for run in runs)
-            if self.budget is None or count <= self.budget
-            else None
-            for count in CHECKPOINTS
+        best = self.best_known
+        remeasured = (run.final_seconds for run in runs if run.final_seconds is not None)
+        return {
+            **row,
+            "quality_at": {
+                str(count): estimated(goals.quality(run, count, best) for run in runs)
+                if self.budget is None or count <= self.budget
+                else None
+                for count in CHECKPOINTS
+            },
+            "final_quality": estimated(goals.quality(run, run.measurements, best) for run in runs),
+            "best_seconds": estimated(run.best for run in runs),
+            "remeasured_seconds": estimated(remeasured),
+            "measurements": estimated(float(run.measurements) for run in runs),
+            "invalid_share": estimated(map(goals.invalid_share, runs)),
+            "fallback_share": estimated(map(goals.fallback_share, runs)),
+            "seconds": _each(goals.SECONDS, list(map(goals.seconds, runs))),
+            "search_steps": _each(goals.STEPS, list(map(goals.steps, runs))),
         }
-        row["final_quality"] = _estimated(
-            goals.quality(run, run.measurements, self.best_known) for run in runs
-        )
-        row["best_seconds"] = _estimated(run.best for run in runs)
-        row["remeasured_seconds"] = _estimated(
-            run.final_seconds for run in runs if run.final_seconds is not None
-        )
-        row["measurements"] = _estimated(float(run.measurements) for run in runs)
-        row["invalid_share"] = _estimated(goals.invalid_share(run) for run in runs)
-        row["fallback_share"] = _estimated(goals.fallback_share(run) for run in runs)
-        row["seconds"] = _each(goals.SECONDS, [goals.seconds(run) for run in runs])
-        row["search_steps"] = _each(goals.STEPS, [goals.steps(run) for run in runs])
-        return row
 
     def curves(self, ends: tuple[float, float]) -> dict[str, Any]:
         """Best-so-far over measurements and over seconds: median and quartiles over seeds.
@@ -98,36 +98,35 @@ class Group:
         Args:
             ends: where the two grids end: the task's most measurements and most seconds.
         """
-        made: dict[str, Any] = {"pipeline": self.pipeline, "task": self.task}
+        drawn: dict[str, Any] = {"pipeline": self.pipeline, "task": self.task}
+        if not self.runs:
+            return drawn
         grids = {
             "measurements": ("count", np.unique(np.linspace(1, ends[0], POINTS).astype(int))),
             "seconds": ("at", np.linspace(0.0, ends[1], POINTS)),
         }
         for name, (over, grid) in grids.items():
             curves = [goals.best_at(run, grid.astype(float), over) for run in self.runs.values()]
-            if not curves:
-                continue
             low, middle, high = goals.band(curves)
-            made[name] = {
+            drawn[name] = {
                 "at": grid.tolist(),
                 "median_seconds": _plain(middle),
                 "low_seconds": _plain(low),
                 "high_seconds": _plain(high),
             }
-        return made
+        return drawn
 
 
 def groups_of(suite: Suite, results: Mapping[Cell, CellResult]) -> list[Group]:
     """The results by pipeline and operator, tasks in the suite's order."""
-    ended = [(cell, results[cell]) for cell in results]
-    made = []
+    groups = []
     for task in suite.tasks:
-        mine = [(cell, result) for cell, result in ended if cell.task == task]
+        mine = [(cell, result) for cell, result in results.items() if cell.task == task]
         operators = list(dict.fromkeys(t.operator for _, r in mine for t in r.trajectories))
         for operator in operators or [task]:
             name = task if len(operators) < 2 else f"{task}/{operator}"  # noqa: PLR2004 - several
-            made += _groups_of_operator(suite, task, name, operator, mine)
-    return made
+            groups += _groups_of_operator(suite, task, name, operator, mine)
+    return groups
 
 
 def _groups_of_operator(
@@ -138,9 +137,9 @@ def _groups_of_operator(
     for cell, result in mine:
         if result.failure is not None:
             failures[cell.pipeline][cell.seed] = result.failure
-        for one in result.trajectories:
-            if one.operator == operator:
-                runs[cell.pipeline][cell.seed] = one
+        for trajectory in result.trajectories:
+            if trajectory.operator == operator:
+                runs[cell.pipeline][cell.seed] = trajectory
     everything = [run for by_seed in runs.values() for run in by_seed.values()]
     known = [run.best_known for run in everything if run.best_known is not None]
     best = min(known or [run.best for run in everything], default=math.inf)
@@ -174,14 +173,8 @@ def grid_ends(groups: Sequence[Group]) -> dict[str, tuple[float, float]]:
     return ends
 
 
-def _estimated(values: Iterable[float]) -> dict[str, Any] | None:
-    """The median as JSON values; None where every search failed, or nobody knows."""
-    known = [value for value in values if not math.isnan(value)]
-    return estimate(known).to_json() if known else None
-
-
 def _each(names: Sequence[str], rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    return {name: _estimated(row[name] for row in rows) for name in names}
+    return {name: estimated(row[name] for row in rows) for name in names}
 
 
 def _plain(values: Any) -> list[float | None]:

@@ -53,8 +53,7 @@ def pipelines_of(root: Node, stages: StageReader, problems: list[Problem]) -> li
     node = root.get("pipelines")
     if node is None or not node.is_mapping or not node.value:
         mark = root.mark if node is None else node.mark
-        message = "a suite needs 'pipelines', a mapping of names to stages or presets"
-        problems.append(Problem(mark=mark, message=message))
+        _say(problems, mark, "a suite needs 'pipelines', a mapping of names to stages or presets")
         return []
     entries = []
     for name, item in node.items():
@@ -74,11 +73,8 @@ def _pipeline(name: str, item: Item, stages: StageReader) -> SuiteEntry:
     if node.value is None:
         return SuiteEntry(name=name, sections={}, mark=item.key_mark)
     if not node.is_mapping:
-        message = (
-            f"pipeline '{name}' must be a preset's name or a mapping of stages, not "
-            f"{node.in_words()}"
-        )
-        raise PipelineError([Problem(mark=node.mark, message=message)])
+        wanted = "must be a preset's name or a mapping of stages"
+        raise _wrong(node.mark, f"pipeline '{name}' {wanted}, not {node.in_words()}")
     if node.get("rival") is not None:
         rival = _rival(node, stages)
         return SuiteEntry(name=name, sections={}, mark=item.key_mark, rival=rival)
@@ -99,8 +95,7 @@ def _pipeline(name: str, item: Item, stages: StageReader) -> SuiteEntry:
 def _rival(node: Node, stages: StageReader) -> dict[str, Any]:
     chosen: Node = node.value["rival"].node
     if not isinstance(chosen.value, str):
-        message = f"'rival' must name a rival, not be {chosen.in_words()}"
-        raise PipelineError([Problem(mark=chosen.mark, message=message)])
+        raise _wrong(chosen.mark, f"'rival' must name a rival, not be {chosen.in_words()}")
     options = {key: item for key, item in node.items() if key != "rival"}
     spec = stages.spec("rivals", chosen, lambda _: Node(value=options, mark=node.mark))
     if spec is None:
@@ -119,17 +114,16 @@ def tasks_of(root: Node, data: Node | None, problems: list[Problem]) -> list[Sui
     node = root.get("tasks")
     if node is None or not node.is_sequence or not node.value:
         mark = root.mark if node is None else node.mark
-        message = f"a suite needs 'tasks', a list whose entries are {listing(SOURCES)}"
-        problems.append(Problem(mark=mark, message=message))
+        _say(problems, mark, f"a suite needs 'tasks', a list whose entries are {listing(SOURCES)}")
         return []
     entries: dict[str, SuiteEntry] = {}
-    for one in node.value:
+    for task in node.value:
         with Collecting(problems):
-            entry = _task(one, root, data)
+            entry = _task(task, root, data)
             if entry.name in entries:
                 message = f"two tasks are called '{entry.name}'; give one of them another 'name'"
-                raise PipelineError([Problem(mark=one.mark, message=message)])
-            entries[entry.name] = entry
+                _say(problems, task.mark, message)
+            entries.setdefault(entry.name, entry)
     return list(entries.values())
 
 
@@ -137,9 +131,9 @@ def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
     given = [key for key in SOURCES if node.get(key) is not None]
     if len(given) != 1:
         wanted = listing([repr(key) for key in SOURCES])
-        found = " and ".join(given) or node.in_words()
-        message = f"a task has one key that says what is tuned, {wanted}, not {found}"
-        raise PipelineError([Problem(mark=node.mark, message=message)])
+        there = " and ".join(given) or node.in_words()
+        message = f"a task has one key that says what is tuned, {wanted}, not {there}"
+        raise _wrong(node.mark, message)
     allowed = ["name", *SOURCES, *(key for key in PIPELINE_KEYS if key not in _OURS)]
     wrong = [
         Problem(mark=item.key_mark, message=f"unknown key '{key}'{did_you_mean(key, allowed)}")
@@ -149,61 +143,54 @@ def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
     if wrong:
         raise PipelineError(wrong)
     source = node.value[given[0]]
-    made, name = _SOURCES[given[0]](source, node, root, data)
+    sections, name = _SOURCES[given[0]](source, root, data)
     chosen = node.get("name")
     if chosen is not None:
         name = str(chosen.value)
     if not _NAME.fullmatch(name):
         mark = (chosen or source.node).mark
-        raise PipelineError([Problem(mark=mark, message=_misnamed("task", name))])
+        raise _wrong(mark, _misnamed("task", name))
     rest = {key: item for key, item in node.items() if key not in {"name", *SOURCES}}
-    return SuiteEntry(name=name, sections={**made, **rest}, mark=node.mark)
+    return SuiteEntry(name=name, sections={**sections, **rest}, mark=node.mark)
 
 
-Made = tuple[dict[str, Item], str]
+Sections = tuple[dict[str, Item], str]
+"""Keys of a pipeline file, and the name of a task if nobody gives it one."""
 
 
-def _table(source: Item, _task: Node, root: Node, data: Node | None) -> Made:
+def _table(source: Item, root: Node, data: Node | None) -> Sections:
     node = source.node
     if not isinstance(node.value, str):
-        message = f"'table' must be a file's name, not {node.in_words()}"
-        raise PipelineError([Problem(mark=node.mark, message=message)])
-    if data is not None:
-        path = str(Path(str(data.value)) / Path(node.value).expanduser())
-    else:
-        path = str(absolute(node).value)
+        raise _wrong(node.mark, f"'table' must be a file's name, not {node.in_words()}")
+    place = (
+        absolute(node).value if data is None else Path(data.value) / Path(node.value).expanduser()
+    )
+    path = str(place)
     if not Path(path).exists():
-        message = (
-            f"there is no table {path}; say where the tables are with 'data' or --set data=FOLDER"
-        )
-        raise PipelineError([Problem(mark=node.mark, message=message)])
-    name = Path(path).name
-    for ending in (".gz", ".json"):
-        name = name.removesuffix(ending)
+        hint = "say where the tables are with 'data' or --set data=FOLDER"
+        raise _wrong(node.mark, f"there is no table {path}; {hint}")
+    name = Path(path).name.removesuffix(".gz").removesuffix(".json")
     sections = {
         key: _item(value, source)
         for key, value in RECORDED.items()
         if key != "target" or root.get("target") is None
     }
-    model = {"table": _item(path, source)}
-    return {"model": _item(model, source), **sections}, name
+    return {"model": _item({"table": _item(path, source)}, source), **sections}, name
 
 
-def _operator(source: Item, _task: Node, _root: Node, _data: Node | None) -> Made:
+def _operator(source: Item, _root: Node, _data: Node | None) -> Sections:
     node = source.node
     name = "operator"
     if node.is_mapping and len(node.value) == 1:
         ((kind, item),) = node.items()
         own = item.node.get("name")
         name = kind if own is None else str(own.value)
-    operators = Node(value=(node,), mark=node.mark)
-    model = {"operators": Item(key_mark=source.key_mark, node=operators)}
+    model = {"operators": _item((node,), source)}
     return {"model": _item(model, source)}, name
 
 
-def _model(source: Item, _task: Node, _root: Node, _data: Node | None) -> Made:
-    name = next((key for key, _ in source.node.items()), "model")
-    return {"model": source}, name
+def _model(source: Item, _root: Node, _data: Node | None) -> Sections:
+    return {"model": source}, next((key for key, _ in source.node.items()), "model")
 
 
 _SOURCES = {"table": _table, "operator": _operator, "model": _model}
@@ -215,6 +202,10 @@ def _item(value: Any, place: Item) -> Item:
 
 def _misnamed(noun: str, name: str) -> str:
     return f"{noun} '{name}' must be named with letters, digits, '-', '_', '.' and '+'"
+
+
+def _wrong(mark: Mark, message: str) -> PipelineError:
+    return PipelineError([Problem(mark=mark, message=message)])
 
 
 def _say(problems: list[Problem], mark: Mark, message: str) -> None:

@@ -59,8 +59,7 @@ def load_suite(
         message = f"a suite must be a mapping with 'pipelines:' and 'tasks:', not {root.in_words()}"
         raise PipelineError([Problem(mark=root.mark, message=message)])
     root, problems = apply_overrides(root, changes)
-    known = registry if registry is not None else default_registry()
-    loader = _Loader(root, known, problems)
+    loader = _Loader(root, registry or default_registry(), problems)
     return loader.load(file.resolve(), file.read_text(encoding="utf-8-sig"), changes)
 
 

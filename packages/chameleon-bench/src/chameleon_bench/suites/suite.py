@@ -15,27 +15,42 @@ CELLS = "cells"
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Cell:
-    """One pipeline on one task with one seed: an ordinary run in a folder of its own.
+class Pairing:
+    """One pipeline on one task, before seeds are dealt.
 
     Attributes:
         pipeline: the pipeline's name in the suite.
         task: the task's name in the suite; a model may hold several operators.
-        seed: the run's seed.
-        document: the expanded pipeline as JSON values, seed and run folder included.
+        document: the expanded pipeline as JSON values.
         rival: another tuner instead of the pipeline's stages, ``{"name": ..., options}``, or None.
-        live: whether it times real hardware, so that nothing may run beside it.
+        measures_hardware: whether it times real hardware, so that nothing may run beside it.
         versions: of the distributions that take part, as ``versions_of`` tells them.
-        folder: its run folder; the result lies beside it.
     """
 
     pipeline: str
     task: str
-    seed: int
     document: Mapping[str, Any]
     rival: Mapping[str, Any] | None = None
     measures_hardware: bool
     versions: Mapping[str, str] = attrs.field(factory=dict)
+
+    @property
+    def measurements(self) -> int | None:
+        """Configurations that the budget lets it measure; None if it limits the time alone."""
+        measurements: int | None = self.document["budget"]["measurements"]
+        return measurements
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Cell(Pairing):
+    """A pairing with one seed: an ordinary run in a folder of its own.
+
+    Attributes:
+        seed: the run's seed, which its document has as well.
+        folder: its run folder, which its document has as well; the result lies beside it.
+    """
+
+    seed: int
     folder: Path
 
     @property
@@ -65,33 +80,6 @@ class Cell:
     def from_json(cls, value: Mapping[str, Any]) -> Cell:
         """The inverse of ``to_json``."""
         return cls(**{**value, "folder": Path(value["folder"])})
-
-
-@attrs.frozen(kw_only=True)
-class Pairing:
-    """One pipeline on one task, before seeds are dealt.
-
-    Attributes:
-        pipeline: the pipeline's name.
-        task: the task's name.
-        document: the expanded pipeline as JSON values.
-        rival: as for ``Cell``.
-        live: as for ``Cell``.
-        versions: as for ``Cell``.
-    """
-
-    pipeline: str
-    task: str
-    document: Mapping[str, Any]
-    rival: Mapping[str, Any] | None = None
-    measures_hardware: bool
-    versions: Mapping[str, str] = attrs.field(factory=dict)
-
-    @property
-    def measurements(self) -> int | None:
-        """Configurations that the budget lets it measure; None where it limits the time alone."""
-        measurements: int | None = self.document["budget"]["measurements"]
-        return measurements
 
 
 @attrs.frozen(kw_only=True)
@@ -132,13 +120,5 @@ class Suite:
             for pairing in self.pairings:
                 folder = self.output / CELLS / pairing.task / pairing.pipeline / f"seed-{seed}"
                 document = {**pairing.document, "seed": seed, "output": str(folder)}
-                yield Cell(
-                    pipeline=pairing.pipeline,
-                    task=pairing.task,
-                    seed=seed,
-                    document=document,
-                    rival=pairing.rival,
-                    measures_hardware=pairing.measures_hardware,
-                    versions=pairing.versions,
-                    folder=folder,
-                )
+                shared = attrs.asdict(pairing, recurse=False)
+                yield Cell(**{**shared, "document": document, "seed": seed, "folder": folder})

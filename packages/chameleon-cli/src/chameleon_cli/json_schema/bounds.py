@@ -57,6 +57,3 @@ def bounds_of(validator: Any) -> Schema:  # noqa: PLR0911 - one for each kind
             joined |= bounds_of(one)
         return joined
     return {}
-
-
-__all__ = ["NOTHING", "Schema", "bounds_of"]

@@ -311,6 +311,3 @@ def _either_case(letter: str) -> str:
 
 def _reference(key: str) -> Schema:
     return {"$ref": "#/$defs/" + key.replace("~", "~0").replace("/", "~1")}
-
-
-__all__ = ["DIALECT", "StageSchemas", "pipeline_schema"]

@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 from chameleon_core.pipeline.annotations import fixed_entries, form_of
 from chameleon_core.pipeline.durations import DURATION
-from chameleon_core.pipeline.former_names import former_names
 from chameleon_core.pipeline.jsonable import Tags, default_of, tags_of
 from chameleon_core.pipeline.nodes import heading_field
+from chameleon_core.plugins.options import former_names
 
 from chameleon_cli.json_schema.bounds import Schema, bounds_of
 
@@ -185,6 +185,3 @@ def _any_of(members: list[Schema]) -> Schema:
     if names:
         rest.insert(0, {"type": names[0] if len(names) == 1 else names})
     return rest[0] if len(rest) == 1 else {"anyOf": rest}
-
-
-__all__ = ["Schema", "TypeSchemas"]

@@ -241,6 +241,3 @@ class Rounds:
         left = records.leftovers(records.measured.keys() - told, ended=None)
         if left:
             self._run.tuner.adopt(left)
-
-
-__all__ = ["AskStore", "Rounds", "search_of"]

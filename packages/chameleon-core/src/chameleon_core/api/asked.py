@@ -69,6 +69,3 @@ def expect_last(asked: Asked, last: Asked | None) -> None:
             "this batch is not the one that was asked for last, or it was told before",
             hint="tell each batch once, before the next one is asked for",
         )
-
-
-__all__ = ["Asked", "expect_last", "expect_told"]

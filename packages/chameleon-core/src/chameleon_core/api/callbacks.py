@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from chameleon_core.api.checks import functions
-from chameleon_core.events.records import Event
+from chameleon_core.events import Event
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.hookspecs import PROJECT, hookimpl
 
@@ -52,6 +52,3 @@ def _listener(callback: Callback, stop: Callable[[], object], number: int) -> ob
     # What the log calls it where it fails; the number tells two of one name apart.
     name = getattr(callback, "__qualname__", type(callback).__qualname__)
     return type("Callback", (), {**hooks, "__name__": f"callbacks[{number}], {name}"})()
-
-
-__all__ = ["STOP", "Callback", "listeners"]

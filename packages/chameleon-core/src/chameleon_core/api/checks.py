@@ -135,6 +135,3 @@ def takes_knobs(function: Any, space: DesignSpace) -> None:
         signature.bind(**dict.fromkeys(names))
     except TypeError as error:
         raise ConfigError(f"the function cannot be called: {error}", hint=hint) from error
-
-
-__all__ = ["a_space", "functions", "one_each", "part_of_batch", "takes_knobs", "whole_number"]

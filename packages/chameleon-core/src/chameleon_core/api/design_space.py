@@ -241,6 +241,3 @@ def _scalars(column: NDArray[Any]) -> list[Any]:
     """Values as a function of single configurations takes them; factorisations as tuples."""
     values: list[Any] = column.tolist()
     return [tuple(one) for one in values] if column.ndim > 1 else values
-
-
-__all__ = ["Condition", "design_space"]

@@ -283,15 +283,3 @@ def non_dominated(values: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
         if not dominated.any():
             kept.append(int(row))
     return np.array(kept, np.intp)
-
-
-__all__ = [
-    "ASKED",
-    "RESERVED",
-    "Measurements",
-    "Rows",
-    "Trial",
-    "non_dominated",
-    "other_quantities",
-    "rounds",
-]

@@ -11,8 +11,7 @@ import attrs
 
 from chameleon_core.api.measurements import Measurements, Rows, Trial
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.end.operator_result import OperatorResult
-from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.run_folder import read_store
@@ -142,6 +141,3 @@ def load_run(folder: str | Path) -> Run:
 def _rows(folder: Path, task_id: int) -> Rows:
     with read_store(folder) as store:
         return Rows.of(store, task_id)
-
-
-__all__ = ["Operator", "Run", "load_run"]

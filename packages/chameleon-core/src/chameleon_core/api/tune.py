@@ -213,6 +213,3 @@ def minimize(
             search.evaluate(batch, function)
         rows = search.rows()
         return Minimum(best=search.best, measurements=Measurements(lambda: rows))
-
-
-__all__ = ["Minimum", "minimize", "tune"]

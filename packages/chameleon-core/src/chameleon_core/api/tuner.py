@@ -428,6 +428,3 @@ def _failed(
     config: tuple[int, ...], kind: FailureKind, message: str, run_seconds: float
 ) -> Measurement:
     return Measurement(config=config, failure=kind, message=message, run_seconds=run_seconds)
-
-
-__all__ = ["BATCH_SIZE", "OPERATOR", "Stage", "Tuner"]

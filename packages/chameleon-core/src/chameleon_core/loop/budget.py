@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from chameleon_core.loop.round.task_run import TaskRun
-from chameleon_core.measurement import Measurement, convincing, same_failure
+from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import Budget, Scope
 
 ALTERNATIVES = 0.6
@@ -305,6 +305,3 @@ def by_work(runs: Sequence[TaskRun]) -> list[TaskRun]:
 def _share_of(count: int, share: float) -> int:
     """A share of some measurements; one at least, unless there are none."""
     return min(count, max(1, math.floor(share * count)))
-
-
-__all__ = ["Allowance", "Allowances", "Spent", "by_work", "convincing", "same_failure"]

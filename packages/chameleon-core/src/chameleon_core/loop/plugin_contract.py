@@ -148,6 +148,3 @@ class PluginContract:
 def contract_of(spec: StageSpec) -> PluginContract:
     """The contract of a chosen stage."""
     return PluginContract(noun=KINDS[spec.kind].noun, name=spec.name)
-
-
-__all__ = ["PluginContract", "contract_of"]

@@ -9,19 +9,15 @@ from typing import Any
 
 from chameleon_core.event_bus import EventBus, EventLog
 from chameleon_core.events import RunFinished, RunStarted
+from chameleon_core.loop.context import RunContext, RunTotals
 from chameleon_core.loop.end.comparison import Baselines, compared_results
 from chameleon_core.loop.end.delivery import deliver
 from chameleon_core.loop.end.listings import list_winners
-from chameleon_core.loop.end.operator_result import OperatorResult
-from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.batch import FallbackWatch
-from chameleon_core.loop.round.in_flight import (
-    batches_in_flight,
-    guesses_at_once,
-    tasks_at_once,
-)
-from chameleon_core.loop.round.measure import CheckedRunner, started
+from chameleon_core.loop.round.in_flight import batches_in_flight, guesses_at_once, tasks_at_once
+from chameleon_core.loop.round.measure import started
 from chameleon_core.loop.round.records import TaskRecords, say_what_does_not_apply
 from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.task_run import TaskRun
@@ -29,23 +25,21 @@ from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.frontend import check, choice_of, choice_seconds
 from chameleon_core.loop.start.shared_records import SharedRecords
 from chameleon_core.loop.start.tasks import (
-    delivers,
     device_of,
     frontend_of,
+    named_tasks,
     spaces_of,
     target_of,
-    tasks_of,
 )
 from chameleon_core.loop.start.warm_start import WarmStart
-from chameleon_core.loop.totals import RunTotals
 from chameleon_core.loop.tuning import Tuning
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins.registry import default_registry
-from chameleon_core.run_folder import BEST, NETWORK, RunFolder
+from chameleon_core.run_folder import BEST, RunFolder
 from chameleon_core.space import DesignSpace
-from chameleon_core.stages import Archive, Frontend, StageRef
+from chameleon_core.stages import Archive, StageRef
 from chameleon_core.task import Task
 
 
@@ -90,7 +84,23 @@ def run_pipeline(
             started(pipeline.runner, space, interruption, described) as runner,
             SharedRecords.of(pipeline, folder.store, runner, fresh=fresh) as records,
         ):
-            result = _Run(pipeline, folder, bus, interruption, runner, records=records).execute()
+            totals = RunTotals(folder.store, runner)
+            batch_size = pipeline.budget.batch_size or runner.batch_size
+            frontend, target = frontend_of(pipeline), target_of(pipeline)
+            folder.claim_target(target)
+            run = RunContext(
+                pipeline=pipeline,
+                frontend=frontend,
+                target=target,
+                batch_size=batch_size,
+                folder=folder,
+                runner=runner,
+                records=records,
+                totals=totals,
+                publish=bus.publish,
+                interruption=interruption,
+            )
+            result = _executed(run)
         # Not before all is written: the disk may be full.
         bus.publish(
             RunFinished(folder=str(folder.path), seconds=result.seconds, result=result.to_json())
@@ -98,216 +108,146 @@ def run_pipeline(
         return result
 
 
-class _Run:
-    """What is left to do once the runner has started. Its constructor measures nothing."""
-
-    def __init__(
-        self,
-        pipeline: ResolvedPipeline,
-        folder: RunFolder,
-        bus: EventBus,
-        interruption: Interruption,
-        runner: CheckedRunner,
-        *,
-        records: SharedRecords,
-    ) -> None:
-        self._records = records
-        self._pipeline = pipeline
-        self._folder = folder
-        self._store = folder.store
-        self._publish = bus.publish
-        self._interruption = interruption
-        self._runner = runner
-        self._batch_size = pipeline.budget.batch_size or runner.batch_size
-        self._totals = RunTotals(folder.store, runner)
-
-    def execute(self) -> RunResult:
-        """All steps in their order; each may take minutes."""
-        pipeline, store, runner = self._pipeline, self._store, self._runner
-        frontend, target = frontend_of(pipeline), target_of(pipeline)
-        self._folder.claim_target(target)
-        self._check(frontend, target)
-        choice = choice_of(
-            pipeline, frontend, target, store=store, runner=runner, records=self._records
-        )
-        _, tasks = tasks_of(pipeline, frontend, target)
-        spaces = spaces_of(pipeline, tasks)
-        self._records.take(tasks, spaces)
-        runs = self._task_runs(tasks, spaces, device_of(pipeline, target))
-        # Asked before tuning begins: a broken baseline should not show after an hour.
-        baselines = [Baselines.of(task, pipeline.baselines) for task in tasks]
-        try:
-            self._tune(runs, choice)
-            operators = self._compare(frontend, runs, baselines)
-            network = self._deliver(frontend, target, operators)
-        finally:
-            self._totals.keep()
-        return self._finish(operators, network)
-
-    # -- before the first batch ---------------------------------------------------------------
-
-    def _check(self, frontend: Frontend, target: str) -> None:
-        """Refuse what cannot be delivered; recorded times say nothing of what can be, here."""
-        if not self._runner.measures_hardware:
-            return
+def _executed(run: RunContext) -> RunResult:
+    """All steps in their order; each may take minutes."""
+    if run.runner.measures_hardware:  # recorded times say nothing of what can be delivered here
         # What it compiles is thrown away, so the first signal ends it.
-        with self._interruption.at_once():
-            check(
-                self._pipeline,
-                frontend,
-                target,
-                folder=str(self._folder.path),
-                threads=self._runner.threads,
-                store=self._store,
-                publish=self._publish,
-            )
+        with run.interruption.at_once():
+            check(run)
+    choice = choice_of(run)
+    tasks = named_tasks(run.pipeline, run.frontend, run.target)
+    spaces = spaces_of(run.pipeline, tasks)
+    run.records.take(tasks, spaces)
+    task_runs = _task_runs(run, tasks, spaces)
+    # Asked before tuning begins: a broken baseline should not show after an hour.
+    baselines = [Baselines.of(task, run.pipeline.baselines) for task in tasks]
+    try:
+        _tune(run, task_runs, choice)
+        operators = compared_results(run, task_runs, baselines)
+        network = _delivered(run, operators)
+    finally:
+        run.totals.keep()
+    return _finished(run, operators, network)
 
-    def _task_runs(
-        self, tasks: Sequence[Task], spaces: Sequence[DesignSpace], device: Mapping[str, Any]
-    ) -> list[TaskRun]:
-        """Every task with its stages and its records, and with what earlier runs suggest for it."""
-        archive, watch = Archive(), FallbackWatch()
-        runs = [
-            self._task_run(task, space, archive, watch, device)
-            for task, space in zip(tasks, spaces, strict=True)
-        ]
-        named = {run.task.name: run for run in runs}
-        earlier = WarmStart(self._pipeline.warm_start)
-        for run in runs:
-            run.base = named.get(run.task.alternative_of)
-            seconds = self._records.seconds_of(run.task)
-            run.recall(batch_size=self._batch_size, seconds=seconds)
-            nearest = self._records.suggestions(run.task)
-            for config in (*nearest, *earlier.suggestions(run.task, run.space)):
-                run.tuner.suggest(config)
-        return runs
 
-    def _task_run(
-        self,
-        task: Task,
-        space: DesignSpace,
-        archive: Archive,
-        watch: FallbackWatch,
-        device: Mapping[str, Any],
-    ) -> TaskRun:
-        pipeline, store = self._pipeline, self._store
-        stored = store.add_task(task, pipeline.space.name, space.fingerprint)
-        say_what_does_not_apply(stored, store)
-        return TaskRun(
-            space=space,
-            space_ref=StageRef.of(pipeline.space),
-            tuner=TaskTuner(
-                space,
-                SearchStages.of(
-                    pipeline,
-                    task,
-                    space,
-                    archive,
-                    batch_size=self._batch_size,
-                    device=device,
-                ),
-                rng=generator(pipeline.seed, task.key, "tuner"),
-                batch_size=self._batch_size,
-                plan_size=pipeline.budget.plan_size,
-            ),
-            records=TaskRecords(store, stored),
-            publish=self._publish,
-            watch=watch,
+# -- before the first batch -------------------------------------------------------------------
+
+
+def _task_runs(
+    run: RunContext, tasks: Sequence[Task], spaces: Sequence[DesignSpace]
+) -> list[TaskRun]:
+    """Every task with its stages and its records, and with what earlier runs suggest for it."""
+    device = device_of(run.pipeline, run.target)
+    archive, watch = Archive(), FallbackWatch()
+    task_runs = [
+        _task_run(run, task, space, archive, watch, device=device)
+        for task, space in zip(tasks, spaces, strict=True)
+    ]
+    named = {one.task.name: one for one in task_runs}
+    earlier = WarmStart(run.pipeline.warm_start)
+    for one in task_runs:
+        one.base = named.get(one.task.alternative_of)
+        one.recall(batch_size=run.batch_size, seconds=run.records.seconds_of(one.task))
+        nearest = run.records.suggestions(one.task)
+        for config in (*nearest, *earlier.suggestions(one.task, one.space)):
+            one.tuner.suggest(config)
+    return task_runs
+
+
+def _task_run(
+    run: RunContext,
+    task: Task,
+    space: DesignSpace,
+    archive: Archive,
+    watch: FallbackWatch,
+    *,
+    device: Mapping[str, Any],
+) -> TaskRun:
+    pipeline, batch_size = run.pipeline, run.batch_size
+    stored = run.store.add_task(task, pipeline.space.name, space.fingerprint)
+    say_what_does_not_apply(stored, run.store)
+    stages = SearchStages.of(pipeline, task, space, archive, batch_size=batch_size, device=device)
+    return TaskRun(
+        space=space,
+        space_ref=StageRef.of(pipeline.space),
+        tuner=TaskTuner(
+            space,
+            stages,
+            rng=generator(pipeline.seed, task.key, "tuner"),
+            batch_size=batch_size,
+            plan_size=pipeline.budget.plan_size,
+        ),
+        records=TaskRecords(run.store, stored),
+        publish=run.publish,
+        watch=watch,
+    )
+
+
+# -- rounds -----------------------------------------------------------------------------------
+
+
+def _tune(run: RunContext, task_runs: Sequence[TaskRun], choice: Mapping[str, Any] | None) -> None:
+    """Measure first guesses, then batches, until every task has ended."""
+    runner, batch_size, wanted = run.runner, run.batch_size, run.pipeline.budget.tasks_at_once
+    tuning = Tuning(
+        task_runs,
+        run.pipeline,
+        batch_size=batch_size,
+        interruption=run.interruption,
+        after_batch=run.totals.keep,
+        seconds_before=choice_seconds(run.store),
+        measures_hardware=runner.measures_hardware,
+    )
+    run.publish(
+        RunStarted(
+            folder=str(run.folder.path),
+            seed=run.pipeline.seed,
+            tasks=[one.summary(tuning.most_measurements(one)) for one in task_runs],
+            batch_size=batch_size,
+            total_measurements=tuning.total_measurements if task_runs else 0,
+            seconds_left=tuning.seconds_left,
+            settled=choice,
+            versions=run.folder.keep_versions(run.pipeline, runner.describe()),
         )
-
-    # -- rounds -------------------------------------------------------------------------------
-
-    def _tune(self, runs: Sequence[TaskRun], choice: Mapping[str, Any] | None) -> None:
-        """Measure first guesses, then batches, until every task has ended."""
-        pipeline, budget, runner = self._pipeline, self._pipeline.budget, self._runner
-        few = guesses_at_once(budget.tasks_at_once, batch_size=self._batch_size)
-        many = tasks_at_once(
-            budget.tasks_at_once,
-            lanes=runner.lanes,
-            batch_size=self._batch_size,
-            tasks=len(runs),
-        )
-        tuning = Tuning(
-            runs,
-            pipeline,
-            batch_size=self._batch_size,
-            interruption=self._interruption,
-            after_batch=self._totals.keep,
-            seconds_before=choice_seconds(self._store),
-            measures_hardware=runner.measures_hardware,
-        )
-        self._publish(
-            RunStarted(
-                folder=str(self._folder.path),
-                seed=pipeline.seed,
-                tasks=[run.summary(tuning.most_measurements(run)) for run in runs],
-                batch_size=self._batch_size,
-                total_measurements=tuning.total_measurements if runs else 0,
-                seconds_left=tuning.seconds_left,
-                settled=choice,
-                versions=self._folder.keep_versions(pipeline, runner.describe()),
-            )
-        )
-        tuning.tune(
-            lambda at_once: batches_in_flight(runner, at_once, self._store),
-            guesses_at_once=few,
-            tasks_at_once=many,
-        )
-        for run in runs:
-            run.adopt_leftovers()
-
-    # -- after the last batch -----------------------------------------------------------------
-
-    def _compare(
-        self, frontend: Frontend, runs: Sequence[TaskRun], baselines: Sequence[Baselines]
-    ) -> list[OperatorResult]:
-        return compared_results(
-            runs,
-            baselines,
-            runner=self._runner,
-            store=self._store,
-            interruption=self._interruption,
-            publish=self._publish,
-            delivers=delivers(frontend),
-            seconds=lambda: self._totals.seconds,
-        )
-
-    def _deliver(
-        self, frontend: Frontend, target: str, operators: Sequence[OperatorResult]
-    ) -> NetworkResult:
-        self._interruption.check()
-        if not self._runner.measures_hardware:
-            return NetworkResult()  # recorded times say nothing of what would be compiled here
-        # Everything measured is stored; compiling and verifying can be done again.
-        with self._interruption.at_once():
-            return deliver(
-                self._pipeline,
-                frontend,
-                target,
-                operators,
-                folder=self._folder.path / NETWORK,
-                threads=self._runner.threads,
-                publish=self._publish,
-                seconds_before=self._totals.seconds,
-            )
-
-    def _finish(self, operators: Sequence[OperatorResult], network: NetworkResult) -> RunResult:
-        """Write ``best.json`` and the listings."""
-        pipeline = self._pipeline
-        result = RunResult(
-            folder=self._folder.path,
-            seconds=self._totals.seconds,
-            operators=tuple(operators),
-            require=pipeline.require,
-            network=network,
-            versions=self._folder.keep_versions(pipeline, self._runner.describe(), at_end=True),
-            disturbance=self._totals.disturbance,
-        )
-        value = result.to_json()
-        self._folder.write(BEST, json.dumps(value, indent=1) + "\n")
-        self._folder.finish(pipeline, value)
-        list_winners(pipeline, result, runner=self._runner, interruption=self._interruption)
-        return result
+    )
+    tuning.tune(
+        lambda at_once: batches_in_flight(runner, at_once, run.store),
+        guesses_at_once=guesses_at_once(wanted, batch_size=batch_size),
+        tasks_at_once=tasks_at_once(
+            wanted, lanes=runner.lanes, batch_size=batch_size, tasks=len(task_runs)
+        ),
+    )
+    for one in task_runs:
+        one.adopt_leftovers()
 
 
-__all__ = ["run_pipeline"]
+# -- after the last batch ---------------------------------------------------------------------
+
+
+def _delivered(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResult:
+    run.interruption.check()
+    if not run.runner.measures_hardware:
+        return NetworkResult()  # recorded times say nothing of what would be compiled here
+    # Everything measured is stored; compiling and verifying can be done again.
+    with run.interruption.at_once():
+        return deliver(run, operators)
+
+
+def _finished(
+    run: RunContext, operators: Sequence[OperatorResult], network: NetworkResult
+) -> RunResult:
+    """Write ``best.json`` and the listings."""
+    result = RunResult(
+        folder=run.folder.path,
+        seconds=run.totals.seconds,
+        operators=tuple(operators),
+        require=run.pipeline.require,
+        network=network,
+        versions=run.folder.keep_versions(run.pipeline, run.runner.describe(), at_end=True),
+        disturbance=run.totals.disturbance,
+    )
+    value = result.to_json()
+    run.folder.write(BEST, json.dumps(value, indent=1) + "\n")
+    run.folder.finish(run.pipeline, value)
+    list_winners(run, result)
+    return result

@@ -361,6 +361,3 @@ class CheckedScheduler:
         if index not in range(len(self.runs)) or self.runs[index].ended is not None:
             raise self._contract.broken(f"chose task {index!r}, which does not exist or is done")
         return None if states[index].in_flight else self.runs[index]
-
-
-__all__ = ["Tuning"]

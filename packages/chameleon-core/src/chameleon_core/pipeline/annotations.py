@@ -54,6 +54,3 @@ def fixed_entries(origin: type, arguments: tuple[Any, ...]) -> tuple[Any, ...] |
     """The types of a tuple's entries, or None of a sequence of any length."""
     fixed = origin is tuple and arguments and arguments[-1] is not Ellipsis
     return arguments if fixed else None
-
-
-__all__ = ["SCALARS", "fixed_entries", "form_of"]

@@ -8,11 +8,10 @@ from typing import Any
 
 import attrs
 
-from chameleon_core.pipeline.former_names import former_names, renamed
 from chameleon_core.pipeline.precision import Precision
 from chameleon_core.pipeline.resolve import STAGES
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
-from chameleon_core.plugins.options import BINDS
+from chameleon_core.plugins.options import BINDS, former_names, renamed
 
 _FREE = frozenset({"output", "budget", "require", "preset", "baselines", "records", "transform"})
 """Keys of a pipeline that no measurement depends on: how long it may search, where it writes, what
@@ -121,6 +120,3 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
             yield from flat(inner, f"{name}.{key}" if name else str(key))
     else:
         yield name, json.dumps(value, default=str)
-
-
-__all__ = ["difference", "flat"]

@@ -59,6 +59,3 @@ def _knobs(node: Node, operator: str | None) -> Iterator[FixedKnob]:
             yield FixedKnob(
                 knob=name, value=item.node.plain(), operator=operator, mark=item.node.mark
             )
-
-
-__all__ = ["FixedKnob", "fixed_knobs"]

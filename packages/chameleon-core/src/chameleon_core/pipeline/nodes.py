@@ -81,9 +81,7 @@ class Collecting:
     def __enter__(self) -> None:
         """Nothing is set up."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> bool:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         if isinstance(error, PipelineError):
             self._problems.extend(error.problems)
             return True

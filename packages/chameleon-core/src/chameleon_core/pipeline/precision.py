@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-from attrs import validators
 
 from chameleon_core.dtypes import FLOAT32
 from chameleon_core.pipeline.nodes import Node, Problem
-from chameleon_core.plugins.options import BINDS, NOT_BINDING
+from chameleon_core.plugins.options import BINDS, option
 from chameleon_core.words import did_you_mean, listing
 
 
@@ -33,40 +32,25 @@ class Precision:
         max_drop: how much smaller the metric may be than in float32; needed with ``metric``.
     """
 
-    type: str | None = attrs.field(
-        default=None, metadata={"help": "the only type beside float32, where that is faster"}
+    type: str | None = option(None, "the only type beside float32, where that is faster")
+    search: tuple[str, ...] = option((), "types that are searched, each operator's by itself")
+    max_error: float | None = option(
+        None,
+        "largest difference to the outputs in float32 over the largest output",
+        above=0.0,
+        binds=False,
     )
-    search: tuple[str, ...] = attrs.field(
-        default=(), metadata={"help": "types that are searched, each operator's by itself"}
+    calibrate: str | None = option(
+        None, "'file.py:function' that gives batches of inputs to read ranges from", source=True
     )
-    max_error: float | None = attrs.field(
-        default=None,
-        validator=validators.optional(validators.gt(0.0)),
-        metadata={
-            **NOT_BINDING,
-            "help": "largest difference to the outputs in float32 over the largest output",
-        },
+    metric: str | None = option(
+        None,
+        "'file.py:function' that takes a network and returns a number, larger is better",
+        binds=False,
+        source=True,
     )
-    calibrate: str | None = attrs.field(
-        default=None,
-        metadata={
-            "source": True,
-            "help": "'file.py:function' that gives batches of inputs to read ranges from",
-        },
-    )
-    metric: str | None = attrs.field(
-        default=None,
-        metadata={
-            **NOT_BINDING,
-            "source": True,
-            "help": "'file.py:function' that takes a network and returns a number, larger is "
-            "better",
-        },
-    )
-    max_drop: float | None = attrs.field(
-        default=None,
-        validator=validators.optional(validators.ge(0.0)),
-        metadata={**NOT_BINDING, "help": "how much smaller the metric may be than in float32"},
+    max_drop: float | None = option(
+        None, "how much smaller the metric may be than in float32", at_least=0.0, binds=False
     )
 
     def __attrs_post_init__(self) -> None:
@@ -145,6 +129,3 @@ def unknown_types(node: Node, known: Sequence[str], frontend: str) -> Iterator[P
             guess = did_you_mean(one.value, known) or f"; there is {listing(list(known))}"
             message = f"unknown precision '{one.value}' for frontend '{frontend}'{guess}"
         yield Problem(mark=one.mark, message=message)
-
-
-__all__ = ["Precision", "unknown_types"]

@@ -113,6 +113,3 @@ def _by_environment() -> str:
     if text in {NONE, DEFAULT} or "://" in text:
         return text
     return str(Path(text).expanduser().absolute())
-
-
-__all__ = ["DEFAULT", "ENVIRONMENT", "NONE", "Databases", "databases_of"]

@@ -16,6 +16,7 @@ from chameleon_core.pipeline.precision import Precision
 from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.kinds import STAGE_KINDS
+from chameleon_core.plugins.options import option
 from chameleon_core.plugins.records import PluginRecord
 
 
@@ -71,10 +72,8 @@ class Budget:
         scope: whether ``measurements`` and ``wall_time`` hold for each task or for all together.
     """
 
-    wall_time: float | None = attrs.field(
-        default=None,
-        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
-        metadata={"duration": True, "help": "wall-clock limit, such as 20m"},
+    wall_time: float | None = option(
+        None, "wall-clock limit, such as 20m", above=0.0, duration=True
     )
     measurements: int | None = attrs.field(
         default=attrs.Factory(
@@ -83,50 +82,38 @@ class Budget:
         validator=attrs.validators.optional(attrs.validators.ge(0)),
         metadata={"help": "configurations measured at most; null for no limit"},
     )
-    unpredicted: int | None = attrs.field(
-        default=None,
-        validator=attrs.validators.optional(attrs.validators.ge(0)),
-        metadata={
-            "help": "the same for tasks about which the cost model knows nothing beforehand; as "
-            "many as for the others by default"
-        },
+    unpredicted: int | None = option(
+        None,
+        "the same for tasks about which the cost model knows nothing beforehand; as many as for "
+        "the others by default",
+        at_least=0,
     )
-    batch_size: int | None = attrs.field(
-        default=None,
-        validator=attrs.validators.optional(attrs.validators.ge(1)),
-        metadata={"help": "configurations measured per round; what suits the runner by default"},
+    batch_size: int | None = option(
+        None,
+        "configurations measured per round; what suits the runner by default",
+        at_least=1,
     )
-    plan_size: int | None = attrs.field(
-        default=None,
-        validator=attrs.validators.optional(attrs.validators.ge(1)),
-        metadata={"help": "candidates asked of the explorer per round; 8 batches by default"},
+    plan_size: int | None = option(
+        None, "candidates asked of the explorer per round; 8 batches by default", at_least=1
     )
-    tasks_at_once: AtOnce = attrs.field(
-        default="auto",
-        validator=_auto_or_positive,
-        metadata={"help": "tasks that have a batch in flight at the same time, or auto"},
+    tasks_at_once: AtOnce = option(
+        "auto", "tasks that have a batch in flight at the same time, or auto", _auto_or_positive
     )
-    patience: int | None = attrs.field(
-        default=None,
-        validator=attrs.validators.optional(attrs.validators.ge(1)),
-        metadata={"help": "measurements after which a task ends unless one is better by 1 %"},
+    patience: int | None = option(
+        None, "measurements after which a task ends unless one is better by 1 %", at_least=1
     )
-    latency: float | None = attrs.field(
-        default=None,
-        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
-        metadata={
-            "duration": True,
-            "help": "the run ends when all operators together take no longer, such as 9ms",
-        },
+    latency: float | None = option(
+        None,
+        "the run ends when all operators together take no longer, such as 9ms",
+        above=0.0,
+        duration=True,
     )
-    same_failure: SameFailure | None = attrs.field(
-        default="auto",
-        validator=attrs.validators.optional(_auto_or_positive),
-        metadata={"help": "measurements that all fail alike after which a run ends, auto, or null"},
+    same_failure: SameFailure | None = option(
+        "auto",
+        "measurements that all fail alike after which a run ends, auto, or null",
+        attrs.validators.optional(_auto_or_positive),
     )
-    scope: Scope = attrs.field(
-        default=Scope.TASK, metadata={"help": "what the limits hold for: task or network"}
-    )
+    scope: Scope = option(Scope.TASK, "what the limits hold for: task or network")
 
     def __attrs_post_init__(self) -> None:
         if self.measurements is None and self.wall_time is None and self.patience is None:
@@ -151,17 +138,13 @@ class Requirement:
         against: name of the baseline; needed with ``min_ratio``, and not without.
     """
 
-    network_ratio: float | None = attrs.field(
-        default=None,
-        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
-        metadata={"help": "smallest accepted speed of the network relative to the fastest rival"},
+    network_ratio: float | None = option(
+        None, "smallest accepted speed of the network relative to the fastest rival", above=0.0
     )
-    min_ratio: float | None = attrs.field(
-        default=None,
-        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
-        metadata={"help": "smallest accepted speed relative to the baseline"},
+    min_ratio: float | None = option(
+        None, "smallest accepted speed relative to the baseline", above=0.0
     )
-    against: str | None = attrs.field(default=None, metadata={"help": "name of the baseline"})
+    against: str | None = option(None, "name of the baseline")
 
     def __attrs_post_init__(self) -> None:
         if (self.min_ratio is None) != (self.against is None):

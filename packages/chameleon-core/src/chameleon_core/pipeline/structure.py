@@ -18,7 +18,6 @@ import attrs
 from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.annotations import fixed_entries, form_of
 from chameleon_core.pipeline.durations import parse_duration
-from chameleon_core.pipeline.former_names import in_current_names
 from chameleon_core.pipeline.jsonable import Tags, registered_classes, tags_of
 from chameleon_core.pipeline.nodes import (
     Collecting,
@@ -29,6 +28,7 @@ from chameleon_core.pipeline.nodes import (
     first_field,
 )
 from chameleon_core.pipeline.paths import absolute, missing_sources
+from chameleon_core.plugins.options import former_names, renamed
 from chameleon_core.words import did_you_mean, listing, with_hint
 
 
@@ -234,7 +234,7 @@ class Structurer(KeyPath):
         fields = {field.alias: field for field in attrs.fields(kind) if field.init}
         if not node.is_mapping:
             raise self._wrong(node, "a mapping")
-        node, problems = in_current_names(node, kind, self._place())
+        node, problems = _in_current_names(node, kind, self._place())
         problems += [
             Problem(
                 mark=item.key_mark,
@@ -342,6 +342,29 @@ class Structurer(KeyPath):
                 with self._inside(field.alias):
                     problems += self._failed(given.mark, _words(error)).problems
         return problems
+
+
+def _in_current_names(node: Node, options: type, owner: str) -> tuple[Node, list[Problem]]:
+    """A section with today's names in the places of former ones, and what is wrong with those.
+
+    Args:
+        node: a mapping.
+        options: the class that is made of it.
+        owner: what the options belong to, for errors.
+    """
+    former = former_names(options)
+    problems = [
+        Problem(
+            mark=item.key_mark,
+            message=f"option '{key}' for {owner} is the former name of '{former[key]}', which is "
+            "there too; remove one",
+        )
+        for key, item in node.items()
+        if key in former and former[key] in node.value
+    ]
+    if not former.keys() & node.value.keys():
+        return node, problems
+    return Node(value=renamed(node.value, former), mark=node.mark), problems
 
 
 def _name_of(kind: Any) -> str:

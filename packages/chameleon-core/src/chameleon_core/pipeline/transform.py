@@ -8,6 +8,8 @@ from typing import Any
 import attrs
 from attrs import validators
 
+from chameleon_core.plugins.options import option
+
 _TRANSFORMS = (
     *("group", "depthwise", "bottleneck"),
     *("split-outputs", "mixed-groups", "split-rows"),
@@ -41,67 +43,48 @@ class Transformation:
         records: folders of earlier runs whose measurements are used.
     """
 
-    candidates: int = attrs.field(
-        default=1000, validator=validators.ge(1), metadata={"help": "networks that are judged"}
+    candidates: int = option(1000, "networks that are judged", at_least=1)
+    transforms: tuple[Any, ...] = option(
+        _TRANSFORMS, "what may be done to a convolution", _some, stages="transforms"
     )
-    transforms: tuple[Any, ...] = attrs.field(
-        default=_TRANSFORMS,
-        validator=_some,
-        metadata={"stages": "transforms", "help": "what may be done to a convolution"},
+    sequence: int = option(
+        2, "transforms of one convolution, at most", validators.le(4), at_least=1
     )
-    sequence: int = attrs.field(
-        default=2,
-        validator=[validators.ge(1), validators.le(4)],
-        metadata={"help": "transforms of one convolution, at most"},
+    widths: tuple[int, ...] = option(
+        (1, 2, 4),
+        "divisors of the channels between convolutions",
+        _some,
+        validators.deep_iterable(validators.ge(1)),
     )
-    widths: tuple[int, ...] = attrs.field(
-        default=(1, 2, 4),
-        validator=[_some, validators.deep_iterable(validators.ge(1))],
-        metadata={"help": "divisors of the channels between convolutions"},
+    scores: tuple[Any, ...] = option(
+        ("parameters",),
+        "judge without training; the first decides",
+        _some,
+        stages="network_scores",
     )
-    scores: tuple[Any, ...] = attrs.field(
-        default=("parameters",),
-        validator=_some,
-        metadata={"stages": "network_scores", "help": "judge without training; the first decides"},
+    tolerance: float = option(
+        0.0,
+        "how far below its bound a network's score may be, relative to it",
+        validators.lt(1.0),
+        at_least=0.0,
     )
-    tolerance: float = attrs.field(
-        default=0.0,
-        validator=[validators.ge(0.0), validators.lt(1.0)],
-        metadata={"help": "how far below its bound a network's score may be, relative to it"},
+    data: str = option(
+        "synthetic",
+        "synthetic, digits, or 'file.py:function' that returns a DataLoader",
+        source=True,
     )
-    data: str = attrs.field(
-        default="synthetic",
-        metadata={
-            "source": True,
-            "help": "synthetic, digits, or 'file.py:function' that returns a DataLoader",
-        },
+    batch: int = option(
+        8, "samples of the minibatch, two at least: one has no batch statistics", at_least=2
     )
-    batch: int = attrs.field(
-        default=8,
-        validator=validators.ge(2),
-        metadata={"help": "samples of the minibatch, two at least: one has no batch statistics"},
+    rounds: int = option(3, "rounds of measuring operators", at_least=1)
+    per_round: int = option(
+        8, "networks measured in a round; 0 for latencies predicted from records", at_least=0
     )
-    rounds: int = attrs.field(
-        default=3, validator=validators.ge(1), metadata={"help": "rounds of measuring operators"}
-    )
-    per_round: int = attrs.field(
-        default=8,
-        validator=validators.ge(0),
-        metadata={"help": "networks measured in a round; 0 for latencies predicted from records"},
-    )
-    measurements: int = attrs.field(
-        default=8,
-        validator=validators.ge(1),
-        metadata={"help": "configurations measured of each operator"},
-    )
-    records: tuple[Path, ...] = attrs.field(
-        default=(),
-        metadata={"path": True, "help": "folders of earlier runs whose measurements are used"},
+    measurements: int = option(8, "configurations measured of each operator", at_least=1)
+    records: tuple[Path, ...] = option(
+        (), "folders of earlier runs whose measurements are used", path=True
     )
 
     def __attrs_post_init__(self) -> None:
         if 1 not in self.widths:
             raise ValueError("'widths' must have 1 among them, the network as it is")
-
-
-__all__ = ["Transformation"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from chameleon_core.plugins.hookspecs import hookspec
 
 if TYPE_CHECKING:  # workers import the hooks, and hear of no event
-    from chameleon_core.events import records
+    from chameleon_core import events as records
 
 
 class EventHooks:
@@ -16,7 +16,7 @@ class EventHooks:
     One that raises is logged and switched off for the rest of the run. They are called in the
     process and thread of the search, so they should be quick. ``tryfirst`` and ``trylast`` say who
     is told before or after the others; a ``wrapper`` is refused, since an event has no result.
-    Fields of the events: ``chameleon_core.events.records``; more in docs/plugins.md#events.
+    Fields of the events: ``chameleon_core.events``; more in docs/plugins.md#events.
     """
 
     @hookspec

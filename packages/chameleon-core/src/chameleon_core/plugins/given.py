@@ -253,15 +253,3 @@ def _announced() -> Iterable[tuple[str, str]]:
 
     for point in metadata.entry_points(group=PROJECT):
         yield ("" if point.dist is None else point.dist.name), point.module
-
-
-__all__ = [
-    "ENVIRONMENT",
-    "GivenPlugin",
-    "canonical",
-    "enter_path",
-    "give",
-    "given",
-    "given_paths",
-    "replaces",
-]

@@ -247,6 +247,3 @@ def _hook_spec(kind: Kind) -> Any:
     registers.__name__ = registers.__qualname__ = kind.hook
     registers.__doc__ = kind.summary
     return hookspec(registers)
-
-
-__all__ = ["KINDS", "KIND_OF_KINDS", "STAGE_KINDS", "Kind", "hook_specs"]

@@ -1,8 +1,13 @@
-"""What the metadata of an option may say of it, beside ``help``; imports nothing."""
+"""Options in few words, and what their metadata may say of them beside ``help``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
+
+import attrs
+from attrs import validators
 
 BINDS = "binds"
 
@@ -13,3 +18,49 @@ run may be continued with another one. ``attrs.field(metadata={**NOT_BINDING, "h
 FORMER = "former"
 """Metadata of an option: its former name. Pipelines and run folders that have that one are read as
 if they had today's. ``attrs.field(metadata={FORMER: "file", "help": ...})``."""
+
+
+def option(
+    default: Any,
+    words: str,
+    *checks: Callable[[Any, Any, Any], None],
+    at_least: float | None = None,
+    above: float | None = None,
+    **metadata: Any,
+) -> Any:
+    """``attrs.field`` with what options have in common.
+
+    Args:
+        default: its value where none is given, which no check has to accept where it is None; a
+            type stands for a new object each time.
+        words: its help.
+        checks: validators.
+        at_least: the lowest value.
+        above: what every value is above.
+        metadata: what else is said of it, such as ``binds`` or ``duration``.
+    """
+    bounds = [] if at_least is None else [validators.ge(at_least)]
+    bounds += [] if above is None else [validators.gt(above)]
+    check: Any = [*bounds, *checks]
+    check = validators.and_(*check) if len(check) > 1 else next(iter(check), None)
+    if check is not None and default is None:
+        check = validators.optional(check)
+    about = {"help": words, **metadata}
+    if isinstance(default, type):
+        return attrs.field(factory=default, validator=check, metadata=about)
+    return attrs.field(default=default, validator=check, metadata=about)
+
+
+def former_names(options: type) -> dict[str, str]:
+    """Today's name of every option of a class that had another one, by that one."""
+    return {
+        field.metadata[FORMER]: field.alias
+        for field in attrs.fields(options)
+        if FORMER in field.metadata
+    }
+
+
+def renamed(section: Mapping[str, Any], former: Mapping[str, str]) -> dict[str, Any]:
+    """A mapping with today's names; where a former one is there as well, today's wins."""
+    today = {key: value for key, value in section.items() if key not in former}
+    return {former[key]: value for key, value in section.items() if key in former} | today

@@ -5,34 +5,31 @@ from __future__ import annotations
 import attrs
 from attrs import validators
 
+from chameleon_core.plugins.options import option
+
 
 @attrs.frozen(kw_only=True)
 class GradientOptions:
     """Options of the ``gradient`` scheduler."""
 
-    window: int = attrs.field(
-        default=2,
-        validator=validators.ge(1),
-        metadata={"help": "a task's last batches, which tell what a further one may bring"},
+    window: int = option(
+        2, "a task's last batches, which tell what a further one may bring", at_least=1
     )
-    stop_gain: float = attrs.field(
-        default=0.002,
-        validator=validators.ge(0.0),
-        metadata={
-            "help": "a task is left alone when the window's batches saved less than this share of "
-            "the network's latency each; 0 spends the whole budget"
-        },
+    stop_gain: float = option(
+        0.002,
+        "a task is left alone when the window's batches saved less than this share of the "
+        "network's latency each; 0 spends the whole budget",
+        at_least=0.0,
     )
-    trust: float = attrs.field(
-        default=0.2,
-        validator=[validators.ge(0.0), validators.le(1.0)],
-        metadata={"help": "weight of what was saved lately against what might still be saved"},
+    trust: float = option(
+        0.2,
+        "weight of what was saved lately against what might still be saved",
+        validators.le(1.0),
+        at_least=0.0,
     )
-    headroom: float = attrs.field(
-        default=1.0,
-        validator=validators.ge(1.0),
-        metadata={
-            "help": "nothing is hoped for from tasks that reach one part in so many of the "
-            "operations per second of the fastest one"
-        },
+    headroom: float = option(
+        1.0,
+        "nothing is hoped for from tasks that reach one part in so many of the operations per "
+        "second of the fastest one",
+        at_least=1.0,
     )

@@ -96,6 +96,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     return tuple(value) if isinstance(value, list) else value
-
-
-__all__ = ["config_of", "index_of", "knob_of"]

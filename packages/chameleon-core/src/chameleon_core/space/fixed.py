@@ -132,6 +132,3 @@ def fixed_columns(space: DesignSpace, values: Mapping[str, object]) -> dict[int,
         )
     knobs = ((knob_of(space, name), value) for name, value in values.items())
     return {space.index[knob.name]: index_of(knob, value) for knob, value in knobs}
-
-
-__all__ = ["FixedSpace", "fixed_columns", "fixed_space"]

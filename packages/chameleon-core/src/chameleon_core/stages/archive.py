@@ -63,6 +63,3 @@ class Archive:
             self._shared[name] = make()
         found: Shared = self._shared[name]
         return found
-
-
-__all__ = ["Archive", "TaskHistory"]

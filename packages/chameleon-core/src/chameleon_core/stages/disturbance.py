@@ -82,6 +82,3 @@ class Disturbance:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """The inverse of ``to_json``."""
         return cls(**{name: value[name] for name in attrs.fields_dict(cls) if name in value})
-
-
-__all__ = ["Disturbance"]

@@ -48,6 +48,10 @@ class MeasureJob:
     best_seconds: float = float("inf")
 
 
+TUNED = "tuned"
+"""Name of the contenders that are configurations of the space."""
+
+
 @attrs.frozen(kw_only=True)
 class Contender:
     """One side of a final comparison.

@@ -134,6 +134,3 @@ def rank(record: Record) -> tuple[Any, ...]:
 def _digest(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-__all__ = ["Record", "RecordDatabase", "RecordKey", "rank"]

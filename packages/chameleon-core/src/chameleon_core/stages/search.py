@@ -186,17 +186,3 @@ class Synthesizer(ABC):
 
     def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook
         """Learn from everything measured so far. Called after every batch."""
-
-
-__all__ = [
-    "Candidates",
-    "CostModel",
-    "Explorer",
-    "Observations",
-    "Sampler",
-    "ScoreFunction",
-    "Scores",
-    "StageContext",
-    "Synthesizer",
-    "Visited",
-]

@@ -1,7 +1,6 @@
 """The store of a run: every task, measurement and comparison in one SQLite file."""
 
 from chameleon_core.store.database import Database
-from chameleon_core.store.records import RecordStore
-from chameleon_core.store.stored import StoredComparison, StoredTask
+from chameleon_core.store.records import RecordStore, StoredComparison, StoredTask
 
 __all__ = ["Database", "RecordStore", "StoredComparison", "StoredTask"]

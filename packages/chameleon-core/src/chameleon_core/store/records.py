@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ import attrs
 
 from chameleon_core.measurement import Measurement
 from chameleon_core.spending import Spending
+from chameleon_core.stages.jobs import TUNED, Contender
 from chameleon_core.store.database import (
     ORIGIN,
     SCORE,
@@ -23,7 +24,6 @@ from chameleon_core.store.database import (
     json_of,
     measurement_of,
 )
-from chameleon_core.store.stored import StoredComparison, StoredTask
 from chameleon_core.task import Task
 
 _COLUMNS = "config, seconds, failure, message, max_relative_error, build_seconds, run_seconds"
@@ -31,6 +31,48 @@ _COLUMNS = "config, seconds, failure, message, max_relative_error, build_seconds
 
 _PRESENT = "present/{key}"
 """The fact that says which of a task's rows is of the space that it has now."""
+
+
+@attrs.frozen(kw_only=True)
+class StoredTask:
+    """A task with the space its records belong to.
+
+    Attributes:
+        id: the row; measurements refer to it.
+        task: the task.
+        space: name of the space provider.
+        fingerprint: the design space's; records of another one do not apply.
+        spending: seconds spent on it so far.
+    """
+
+    id: int
+    task: Task
+    space: str
+    fingerprint: str
+    spending: Spending
+
+
+@attrs.frozen(kw_only=True)
+class StoredComparison:
+    """A final comparison.
+
+    Attributes:
+        contenders: who took part.
+        measurements: one per contender, in the same order.
+    """
+
+    contenders: tuple[Contender, ...]
+    measurements: tuple[Measurement, ...]
+
+    @property
+    def rows(self) -> Iterator[tuple[Contender, Measurement]]:
+        """Each contender with its measurement."""
+        return zip(self.contenders, self.measurements, strict=True)
+
+    @property
+    def tuned(self) -> list[tuple[tuple[int, ...], Measurement]]:
+        """The configurations of the space with their measurements."""
+        return [(one.config, found) for one, found in self.rows if one.name == TUNED]
 
 
 class RecordStore:

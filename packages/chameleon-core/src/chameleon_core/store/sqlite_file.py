@@ -189,6 +189,3 @@ def _reason(error: Exception, path: Path) -> str:
     full = "the disk may be full, or a size limit reached"
     reasons = {"SQLITE_FULL": "the disk is full", "SQLITE_IOERR": f"{error} ({full})"}
     return next((said for code, said in reasons.items() if name.startswith(code)), str(error))
-
-
-__all__ = ["SQLiteFile"]

@@ -9,7 +9,7 @@ import click
 from chameleon_cli.results_table import print_network
 from chameleon_cli.streams import results_alone
 from chameleon_core.errors import ChameleonError, ExitCode
-from chameleon_core.loop.end.shortfalls import slower
+from chameleon_core.loop.end.result import slower
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.run_folder import NETWORK
 from chameleon_core.run_view import RunView

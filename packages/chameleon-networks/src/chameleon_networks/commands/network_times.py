@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 import click
 from chameleon_bench.statistics.estimates import estimate
-from chameleon_cli.results_table import duration, print_table
+from chameleon_cli.result_rows import duration
+from chameleon_cli.results_table import print_table
 from chameleon_cli.streams import results_alone
 from chameleon_core.dtypes import AS_IT_COMES
 from chameleon_core.errors import ConfigError, RunFolderError

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.network_result import NetworkResult
-from chameleon_core.pipeline import Precision
+from chameleon_core.pipeline.precision import Precision
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 

@@ -12,7 +12,7 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.network_result import NetworkResult
-from chameleon_core.pipeline import Precision
+from chameleon_core.pipeline.precision import Precision
 from chameleon_core.stages import Delivery, Trials
 from chameleon_core.task import Task
 from chameleon_tvm.device.targets import tvm_target

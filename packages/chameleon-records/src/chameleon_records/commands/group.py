@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_cli.results_table import duration, print_table
+from chameleon_cli.result_rows import duration
+from chameleon_cli.results_table import print_table
 from chameleon_core.pipeline.durations import parse_duration
 from chameleon_core.stages import Record, RecordKey
 from chameleon_core.words import counted

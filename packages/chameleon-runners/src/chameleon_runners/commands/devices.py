@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import click
+from chameleon_core.errors import ExitCode, TargetError
+from chameleon_core.plugins.registry import default_registry
+from chameleon_system.processes.child import ChildProcess
+from chameleon_system.processes.conversation import ChildEndedError, Conversation
 
-if TYPE_CHECKING:
-    from chameleon_runners.rpc.tracker import Queue
+from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.tracker import Queue, ServerState, call, queues
 
 
 @click.command("devices")
@@ -31,8 +38,6 @@ def command(  # noqa: PLR0917 - click gives them by name
 
     Exits with 4 when the tracker does not answer, has no such device, or a self-test fails.
     """
-    from chameleon_core.errors import ExitCode, TargetError  # noqa: PLC0415 - --help is quick
-
     found = _found(tracker, key, timeout)
     if not found["keys"] and (key is not None or test):
         known = ", ".join(found["others"]) or "none"
@@ -46,16 +51,11 @@ def command(  # noqa: PLR0917 - click gives them by name
         click.echo(json.dumps(found))
     else:
         _print(found)
-    if any(not one["ok"] for key_ in found["keys"] for one in key_.get("tests", ())):
+    if any(not test["ok"] for entry in found["keys"] for test in entry.get("tests", ())):
         raise SystemExit(ExitCode.DEVICE)
 
 
 def _found(text: str, key: str | None, timeout: float) -> dict[str, Any]:
-    import time  # noqa: PLC0415
-
-    from chameleon_runners.rpc.addresses import Address  # noqa: PLC0415
-    from chameleon_runners.rpc.tracker import queues  # noqa: PLC0415
-
     address = Address.parse(text)
     started = time.perf_counter()
     known = queues(address, timeout=timeout)
@@ -69,10 +69,6 @@ def _found(text: str, key: str | None, timeout: float) -> dict[str, Any]:
 
 
 def _key(queue: Queue) -> dict[str, Any]:
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
-
-    from chameleon_runners.rpc.tracker import ServerState, call  # noqa: PLC0415
-
     with ThreadPoolExecutor(max_workers=16) as pool:
         called = list(pool.map(lambda server: call(server, timeout=1.0), queue.servers))
     return {
@@ -92,38 +88,23 @@ def _key(queue: Queue) -> dict[str, Any]:
 
 def _test(found: dict[str, Any], tracker: str, target: str | None) -> None:
     """Have the free devices of every key tested, in a process that may hang or crash."""
-    import subprocess  # noqa: PLC0415
-
-    from chameleon_system.processes.child import ChildProcess  # noqa: PLC0415
-    from chameleon_system.processes.conversation import (  # noqa: PLC0415
-        ChildEndedError,
-        Conversation,
-    )
-
     resolved = _resolved(target) if target is not None else None
-    for one in found["keys"]:
-        wanted = {
-            "tracker": tracker,
-            "key": one["key"],
-            "count": one["free"],
-            "target": resolved,
-        }
-        seconds = 30.0 + 10.0 * one["free"]
+    for entry in found["keys"]:
+        wanted = {"tracker": tracker, "key": entry["key"], "count": entry["free"]}
+        seconds = 30.0 + 10.0 * entry["free"]
         with ChildProcess(
             "chameleon_runners.rpc.selftest", stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as child:
             conversation = Conversation(child)
             try:
-                conversation.tell(wanted)
-                one["tests"] = conversation.answer(seconds)["tests"]
+                conversation.tell({**wanted, "target": resolved})
+                entry["tests"] = conversation.answer(seconds)["tests"]
             except (TimeoutError, ChildEndedError):
                 message = f"the self-test crashed or did not end within {seconds:.0f} s"
-                one["tests"] = [{"server": None, "ok": False, "message": message}]
+                entry["tests"] = [{"server": None, "ok": False, "message": message}]
 
 
 def _resolved(target: str) -> str:
-    from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
-
     return str(default_registry().create("targets", "tvm").resolve(target))
 
 
@@ -132,13 +113,13 @@ def _print(found: dict[str, Any]) -> None:
         f"tracker {found['tracker']} answers in {1e3 * found['latency_seconds']:.1f} ms"
         + ("" if found["keys"] else ", and has no device")
     )
-    for one in found["keys"]:
-        tests = {test["server"]: test for test in one.get("tests", ())}
+    for entry in found["keys"]:
+        tests = {test["server"]: test for test in entry.get("tests", ())}
         click.echo(
-            f"{one['key']}: {len(one['servers'])} servers, {one['free']} free, "
-            f"{one['waiting']} requests waiting"
+            f"{entry['key']}: {len(entry['servers'])} servers, {entry['free']} free, "
+            f"{entry['waiting']} requests waiting"
         )
-        for server in one["servers"]:
+        for server in entry["servers"]:
             latency = server["latency_seconds"]
             shown = "-" if latency is None else f"{1e3 * latency:.1f} ms"
             words = _words(tests.pop(server["address"], None))

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from chameleon_runners.rpc.supervision import Serving, ServingPlan
+
 _TEND_SECONDS = 0.3
 
 
@@ -42,8 +44,6 @@ def command(  # noqa: PLR0917 - click gives them by name
     to this machine alone unless --host says otherwise; `ssh -L` brings them to another machine
     safely.
     """
-    from chameleon_runners.rpc.supervision import Serving, ServingPlan  # noqa: PLC0415 - --help
-
     plan = ServingPlan(
         host=host, port=port, key=key, servers=servers, announce=announce, threads=threads
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.option_fields import in_place, option
+from chameleon_runners.option_fields import in_place, option, unbound
 
 
 def _distinct(
@@ -24,9 +24,7 @@ class CudaOptions(FleetOptions):
         "indices of the GPUs, as TVM counts them; all of them where not given",
         check=_distinct,
     )
-    cache_mib: int = option(
-        1024, "inputs kept on a device between candidates, in MiB", binds=False, at_least=1
-    )
+    cache_mib: int = unbound(1024, "inputs kept on a device between candidates, in MiB", at_least=1)
     cooldown: float = option(0.0, "pause between the repeats of a kernel", at_least=0.0)
     kind: str = option("cuda", "TVM's kind of device: cuda, or cpu to try the runner without a GPU")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
 
+import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 
 from chameleon_runners.engine.candidate_run import CandidateRun
@@ -17,10 +18,11 @@ from chameleon_runners.engine.workers import Worker, WorkerEvent
 C = TypeVar("C", bound=CandidateRun)
 
 
+@attrs.define(kw_only=True, eq=False)
 class BuildPhase(Generic[C]):
     """Has builders opened, the reference computed and candidates built, as the candidates say.
 
-    Args:
+    Attributes:
         preparation: of the builder.
         pending: candidates to build.
         context: what it is done with.
@@ -30,40 +32,24 @@ class BuildPhase(Generic[C]):
         keep: whether the worker that has built a candidate keeps it to itself, and builds no other.
         postponed: asked where memory did not suffice for a candidate: whether that is since the
             worker holds others, so that it is to be built again once that holds fewer.
-
-    Attributes:
         under_way: how many builds are.
         keeper: the worker that keeps what it has built.
     """
 
-    def __init__(
-        self,
-        preparation: Preparation,
-        *,
-        pending: deque[C],
-        context: MeasureContext,
-        built: Callable[[C], None],
-        failed: Callable[[C, Measurement], None],
-        most: int | None = None,
-        keep: bool = False,
-        postponed: Callable[[Worker], bool] = lambda _: False,
-    ) -> None:
-        self._preparation = preparation
-        self._pending = pending
-        self._context = context
-        self._pool = context.pool
-        self._builders = context.builders
-        self._most = context.builders.size if most is None else most
-        self._keep = keep
-        self._told_built = built
-        self._failed = failed
-        self._postponed = postponed
-        self._working: dict[Worker, bool] = {}
-        """Who is at work, and whether that is of use when the job is given up."""
-        self._computing = False
-        self._released = False
-        self.under_way = 0
-        self.keeper: Worker | None = None
+    preparation: Preparation
+    pending: deque[C]
+    context: MeasureContext
+    built: Callable[[C], None]
+    failed: Callable[[C, Measurement], None]
+    most: int | None = None
+    keep: bool = False
+    postponed: Callable[[Worker], bool] = lambda _: False
+    under_way: int = attrs.field(default=0, init=False)
+    keeper: Worker | None = None
+    _working: dict[Worker, bool] = attrs.field(factory=dict, init=False)
+    """Who is at work, and whether that is of use when the job is given up."""
+    _computing: bool = attrs.field(default=False, init=False)
+    _released: bool = attrs.field(default=False, init=False)
 
     @property
     def busy(self) -> bool:
@@ -76,9 +62,10 @@ class BuildPhase(Generic[C]):
         Args:
             room: how many candidates may be built or be under way.
         """
-        self._builders.fill(max(1, len(self._pending) + len(self._working)))
-        while len(self._working) < self._most and (
-            self._preparation.wants_reference or (self._pending and self.under_way < room)
+        self.context.builders.fill(max(1, len(self.pending) + len(self._working)))
+        most = self.context.builders.size if self.most is None else self.most
+        while len(self._working) < most and (
+            self.preparation.wants_reference or (self.pending and self.under_way < room)
         ):
             worker = self._take()
             if worker is None:
@@ -86,86 +73,86 @@ class BuildPhase(Generic[C]):
             self._begin(worker)
 
     def _take(self) -> Worker | None:
-        if self.keeper is not None and not self._pool.lives(self.keeper):
+        if self.keeper is not None and not self.context.pool.lives(self.keeper):
             self.keeper = None
-        return self.keeper or self._builders.take(self._preparation.key)
+        return self.keeper or self.context.builders.take(self.preparation.key)
 
     def _begin(self, worker: Worker) -> None:
         """Give a builder the most urgent work there is for it."""
-        preparation, options = self._preparation, self._context.options
+        preparation, options = self.preparation, self.context.options
         if worker.opened != preparation.key:
             self._working[worker] = True
             message, timeout = preparation.open_command, options.start_timeout
-            self._pool.submit(worker, self._opened, message, timeout)
+            self.context.pool.submit(worker, self._opened, message, timeout)
         elif preparation.wants_reference:
-            self._computing = self._context.reference.computing = True
+            self._computing = self.context.reference.computing = True
             self._working[worker] = False
             message, timeout = preparation.reference_command, options.reference_timeout
-            self._pool.submit(worker, self._computed, message, timeout)
+            self.context.pool.submit(worker, self._computed, message, timeout)
         else:
-            candidate = self._pending.popleft()
+            candidate = self.pending.popleft()
             candidate.worker = worker
             self._working[worker] = False
             self.under_way += 1
             worker.built += 1
-            message = {**candidate.build_command, "cores": self._builders.cores_of(worker)}
+            message = {**candidate.build_command, "cores": self.context.builders.cores_of(worker)}
             then = partial(self._built, candidate)
-            self._pool.submit(worker, then, message, self._context.deadlines.build)
+            self.context.pool.submit(worker, then, message, self.context.deadlines.build)
 
     def _done(self, event: WorkerEvent) -> None:
         self._working.pop(event.worker, None)
         if event.end is not None and event.worker is self.keeper:
             self.keeper = None
         if event.worker is not self.keeper:
-            self._builders.give_back(event.worker)
+            self.context.builders.give_back(event.worker)
 
     def _opened(self, event: WorkerEvent) -> None:
         # One that could not be made has taken the place of the one before.
-        event.worker.opened = self._preparation.key if event.ok else None
+        event.worker.opened = self.preparation.key if event.ok else None
         self._done(event)
         if not self._released:
-            self._preparation.opened(event)
+            self.preparation.opened(event)
 
     def _computed(self, event: WorkerEvent) -> None:
-        self._computing = self._context.reference.computing = False
+        self._computing = self.context.reference.computing = False
         self._done(event)
-        self._preparation.computed(event)
+        self.preparation.computed(event)
 
     def _built(self, candidate: C, event: WorkerEvent) -> None:
         self.under_way -= 1
         reply, end, log = event.reply, event.end, event.worker.log
-        if self._keep and event.ok:
+        if self.keep and event.ok:
             self.keeper = event.worker
         self._done(event)
         if end is not None:
             candidate.build_seconds = end.seconds
             candidate.discard()
-            if candidate.loses(end, self._context.retries):
-                self._pending.append(candidate)
+            if candidate.loses(end, self.context.retries):
+                self.pending.append(candidate)
             else:
-                self._failed(candidate, candidate.ended(end, building=True))
+                self.failed(candidate, candidate.ended(end, building=True))
         elif reply is not None:
             candidate.build_seconds = reply["elapsed"]
             if reply["status"] == "ok":
-                self._context.deadlines.built(candidate.build_seconds)
-                self._told_built(candidate)
+                self.context.deadlines.built(candidate.build_seconds)
+                self.built(candidate)
             elif reply["status"] == "failed":
                 failure = candidate.failed_reply(reply, log)
                 starved = failure.failure is FailureKind.OUT_OF_MEMORY
-                if starved and self._postponed(event.worker):
+                if starved and self.postponed(event.worker):
                     candidate.discard()
-                    self._pending.append(candidate)
+                    self.pending.append(candidate)
                 else:
-                    self._failed(candidate, failure)
+                    self.failed(candidate, failure)
             else:
-                self._preparation.refused(reply)
+                self.preparation.refused(reply)
 
     def release(self) -> None:
         """End builders whose work nobody waits for; those that open go on."""
         self._released = True
         if self._computing:
-            self._context.reference.computing = False
+            self.context.reference.computing = False
         for worker, useful in list(self._working.items()):
             if not useful:
-                self._builders.end(worker)
+                self.context.builders.end(worker)
         self._working.clear()

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 
-from chameleon_runners.engine.worker_process import EndReason, WorkerEnd
-from chameleon_runners.engine.workers import Worker
+from chameleon_runners.engine.workers import EndReason, Worker, WorkerEnd
 from chameleon_runners.timing import undisturbed
 from chameleon_runners.worker.protocol import Message
 

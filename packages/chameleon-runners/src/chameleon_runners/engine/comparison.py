@@ -74,29 +74,21 @@ class _ContenderBuild(Preparation, Generic[C]):
     def __init__(
         self, task: Task, entry: ContenderState[C], *, context: MeasureContext, keep: bool
     ) -> None:
-        contender = entry.contender
-        super().__init__(
-            contender.stage,
-            task,
-            reference=context.reference,
-            threads=context.threads,
-            retries=context.retries,
-            variant=contender.variant,
-        )
+        stage, variant = entry.contender.stage, entry.contender.variant
+        super().__init__(stage=stage, task=task, context=context, variant=variant)
         self._entry = entry
         self._no_reference: str | None = None
         self._pending = deque([] if entry.built or entry.result else [entry.candidate])
         self.phase = BuildPhase(
-            self,
+            preparation=self,
             pending=self._pending,
             context=context,
             built=self._built,
             failed=self._failed,
             most=1,
             keep=keep,
+            keeper=entry.candidate.worker if keep and entry.built else None,
         )
-        if keep and entry.built:
-            self.phase.keeper = entry.candidate.worker
 
     @property
     def wants_reference(self) -> bool:
@@ -139,7 +131,9 @@ class _ContenderBuild(Preparation, Generic[C]):
 
     def _once_more(self, event: WorkerEvent) -> bool:
         """Whether the worker was ended by somebody else, and another one is to try."""
-        return event.end is not None and self._entry.candidate.loses(event.end, self._retries)
+        return event.end is not None and self._entry.candidate.loses(
+            event.end, self.context.retries
+        )
 
     def refused(self, reply: Message) -> None:
         self._entry.refuse(reply)

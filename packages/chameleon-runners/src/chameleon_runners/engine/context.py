@@ -6,12 +6,10 @@ import functools
 from collections.abc import Sequence
 
 import attrs
-from chameleon_core.stages import MeasureJob
 
 from chameleon_runners.engine.builder_pool import BuilderPool
 from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.engine.deadlines import Deadlines
-from chameleon_runners.engine.preparation import JobPreparation
 from chameleon_runners.engine.references import Reference
 from chameleon_runners.engine.workers import WorkerPool
 from chameleon_runners.timing import TimingPolicy
@@ -69,16 +67,6 @@ class MeasureContext:
     threads: int
     retries: int
     clock_cores: tuple[int, ...] = ()
-
-    def preparation(self, job: MeasureJob) -> JobPreparation:
-        """A job's builder, to be made."""
-        return JobPreparation(
-            job.space,
-            job.task,
-            reference=self.reference,
-            threads=self.threads,
-            retries=self.retries,
-        )
 
     def measure_command(
         self, candidate: CandidateRun, *, best: float | None, cores: Sequence[int] = ()

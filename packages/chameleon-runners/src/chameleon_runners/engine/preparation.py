@@ -3,81 +3,71 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 
+import attrs
 from chameleon_core.errors import PluginError
 from chameleon_core.stages import StageRef
 from chameleon_core.task import Task
 
-from chameleon_runners.engine.references import Reference, stage_key
+from chameleon_runners.engine.context import MeasureContext
+from chameleon_runners.engine.references import stage_key
 from chameleon_runners.engine.stage_errors import raise_stage_error
-from chameleon_runners.engine.worker_process import EndReason
-from chameleon_runners.engine.workers import WorkerEvent
+from chameleon_runners.engine.workers import EndReason, WorkerEvent
 from chameleon_runners.worker.protocol import Message
 
 _OPEN_ATTEMPTS = 4
 _REFERENCE_ATTEMPTS = 3
 
 
+@attrs.define(kw_only=True, eq=False)
 class Preparation(ABC):
     """A stage's builder of one task, and what becomes of it where it fails.
 
-    Args:
+    Attributes:
         stage: a space provider or baseline, as data.
         task: the task.
-        reference: the task's expected outputs.
-        threads: threads a kernel runs with.
-        retries: how often a worker is replaced, at least, that somebody else ends over it.
+        context: what it is prepared with.
         variant: of a baseline.
-
-    Attributes:
-        key: identity of the builder.
     """
 
-    def __init__(
-        self,
-        stage: StageRef,
-        task: Task,
-        *,
-        reference: Reference,
-        threads: int,
-        retries: int,
-        variant: str = "",
-    ) -> None:
-        self.key = stage_key(stage, task, variant)
-        self._stage = stage
-        self._task = task
-        self._reference = reference
-        self._threads = threads
-        self._retries = retries
-        self._variant = variant
+    stage: StageRef
+    task: Task
+    context: MeasureContext
+    variant: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        """Identity of the builder."""
+        return stage_key(self.stage, self.task, self.variant)
 
     @property
     def open_command(self) -> Message:
         """Have a worker make the builder."""
         return {
             "command": "open",
-            "factory": self._stage.factory,
-            "options": self._stage.options,
-            "variant": self._variant,
-            "task": self._task.to_json(),
-            "threads": self._threads,
+            "factory": self.stage.factory,
+            "options": self.stage.options,
+            "variant": self.variant,
+            "task": self.task.to_json(),
+            "threads": self.context.threads,
         }
 
     @property
     def reference_command(self) -> Message:
         """Have a worker compute the expected outputs."""
-        return {"command": "reference", "path": str(self._reference.path)}
+        return {"command": "reference", "path": str(self.context.reference.path)}
 
     @property
     def wants_reference(self) -> bool:
         """Whether the expected outputs are to be computed with this builder."""
-        return not (self._reference.ready or self._reference.computing)
+        return not (self.context.reference.ready or self.context.reference.computing)
 
     def computed(self, event: WorkerEvent) -> None:
         """Take in what ``reference_command`` gave."""
         if event.ok and event.reply is not None:
-            self._reference.tolerance = event.reply["tolerance"]
-            self._reference.ready = True
+            self.context.reference.tolerance = event.reply["tolerance"]
+            self.context.reference.ready = True
         else:
             self._not_computed(event)
 
@@ -94,10 +84,11 @@ class Preparation(ABC):
         """The builder cannot build anything, wherever it is tried."""
 
 
+@attrs.define(kw_only=True, eq=False)
 class JobPreparation(Preparation):
     """The builder of a job, without which there is nothing to measure."""
 
-    _failed_opens = 0
+    _failed_opens: int = attrs.field(default=0, init=False)
 
     def opened(self, event: WorkerEvent) -> None:
         """Count workers that end; any other failure is that of the job.
@@ -107,14 +98,14 @@ class JobPreparation(Preparation):
         """
         if event.end is None:
             if event.reply is not None and not event.ok:
-                raise_stage_error(self._stage.factory, event.reply)
+                raise_stage_error(self.stage.factory, event.reply)
             self._failed_opens = 0
             return
         self._failed_opens += 1
-        patience = self._retries if event.end.from_outside else 0
+        patience = self.context.retries if event.end.from_outside else 0
         if self._failed_opens >= max(_OPEN_ATTEMPTS, patience):
             raise PluginError(
-                f"the stage {self._stage.factory!r} does not start: {event.reason}",
+                f"the stage {self.stage.factory!r} does not start: {event.reason}",
                 hint="make the stage by hand in a fresh Python to see why",
             )
 
@@ -127,18 +118,21 @@ class JobPreparation(Preparation):
         """
         end, reply = event.end, event.reply
         if reply is not None and reply["status"] == "error":
-            raise_stage_error(self._stage.factory, reply)
+            raise_stage_error(self.stage.factory, reply)
         if reply is not None:
             raise PluginError(
-                f"candidates of {self._stage.factory!r} cannot be checked: {reply['message']}",
+                f"candidates of {self.stage.factory!r} cannot be checked: {reply['message']}",
                 hint="its builder has to implement reference()",
             )
         if end is None:
             return
-        self._reference.attempts += 0 if end.from_outside else 1
-        if self._reference.attempts >= _REFERENCE_ATTEMPTS or end.reason is EndReason.DEADLINE:
+        self.context.reference.attempts += 0 if end.from_outside else 1
+        if (
+            self.context.reference.attempts >= _REFERENCE_ATTEMPTS
+            or end.reason is EndReason.DEADLINE
+        ):
             raise PluginError(
-                f"the reference outputs of task {self._task.name!r} cannot be computed: "
+                f"the reference outputs of task {self.task.name!r} cannot be computed: "
                 f"{event.reason}",
                 hint="raise reference_timeout or memory_mib of the runner",
             )
@@ -150,8 +144,8 @@ class JobPreparation(Preparation):
             ChameleonError: always.
         """
         if reply["status"] == "error":
-            raise_stage_error(self._stage.factory, reply)
+            raise_stage_error(self.stage.factory, reply)
         raise PluginError(
-            f"candidates of {self._stage.factory!r} cannot be sent to devices: {reply['message']}",
+            f"candidates of {self.stage.factory!r} cannot be sent to devices: {reply['message']}",
             hint="its builder has to implement export(); or use the runner 'local'",
         )

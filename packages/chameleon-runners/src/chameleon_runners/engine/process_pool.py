@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import heapq
-import itertools
 import os
 import resource
 import selectors
@@ -14,8 +12,15 @@ from collections import deque
 from collections.abc import Callable
 
 from chameleon_runners.engine.starter import Starter
-from chameleon_runners.engine.worker_process import EndReason, Work, WorkerProcess
-from chameleon_runners.engine.workers import Listener, StoppedError, Worker, WorkerEvent, WorkerPool
+from chameleon_runners.engine.worker_process import WorkerProcess
+from chameleon_runners.engine.workers import (
+    EndReason,
+    Listener,
+    StoppedError,
+    Worker,
+    WorkerEvent,
+    WorkerPool,
+)
 from chameleon_runners.worker.protocol import Message
 
 
@@ -26,7 +31,7 @@ class WakePipe:
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
-        self._closed = False
+        self.closed = False
 
     def fileno(self) -> int:
         """The reading end, to wait at."""
@@ -42,14 +47,14 @@ class WakePipe:
 
     def close(self) -> None:
         """Close both ends. Safe to call twice, and before ``wake``."""
-        if not self._closed:
-            self._closed = True
+        if not self.closed:
+            self.closed = True
             os.close(self._read)
             os.close(self._write)
 
     def _unless_closed(self, do: Callable[[], object]) -> None:
         # The numbers of closed descriptors are soon those of somebody else's files.
-        if not self._closed:
+        if not self.closed:
             with contextlib.suppress(OSError):
                 do()
 
@@ -72,20 +77,13 @@ class ProcessPool(WorkerPool):
         _allow_descriptors()
         self._starter = starter
         self._workers: dict[Worker, tuple[WorkerProcess, Listener]] = {}
-        self._deadlines: list[tuple[float, int, WorkerProcess, Work]] = []
-        self._numbers = itertools.count()
         self._rotation: deque[WorkerProcess] = deque()
         self._watched = 0.0
-        self._closed = False
         # A worker is either started before ``close`` looks for workers, or not at all.
         self._lock = threading.RLock()
         self._selector = selectors.DefaultSelector()
         self._waking = WakePipe()
         self._selector.register(self._waking, selectors.EVENT_READ, None)
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
 
     @property
     def workers(self) -> list[WorkerProcess]:
@@ -97,8 +95,7 @@ class ProcessPool(WorkerPool):
 
     def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
         with self._lock:
-            if self._closed:
-                raise StoppedError
+            self._require_open()
             worker = self._starter.start(preload=preload)
             if self.closed:
                 # By a signal handler, in this very thread: nobody else knows this worker.
@@ -107,7 +104,7 @@ class ProcessPool(WorkerPool):
             self._workers[worker] = (worker, heard)
             self._selector.register(worker.replies, selectors.EVENT_READ, worker)
             self._rotation.append(worker)
-        self._expect(worker)
+            self._expect_answer(worker)
         return worker
 
     def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
@@ -117,12 +114,11 @@ class ProcessPool(WorkerPool):
             return
         worker, _ = self._workers[worker]
         worker.submit(then, message, timeout)
-        self._expect(worker)
+        self._expect_answer(worker)
 
-    def _expect(self, worker: WorkerProcess) -> None:
+    def _expect_answer(self, worker: WorkerProcess) -> None:
         if worker.work is not None:
-            entry = (worker.work.deadline, next(self._numbers), worker, worker.work)
-            heapq.heappush(self._deadlines, entry)
+            self._expect(worker, worker.work)
 
     def end_worker(self, worker: Worker) -> None:
         self.forget_events(worker)
@@ -137,27 +133,18 @@ class ProcessPool(WorkerPool):
             self._selector.unregister(worker.replies)
 
     def wait(self, until: float | None) -> None:
-        now = time.monotonic()
-        limits = [_WATCH_SECONDS] + ([until - now] if until is not None else [])
-        # Work that was answered in time leaves its deadline behind.
-        while self._deadlines and self._deadlines[0][2].work is not self._deadlines[0][3]:
-            heapq.heappop(self._deadlines)
-        if self._deadlines:
-            limits.append(self._deadlines[0][0] - now)
         ready: list[tuple[selectors.SelectorKey, int]] = []
         # Closing, from a signal handler or another thread, closes the selector too.
         with contextlib.suppress(OSError, ValueError, KeyError):
-            ready = self._selector.select(max(0.0, min(limits)))
+            ready = self._selector.select(self._seconds_to_wait(_WATCH_SECONDS, until))
         for key, _ in ready:
             if key.data is None:
                 self._waking.clear()
             else:
                 self._look_at(key.data)
+        for worker, _ in self._overdue():
+            self._look_at(worker)
         now = time.monotonic()
-        while self._deadlines and self._deadlines[0][0] < now:
-            _, _, worker, work = heapq.heappop(self._deadlines)
-            if worker.work is work:
-                self._look_at(worker)
         if now - self._watched > _WATCH_SECONDS:
             self._watched = now
             self._watch()
@@ -177,8 +164,7 @@ class ProcessPool(WorkerPool):
         return self._workers[worker][0].pid if worker in self._workers else None
 
     def lives(self, worker: Worker) -> bool:
-        if worker in self._workers:
-            self._look_at(self._workers[worker][0])
+        self._look_at(worker)
         return worker.alive
 
     def quiet(self, besides: Worker | None = None) -> None:
@@ -191,14 +177,14 @@ class ProcessPool(WorkerPool):
             if worker is not besides:
                 worker.pause()
 
-    def _look_at(self, worker: WorkerProcess) -> None:
+    def _look_at(self, worker: Worker) -> None:
         if worker not in self._workers:
             return
+        worker, heard = self._workers[worker]
         work = worker.work
         reply = worker.poll()
         if reply is None and worker.alive:
             return
-        heard = self._workers[worker][1]
         if not worker.alive:
             self._forget(worker)
         if work is not None and work.tag == "init":
@@ -212,7 +198,7 @@ class ProcessPool(WorkerPool):
 
     def _started(self, worker: WorkerProcess, reply: Message | None, heard: Listener) -> None:
         try:
-            self._starter.started(worker, reply, closed=self._closed)
+            self._starter.started(worker, reply, closed=self.closed)
         finally:
             if worker.end is not None:
                 self._forget(worker)
@@ -224,9 +210,9 @@ class ProcessPool(WorkerPool):
 
     def close(self) -> None:
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return
-            self._closed = True
+            self.closed = True
         self.wake()
         for worker in self.workers:
             worker.kill(EndReason.DEADLINE)

@@ -125,7 +125,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
             resources = Resources(
                 pool=pool,
                 builders=BuilderPool(
-                    pool,
+                    pool=pool,
                     size=self._size,
                     cores=self._cores,
                     recycle_after=self._recycle_after,

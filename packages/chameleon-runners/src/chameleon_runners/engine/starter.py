@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
+import attrs
 import structlog
 from chameleon_core.errors import TargetError
 
-from chameleon_runners.engine.worker_process import EndReason, WorkerProcess
+from chameleon_runners.engine.worker_process import WorkerProcess
+from chameleon_runners.engine.workers import EndReason
 from chameleon_runners.environment import worker_environment
 from chameleon_runners.worker.protocol import Message
 
@@ -17,10 +19,11 @@ _log = structlog.get_logger()
 _START_ATTEMPTS = 4
 
 
+@attrs.define(kw_only=True, eq=False)
 class Starter:
     """Starts the workers of one runner and counts the starts that fail.
 
-    Args:
+    Attributes:
         threads: threads a kernel runs with.
         blas_threads: threads of OpenBLAS; more than one only where no references are computed.
         cores: usable cores.
@@ -28,21 +31,12 @@ class Starter:
         start_timeout: longest start in seconds.
     """
 
-    def __init__(
-        self,
-        *,
-        threads: int,
-        blas_threads: int,
-        cores: list[int],
-        memory_bytes: int,
-        start_timeout: float,
-    ) -> None:
-        self._threads = threads
-        self._blas_threads = blas_threads
-        self._cores = cores
-        self._memory_bytes = memory_bytes
-        self._start_timeout = start_timeout
-        self._failed = 0
+    threads: int
+    blas_threads: int
+    cores: list[int]
+    memory_bytes: int
+    start_timeout: float
+    _failed: int = attrs.field(default=0, init=False)
 
     def start(self, *, preload: str | None) -> WorkerProcess:
         """Start a worker; its answer to ``init`` says when it is ready.
@@ -50,21 +44,17 @@ class Starter:
         Args:
             preload: ``"module:Class"`` of the stage that it is going to be asked for.
         """
-        worker = WorkerProcess(
-            environment=worker_environment(
-                threads=self._threads,
-                blas_threads=self._blas_threads,
-                cores=self._cores,
-            ),
-            memory_bytes=self._memory_bytes,
+        environment = worker_environment(
+            threads=self.threads, blas_threads=self.blas_threads, cores=self.cores
         )
+        worker = WorkerProcess(environment=environment, memory_bytes=self.memory_bytes)
         message: Message = {
             "command": "init",
             "sys_path": [entry or str(os.getcwd()) for entry in sys.path],  # noqa: PTH109
-            "memory_bytes": self._memory_bytes,
+            "memory_bytes": self.memory_bytes,
             "preload": preload,
         }
-        worker.submit("init", message, self._start_timeout)
+        worker.submit("init", message, self.start_timeout)
         return worker
 
     def started(self, worker: WorkerProcess, reply: Message | None, *, closed: bool) -> None:

@@ -8,13 +8,12 @@ import select
 import signal
 import threading
 import time
-from enum import StrEnum
 from typing import Any
 
-import attrs
 import psutil
-from chameleon_system.processes.child import ChildProcess, status_words
+from chameleon_system.processes.child import ChildProcess
 
+from chameleon_runners.engine.workers import EndReason, Work, Worker, WorkerEnd
 from chameleon_runners.worker.protocol import Decoder, Message, ProtocolError, send
 
 _MODULE = "chameleon_runners.worker"
@@ -22,70 +21,7 @@ _DYING_SECONDS = 1.0
 """A worker that has closed its side of the connection is about to end: how it does so counts."""
 
 
-class EndReason(StrEnum):
-    """Why a worker is gone."""
-
-    DIED = "died"
-    DEADLINE = "deadline"
-    MEMORY = "memory"
-    GARBAGE = "garbage"
-
-
-@attrs.frozen(kw_only=True)
-class WorkerEnd:
-    """How a worker ended.
-
-    Attributes:
-        reason: what ended it.
-        status: exit status as ``subprocess`` gives it: negative for a signal.
-        log: the end of what it printed during its last work.
-        seconds: how long that work had taken.
-    """
-
-    reason: EndReason
-    status: int
-    log: str
-    seconds: float
-
-    @property
-    def from_outside(self) -> bool:
-        """Whether somebody else ended it, rather than the runner or its own doing."""
-        killed = self.status in {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT}
-        return self.reason is EndReason.DIED and killed
-
-    @property
-    def words(self) -> str:
-        """How it ended, for a message."""
-        if self.reason is EndReason.DEADLINE:
-            return f"did not finish within its deadline and was killed after {self.seconds:.1f} s"
-        if self.reason is EndReason.MEMORY:
-            return "used more memory than its limit and was killed"
-        if self.reason is EndReason.GARBAGE:
-            return "wrote over the connection to the runner"
-        how = status_words(self.status)
-        return f"exited with {how}" if self.status >= 0 else f"was killed by signal {how}"
-
-    def explain(self) -> str:
-        """``words`` followed by what was printed."""
-        return f"the worker {self.words}" + (f"; it printed: {self.log[-800:]}" if self.log else "")
-
-
-@attrs.frozen(kw_only=True)
-class Work:
-    """Something a worker is doing.
-
-    Attributes:
-        tag: what the runner makes of the answer.
-        started: ``time.monotonic()`` when it began.
-        deadline: ``time.monotonic()`` when it is cut.
-    """
-
-    tag: Any
-    started: float
-    deadline: float
-
-
-class WorkerProcess:
+class WorkerProcess(Worker):
     """One worker process. Works on one command at a time.
 
     Args:
@@ -94,12 +30,8 @@ class WorkerProcess:
     """
 
     def __init__(self, *, environment: dict[str, str], memory_bytes: int) -> None:
+        super().__init__()
         self.memory_bytes = memory_bytes
-        self.work: Work | None = None
-        self.end: WorkerEnd | None = None
-        self.opened: str | None = None
-        self.garbage: list[int] = []
-        self.built = 0
         self.first_memory: int | None = None
         self.paused = False
         self._ending = threading.RLock()
@@ -123,16 +55,6 @@ class WorkerProcess:
     def pid(self) -> int:
         """The worker's process id."""
         return self._child.pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether it has not ended as far as the runner knows."""
-        return self.end is None
-
-    @property
-    def idle(self) -> bool:
-        """Whether it waits for a command."""
-        return self.alive and self.work is None
 
     def submit(self, tag: Any, message: Message, timeout: float) -> None:
         """Give an idle worker something to do; its time starts now.

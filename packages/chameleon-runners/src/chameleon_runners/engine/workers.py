@@ -6,14 +6,18 @@ done once per worker and event, so that hundreds of workers cost what one costs.
 
 from __future__ import annotations
 
+import heapq
+import itertools
+import signal
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any
 
 import attrs
+from chameleon_system.processes.child import status_words
 
-from chameleon_runners.engine.worker_process import EndReason, Work, WorkerEnd
 from chameleon_runners.worker.protocol import Message
 
 
@@ -21,8 +25,72 @@ class StoppedError(Exception):
     """The work was interrupted, or all workers were ended for good: nothing more is begun."""
 
 
-class Worker(Protocol):
-    """Something that works on one command at a time.
+class EndReason(StrEnum):
+    """Why a worker is gone."""
+
+    DIED = "died"
+    DEADLINE = "deadline"
+    MEMORY = "memory"
+    GARBAGE = "garbage"
+
+
+@attrs.frozen(kw_only=True)
+class WorkerEnd:
+    """How a worker ended.
+
+    Attributes:
+        reason: what ended it.
+        status: exit status as ``subprocess`` gives it: negative for a signal.
+        log: the end of what it printed during its last work.
+        seconds: how long that work had taken.
+    """
+
+    reason: EndReason
+    status: int
+    log: str
+    seconds: float
+
+    @property
+    def from_outside(self) -> bool:
+        """Whether somebody else ended it, rather than the runner or its own doing."""
+        killed = self.status in {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT}
+        return self.reason is EndReason.DIED and killed
+
+    @property
+    def words(self) -> str:
+        """How it ended, for a message."""
+        if self.reason is EndReason.DEADLINE:
+            return f"did not finish within its deadline and was killed after {self.seconds:.1f} s"
+        if self.reason is EndReason.MEMORY:
+            return "used more memory than its limit and was killed"
+        if self.reason is EndReason.GARBAGE:
+            return "wrote over the connection to the runner"
+        how = status_words(self.status)
+        return f"exited with {how}" if self.status >= 0 else f"was killed by signal {how}"
+
+    def explain(self) -> str:
+        """``words`` followed by what was printed."""
+        return f"the worker {self.words}" + (f"; it printed: {self.log[-800:]}" if self.log else "")
+
+
+@attrs.frozen(kw_only=True)
+class Work:
+    """Something a worker is doing.
+
+    Attributes:
+        tag: what the runner makes of the answer.
+        started: ``time.monotonic()`` when it began.
+        deadline: ``time.monotonic()`` when it is cut.
+    """
+
+    tag: Any
+    started: float
+    deadline: float
+
+
+@attrs.define(kw_only=True, eq=False)
+class Worker:
+    """Something that works on one command at a time; what its pool writes down of it.
 
     Attributes:
         work: what it is doing, or None.
@@ -30,47 +98,30 @@ class Worker(Protocol):
         opened: identity of the builder it has, or None.
         built: how many builds it was given.
         garbage: slots of kernels that it lets go of with its next command.
+        printed: the end of what it printed during its last work, as far as that was told.
     """
-
-    work: Work | None
-    end: WorkerEnd | None
-    opened: str | None
-    built: int
-    garbage: list[int]
-
-    @property
-    def alive(self) -> bool:
-        """Whether it has not ended."""
-
-    @property
-    def idle(self) -> bool:
-        """Whether it waits for a command."""
-
-    @property
-    def log(self) -> str:
-        """The end of what it printed during its last work."""
-
-
-@attrs.define(kw_only=True, eq=False)
-class PlainWorker:
-    """A worker whose state is what its pool writes down."""
 
     work: Work | None = None
     end: WorkerEnd | None = None
     opened: str | None = None
     built: int = 0
     garbage: list[int] = attrs.field(factory=list)
-    log: str = ""
+    printed: str = ""
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it has not ended, as far as is known."""
         return self.end is None
 
     @property
     def idle(self) -> bool:
         """Whether it waits for a command."""
         return self.alive and self.work is None
+
+    @property
+    def log(self) -> str:
+        """The end of what it printed during its last work."""
+        return self.printed
 
     def mark_ended(self) -> None:
         """Count as ended from now on, whatever it was doing."""
@@ -111,15 +162,51 @@ Listener = Callable[[WorkerEvent], None]
 
 
 class WorkerPool(ABC):
-    """Starts workers, gives them work, and tells listeners what became of it."""
+    """Starts workers, gives them work, and tells listeners what became of it.
+
+    Attributes:
+        closed: whether all workers were ended for good.
+    """
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Listener, WorkerEvent]] = deque()
+        self._numbers = itertools.count()
+        self._due: list[tuple[float, int, Worker, Work]] = []
+        self.closed = False
 
-    @property
-    @abstractmethod
-    def closed(self) -> bool:
-        """Whether all workers were ended for good."""
+    def _require_open(self) -> None:
+        """See that workers may be started.
+
+        Raises:
+            StoppedError: all workers were ended for good.
+        """
+        if self.closed:
+            raise StoppedError
+
+    def _expect(self, worker: Worker, work: Work) -> None:
+        """Have ``_overdue`` name a worker if it is still at its work at the deadline."""
+        heapq.heappush(self._due, (work.deadline, next(self._numbers), worker, work))
+
+    def _seconds_to_wait(self, longest: float, until: float | None) -> float:
+        """How long a pool may wait: not beyond the next deadline, nor until the clock's ``until``.
+
+        Args:
+            longest: most seconds.
+            until: what the caller asks for; None for whatever time it takes.
+        """
+        # Work that was answered in time leaves its deadline behind.
+        while self._due and self._due[0][2].work is not self._due[0][3]:
+            heapq.heappop(self._due)
+        limits = [until] if until is not None else []
+        limits += [self._due[0][0]] if self._due else []
+        return max(0.0, min([longest, *(limit - self.now() for limit in limits)]))
+
+    def _overdue(self) -> Iterator[tuple[Worker, Work]]:
+        """The workers whose work has a deadline that is over, each once."""
+        while self._due and self._due[0][0] < self.now():
+            _, _, worker, work = heapq.heappop(self._due)
+            if worker.work is work:
+                yield worker, work
 
     @abstractmethod
     def now(self) -> float:
@@ -173,8 +260,7 @@ class WorkerPool(ABC):
         while self._waiting and not self.closed:
             listener, event = self._waiting.popleft()
             listener(event)
-        if self.closed:
-            raise StoppedError
+        self._require_open()
 
     def ask(
         self, worker: Worker, message: Message, timeout: float, turn: Callable[[], None]

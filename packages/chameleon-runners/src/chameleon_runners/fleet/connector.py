@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import attrs
 import structlog
 
 from chameleon_runners.engine.workers import Listener, WorkerEvent, WorkerPool
@@ -19,31 +20,23 @@ LONGEST_PAUSE = 60.0
 """Seconds between two attempts to reach a device, at most."""
 
 
+@attrs.define(eq=False)
 class Connector:
     """Reaches devices, and tries again those that cannot be reached.
 
-    Args:
+    Attributes:
         pool: starts the workers that have the devices.
         options: the runner's options.
         availability: where it is told what becomes of a device.
         arrived: told of each device that works.
-
-    Attributes:
         target: what devices are connected for; None while that is not known.
     """
 
-    def __init__(
-        self,
-        pool: WorkerPool,
-        options: FleetOptions,
-        availability: Availability,
-        arrived: Callable[[DeviceState], None],
-    ) -> None:
-        self._pool = pool
-        self._options = options
-        self._availability = availability
-        self._arrived = arrived
-        self.target: str | None = None
+    _pool: WorkerPool
+    _options: FleetOptions
+    _availability: Availability
+    _arrived: Callable[[DeviceState], None]
+    target: str | None = attrs.field(default=None, init=False)
 
     def reach(self, device: DeviceState) -> None:
         """Begin to reach a device, with the worker it has, or a fresh one."""

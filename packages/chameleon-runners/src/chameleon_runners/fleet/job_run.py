@@ -10,6 +10,7 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.stages import MeasureJob
 
 from chameleon_runners.engine.build_phase import BuildPhase
+from chameleon_runners.engine.preparation import JobPreparation
 from chameleon_runners.engine.workers import WorkerEvent
 from chameleon_runners.fleet.candidate_run import FleetCandidateRun
 from chameleon_runners.fleet.context import FleetContext
@@ -46,7 +47,7 @@ class FleetJobRun:
         self._parked: list[FleetCandidateRun] = []
         self._running: dict[DeviceState, FleetCandidateRun] = {}
         self._builds = BuildPhase(
-            context.preparation(job),
+            preparation=JobPreparation(stage=job.space, task=job.task, context=context),
             pending=deque(context.candidate(config, next(numbers)) for config in job.configs),
             context=context,
             built=self._built.append,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 from attrs import validators
 
-from chameleon_runners.option_fields import in_place, option
+from chameleon_runners.option_fields import duration, in_place, option, unbound
 from chameleon_runners.timing_options import TimingOptions
 
 _PATIENCE: float | None = 600.0
@@ -27,51 +27,34 @@ class FleetOptions(TimingOptions):
         at_least=1,
         before="build_timeout",
     )
-    run_timeout: float = option(
-        10.0,
-        "longest load, check and timing of one candidate on a device in seconds",
-        binds=False,
-        above=0.0,
+    run_timeout: float = duration(
+        10.0, "longest load, check and timing of one candidate on a device in seconds"
     )
-    run_floor: float = option(
-        4.0, "the deadline derived from the best time is never below this", binds=False, above=0.0
-    )
-    connect_timeout: float = option(
+    run_floor: float = duration(4.0, "the deadline derived from the best time is never below this")
+    connect_timeout: float = duration(
         30.0,
         "longest connection to a device, or self-test of one, in seconds",
-        binds=False,
-        above=0.0,
         before="reference_timeout",
     )
-    recycle_after: int = option(
+    recycle_after: int = unbound(
         500,
         "builds after which a worker is replaced by a fresh one",
-        binds=False,
         at_least=1,
         before="cold_bytes",
     )
-    build_ahead: int = option(
-        2, "built candidates per device that may wait for one", binds=False, at_least=1
+    build_ahead: int = unbound(2, "built candidates per device that may wait for one", at_least=1)
+    retries: int = unbound(
+        2, "further tries, elsewhere, of a candidate that a device failed on", at_least=0
     )
-    retries: int = option(
-        2,
-        "further tries, elsewhere, of a candidate that a device failed on",
-        binds=False,
-        at_least=0,
+    set_aside_after: int = unbound(
+        3, "a device that fails so often in a row where others succeed is set aside", at_least=1
     )
-    set_aside_after: int = option(
-        3,
-        "a device that fails so often in a row where others succeed is set aside",
-        binds=False,
-        at_least=1,
+    probe_after: float = duration(
+        1.0, "pause before a lost device is tried again, doubled each time"
     )
-    probe_after: float = option(
-        1.0, "pause before a lost device is tried again, doubled each time", binds=False, above=0.0
-    )
-    patience: float | None = option(
+    patience: float | None = unbound(
         _PATIENCE,
         "how long to wait for a device when none is left; null for ever",
-        binds=False,
         check=_not_negative,
     )
     pace_tolerance: float | None = option(
@@ -83,11 +66,8 @@ class FleetOptions(TimingOptions):
     pace_aside: bool = option(
         True, "whether such a device is set aside as well, since times are compared"
     )
-    turn_seconds: float = option(
-        0.006,
-        "repeats of a contender's turn in the comparison fill this many seconds",
-        binds=False,
-        above=0.0,
+    turn_seconds: float = duration(
+        0.006, "repeats of a contender's turn in the comparison fill this many seconds"
     )
 
 

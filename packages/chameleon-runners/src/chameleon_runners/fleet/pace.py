@@ -48,34 +48,28 @@ class PaceBenchmark:
     reference: Reference
 
 
+@attrs.define(eq=False)
 class PaceMonitor:
     """Reads how fast the devices are, and tells the pool of devices who differs from the others.
 
     Readings go on between batches: nobody waits for one but its device.
 
-    Args:
+    Attributes:
         pool: the workers.
         devices: the pool of devices.
         options: the runner's options.
         policy: the clock policy.
     """
 
-    def __init__(
-        self,
-        pool: WorkerPool,
-        devices: DevicePool,
-        options: FleetOptions,
-        policy: TimingPolicy,
-    ) -> None:
-        self._pool = pool
-        self._devices = devices
-        self._options = options
-        self._policy = policy
-        self._benchmark: PaceBenchmark | None = None
-        self._readings: dict[str, list[float]] = {}
-        self._suspects: set[str] = set()
-        self._under_way = 0
-        self._measured = 0
+    _pool: WorkerPool
+    _devices: DevicePool
+    _options: FleetOptions
+    _policy: TimingPolicy
+    _benchmark: PaceBenchmark | None = attrs.field(default=None, init=False)
+    _readings: dict[str, list[float]] = attrs.field(factory=dict, init=False)
+    _suspects: set[str] = attrs.field(factory=set, init=False)
+    _under_way: int = attrs.field(default=0, init=False)
+    _measured: int = attrs.field(default=0, init=False)
 
     # -- the benchmark ----------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Arrival, Contender, MeasureJob, MeasureStream
 from chameleon_core.task import Task
@@ -164,13 +165,14 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
             self._turn()
 
 
+@attrs.define(eq=False)
 class FleetStream(MeasureStream):
     """Measures jobs that overlap, on all devices at once.
 
     Builders and devices turn to a job as soon as the older ones leave them idle: at the end of
     a batch, or where a batch is smaller than the fleet.
 
-    Args:
+    Attributes:
         pool: the workers.
         devices: the devices.
         options: the runner's options.
@@ -178,24 +180,15 @@ class FleetStream(MeasureStream):
         closed: told once that the stream is closed.
     """
 
-    def __init__(
-        self,
-        pool: WorkerPool,
-        devices: DevicePool,
-        options: FleetOptions,
-        *,
-        begin: Callable[[MeasureJob], FleetJobRun],
-        closed: Callable[[], None],
-    ) -> None:
-        self._pool = pool
-        self._devices = devices
-        self._options = options
-        self._begin = begin
-        self._told_closed = closed
-        self._runs: list[FleetJobRun] = []
-        self._interrupted = False
-        self._woken = False
-        self._closed = False
+    _pool: WorkerPool
+    _devices: DevicePool
+    _options: FleetOptions
+    _begin: Callable[[MeasureJob], FleetJobRun] = attrs.field(kw_only=True)
+    _closed: Callable[[], None] = attrs.field(kw_only=True)
+    _runs: list[FleetJobRun] = attrs.field(factory=list, init=False)
+    _interrupted: bool = attrs.field(default=False, init=False)
+    _woken: bool = attrs.field(default=False, init=False)
+    _over: bool = attrs.field(default=False, init=False)
 
     def submit(self, job: MeasureJob) -> None:
         if job.configs:
@@ -275,13 +268,13 @@ class FleetStream(MeasureStream):
         return None
 
     def close(self) -> None:
-        if self._closed:
+        if self._over:
             return
-        self._closed = True
+        self._over = True
         for run in self._runs:
             run.release()
         self._runs.clear()
-        self._told_closed()
+        self._closed()
 
 
 _PER_DEVICE, _SMALL_BATCH = 2, 8

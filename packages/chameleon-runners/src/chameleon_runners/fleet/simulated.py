@@ -8,7 +8,6 @@ be seen without any.
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -16,12 +15,12 @@ import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import StageRef
 
-from chameleon_runners.engine.worker_process import EndReason, Work, WorkerEnd
 from chameleon_runners.engine.workers import (
+    EndReason,
     Listener,
-    PlainWorker,
-    StoppedError,
+    Work,
     Worker,
+    WorkerEnd,
     WorkerEvent,
     WorkerPool,
 )
@@ -44,7 +43,7 @@ _BUILDING = (FailureKind.INVALID, FailureKind.BUILD_ERROR, FailureKind.BUILD_TIM
 
 
 @attrs.define(kw_only=True, eq=False)
-class SimulatedWorker(PlainWorker):
+class SimulatedWorker(Worker):
     """A worker without a process.
 
     Attributes:
@@ -71,24 +70,17 @@ class SimulatedPool(WorkerPool):
         self._reach = reach or _always_there
         self._start_seconds = start_seconds
         self._now = 0.0
-        self._closed = False
-        self._numbers = itertools.count()
         self._future: list[tuple[float, int, Listener, WorkerEvent, Work]] = []
         self._artifacts: dict[str, tuple[int, ...]] = {}
         self.busy_seconds = 0.0
         """Seconds that devices were at work on candidates, all together."""
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
 
     def now(self) -> float:
         return self._now
 
     def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
         del preload
-        if self._closed:
-            raise StoppedError
+        self._require_open()
         worker = SimulatedWorker()
         self._promise(worker, heard, {"status": "ok"}, self._start_seconds)
         return worker
@@ -188,7 +180,7 @@ class SimulatedPool(WorkerPool):
         pass
 
     def close(self) -> None:
-        self._closed = True
+        self.closed = True
 
 
 def outcome_of_table(table: Table) -> Outcome:

@@ -21,6 +21,7 @@ from chameleon_core.stages import Arrival, MeasureJob
 
 from chameleon_runners.engine.build_phase import BuildPhase
 from chameleon_runners.engine.candidate_run import CandidateRun
+from chameleon_runners.engine.preparation import JobPreparation
 from chameleon_runners.engine.workers import StoppedError, Worker, WorkerEvent
 from chameleon_runners.local.context import LocalContext
 from chameleon_runners.local.disturbance import Looks
@@ -321,7 +322,7 @@ class LocalJobRun:
             stopped=lambda: self._stopped,
         )
         self._build_phase = BuildPhase(
-            context.preparation(job),
+            preparation=JobPreparation(stage=job.space, task=job.task, context=context),
             pending=self._pending,
             context=context,
             built=self.timing_phase.built.append,

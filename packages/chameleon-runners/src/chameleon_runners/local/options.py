@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from chameleon_runners.option_fields import in_place, option
+from chameleon_runners.option_fields import in_place, option, unbound
 from chameleon_runners.timing_options import TimingOptions
 
 
@@ -18,30 +18,23 @@ class LocalOptions(TimingOptions):
         at_least=1,
         before="workers",
     )
-    ahead: int = option(
+    ahead: int = unbound(
         1,
         "a task's first configurations, handed out before others are built",
-        binds=False,
         at_least=0,
         before="cold_bytes",
     )
-    build_ahead: int = option(
-        8, "built kernels a worker holds at most before they are timed", binds=False, at_least=1
+    build_ahead: int = unbound(
+        8, "built kernels a worker holds at most before they are timed", at_least=1
     )
-    recycle_after: int = option(
-        500, "builds after which a worker is replaced by a fresh one", binds=False, at_least=1
+    recycle_after: int = unbound(
+        500, "builds after which a worker is replaced by a fresh one", at_least=1
     )
-    recycle_growth_mib: int = option(
-        1024,
-        "growth of a worker's memory in MiB after which it is replaced",
-        binds=False,
-        at_least=1,
+    recycle_growth_mib: int = unbound(
+        1024, "growth of a worker's memory in MiB after which it is replaced", at_least=1
     )
-    retries: int = option(
-        2,
-        "further tries of a candidate whose worker was killed from outside",
-        binds=False,
-        at_least=0,
+    retries: int = unbound(
+        2, "further tries of a candidate whose worker was killed from outside", at_least=0
     )
     leader_margin: float = option(
         0.05,

@@ -219,9 +219,7 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
         self._comparing = pool
         try:
             # Some start threads of their own while they are built, which have to spread out.
-            builders = BuilderPool(
-                pool, size=len(contenders), cores=[], recycle_after=None, preload=None
-            )
+            builders = BuilderPool(pool=pool, size=len(contenders))
             context = self._context(pool, builders, reference, Deadlines(self._options))
             yield ProcessComparison(task, contenders, context=context)
         finally:

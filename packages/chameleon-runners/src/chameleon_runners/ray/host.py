@@ -23,7 +23,8 @@ from chameleon_system.processes.scratch import make_scratch, remove_abandoned
 
 from chameleon_runners import environment
 from chameleon_runners.engine.starter import Starter
-from chameleon_runners.engine.worker_process import EndReason, WorkerEnd, WorkerProcess
+from chameleon_runners.engine.worker_process import WorkerProcess
+from chameleon_runners.engine.workers import EndReason, WorkerEnd
 from chameleon_runners.ray import parcels
 from chameleon_runners.worker.protocol import Message
 

@@ -8,7 +8,7 @@ import attrs
 from attrs import validators
 
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.option_fields import in_place, option
+from chameleon_runners.option_fields import in_place, option, unbound
 
 _GPU = "GPU"
 _RESERVED = frozenset({"CPU", _GPU, "memory", "object_store_memory"})
@@ -27,11 +27,10 @@ def _declared(_: object, attribute: attrs.Attribute[Any], value: dict[str, float
 class RayOptions(FleetOptions):
     """Options of the ``ray`` runner; every duration is in seconds."""
 
-    address: str = option(
+    address: str = unbound(
         "auto",
         "host:port of the cluster; auto for the one that this machine belongs to, "
         "local to start one here for the run",
-        binds=False,
         check=validators.min_len(1),
     )
     gpus_per_device: int | None = option(
@@ -45,19 +44,16 @@ class RayOptions(FleetOptions):
         "CPUs kept free for a device; `threads` where it is the CPU, 0 for a GPU",
         at_least=0.0,
     )
-    devices: int | None = option(
-        None,
-        "devices used at most; all that the cluster has where not given",
-        binds=False,
-        at_least=1,
+    devices: int | None = unbound(
+        None, "devices used at most; all that the cluster has where not given", at_least=1
     )
     device: str = option(
         "chameleon_runners.cuda.device:CudaDevice",
         "module:Class of the device stage; it sees its own device only",
     )
     device_options: dict[str, Any] = option(dict, "options of the device stage")
-    runtime_env: dict[str, Any] = option(
-        dict, "Ray's runtime environment, for nodes that lack your modules", binds=False
+    runtime_env: dict[str, Any] = unbound(
+        dict, "Ray's runtime environment, for nodes that lack your modules"
     )
 
     @property

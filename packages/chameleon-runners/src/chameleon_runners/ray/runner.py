@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from chameleon_core.errors import PluginError
 
 from chameleon_runners.engine.workers import WorkerPool
-from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.ray.options import RayOptions
-
-if TYPE_CHECKING:
-    from chameleon_runners.ray.cluster import Cluster
 
 
 class RayRunner(FleetRunner):
@@ -33,30 +27,19 @@ class RayRunner(FleetRunner):
                 "the runner 'ray' needs Ray, which is not installed",
                 hint="pip install 'chameleon-tuner-runners[ray]', in the version of the cluster",
             )
-        super().__init__(options, self._device_refs_now, kind="ray")
+        # Whose devices there are is known once the cluster was joined.
+        super().__init__(options, list, kind="ray")
         self._ray_options = options
-        self._joined: Cluster | None = None
-
-    def _device_refs_now(self) -> Sequence[DeviceRef]:
-        return self._cluster.device_refs()
-
-    @property
-    def _cluster(self) -> Cluster:
-        """The cluster, joined when first needed."""
-        if self._joined is None:
-            # Importing Ray takes half a second, which only those wait for who measure.
-            from chameleon_runners.ray.cluster import Cluster  # noqa: PLC0415
-
-            self._joined = Cluster(self._ray_options)
-        return self._joined
 
     def _make_pool(self) -> WorkerPool:
-        from chameleon_runners.ray.worker_pool import RayPool  # noqa: PLC0415 - imports Ray
+        # Importing Ray takes half a second, which only those wait for who measure.
+        from chameleon_runners.ray import cluster, worker_pool  # noqa: PLC0415
 
+        joined = cluster.Cluster(self._ray_options)
         try:
-            self._size = self._cluster.builders()
+            self._size = joined.builders()
         except BaseException:
-            if self._joined is not None:
-                self._joined.close()
+            joined.close()
             raise
-        return RayPool(self._cluster, start_timeout=self._options.start_timeout)
+        self._device_refs = joined.device_refs
+        return worker_pool.RayPool(joined, start_timeout=self._options.start_timeout)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import heapq
-import itertools
 import queue
 import threading
 import time
@@ -16,12 +14,12 @@ from typing import Any
 import attrs
 import ray
 
-from chameleon_runners.engine.worker_process import EndReason, Work, WorkerEnd
 from chameleon_runners.engine.workers import (
+    EndReason,
     Listener,
-    PlainWorker,
-    StoppedError,
+    Work,
     Worker,
+    WorkerEnd,
     WorkerEvent,
     WorkerPool,
 )
@@ -77,7 +75,7 @@ class _Host:
 
 
 @attrs.define(kw_only=True, eq=False)
-class RayWorker(PlainWorker):
+class RayWorker(Worker):
     """A worker on some node; it gets an actor with its first command, which tells what it needs.
 
     Attributes:
@@ -106,26 +104,18 @@ class RayPool(WorkerPool):
         super().__init__()
         self._cluster = cluster
         self._start_timeout = start_timeout
-        self._numbers = itertools.count()
         self._inbox: queue.SimpleQueue[tuple[RayWorker, Work, Future[Answer]] | None]
         self._inbox = queue.SimpleQueue()
-        self._deadlines: list[tuple[float, int, RayWorker, Work]] = []
         self._hosts: set[_Host] = set()
         self._spare: defaultdict[_ActorPlace, list[_Host]] = defaultdict(list)
         self._references: dict[str, Any] = {}
-        self._closed = False
         self._lock = threading.RLock()
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
 
     def now(self) -> float:
         return time.monotonic()
 
     def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
-        if self._closed:
-            raise StoppedError
+        self._require_open()
         worker = RayWorker(number=next(self._numbers), preload=preload)
         self.enqueue(heard, WorkerEvent(worker=worker, reply={"status": "ok"}))
         return worker
@@ -134,7 +124,7 @@ class RayPool(WorkerPool):
         if not isinstance(worker, RayWorker):
             raise TypeError(f"{type(worker).__name__} is no worker of a Ray cluster")
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return
             message = self._bind(worker, message)
             if worker.host is None:
@@ -144,8 +134,7 @@ class RayPool(WorkerPool):
             longest += 0.0 if worker.host.answered else 2.0 * self._start_timeout
             tag = (then, message)
             work = worker.work = Work(tag=tag, started=started, deadline=started + longest)
-            entry = (work.deadline, next(self._numbers), worker, work)
-            heapq.heappush(self._deadlines, entry)
+            self._expect(worker, work)
             parcel = None
             if "artifact" in message and message["command"] != "export":
                 parcel = parcels.pack(Path(message["artifact"]))
@@ -194,7 +183,7 @@ class RayPool(WorkerPool):
             return
         worker.mark_ended()
         with self._lock:
-            if worker.host is not None and not self._closed:
+            if worker.host is not None and not self.closed:
                 self._control(worker.host, "end_worker", worker.number)
                 self._spare[worker.host.place].append(worker.host)
 
@@ -204,27 +193,20 @@ class RayPool(WorkerPool):
         return getattr(host.actor, method).options(concurrency_group="control").remote(*arguments)
 
     def wait(self, until: float | None) -> None:
-        now = time.monotonic()
-        while self._deadlines and self._deadlines[0][2].work is not self._deadlines[0][3]:
-            heapq.heappop(self._deadlines)
-        limits = [_WATCH_SECONDS] + ([until - now] if until is not None else [])
-        if self._deadlines:
-            limits.append(self._deadlines[0][0] - now)
         with contextlib.suppress(queue.Empty):
-            item = self._inbox.get(timeout=max(0.0, min(limits)))
+            item = self._inbox.get(timeout=self._seconds_to_wait(_WATCH_SECONDS, until))
             while True:
                 if item is not None:
                     self._take(*item)
                 item = self._inbox.get_nowait()
-        now = time.monotonic()
-        while self._deadlines and self._deadlines[0][0] < now:
-            _, _, worker, work = heapq.heappop(self._deadlines)
-            if worker.work is work:
-                self._lose(worker, work, f"it did not answer for {now - work.started:.0f} s")
+        for worker, work in self._overdue():
+            if isinstance(worker, RayWorker):
+                seconds = time.monotonic() - work.started
+                self._lose(worker, work, f"it did not answer for {seconds:.0f} s")
 
     def _take(self, worker: RayWorker, work: Work, done: Future[Answer]) -> None:
         """An actor answered, or Ray says why it does not."""
-        if worker.work is not work or worker.host is None or self._closed:
+        if worker.work is not work or worker.host is None or self.closed:
             return
         error = done.exception()
         if error is not None:
@@ -232,7 +214,7 @@ class RayPool(WorkerPool):
             return
         worker.host.answered = True
         answer = done.result()
-        worker.log, worker.end = answer.log, answer.end
+        worker.printed, worker.end = answer.log, answer.end
         listener, message = work.tag
         if answer.parcel is not None:
             _deliver(answer.parcel, message)
@@ -265,9 +247,9 @@ class RayPool(WorkerPool):
 
     def close(self) -> None:
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return
-            self._closed = True
+            self.closed = True
             self.wake()
             if self._cluster.joined:
                 self._end_actors()

@@ -5,45 +5,33 @@ from __future__ import annotations
 import attrs
 
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.option_fields import in_place, option
+from chameleon_runners.option_fields import duration, in_place, option, unbound
 
 
 @attrs.frozen(kw_only=True, field_transformer=in_place)
 class RpcOptions(FleetOptions):
     """Options of the ``rpc`` runner; every duration is in seconds."""
 
-    tracker: str | None = option(
-        None, "host:port of the tracker that the devices belong to", binds=False
-    )
+    tracker: str | None = unbound(None, "host:port of the tracker that the devices belong to")
     key: str | None = option(
         None, "key of the devices; with `address`, the servers' own key if any"
     )
-    address: str | tuple[str, ...] = option(
-        (), "host:port of a server, or a list of them, instead of a tracker", binds=False
+    address: str | tuple[str, ...] = unbound(
+        (), "host:port of a server, or a list of them, instead of a tracker"
     )
-    devices: int | None = option(
-        None,
-        "devices used at most; all that the tracker has where not given",
-        binds=False,
-        at_least=1,
+    devices: int | None = unbound(
+        None, "devices used at most; all that the tracker has where not given", at_least=1
     )
     device_index: int = option(0, "which of a server's devices of the target's kind", at_least=0)
-    priority: int = option(
-        1, "requests of a higher priority get the tracker's devices first", binds=False
-    )
-    session_timeout: float = option(
+    priority: int = unbound(1, "requests of a higher priority get the tracker's devices first")
+    session_timeout: float = unbound(
         60.0,
         "seconds after which a server ends a session, and whatever hangs in it; "
         "sessions are renewed in time",
-        binds=False,
         at_least=1.0,
     )
-    idle_timeout: float = option(
-        10.0, "seconds without work after which a device is given back", binds=False, above=0.0
-    )
-    cache_mib: int = option(
-        1024, "inputs kept on a device between candidates, in MiB", binds=False, at_least=1
-    )
+    idle_timeout: float = duration(10.0, "seconds without work after which a device is given back")
+    cache_mib: int = unbound(1024, "inputs kept on a device between candidates, in MiB", at_least=1)
     cooldown: float = option(0.0, "pause between the repeats of a kernel", at_least=0.0)
 
     @property

@@ -8,9 +8,9 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chameleon_core.errors import (
     ChameleonError,
@@ -19,14 +19,13 @@ from chameleon_core.errors import (
     TargetError,
 )
 from chameleon_core.measurement import FailureKind
+from chameleon_core.stages import Arrays, Builder, Device, Kernel
 from chameleon_system.disturbance import involuntary_switches
 
+from chameleon_runners.timing import Repeats, TimingPolicy, no_switches, probe_runs, time_kernel
+from chameleon_runners.worker.outputs import compare, load_arrays, save_arrays
 from chameleon_runners.worker.protocol import Message
-
-if TYPE_CHECKING:
-    from chameleon_core.stages import Arrays, Builder, Device, Kernel
-
-    from chameleon_runners.worker.builders import Builders
+from chameleon_runners.worker.stages import Builders, make_device, preload
 
 
 class DeviceHolder:
@@ -52,8 +51,6 @@ class DeviceHolder:
             DeviceLostError: it cannot be reached now.
             ChameleonError: it can never be used.
         """
-        from chameleon_runners.worker.stages import make_device  # noqa: PLC0415 - after init
-
         if self._device is None:
             self._device = make_device(message["factory"], message["options"])
         with _losing("it cannot be reached"):
@@ -86,16 +83,15 @@ class DeviceHolder:
         return self._device
 
 
-class _losing(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
+@contextlib.contextmanager
+def _losing(words: str) -> Iterator[None]:
     """Turns exceptions that no contract names into ``DeviceLostError``."""
-
-    def __init__(self, words: str) -> None:
-        self._words = words
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, ChameleonError):
-            name = type(error).__name__
-            raise DeviceLostError(f"{self._words}: {name}: {error}") from error
+    try:
+        yield
+    except ChameleonError:
+        raise
+    except Exception as error:
+        raise DeviceLostError(f"{words}: {type(error).__name__}: {error}") from error
 
 
 def limit_memory(limit: int) -> None:
@@ -168,7 +164,7 @@ class CommandHandler:
 
     def __init__(self) -> None:
         self._builder: Builder | None = None
-        self._builders: Builders | None = None
+        self._builders = Builders()
         self._device = DeviceHolder()
         self._kernels: dict[int, Kernel] = {}
         self._references: dict[str, Arrays] = {}
@@ -222,8 +218,6 @@ class CommandHandler:
         sys.path[:] = message["sys_path"]
         limit_memory(message["memory_bytes"])
         if message["preload"] is not None:
-            from chameleon_runners.worker.stages import preload  # noqa: PLC0415 - after the path
-
             preload(message["preload"])
         return {"status": "ok"}
 
@@ -232,19 +226,11 @@ class CommandHandler:
         self._kernels.clear()
         self._references.clear()
         self._builder = None
-        self._builder = self._ready_builders.get(message)
+        self._builder = self._builders.get(message)
         # What was imported stays: builds and clocks need not wait for its being searched.
         gc.freeze()
         gc.enable()
         return {"status": "ok"}
-
-    @property
-    def _ready_builders(self) -> Builders:
-        if self._builders is None:
-            from chameleon_runners.worker.builders import Builders  # noqa: PLC0415 - after init
-
-            self._builders = Builders()
-        return self._builders
 
     @property
     def _ready_builder(self) -> Builder:
@@ -253,8 +239,6 @@ class CommandHandler:
         return self._builder
 
     def _reference(self, message: Message) -> Message:
-        from chameleon_runners.worker.outputs import save_arrays  # noqa: PLC0415 - needs numpy
-
         try:
             arrays, tolerance = self._ready_builder.reference()
         except NotImplementedError as error:
@@ -268,8 +252,6 @@ class CommandHandler:
 
     def _export(self, message: Message) -> Message:
         """Build one configuration for devices, into a folder that does not exist yet."""
-        from chameleon_core.stages import Builder  # noqa: PLC0415 - needs numpy
-
         builder = self._ready_builder
         if type(builder).export is Builder.export:
             name = type(builder).__name__
@@ -292,8 +274,6 @@ class CommandHandler:
 
     def _clock(self, kernel: Kernel, message: Message) -> Message:
         """Check a kernel's outputs, then time it."""
-        from chameleon_runners.timing import TimingPolicy, probe_runs, time_kernel  # noqa: PLC0415
-
         outputs = kernel.outputs()
         error = None
         if message["reference"] is not None:
@@ -317,8 +297,6 @@ class CommandHandler:
     def _check(
         self, outputs: Arrays, path: str, tolerance: float
     ) -> tuple[Message | None, float | None]:
-        from chameleon_runners.worker.outputs import compare, load_arrays  # noqa: PLC0415
-
         if path not in self._references:
             self._references[path] = load_arrays(Path(path))
         difference = compare(outputs, self._references[path])
@@ -333,8 +311,6 @@ class CommandHandler:
 
     def _repeat(self, message: Message) -> Message:
         """The repeats of one turn of a kernel that was checked before."""
-        from chameleon_runners.timing import Repeats  # noqa: PLC0415
-
         kernel = self._kernels[message["slot"]]
         # Whoever ran in between has taken the caches and sent the threads to sleep: that is what
         # the run that ``Kernel.repeats`` does before the clock starts is for.
@@ -349,6 +325,4 @@ class CommandHandler:
 
 def _switches(message: Message) -> Callable[[], int]:
     """The count of switches of threads that a kernel runs on; those of a device are not known."""
-    from chameleon_runners.timing import no_switches  # noqa: PLC0415
-
     return involuntary_switches if message["cores"] else no_switches

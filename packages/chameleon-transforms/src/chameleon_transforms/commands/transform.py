@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from chameleon_cli.options import given_again, output_option, set_option
 from chameleon_cli.progress import progress_for
+from chameleon_cli.result_rows import network_remarks
 from chameleon_cli.results_table import print_table
 from chameleon_cli.streams import results_alone
-from chameleon_core.loop.end.shortfalls import remarks
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.load import load_pipeline
@@ -116,7 +116,7 @@ def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | Non
         timed = "" if seconds is None else f", {1e3 * seconds:.3g} ms"
         place = network.folder or f"not there: {network.failure}"
         click.echo(f"compiled, with weights from before training: {place}{timed}")
-        for line in remarks(network):
+        for line in network_remarks(network):
             click.echo(line)
         if network.unmeasured:
             click.echo("repeat the command with a larger `budget`, which is for this network alone")

@@ -80,18 +80,17 @@ def write_candidate(
 
 def write_data(data: Iterable[tuple[Tensor, Tensor]], folder: Path) -> None:
     """Write batches as ``train.pt`` and, one sample in five, ``test.pt``."""
-    images: list[Tensor] = []
-    classes: list[Tensor] = []
+    batches: list[tuple[Tensor, Tensor]] = []
     size = 0
-    for found, labels in data:
-        images.append(found)
-        classes.append(labels)
-        size += found.numel() * found.element_size()
+    for batch in data:
+        batches.append(batch)
+        size += batch[0].numel() * batch[0].element_size()
         if size > _MOST_BYTES:
-            log.warning("data_is_cut", samples=sum(map(len, classes)), bytes=size)
+            samples = sum(len(labels) for _, labels in batches)
+            log.warning("data_is_cut", samples=samples, bytes=size)
             break
     folder.mkdir(exist_ok=True)
-    pictures, labels = torch.cat(images), torch.cat(classes)
+    pictures, labels = map(torch.cat, zip(*batches, strict=True))
     held_out = torch.arange(len(labels)) % _HELD_OUT == _HELD_OUT - 1
     for name, chosen in (("train", ~held_out), ("test", held_out)):
         torch.save((pictures[chosen], labels[chosen]), folder / f"{name}.pt")
@@ -143,7 +142,13 @@ def write_network(network: fx.GraphModule, images: Tensor, folder: Path, name: s
         ConfigError: it has a module whose code cannot be written.
     """
     weights = f"{name}.{WEIGHTS}"
-    text = _HEAD + _class_text() + "\n\n" + "\n".join(_network_lines(network)) + "\n"
+    text = (
+        _HEAD
+        + inspect.getsource(TransformedConvolution)
+        + "\n\n"
+        + "\n".join(_network_lines(network))
+        + "\n"
+    )
     text += _TAIL.format(weights=weights, shape=tuple(images.shape))
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
     torch.save(_renamed(network), folder / weights)
@@ -167,10 +172,6 @@ def _word(name: str) -> str:
 def _modules(network: fx.GraphModule) -> list[str]:
     called = [str(node.target) for node in network.graph.nodes if node.op == "call_module"]
     return list(dict.fromkeys(called))
-
-
-def _class_text() -> str:
-    return inspect.getsource(TransformedConvolution)
 
 
 def _network_lines(network: fx.GraphModule) -> Iterator[str]:
@@ -220,6 +221,10 @@ def _forward(network: fx.GraphModule) -> list[str]:
     return text.strip().splitlines()
 
 
+def _shapes(module: nn.Module) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in module.state_dict().items()}
+
+
 _KNOWN = frozenset({"torch", "nn", "operator", "math", "inf", "device"})
 """Names that the written file has."""
 
@@ -237,9 +242,7 @@ def constructor(module: nn.Module, name: str) -> str:
     space: dict[str, Any] = {"nn": nn, "inf": float("inf"), "torch": torch}
     try:
         made = eval(text, space)  # noqa: S307 - torch's own text of its own module
-        same = type(made) is type(module) and {
-            k: v.shape for k, v in made.state_dict().items()
-        } == {k: v.shape for k, v in module.state_dict().items()}
+        same = type(made) is type(module) and _shapes(made) == _shapes(module)
     except Exception:  # noqa: BLE001 - whatever the text of a module of somebody's is
         same = False
     if not same:

@@ -15,6 +15,7 @@ from chameleon_transforms.nest.domain import Nest
 from chameleon_transforms.nest.modules import TransformedConvolution
 from chameleon_transforms.nest.program import Program, Stage
 from chameleon_transforms.network.changed import replacements
+from chameleon_transforms.network.channels import ChannelGroup
 from chameleon_transforms.network.space import Candidate, NetworkSpace
 
 _TINY = 1e-12
@@ -149,12 +150,11 @@ class Carrier:
         self._space = space
         self._candidate = candidate
         self._original = space.network.module
-        self._kept = {group.name: self._largest(group.name) for group in space.groups}
+        self._kept = {group.name: self._largest(group) for group in space.groups}
 
-    def _largest(self, name: str) -> Tensor:
-        """Which channels of a group stay, in their order: those that are written with most."""
-        (group,) = (one for one in self._space.groups if one.name == name)
-        left = self._candidate.channels[name]
+    def _largest(self, group: ChannelGroup) -> Tensor:
+        """The channels of a group that stay, in their order: those that are written with most."""
+        left = self._candidate.channels[group.name]
         total = torch.zeros(group.channels)
         for writer in group.writers:
             weight = self._original.get_submodule(writer).weight.detach()

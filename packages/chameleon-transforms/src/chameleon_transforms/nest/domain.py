@@ -76,26 +76,30 @@ class Nest:
         return (self.size[0] + top + bottom - self.reach[0]) // self.stride[0] + 1
 
     @property
-    def read_rows(self) -> Extent:
-        """Input rows that its part of oh reads, those of the padding left out."""
+    def _reads(self) -> tuple[int, int]:
+        """Where the input rows begin and end that its part of oh reads, padding included."""
         first = self.rows.start * self.stride[0] - self.padding[0]
         last = (self.rows.stop - 1) * self.stride[0] + self.reach[0] - self.padding[0]
+        return first, last
+
+    @property
+    def read_rows(self) -> Extent:
+        """Input rows that its part of oh reads, those of the padding left out."""
+        first, last = self._reads
         start, stop = max(0, first), min(self.size[0], last)
         return Extent(start=start, length=stop - start)
 
     @property
     def pads(self) -> tuple[int, int, int, int]:
         """Zeros around the rows that it reads: top, left, bottom, right."""
-        first = self.rows.start * self.stride[0] - self.padding[0]
-        last = (self.rows.stop - 1) * self.stride[0] + self.reach[0] - self.padding[0]
+        first, last = self._reads
         _, left, _, right = self.padding
         return (max(0, -first), left, max(0, last - self.size[0]), right)
 
     @property
     def multiply_adds(self) -> int:
         """Iterations of the whole nest for one sample."""
-        per_output = self.inputs.length // self.tied * self.kernel[0] * self.kernel[1]
-        return self.outputs.length * self.rows.length * self.columns * per_output
+        return self.parameters * self.rows.length * self.columns
 
     @property
     def parameters(self) -> int:

@@ -6,6 +6,7 @@ import copy
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 import structlog
@@ -95,6 +96,20 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
     for name, why in kept.items():
         log.info("convolution_stays_as_it_is", layer=name, because=why)
     return TracedNetwork(module=module, shapes=shapes, layers=tuple(layers), kept=kept)
+
+
+def checked_scores(outputs: Any) -> Tensor:
+    """What a network returns, if that is one tensor of shape (samples, classes).
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not isinstance(outputs, Tensor) or outputs.dim() != 2:  # noqa: PLR2004
+        raise ConfigError(
+            "the network does not return one tensor of shape (samples, classes)",
+            hint="Scores are of classifiers; wrap the network so that it returns its scores.",
+        )
+    return outputs
 
 
 _IN_PLACE = {

@@ -21,7 +21,7 @@ from torch import Tensor, fx, nn
 from chameleon_transforms.contract import Judged, NetworkScore
 from chameleon_transforms.network.changed import convolution_of
 from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
-from chameleon_transforms.network.traced import NORMALISATIONS
+from chameleon_transforms.network.traced import NORMALISATIONS, checked_scores
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 
@@ -45,7 +45,8 @@ class Judge:
         self.labels = labels
         self._seed = seed
         self._numbers: dict[str, Tensor] = {}
-        self._channels = {name: group.name for group in space.groups for name in group.products}
+        self.features = {name: group.name for group in space.groups for name in group.products}
+        """Linear modules whose inputs may be fewer, and the group of channels that they read."""
 
     def candidate(self, candidate: Candidate) -> Judged:
         """A candidate with its initial weights."""
@@ -125,11 +126,6 @@ class Judge:
                 one.bias = nn.Parameter(torch.zeros(one.bias.shape), requires_grad=False)
         return module
 
-    @property
-    def features(self) -> Mapping[str, str]:
-        """Linear modules whose inputs may be fewer, and the group of channels that they read."""
-        return self._channels
-
 
 class _Initialised(Judged):
     """One candidate.
@@ -149,37 +145,29 @@ class _Initialised(Judged):
 
     def module(self, name: str) -> nn.Module:
         """The module of that name in the candidate."""
-        found = self._modules.get(name)
-        if found is None:
-            found = self._modules[name] = self._made(name)
-        return found
+        if name not in self._modules:
+            self._modules[name] = self._made(name)
+        return self._modules[name]
 
     def _made(self, name: str) -> nn.Module:
         original = self._graph.get_submodule(name)
         program = self._candidate.programs.get(name)
-        if program is not None:
-            with torch.device("meta"):
-                made = convolution_of(program, plain=self._candidate.labels[name] == AS_IS)
-            return self._judge.filled(name, made)
-        if isinstance(original, nn.Linear):
-            group = self._judge.features.get(name)
-            inputs = original.in_features if group is None else self._candidate.channels[group]
-            with torch.device("meta"):
-                made = nn.Linear(inputs, original.out_features, bias=original.bias is not None)
-            return self._judge.filled(name, made)
-        return original
+        with torch.device("meta"):
+            if program is not None:
+                module = convolution_of(program, plain=self._candidate.labels[name] == AS_IS)
+            elif isinstance(original, nn.Linear):
+                group = self._judge.features.get(name)
+                inputs = original.in_features if group is None else self._candidate.channels[group]
+                module = nn.Linear(inputs, original.out_features, bias=original.bias is not None)
+            else:
+                return original
+        return self._judge.filled(name, module)
 
     def run(
         self, images: Tensor, *, normalised: bool = True
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
         interpreter = _Run(self, self._graph, normalised=normalised)
-        outputs = interpreter.run(images)
-        if not isinstance(outputs, Tensor) or outputs.dim() != 2:  # noqa: PLR2004
-            raise ConfigError(
-                "the network does not return one tensor of shape (samples, classes)",
-                hint="Scores are of classifiers; wrap the network so that it returns its scores.",
-            )
-        return outputs, interpreter.sites
+        return checked_scores(interpreter.run(images)), interpreter.sites
 
     def parameters(self) -> list[Tensor]:
         calls = [n for n in self._graph.graph.nodes if n.op == "call_module"]

@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 
-from chameleon_bench.pages.plots import Plot, logarithmic, of
+from chameleon_bench.pages.plots import Plot, logarithmic, points, titled
 from chameleon_bench.pages.rendering import Cell, Table, plain_page
 from chameleon_core.words import counted
 from markupsafe import Markup
@@ -23,27 +23,27 @@ _GROUPS = {
 """The groups of networks, and how their points look; later ones lie over earlier ones."""
 
 
-def page(points: Sequence[Point], front: Sequence[Point], score: str, title: str) -> str:
+def page(judged: Sequence[Point], front: Sequence[Point], score: str, title: str) -> str:
     """The page.
 
     Args:
-        points: all judged networks, the original first.
+        judged: all judged networks, the original first.
         front: those that none dominates, fastest first.
         score: the one that decides.
         title: of the page.
     """
     header = ("point", "ms", "faster", score, "weights", "changes")
-    rows = [_row(place, network, points[0], score) for place, network in enumerate(front)]
+    rows = [_row(place, network, judged[0], score) for place, network in enumerate(front)]
     tables = {"The front, the fastest first": Table(header=header, rows=rows)}
-    return plain_page(title, [_summary(points, score)], [_plot(points, front, score)], tables)
+    return plain_page(title, [_summary(judged, score)], [_plot(judged, front, score)], tables)
 
 
-def _summary(points: Sequence[Point], score: str) -> str:
-    accepted = sum(network.accepted for network in points[1:])
+def _summary(judged: Sequence[Point], score: str) -> str:
+    accepted = sum(network.accepted for network in judged[1:])
     more = () if score == PARAMETERS else ("number of weights",)
     objectives = ", ".join(("time", score, *more))
     return (
-        f"{len(points) - 1} networks were judged, and {accepted} of them are accepted by their "
+        f"{len(judged) - 1} networks were judged, and {accepted} of them are accepted by their "
         f"{score}. No other measured network is better in {objectives} than one of the front. "
         "Times are sums of convolutions, each tuned and measured alone. "
         "Some times of networks beyond the front are predicted."
@@ -79,33 +79,35 @@ def changes(network: Point) -> str:
     return "; ".join([*transforms, *channels])
 
 
-def _plot(points: Sequence[Point], front: Sequence[Point], score: str) -> Plot:
+def _plot(judged: Sequence[Point], front: Sequence[Point], score: str) -> Plot:
     """Seconds against the score, which has a logarithmic axis if all of its values are positive."""
-    shown = [network for network in points if math.isfinite(network.predicted_seconds)]
+    shown = [network for network in judged if math.isfinite(network.predicted_seconds)]
     shown = [network for network in shown if math.isfinite(network.scores[score])]
     chosen = {network.config for network in front}
-    groups = [_group(network, chosen, points[0]) for network in shown]
+    groups = [_group(network, chosen, judged[0]) for network in shown]
     seconds = [network.predicted_seconds for network in shown]
     scores = [network.scores[score] for network in shown]
+    columns: dict[str, Sequence[object]] = {
+        "network": groups,
+        "seconds": seconds,
+        "score": scores,
+        "weights": [network.parameters for network in shown],
+        "changes": [changes(network) for network in shown],
+    }
     level = {
         "type": "scatter",
         "mode": "lines",
         "name": f"{score} of the original",
         "x": [min(seconds), max(seconds)],
-        "y": [points[0].scores[score]] * 2,
+        "y": [judged[0].scores[score]] * 2,
         "line": {"color": "--muted", "width": 1.5, "dash": "dash"},
         "hoverinfo": "name",
     }
     marks = [
         {
-            "type": "scatter",
-            "mode": "markers",
+            **points("seconds", "score", list(columns), **marker),
             "name": name,
             "where": ["network", name],
-            "x": of("seconds"),
-            "y": of("score"),
-            "hover": ["network", "seconds", "score", "weights", "changes"],
-            "marker": marker,
         }
         for name, marker in _GROUPS.items()
         if name in groups
@@ -114,17 +116,11 @@ def _plot(points: Sequence[Point], front: Sequence[Point], score: str) -> Plot:
         key="networks",
         title=f"Time against {score}",
         about="Each point is one judged network. The plot shows its changes if you point at it.",
-        columns={
-            "network": groups,
-            "seconds": seconds,
-            "score": scores,
-            "weights": [network.parameters for network in shown],
-            "changes": [changes(network) for network in shown],
-        },
+        columns=columns,
         traces=[*marks, level],
         layout={
             "xaxis": logarithmic("time of all convolutions", seconds),
-            "yaxis": {"title": {"text": score}, **({"type": "log"} if min(scores) > 0 else {})},
+            "yaxis": titled(score, **({"type": "log"} if min(scores) > 0 else {})),
             "hovermode": "closest",
             "showlegend": True,
         },

@@ -12,9 +12,10 @@ import structlog
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import target_of
-from chameleon_core.pipeline import ResolvedPipeline, from_dict
 from chameleon_core.pipeline.jsonable import to_json
-from chameleon_core.run_folder import read_store
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.run_folder import RECORDS, read_store
 from chameleon_tvm.operators.convolution_specs import CONVOLUTIONS
 from chameleon_tvm.operators.frontend_options import OperatorsOptions
 
@@ -70,8 +71,7 @@ class OperatorTimes:
             self._read(one)
 
     def _runs(self) -> list[Path]:
-        found = self._folder.glob("*/records.sqlite")
-        return sorted(path.parent for path in found)
+        return sorted(path.parent for path in self._folder.glob(f"*/{RECORDS}"))
 
     def key(self, spec: Spec) -> str:
         """Identity of an operator."""
@@ -101,13 +101,14 @@ class OperatorTimes:
             attrs.evolve(spec, name=f"operator_{place}")
             for place, spec in enumerate(unknown.values())
         )
+        kept = {key: one for key, one in self._pipeline.document.items() if key not in _DROPPED}
         document = {
-            key: value for key, value in self._pipeline.document.items() if key not in _DROPPED
+            **kept,
+            "model": {"operators": to_json(OperatorsOptions(operators=named))["operators"]},
+            "baselines": [],
+            "budget": {"measurements": self._measurements},
+            "output": str(folder),
         }
-        document["model"] = {"operators": to_json(OperatorsOptions(operators=named))["operators"]}
-        document["baselines"] = []
-        document["budget"] = {"measurements": self._measurements}
-        document["output"] = str(folder)
         log.info("operators_are_measured", operators=len(named), folder=str(folder))
         run_pipeline(
             from_dict(document), listeners=self._listeners, interruption=self._interruption

@@ -13,7 +13,6 @@ from chameleon_core.space import DesignSpace
 from numpy.typing import NDArray
 
 from chameleon_transforms.contract import NetworkScore
-from chameleon_transforms.nest.program import Program
 from chameleon_transforms.nest.tasks import Spec, specs_of
 from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
 from chameleon_transforms.scores.judge import Judge
@@ -128,32 +127,29 @@ class TransformSearch:
     def _point(
         self, config: tuple[int, ...], candidate: Candidate, scores: Mapping[str, float]
     ) -> Point:
-        programs = candidate.programs.values()
-        self._specs.update(spec for one in programs for spec in self._operators(one))
+        self._specs.update(self._operators(candidate))
+        full = {group.name: group.channels for group in self._space.groups}
         point = Point(
             config=config,
             seconds=None,
             predicted_seconds=0.0,
             scores=scores,
-            parameters=sum(one.parameters for one in programs),
+            parameters=sum(one.parameters for one in candidate.programs.values()),
             multiply_adds=candidate.multiply_adds,
             accepted=bool(scores[self._decides] >= self._bound.at(candidate.multiply_adds)),
             transforms={n: label for n, label in candidate.labels.items() if label != AS_IS},
-            channels=self._fewer(candidate),
+            channels={name: n for name, n in candidate.channels.items() if n < full[name]},
         )
         return self._timed(point, candidate)
 
-    def _fewer(self, candidate: Candidate) -> dict[str, int]:
-        full = {group.name: group.channels for group in self._space.groups}
-        return {name: n for name, n in candidate.channels.items() if n < full[name]}
-
-    def _operators(self, program: Program) -> Sequence[Spec]:
-        return specs_of(program, batch=self._batch)
+    def _operators(self, candidate: Candidate) -> list[Spec]:
+        programs = candidate.programs.values()
+        return [spec for program in programs for spec in specs_of(program, batch=self._batch)]
 
     def _timed(self, point: Point, candidate: Candidate | None = None) -> Point:
         """A point with its seconds as far as they are known now."""
         candidate = candidate or self._space.candidate(point.config)
-        specs = [spec for one in candidate.programs.values() for spec in self._operators(one)]
+        specs = self._operators(candidate)
         known = [self._known(spec) for spec in specs]
         filled = [
             self._predictor.seconds(spec) if seconds is None else seconds
@@ -174,11 +170,8 @@ class TransformSearch:
         points = list(self._points.values())
         configs = np.array([one.config for one in points], np.int32)
         legal = np.array([one.accepted for one in points])
-        return self._evolution.propose(configs, self._losses(points), legal, count)
-
-    def _losses(self, points: Sequence[Point]) -> NDArray[np.float64]:
-        rows = [[one.predicted_seconds, -one.scores[self._decides]] for one in points]
-        return np.array(rows, np.float64)
+        losses = [[one.predicted_seconds, -one.scores[self._decides]] for one in points]
+        return self._evolution.propose(configs, np.array(losses, np.float64), legal, count)
 
     def _promising(self) -> list[Point]:
         """Accepted points that were not measured, those that seem fastest."""
@@ -190,13 +183,8 @@ class TransformSearch:
         """Measure the operators of some points, and tell all points of it."""
         if self._times is None or not self._measures or not points:
             return
-        wanted = [
-            spec
-            for point in points
-            for program in self._space.candidate(point.config).programs.values()
-            for spec in self._operators(program)
-        ]
-        self._times.measure(wanted)
+        candidates = [self._space.candidate(point.config) for point in points]
+        self._times.measure(spec for one in candidates for spec in self._operators(one))
         self._learn()
 
     def _learn(self) -> None:

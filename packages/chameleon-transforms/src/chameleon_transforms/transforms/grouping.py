@@ -2,121 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-
-from chameleon_core.plugins import NoOptions
 
 from chameleon_transforms.contract import Transform
 from chameleon_transforms.nest.domain import Nest
 from chameleon_transforms.nest.program import Program
-from chameleon_transforms.transforms.options import GroupOptions, MixedOptions, SplitOptions
 
 Variants = Iterator[tuple[str, Program]]
+Nests = Sequence[Nest] | None
+"""Nests in the place of one; None if that is illegal."""
 
 
-def _grouped(groups: int, nest: Nest) -> Sequence[Nest] | None:
-    return _alone(nest.tie(groups))
+class NestTransform(Transform):
+    """A transform that changes each nest of the main stage by itself."""
+
+    @abstractmethod
+    def changes(self) -> Iterable[tuple[str, Callable[[Nest], Nests]]]:
+        """The label of each variant, and what becomes of a nest."""
+
+    def variants(self, program: Program) -> Variants:
+        for label, change in self.changes():
+            changed = program.map_main(change)
+            if changed is not None:
+                yield label, changed
 
 
-def _output_parts(groups: Sequence[int], nest: Nest) -> Sequence[Nest] | None:
-    return _parts(nest.split_outputs(len(groups)), groups)
-
-
-def _row_parts(groups: Sequence[int], nest: Nest) -> Sequence[Nest] | None:
-    return _parts(nest.split_rows(len(groups)), groups)
-
-
-def _tied(nest: Nest, groups: int) -> Nest | None:
-    return nest if groups == 1 else nest.tie(groups)
-
-
-class Group(Transform):
+class Group(NestTransform):
     """``group(G)``: tile the domains of co and ci by G, and tie the tiles."""
 
-    def __init__(self, options: GroupOptions) -> None:
-        self.options = options
-
-    def variants(self, program: Program) -> Variants:
+    def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         for groups in self.options.groups:
-            made = program.map_main(partial(_grouped, groups))
-            if made is not None:
-                yield f"group({groups})", made
+            yield f"group({groups})", partial(_grouped, groups)
 
 
-class Depthwise(Transform):
+def _grouped(tiles: int, nest: Nest) -> Nests:
+    return _tied([nest], [tiles])
+
+
+class Depthwise(NestTransform):
     """``depthwise``: as many tied tiles as there are channels on the side that has fewer."""
 
-    def __init__(self, options: NoOptions) -> None:
-        del options
-
-    def variants(self, program: Program) -> Variants:
-        made = program.map_main(_depthwise)
-        if made is not None:
-            yield "depthwise", made
+    def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
+        yield "depthwise", _depthwise
 
 
-def _depthwise(nest: Nest) -> Sequence[Nest] | None:
+def _depthwise(nest: Nest) -> Nests:
     tiles = nest.most_tiles
-    if nest.tied > 1 or tiles < min(nest.outputs.length, nest.inputs.length):
+    if nest.tied > 1 or not 1 < tiles == min(nest.outputs.length, nest.inputs.length):
         return None
-    return _alone(nest.tie(tiles))
+    return _grouped(tiles, nest)
 
 
-def _alone(nest: Nest | None) -> Sequence[Nest] | None:
-    return None if nest is None else (nest,)
-
-
-class SplitOutputs(Transform):
+class SplitOutputs(NestTransform):
     """The domain of co in parts, each tied by a number of tiles of its own."""
 
-    def __init__(self, options: SplitOptions) -> None:
-        self.options = options
+    name = "split-outputs"
 
-    def variants(self, program: Program) -> Variants:
+    def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         for groups in self.options.groups:
-            made = program.map_main(partial(_output_parts, groups))
-            if made is not None:
-                yield f"split-outputs({','.join(map(str, groups))})", made
+            label = f"{self.name}({','.join(map(str, groups))})"
+            yield label, partial(self.parts, groups)
+
+    def parts(self, groups: Sequence[int], nest: Nest) -> Nests:
+        """The nests in the place of one, as many as there are numbers of tiles."""
+        return _tied(nest.split_outputs(len(groups)), groups)
 
 
-class SplitRows(Transform):
+class SplitRows(SplitOutputs):
     """The domain of oh in slabs, each with weights and a number of tied tiles of its own."""
 
-    def __init__(self, options: SplitOptions) -> None:
-        self.options = options
+    name = "split-rows"
 
-    def variants(self, program: Program) -> Variants:
-        for groups in self.options.groups:
-            made = program.map_main(partial(_row_parts, groups))
-            if made is not None:
-                yield f"split-rows({','.join(map(str, groups))})", made
+    def parts(self, groups: Sequence[int], nest: Nest) -> Nests:
+        return _tied(nest.split_rows(len(groups)), groups)
 
 
-class MixedGroups(Transform):
+class MixedGroups(NestTransform):
     """The first output channels standard, the rest grouped."""
 
-    def __init__(self, options: MixedOptions) -> None:
-        self.options = options
-
-    def variants(self, program: Program) -> Variants:
+    def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         for part in self.options.standard:
             for groups in self.options.groups:
-                made = program.map_main(partial(_mixed, part, groups))
-                if made is not None:
-                    yield f"mixed-groups({part},{groups})", made
+                label = f"mixed-groups({part},{groups})"
+                yield label, partial(_mixed, part, groups)
 
 
-def _mixed(part: int, groups: int, nest: Nest) -> Sequence[Nest] | None:
+def _mixed(part: int, tiles: int, nest: Nest) -> Nests:
     if nest.outputs.length % part:
         return None
-    return _parts(nest.split_outputs_at(nest.outputs.length // part), (1, groups))
+    return _tied(nest.split_outputs_at(nest.outputs.length // part), (1, tiles))
 
 
-def _parts(parts: Sequence[Nest] | None, groups: Sequence[int]) -> Sequence[Nest] | None:
-    """Parts of a nest, each tied by its number of tiles; None where one is illegal."""
+def _tied(parts: Nests, groups: Sequence[int]) -> Nests:
+    """Parts of a nest, each tied by its number of tiles; None if one is illegal."""
     if parts is None:
         return None
-    made = [_tied(nest, tiles) for nest, tiles in zip(parts, groups, strict=True)]
-    kept = [nest for nest in made if nest is not None]
-    return kept if len(kept) == len(made) else None
+    tied = [
+        nest if tiles == 1 else nest.tie(tiles) for nest, tiles in zip(parts, groups, strict=True)
+    ]
+    legal = [nest for nest in tied if nest is not None]
+    return legal if len(legal) == len(tied) else None

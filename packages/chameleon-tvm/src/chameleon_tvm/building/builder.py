@@ -9,7 +9,10 @@ from pathlib import Path
 from chameleon_core.stages import Arrays, Builder, Kernel
 from chameleon_core.task import Task
 
-from chameleon_tvm.building.kernel import Program, TVMKernel, require_device
+from chameleon_tvm.building.kernel import Program, TVMKernel, device_kind, require_device
+from chameleon_tvm.building.lowering import cuda_source, lower_function
+from chameleon_tvm.building.remote.export import export_program
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.base import operator_of
 
 
@@ -48,18 +51,21 @@ class TVMBuilder(Builder):
         return TVMKernel(program, self.task.target, constants=self.operator.constants)
 
     def export(self, config: Sequence[int], artifact: Path) -> None:
-        # Linking and compiling for other machines are no business of those who build locally.
-        from chameleon_tvm.building.remote.export import export_program  # noqa: PLC0415
-
         program = self.program(config)
         task = self._task_that_unpacks(program)
         export_program(program, self.task.target, artifact, task=task)
 
     def listings(self, config: Sequence[int]) -> Mapping[str, str]:
-        # As above: a worker that measures has no use for it.
-        from chameleon_tvm.building.listings import listings_of  # noqa: PLC0415
-
-        return listings_of(self.program(config), self.task.target)
+        program, target = self.program(config), tvm_target(self.task.target)
+        # Nothing runs, so that the target may be another machine's.
+        function = program.function.with_attr("global_symbol", "main")
+        texts = {"TensorIR.py": f"{function.script()}\n"}
+        if device_kind(target) == "cpu":
+            made = lower_function(program.function, target, plain_loops=program.plain_loops)
+            texts["assembly.s"] = str(made.mod.inspect_source("asm"))
+        elif device_kind(target) == "cuda":
+            texts["kernel.cu"] = cuda_source(program.function, target)
+        return texts
 
     def _task_that_unpacks(self, program: Program) -> Task | None:
         """The task from which another process rebuilds what undoes the outputs' layouts.

@@ -60,3 +60,18 @@ def _plain_loops() -> tuple[object, object, object]:
 
 
 tirx.register_tir_pipeline(PLAIN_LOOPS, _plain_loops)
+
+
+def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:
+    """The source of a function's kernels; needs neither a GPU nor nvcc.
+
+    Args:
+        function: scheduled.
+        target: of the kind cuda.
+    """
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    # If an export has loaded the CUDA compiler into this process, it asks for the target here.
+    with target, tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+        built = tvm.compile(module, target=target.with_host("llvm"))
+    (device,) = built.mod.imports
+    return str(device.inspect_source())

@@ -1,14 +1,22 @@
-"""Measures what a CPU's caches and units do together: its peak, and its memory's bandwidth."""
+"""Describes a CPU, and measures its peak and the bandwidth of its memory."""
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.errors import TargetError
+from chameleon_core.plugins.records import NoOptions
 
 from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.device.cpus.description import TargetInfo
+from chameleon_tvm.device.cpus.description import TargetInfo, is_this_cpu
+from chameleon_tvm.device.cpus.features import used_features
+from chameleon_tvm.device.cpus.memory import keep_memory_rate
+from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target
+from chameleon_tvm.instructions.choosing import others_records_of, own_records_of
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.template import emit
 
@@ -79,12 +87,7 @@ def _multiply_adds(cores: int, chains: int, lanes: int) -> Program:
         scale, added = (emit.load(factors, [row, 0], lanes) for row in (0, 1))
 
         def step(_: emit.Expr) -> emit.Stmt:
-            return emit.sequence(
-                [
-                    emit.store(one, [0], emit.load(one, [0], lanes) * scale + added, lanes)
-                    for one in sums
-                ]
-            )
+            return emit.sequence([emit.assign(one, emit.held(one) * scale + added) for one in sums])
 
         return _around(number, sums, emit.loop("i", _FMA_ITERATIONS, step), out, lanes)
 
@@ -108,7 +111,7 @@ def _reading(cores: int, rows: int, lanes: int) -> Program:
             added = []
             for stream, one in enumerate(sums):
                 value = emit.load(data, [number, row, stream * lanes], lanes)
-                added.append(emit.store(one, [0], emit.load(one, [0], lanes) + value, lanes))
+                added.append(emit.assign(one, emit.held(one) + value))
             return emit.sequence(added)
 
         return _around(number, sums, emit.loop("row", rows, step), out, lanes)
@@ -128,9 +131,46 @@ def _around(
     lanes: int,
 ) -> emit.Stmt:
     """Sums cleared before a loop, and stored after it so that nobody leaves it out."""
-    clear = [emit.store(one, [0], emit.zero(lanes), lanes) for one in sums]
+    clear = [emit.assign(one, emit.zero(lanes)) for one in sums]
     keep = [
-        emit.store(out, [number, place, 0], emit.load(one, [0], lanes), lanes)
-        for place, one in enumerate(sums)
+        emit.store(out, [number, place, 0], emit.held(one), lanes) for place, one in enumerate(sums)
     ]
     return emit.local(sums, emit.sequence([*clear, loop, *keep]))
+
+
+def describe(text: str, *, measuring: bool) -> dict[str, Any]:
+    """What is known of a target's CPU, as JSON.
+
+    Args:
+        text: the target as a user writes it.
+        measuring: whether its memory's rate is measured and kept first.
+
+    Raises:
+        TargetError: it is no CPU, or another one than this machine's is to be measured.
+    """
+    target = TVMTargets(NoOptions()).resolve(text)
+    found: dict[str, Any] = {"target": json.loads(target)}
+    if measuring:
+        found["measured"] = _measured(target, target_info(target))
+        target_info.cache_clear()
+    found["features"] = sorted(used_features(tvm_target(target)))
+    records = [*own_records_of(target), *others_records_of(target)]
+    found["instructions"] = [record.name for record in records]
+    found["description"] = attrs.asdict(target_info(target))
+    return found
+
+
+def _measured(target: str, info: TargetInfo) -> dict[str, Any]:
+    values = json.loads(target)
+    if not is_this_cpu(tvm_target(target), values):
+        raise TargetError(
+            "only this machine's CPU can be measured, and the target names another one",
+            hint="Run `chameleon cpu --measure` on the machine that runs the kernels.",
+        )
+    measured = measure(target, info)
+    file = keep_memory_rate(values["mcpu"], info.cores, measured.memory_rate)
+    return {
+        "peak GFLOP/s": round(measured.flops / 1e9, 1),
+        "memory GB/s": round(measured.memory_bytes / 1e9, 1),
+        "kept in": str(file),
+    }

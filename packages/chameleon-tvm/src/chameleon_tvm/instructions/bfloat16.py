@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.instructions.base import Expr
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.late_tvm import tirx
 
 
 def widened(bits: NDArray[np.uint16]) -> NDArray[np.float32]:

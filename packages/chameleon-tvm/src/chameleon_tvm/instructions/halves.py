@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.instructions import bfloat16
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Expr
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.late_tvm import tirx
 
 
 @attrs.frozen(kw_only=True)

@@ -17,7 +17,7 @@ from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.tasks import device_of
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.pipeline import from_dict
+from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Archive

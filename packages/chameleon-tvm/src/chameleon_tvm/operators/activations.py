@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.elementary import erf, exp, number, sigmoid, tanh
 from chameleon_tvm.operators.spec import SELU_SCALE, SELU_SLOPE, slope_of
-from chameleon_tvm.quick_tvm import tirx
 
 Expr = Any
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.late_tvm import te, tirx, tvm
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm.operators.base import Operator, seeded_array, tolerance_of
 from chameleon_tvm.operators.halves import held, real, rounding, stored, widening
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import tvm
 
 _HIDDEN_ONE_IN = 7
 """One in so many elements of a mask made up for measuring hides a key."""
@@ -89,8 +87,6 @@ class Attention(Operator):
         return [*np.split(packed, [heads, heads + shared], axis=1), *mask]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        from chameleon_tvm.quick_tvm import te, tirx  # noqa: PLC0415 - see ``Operator``
-
         spec = self.spec
         shapes = [spec.packed_shape] if spec.packed else [spec.query, spec.key, spec.value]
         names = ["packed"] if spec.packed else ["query", "key", "value"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from chameleon_core.errors import ConfigError
@@ -14,10 +14,8 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.late_tvm import tvm
 from chameleon_tvm.operators.records import OPERATORS
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import tvm
 
 OWN = {record.name: record for record in OPERATORS}
 """The kinds of operators of this package, by name: they are its own whatever else is installed
@@ -29,7 +27,7 @@ class Operator(ABC):
 
     Logical arrays have the layouts of the textbook (N, C, H, W for images; O, I, H, W for
     filters); physical ones have the layouts that the task asks for and ``prim_func`` takes.
-    Making one imports no TVM, so that a vendor's kernel can be checked in a process without it.
+    Its module takes TVM from ``late_tvm``: a vendor's kernel is checked without importing it.
 
     Args:
         task: what to compute.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.late_tvm import te, tvm
 from chameleon_tvm.operators.base import (
     Operator,
     seeded_array,
@@ -27,9 +28,6 @@ from chameleon_tvm.operators.quantized_products import (
     finished_product,
 )
 from chameleon_tvm.operators.specs import BatchMatmulSpec
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import te, tvm
 
 
 class BatchMatmul(Operator):
@@ -78,8 +76,6 @@ class BatchMatmul(Operator):
 
     @cached_property
     def _numbers(self) -> te.Tensor:
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         return te.placeholder((PARAMETERS,), "float32", name="quantization")
 
     def _operand(self, side: int, element: Any) -> Any:
@@ -99,8 +95,6 @@ class BatchMatmul(Operator):
         return rounding(written, sums) if self._on_cpu else sums.astype(written)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         spec = self.spec
         element = "uint8" if spec.quantized else spec.dtype
         element = held(element) if self._on_cpu else element

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
@@ -10,6 +10,7 @@ from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm.arrays import contiguous
+from chameleon_tvm.late_tvm import te, tvm
 from chameleon_tvm.operators.base import Operator
 from chameleon_tvm.operators.epilogues import epilogue_of
 from chameleon_tvm.operators.layouts import (
@@ -19,9 +20,6 @@ from chameleon_tvm.operators.layouts import (
     physical_shape,
 )
 from chameleon_tvm.operators.specs import convolution_of
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import tvm
 
 _TAPS = ("rz", "ry", "rx")
 """Names of the loops over a filter's axes."""
@@ -90,8 +88,6 @@ class Convolution(Operator):
         return [self.epilogue.reference(out.reshape(spec.output_shape), inputs[2:])]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         spec = self.spec
         n, oc = spec.output_shape[:2]
         _, ic, *kernel = spec.filter_shape

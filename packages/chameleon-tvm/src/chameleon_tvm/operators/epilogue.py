@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
+from chameleon_tvm.late_tvm import te
 from chameleon_tvm.operators.activation_arrays import Exact, activated
+from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.base import seeded_array, tolerance_of, widened
 from chameleon_tvm.operators.specs import FusedSpec
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import te
 
 
 class Epilogue:
@@ -133,9 +132,6 @@ class Epilogue:
         Returns:
             The further parameters ([bias], [residual]) and the output.
         """
-        from chameleon_tvm.operators.activations import activate  # noqa: PLC0415 - needs TVM
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         spec, parameters = self.spec, []
         shape = sums.shape if shape is None else shape
         if spec.plain and spec.dtype == sums.dtype:

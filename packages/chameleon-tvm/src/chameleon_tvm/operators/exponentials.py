@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.late_tvm import tirx
 
 Expr = Any
 

@@ -8,19 +8,19 @@ where it is float32.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
+from chameleon_tvm.instructions.halves import half_of
+from chameleon_tvm.late_tvm import te
+from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.base import seeded_array, tolerance_of
 from chameleon_tvm.operators.element_types import BFLOAT16, FLOAT32
 from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.spec import FusedSpec
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import te
 
 BITS = "uint16"
 """What buffers of bfloat16 hold: the upper half of a float32."""
@@ -52,8 +52,6 @@ def stored(array: NDArray[Any], dtype: str) -> NDArray[Any]:
         dtype: of the tensor.
     """
     if array.dtype == np.float32 and dtype != FLOAT32:
-        from chameleon_tvm.instructions.halves import half_of  # noqa: PLC0415 - needs TVM
-
         half = half_of(dtype)
         return array if half is None else half.rounded(array)
     return array.view(np.uint16) if array.dtype.name == BFLOAT16 else array
@@ -61,16 +59,12 @@ def stored(array: NDArray[Any], dtype: str) -> NDArray[Any]:
 
 def widening(dtype: str, element: Any) -> Any:
     """An element of a tensor of a type as float32, in an expression."""
-    from chameleon_tvm.instructions.halves import half_of  # noqa: PLC0415 - needs TVM
-
     half = half_of(dtype)
     return element if half is None else half.widening(element, 1)
 
 
 def rounding(dtype: str, value: Any) -> Any:
     """A number of float32 as an element of a tensor of a type, in an expression."""
-    from chameleon_tvm.instructions.halves import half_of  # noqa: PLC0415 - needs TVM
-
     half = half_of(dtype)
     return value if half is None else half.rounding(value, 1)
 
@@ -114,9 +108,6 @@ class HalfEpilogue(Epilogue):
         *,
         shape: Sequence[int] | None = None,
     ) -> tuple[list[te.Tensor], te.Tensor]:
-        from chameleon_tvm.operators.activations import activate  # noqa: PLC0415 - needs TVM
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         spec, parameters = self.spec, []
         shape = sums.shape if shape is None else shape
         written = spec.output_dtype

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
@@ -10,12 +10,10 @@ from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm.arrays import contiguous
+from chameleon_tvm.late_tvm import te, tvm
 from chameleon_tvm.operators.base import Operator
 from chameleon_tvm.operators.epilogues import epilogue_of
 from chameleon_tvm.operators.specs import DenseSpec
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import tvm
 
 
 class Dense(Operator):
@@ -57,8 +55,6 @@ class Dense(Operator):
         return [self.epilogue.reference(data @ weights.T, inputs[2:])]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         rows, features = self.spec.input
         operand = self.epilogue.operand
         centred = self.epilogue.centred_element

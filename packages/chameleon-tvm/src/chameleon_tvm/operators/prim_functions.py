@@ -9,16 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
 
+from chameleon_tvm.quick_tvm import Schedule, tvm
 from chameleon_tvm.sources import named_object
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import tvm
 
 TOLERANCE = 1e-3
 """Where nobody says anything else."""
@@ -79,8 +77,6 @@ def function_arguments(function: tvm.tirx.PrimFunc, name: str) -> dict[str, Any]
     Raises:
         ConfigError: it is no such function.
     """
-    from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
-
     return {
         "function": tvm.ir.save_json(function),
         "parameters": _parameters(function, name),
@@ -103,8 +99,6 @@ def _portable_source(function: Any, named: str, name: str) -> dict[str, str]:
 
 
 def _prim_func(loaded: Any, source: str, name: str) -> tvm.tirx.PrimFunc:
-    from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
-
     if not isinstance(loaded, tvm.tirx.PrimFunc) and callable(loaded):
         try:
             loaded = loaded()
@@ -123,8 +117,6 @@ def _prim_func(loaded: Any, source: str, name: str) -> tvm.tirx.PrimFunc:
 
 def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
     """Name, shape, dtype and direction of every parameter, inputs first."""
-    from chameleon_tvm.quick_tvm import Schedule  # noqa: PLC0415 - see ``Operator``
-
     hint = "Write blocks (te.create_prim_func, or TVMScript with T.sblock) of static shapes."
     try:
         schedule = Schedule(function)
@@ -169,8 +161,6 @@ def function_flop(function: tvm.tirx.PrimFunc, name: str) -> float:
     Raises:
         ConfigError: they cannot be counted.
     """
-    from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
-
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     try:
         counted = float(tvm.s_tir.analysis.estimate_tir_flops(module))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
+from chameleon_tvm.late_tvm import tvm
 from chameleon_tvm.operators.base import Operator, seeded_array
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import tvm
 
 
 class PrimFuncOperator(Operator):
@@ -27,8 +25,6 @@ class PrimFuncOperator(Operator):
 
     @cached_property
     def _function(self) -> tvm.tirx.PrimFunc:
-        from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
-
         try:
             return tvm.ir.load_json(self.task.arguments["function"])
         except Exception as error:
@@ -60,8 +56,6 @@ class PrimFuncOperator(Operator):
 
     def _unscheduled(self, inputs: Arrays) -> Arrays:
         """What the function computes as written, compiled for the host without optimization."""
-        from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
-
         named = self._function.with_attr("global_symbol", "main")
         with tvm.transform.PassContext(opt_level=0):
             built = tvm.compile(tvm.IRModule({"main": named}), target={"kind": "llvm"}).jit()

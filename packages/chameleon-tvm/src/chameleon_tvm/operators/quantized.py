@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -17,13 +17,12 @@ from chameleon_core.dtypes import INT8, LARGEST_WEIGHT
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
+from chameleon_tvm.late_tvm import te
 from chameleon_tvm.operators.activation_arrays import Exact, activated
 from chameleon_tvm.operators.base import seeded_array, seeded_integers, tolerance_of
 from chameleon_tvm.operators.epilogue import Epilogue
+from chameleon_tvm.operators.requantizing import finished
 from chameleon_tvm.operators.specs import FusedSpec
-
-if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import te
 
 LARGEST = 255
 """The largest uint8."""
@@ -164,8 +163,6 @@ class QuantizedEpilogue(Epilogue):
 
     @cached_property
     def _numbers(self) -> te.Tensor:
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         return te.placeholder((PARAMETERS,), "float32", name="quantization")
 
     def centred_element(self, element: Any) -> Any:
@@ -179,9 +176,6 @@ class QuantizedEpilogue(Epilogue):
         *,
         shape: Sequence[int] | None = None,
     ) -> tuple[list[te.Tensor], te.Tensor]:
-        from chameleon_tvm.operators.requantizing import finished  # noqa: PLC0415 - needs TVM
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
         spec, numbers = self.spec, self._numbers
         shape = sums.shape if shape is None else shape
         scale = te.placeholder((spec.output_channels,), "float32", name="scale")

@@ -16,6 +16,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.late_tvm import tirx
+from chameleon_tvm.operators.elementary import lanes_of
+from chameleon_tvm.operators.requantizing import clipped
+
 PARAMETERS = 4
 """Numbers of ``QuantizedProduct``."""
 LARGEST = 255
@@ -87,10 +91,6 @@ def finished_product(sums: Any, written: str, numbers: Sequence[Any]) -> Any:
         written: type of the output.
         numbers: those of ``QuantizedProduct``, scalars of float32.
     """
-    from chameleon_tvm.operators.elementary import lanes_of  # noqa: PLC0415 - needs TVM
-    from chameleon_tvm.operators.requantizing import clipped  # noqa: PLC0415 - needs TVM
-    from chameleon_tvm.quick_tvm import tirx  # noqa: PLC0415 - needs TVM
-
     _, _, scale, zero = numbers
     lanes = lanes_of(sums)
     every = scale if lanes == 1 else tirx.Broadcast(scale, lanes)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.elementary import lanes_of, number, typed
 from chameleon_tvm.operators.spec import FusedSpec
-from chameleon_tvm.quick_tvm import tirx
 
 Expr = Any
 

@@ -11,7 +11,9 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.building.builder import TVMBuilder
 from chameleon_tvm.building.kernel import Program
+from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.operators.base import is_operator
+from chameleon_tvm.rivals.timing import replayed_program
 
 
 @attrs.frozen(kw_only=True)
@@ -55,10 +57,6 @@ class _RecordedBuilder(TVMBuilder):
         self._trace = trace
 
     def program(self, config: Sequence[int]) -> Program:
-        # MetaSchedule's tensor intrinsics may be in the trace.
-        from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics  # noqa: PLC0415
-        from chameleon_tvm.rivals.timing import replayed_program  # noqa: PLC0415
-
         del config
-        load_tensor_intrinsics()
+        load_tensor_intrinsics()  # which may be in the trace
         return replayed_program(self.task, self._trace)

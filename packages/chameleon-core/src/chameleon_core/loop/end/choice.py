@@ -64,6 +64,3 @@ def _half_width(measurement: Measurement) -> float:
         return 0.0
     low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")
     return _NOTCH * (high - low) / math.sqrt(len(seconds))
-
-
-__all__ = ["TIE", "best_of", "ties"]

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
 import structlog
 
 from chameleon_core.events import ComparisonProgressed, ComparisonStarted
-from chameleon_core.events.records import Event
+from chameleon_core.loop.context import RunContext
 from chameleon_core.loop.end.choice import best_of
 from chameleon_core.loop.end.kept_records import shares_records
-from chameleon_core.loop.end.operator_result import TUNED, OperatorResult, VariantResult
-from chameleon_core.loop.interruption import Interruption
+from chameleon_core.loop.end.result import OperatorResult, VariantResult
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.batch import Config, tuples
-from chameleon_core.loop.round.measure import CheckedRunner
 from chameleon_core.loop.round.records import TaskRecords
 from chameleon_core.loop.round.task_run import TaskRun
+from chameleon_core.loop.start.tasks import delivers
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.stages import Baseline, ComparisonPlan, Contender, StageRef
+from chameleon_core.stages.jobs import TUNED
 from chameleon_core.store import RecordStore, StoredComparison, StoredTask
 from chameleon_core.task import Task
 
@@ -159,15 +159,7 @@ def uncompared(
 
 
 def compared(
-    run: TaskRun,
-    baselines: Baselines,
-    *,
-    runner: CheckedRunner,
-    store: RecordStore,
-    interruption: Interruption,
-    publish: Callable[[Event], None],
-    delivers: bool,
-    place: TimeSlot,
+    run: RunContext, task_run: TaskRun, baselines: Baselines, place: TimeSlot
 ) -> StoredComparison:
     """Time a task's fastest configurations against its baselines, or recall that it was done.
 
@@ -175,79 +167,57 @@ def compared(
     the next ones take its place.
 
     Args:
-        run: the task, which has ended.
+        run: the run.
+        task_run: the task, which has ended.
         baselines: the task's.
-        runner: measures.
-        store: keeps the comparison.
-        interruption: the request to stop.
-        publish: tells an event.
-        delivers: whether kernels are checked afterwards with the network that they are part of.
         place: among the comparisons of the run.
 
     Raises:
         PluginError: the runner breaks its contract.
         RunInterrupted: the run was asked to stop; nothing is kept.
     """
-    measurements = list(run.tuner.measurements)
+    measurements = list(task_run.tuner.measurements)
     while True:
-        made = _compared(
-            run,
-            measurements,
-            baselines,
-            runner=runner,
-            store=store,
-            interruption=interruption,
-            publish=publish,
-            delivers=delivers,
-            place=place,
-        )
-        ours = [
-            (one.config, found)
-            for one, found in zip(made.contenders, made.measurements, strict=True)
-            if one.name == TUNED
-        ]
+        comparison = _compared(run, task_run, measurements, baselines, place)
+        ours = comparison.tuned
         wrong = {
-            config: found
-            for config, found in ours
-            if not found.ok and run.records.is_recorded(config)
+            config: measurement
+            for config, measurement in ours
+            if not measurement.ok and task_run.records.is_recorded(config)
         }
-        for config, found in wrong.items():
+        for config, measurement in wrong.items():
             log.warning(
                 "a record of another run fails here and is not used",
-                task=run.task.name,
+                task=task_run.task.name,
                 config=config,
-                failure=f"{found.failure}: {found.message}",
+                failure=f"{measurement.failure}: {measurement.message}",
             )
-        if not wrong or any(found.ok for _, found in ours):
-            return made
+        if not wrong or any(measurement.ok for _, measurement in ours):
+            return comparison
         measurements = [m for m in measurements if m.config not in wrong]
 
 
 def _compared(
-    run: TaskRun,
+    run: RunContext,
+    task_run: TaskRun,
     measurements: Sequence[Measurement],
     baselines: Baselines,
-    *,
-    runner: CheckedRunner,
-    store: RecordStore,
-    interruption: Interruption,
-    publish: Callable[[Event], None],
-    delivers: bool,
     place: TimeSlot,
 ) -> StoredComparison:
-    row, shared = run.records.stored.id, shares_records(store)
-    ours = finalists(measurements, run.space_ref)
+    row, shared, name = task_run.records.stored.id, shares_records(run.store), task_run.task.name
+    ours = finalists(measurements, task_run.space_ref)
     best = best_of(measurements, shared=shared)
-    unchecked = best is not None and run.records.is_recorded(best.config) and not delivers
+    # A network that is delivered is checked with all of its kernels.
+    recorded = best is not None and task_run.records.is_recorded(best.config)
+    unchecked = recorded and not delivers(run.frontend)
     if not ours or not (baselines.contenders or unchecked):
-        return uncompared(measurements, run.space_ref, shared=shared)
+        return uncompared(measurements, task_run.space_ref, shared=shared)
     contenders = (*ours, *baselines.contenders)
-    kept = store.comparison(row)
+    kept = run.store.comparison(row)
     if kept is not None and kept.contenders == contenders:
         return kept
-    interruption.check()
-    name = run.task.name
-    publish(
+    run.interruption.check()
+    run.publish(
         ComparisonStarted(
             task=name,
             finalists=len(ours),
@@ -258,17 +228,17 @@ def _compared(
     )
     plan = ComparisonPlan(
         seconds=place.seconds,
-        tell=lambda step, done, of: publish(
+        tell=lambda step, done, of: run.publish(
             ComparisonProgressed(task=name, step=step, done=done, of=of)
         ),
     )
-    made = StoredComparison(
-        contenders=contenders, measurements=runner.compare(run.task, contenders, plan)
+    comparison = StoredComparison(
+        contenders=contenders, measurements=run.runner.compare(task_run.task, contenders, plan)
     )
     # What came back after a request to stop may be cut short: compare again next time.
-    interruption.check()
-    store.set_comparison(row, made)
-    return made
+    run.interruption.check()
+    run.store.set_comparison(row, comparison)
+    return comparison
 
 
 def winner(comparison: StoredComparison, *, shared: bool = False) -> tuple[int, ...] | None:
@@ -278,13 +248,7 @@ def winner(comparison: StoredComparison, *, shared: bool = False) -> tuple[int, 
         comparison: of one task.
         shared: as for ``best_of``.
     """
-    tuned = [
-        attrs.evolve(measurement, config=contender.config)
-        for contender, measurement in zip(
-            comparison.contenders, comparison.measurements, strict=True
-        )
-        if contender.name == TUNED
-    ]
+    tuned = [attrs.evolve(one, config=config) for config, one in comparison.tuned]
     best = best_of(tuned, shared=shared)
     return None if best is None else best.config
 
@@ -311,9 +275,7 @@ def variants(
             if measurement.failure is None
             else f"{measurement.failure.value}: {measurement.message}",
         )
-        for contender, measurement in zip(
-            comparison.contenders, comparison.measurements, strict=True
-        )
+        for contender, measurement in comparison.rows
         if contender.name != TUNED or contender.config == best
     )
 
@@ -346,42 +308,21 @@ def interim_result(store: RecordStore, stored: StoredTask) -> OperatorResult:
 
 
 def compared_results(
-    runs: Sequence[TaskRun],
-    baselines: Sequence[Baselines],
-    *,
-    runner: CheckedRunner,
-    store: RecordStore,
-    interruption: Interruption,
-    publish: Callable[[Event], None],
-    delivers: bool,
-    seconds: Callable[[], float],
+    run: RunContext, task_runs: Sequence[TaskRun], baselines: Sequence[Baselines]
 ) -> list[OperatorResult]:
     """The results of all tasks, their winners compared one task after the other.
 
     Args:
-        runs: the tasks, which have ended.
+        run: the run.
+        task_runs: the tasks, which have ended.
         baselines: of each.
-        runner: as for ``compared``.
-        store: as for ``compared``.
-        interruption: as for ``compared``.
-        publish: as for ``compared``.
-        delivers: as for ``compared``.
-        seconds: wall-clock of the run until now.
     """
-    shared, before, found = shares_records(store), seconds(), []
-    for number, (run, others) in enumerate(zip(runs, baselines, strict=True), 1):
-        comparison = compared(
-            run,
-            others,
-            runner=runner,
-            store=store,
-            interruption=interruption,
-            publish=publish,
-            delivers=delivers,
-            place=TimeSlot.among(number, len(runs), before=before, now=seconds()),
-        )
-        found.append(final_result(run, comparison, others, shared=shared))
-    return found
+    shared, before, results = shares_records(run.store), run.totals.seconds, []
+    for number, (task_run, others) in enumerate(zip(task_runs, baselines, strict=True), 1):
+        place = TimeSlot.among(number, len(task_runs), before=before, now=run.totals.seconds)
+        comparison = compared(run, task_run, others, place)
+        results.append(final_result(task_run, comparison, others, shared=shared))
+    return results
 
 
 def final_result(

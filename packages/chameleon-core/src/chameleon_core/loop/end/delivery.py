@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
 import structlog
 
 from chameleon_core.errors import ChameleonError
-from chameleon_core.events import ComparisonProgressed, ComparisonStarted
-from chameleon_core.events.records import Event
+from chameleon_core.events import ComparisonProgressed, ComparisonStarted, Event
+from chameleon_core.loop.context import RunContext
 from chameleon_core.loop.end.comparison import SHARE
-from chameleon_core.loop.end.operator_result import OperatorResult
+from chameleon_core.loop.end.result import OperatorResult
 from chameleon_core.loop.plugin_contract import PluginContract, contract_of
 from chameleon_core.loop.round.batch import tuples
 from chameleon_core.loop.start.tasks import delivers, provider_of
 from chameleon_core.network_result import NetworkResult
-from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.run_folder import NETWORK
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import ComparisonPlan, Delivery, Frontend, Winner
 from chameleon_core.task import Task
@@ -29,47 +28,32 @@ THE_NETWORK = "the network"
 """What events of its comparison name in the place of a task."""
 
 
-def deliver(
-    pipeline: ResolvedPipeline,
-    frontend: Frontend,
-    target: str,
-    operators: Sequence[OperatorResult],
-    *,
-    folder: Path,
-    threads: int,
-    publish: Callable[[Event], None],
-    seconds_before: float = 0.0,
-) -> NetworkResult:
+def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResult:
     """Have the frontend deliver, and say why where it cannot.
 
     What was tuned is on disk and stays a result, so nothing that goes wrong here ends the run.
 
     Args:
-        pipeline: the run's.
-        frontend: its frontend.
-        target: the resolved target.
-        operators: results of the run's tasks.
-        folder: where the result goes.
-        threads: that kernels were measured with.
-        publish: tells an event.
-        seconds_before: wall-clock of the run until now.
+        run: the run.
+        operators: results of its tasks.
     """
-    contract = contract_of(pipeline.model)
-    if not delivers(frontend):
+    pipeline, seconds_before = run.pipeline, run.totals.seconds
+    if not delivers(run.frontend):
         return NetworkResult()
-    if pipeline.budget.measurements != 0:
+    measures = pipeline.budget.measurements != 0
+    if measures:
         not_reached(operators)
     try:
         delivery = Delivery(
-            target=target,
+            target=run.target,
             winners=winners(operators),
             space=provider_of(pipeline),
-            folder=folder,
-            threads=threads,
-            plan=_plan(publish, seconds_before),
-            measures=pipeline.budget.measurements != 0,
+            folder=run.folder.path / NETWORK,
+            threads=run.runner.threads,
+            plan=_plan(run.publish, seconds_before),
+            measures=measures,
         )
-        delivered = _ask(contract, frontend, delivery)
+        delivered = _ask(contract_of(pipeline.model), run.frontend, delivery)
     except ChameleonError as error:
         log.warning("network_not_delivered", problem=str(error), hint=error.hint)
         return NetworkResult(failure=str(error))

@@ -65,6 +65,3 @@ def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
             if measurement.failure is not FailureKind.DEVICE_LOST
         ]
     return found
-
-
-__all__ = ["CONDITIONS", "MIXED", "TAKEN", "kept_records", "shares_records"]

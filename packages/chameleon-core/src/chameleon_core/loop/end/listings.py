@@ -17,13 +17,10 @@ import attrs
 import structlog
 from chameleon_system.processes.child import ChildProcess
 
-from chameleon_core.loop.end.operator_result import OperatorResult
-from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.interruption import Interruption
-from chameleon_core.loop.round.measure import CheckedRunner
+from chameleon_core.loop.context import RunContext
+from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.start.tasks import provider_of
 from chameleon_core.network_result import NetworkResult
-from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.run_folder import LISTINGS
 from chameleon_core.stages import StageRef
 from chameleon_core.task import Task
@@ -70,30 +67,24 @@ def worth_listing(
     return sorted(found, key=seconds, reverse=True)[:MOST]
 
 
-def list_winners(
-    pipeline: ResolvedPipeline,
-    result: RunResult,
-    *,
-    runner: CheckedRunner,
-    interruption: Interruption,
-) -> None:
+def list_winners(run: RunContext, result: RunResult) -> None:
     """Write listings of winners into the run folder; those of earlier winners go.
 
-    The result of the run is known by now, so nothing that goes wrong here ends it.
+    The result of the run is known by now, so nothing that goes wrong here ends it, and the request
+    to stop ends this and not the run.
 
     Args:
-        pipeline: the run's.
-        result: of the run.
-        runner: what measured; recorded times say nothing of what would be compiled here.
-        interruption: the request to stop, which ends this and not the run.
+        run: the run.
+        result: of it.
     """
     operators = worth_listing(result.operators, result.network)
-    if not (runner.measures_hardware and operators and provider_of(pipeline).has_listings):
+    # Recorded times say nothing of what would be compiled here.
+    if not (run.runner.measures_hardware and operators and provider_of(run.pipeline).has_listings):
         return
     folder = result.folder / LISTINGS
     work = {
-        "space": attrs.asdict(StageRef.of(pipeline.space)),
-        "threads": runner.threads,
+        "space": attrs.asdict(StageRef.of(run.pipeline.space)),
+        "threads": run.runner.threads,
         "winners": [
             {
                 "task": dict(one.task),
@@ -112,18 +103,15 @@ def list_winners(
             if child.stdin is not None:
                 child.stdin.write(json.dumps(work).encode())
                 child.stdin.close()
-            while not (child.wait(_LOOK) or interruption.requested or time.monotonic() > limit):
+            while not (child.wait(_LOOK) or run.interruption.requested or time.monotonic() > limit):
                 pass
             status = child.kill()
     except OSError as error:
         log.warning("listings of the winners cannot be written", problem=str(error))
         return
-    if status and not interruption.requested:
+    if status and not run.interruption.requested:
         log.warning(
             "not every winner has listings",
             made=len(list(folder.iterdir())),
             said=child.log[-_SAID:],
         )
-
-
-__all__ = ["list_winners", "listing_folder", "worth_listing"]

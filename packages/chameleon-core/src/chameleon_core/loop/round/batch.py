@@ -260,16 +260,3 @@ class FallbackWatch:
             random=self._replaced,
             of=self._searched,
         )
-
-
-__all__ = [
-    "Batch",
-    "Config",
-    "FallbackWatch",
-    "Origin",
-    "Origins",
-    "Programs",
-    "Search",
-    "searched",
-    "tuples",
-]

@@ -7,7 +7,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from chameleon_core.loop.interruption import RunInterrupted
@@ -165,16 +164,11 @@ class BatchesInFlight:
         self._stream.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._executor.close()
         finally:
-            self._stream.__exit__(kind, error, trace)
+            self._stream.__exit__()
 
 
 class SearchExecutor(ABC):
@@ -286,15 +280,3 @@ def batches_in_flight(runner: CheckedRunner, at_once: int, store: RecordStore) -
         # One commit for a batch only where losing it would cost nothing.
         together=contextlib.nullcontext if runner.measures_hardware else store.transaction,
     )
-
-
-__all__ = [
-    "BatchesInFlight",
-    "SameThread",
-    "SearchExecutor",
-    "SearchThread",
-    "WallClockShares",
-    "batches_in_flight",
-    "guesses_at_once",
-    "tasks_at_once",
-]

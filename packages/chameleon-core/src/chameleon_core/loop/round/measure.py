@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from chameleon_core.loop.interruption import Interruption
@@ -263,12 +262,7 @@ class CheckedStream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._contract.call("stop measuring"):
             self._stream.close()
 
@@ -311,6 +305,3 @@ def started(
         interruption.soft = interruption.hard = None
         with contract.call("stop"):
             stack.close()
-
-
-__all__ = ["CheckedRunner", "CheckedStream", "started"]

@@ -160,6 +160,3 @@ def say_what_does_not_apply(stored: StoredTask, store: RecordStore) -> None:
             task=stored.task.name,
             measurements=count,
         )
-
-
-__all__ = ["TaskRecords", "say_what_does_not_apply"]

@@ -12,11 +12,11 @@ from chameleon_core.events import (
     BatchMeasured,
     BatchProposed,
     BestImproved,
+    Event,
     Measured,
     TaskFinished,
     TaskSummary,
 )
-from chameleon_core.events.records import Event
 from chameleon_core.loop.round.batch import Batch, FallbackWatch, tuples
 from chameleon_core.loop.round.records import TaskRecords
 from chameleon_core.loop.round.tuner import TaskTuner
@@ -287,6 +287,3 @@ class TaskRun:
         leftovers = self.records.leftovers(expected, ended=self._ended)
         if leftovers:
             self.tuner.adopt(leftovers)
-
-
-__all__ = ["TaskRun"]

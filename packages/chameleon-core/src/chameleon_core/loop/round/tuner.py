@@ -314,6 +314,3 @@ class TaskTuner:
             near = self.space.mutate(np.repeat(known, 8, axis=0)[: 64 * wanted], self._rng)
             batch = self._joined(batch, near, wanted)
         return batch[:wanted]
-
-
-__all__ = ["PLAN_FACTOR", "TaskTuner"]

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from typing import Any
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.events import CheckFinished, CheckStarted
-from chameleon_core.events.records import Event
+from chameleon_core.loop.context import RunContext
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.batch import tuples
-from chameleon_core.loop.round.measure import CheckedRunner
-from chameleon_core.loop.start.shared_records import SharedRecords
 from chameleon_core.loop.start.tasks import spaces_of
-from chameleon_core.pipeline.schema import ResolvedPipeline, Scope, Subject
+from chameleon_core.pipeline.schema import Scope, Subject
 from chameleon_core.stages import Frontend, MeasureJob, StageRef, Trials
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
@@ -34,51 +31,29 @@ SHARE = 0.2
 """Of the wall-clock that all tasks share, what choosing between them may take."""
 
 
-def check(
-    pipeline: ResolvedPipeline,
-    frontend: Frontend,
-    target: str,
-    *,
-    folder: str,
-    threads: int,
-    store: RecordStore,
-    publish: Callable[[Event], None],
-) -> dict[str, Any] | None:
+def check(run: RunContext) -> None:
     """Have a frontend refuse what it could not deliver at the run's end.
-
-    Args:
-        pipeline: the run's.
-        frontend: its frontend.
-        target: the resolved target.
-        folder: the run folder.
-        threads: that kernels are measured with.
-        store: keeps what was found.
-        publish: tells an event.
-
-    Returns:
-        What the frontend found, or None where there was nothing to check.
 
     Raises:
         ChameleonError: it cannot be delivered.
         PluginError: the frontend breaks its contract.
     """
+    frontend, contract = run.frontend, contract_of(run.pipeline.model)
     if getattr(type(frontend), "check", Frontend.check) is Frontend.check:
-        return None
-    contract = contract_of(pipeline.model)
-    earlier: dict[str, Any] | None = store.fact(_CHECKED)
+        return
+    earlier: dict[str, Any] | None = run.store.fact(_CHECKED)
     if earlier is None:
-        publish(CheckStarted(folder=folder))
+        run.publish(CheckStarted(folder=str(run.folder.path)))
     started = time.perf_counter()
     with contract.call("check what it is to deliver"):
-        found = frontend.check(target, threads, earlier)
+        found = frontend.check(run.target, run.runner.threads, earlier)
     if found is None:
-        return None
+        return
     if not isinstance(found, dict):
         raise contract.broken(f"found a {type(found).__name__} instead of a mapping")
     if earlier is None:
-        store.set_fact(_CHECKED, found)
-        publish(CheckFinished(seconds=time.perf_counter() - started, found=found))
-    return found
+        run.store.set_fact(_CHECKED, found)
+        run.publish(CheckFinished(seconds=time.perf_counter() - started, found=found))
 
 
 def was_checked(store: RecordStore) -> bool:
@@ -90,24 +65,8 @@ def was_checked(store: RecordStore) -> bool:
     return store.fact(_CHECKED) is not None
 
 
-def choice_of(
-    pipeline: ResolvedPipeline,
-    frontend: Frontend,
-    target: str,
-    *,
-    store: RecordStore,
-    runner: CheckedRunner,
-    records: SharedRecords,
-) -> dict[str, Any] | None:
+def choice_of(run: RunContext) -> dict[str, Any] | None:
     """Have a frontend choose what its tasks depend on, or recall what it chose before.
-
-    Args:
-        pipeline: the run's.
-        frontend: its frontend.
-        target: the resolved target.
-        store: keeps the choice.
-        runner: measures what has to be measured for it.
-        records: know what others have measured, and keep what is measured now.
 
     Returns:
         The choice as JSON values, or None where there was nothing to choose.
@@ -116,20 +75,20 @@ def choice_of(
         PluginError: the frontend breaks its contract.
         RunInterrupted: the run was asked to stop; nothing is chosen.
     """
-    kept = recalled(pipeline, frontend, store)
+    kept = recalled(run.pipeline, run.frontend, run.store)
     if kept is not None:
         return kept
-    contract = contract_of(pipeline.model)
-    trials = _MeasuredTrials(pipeline, target, runner, records)
+    contract = contract_of(run.pipeline.model)
+    trials = _MeasuredTrials(run)
     with contract.call("settle what its tasks depend on"):
-        found = frontend.decide(trials)
-    store.set_fact(_SECONDS, trials.spent)
-    if found is None:
+        choice = run.frontend.decide(trials)
+    run.store.set_fact(_SECONDS, trials.spent)
+    if choice is None:
         return None
-    if not isinstance(found, dict):
-        raise contract.broken(f"settled on a {type(found).__name__} instead of a mapping")
-    store.set_fact(_CHOICE, found)
-    return found
+    if not isinstance(choice, dict):
+        raise contract.broken(f"settled on a {type(choice).__name__} instead of a mapping")
+    run.store.set_fact(_CHOICE, choice)
+    return choice
 
 
 def choice_seconds(store: RecordStore) -> float:
@@ -162,51 +121,40 @@ class _MeasuredTrials(Trials):
         spent: wall-clock in seconds that they have taken.
     """
 
-    def __init__(
-        self,
-        pipeline: ResolvedPipeline,
-        target: str,
-        runner: CheckedRunner,
-        records: SharedRecords,
-    ) -> None:
-        self._records = records
-        self.target = target
-        self.measures_hardware = runner.measures_hardware
-        budget = pipeline.budget
-        self._measures = budget.measurements != 0
+    def __init__(self, run: RunContext) -> None:
+        budget = run.pipeline.budget
         shared = budget.wall_time is not None and budget.scope is Scope.NETWORK
+        self.target = run.target
+        self.measures_hardware = run.runner.measures_hardware
         self.seconds = SHARE * budget.wall_time if shared and budget.wall_time else math.inf
         self.spent = 0.0
-        self._pipeline = pipeline
-        self._runner = runner
+        self._measures = budget.measurements != 0
+        self._run = run
 
     def best_seconds(
         self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
     ) -> float | None:
         try:
-            [space] = spaces_of(self._pipeline, [task], among=True)
+            [space] = spaces_of(self._run.pipeline, [task], among=True)
         except ConfigError:
             return None
         configs = tuples(space.first_guesses[:guesses])
         if not configs:
             return None
-        records = (record.measurement for record in self._records.known(task, space))
+        records = (record.measurement for record in self._run.records.known(task, space))
         known = {one.config: one.cost for one in records}
         best = min((known[one] for one in configs if one in known), default=math.inf)
         missing = [one for one in configs if one not in known]
         if missing and self._measures:
             job = MeasureJob(
                 task=task,
-                space=StageRef.of(self._pipeline.space),
+                space=StageRef.of(self._run.pipeline.space),
                 configs=missing,
                 best_seconds=min(best, seconds_to_beat),
             )
-            started = self._runner.now()
-            measured = self._runner.measure(job)
-            self.spent += self._runner.now() - started
-            self._records.note(task, space, measured)
+            started = self._run.runner.now()
+            measured = self._run.runner.measure(job)
+            self.spent += self._run.runner.now() - started
+            self._run.records.note(task, space, measured)
             best = min(best, *(measurement.cost for measurement in measured))
         return best if math.isfinite(best) else None
-
-
-__all__ = ["check", "choice_of", "choice_seconds", "recalled", "was_checked"]

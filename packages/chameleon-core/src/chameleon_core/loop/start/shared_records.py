@@ -341,6 +341,3 @@ def _said(place: str, ask: Callable[[], T]) -> T | None:
         said = f"{type(error).__name__}: {error}"
         log.warning("records_not_shared", database=place, problem=said)
     return None
-
-
-__all__ = ["SharedRecords"]

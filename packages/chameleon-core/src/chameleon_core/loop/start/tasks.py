@@ -219,15 +219,3 @@ def _unknown(
 
 def _problem(one: FixedKnob, task: Task, error: ConfigError) -> Problem:
     return Problem(mark=one.mark, message=f"operator '{task.name}': {with_hint(error)}")
-
-
-__all__ = [
-    "delivers",
-    "device_of",
-    "frontend_of",
-    "named_tasks",
-    "provider_of",
-    "spaces_of",
-    "target_of",
-    "tasks_of",
-]

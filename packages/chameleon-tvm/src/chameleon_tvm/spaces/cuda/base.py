@@ -1,29 +1,29 @@
-"""What all CUDA templates share: a nest, its space, and schedules that are checked."""
+"""What all CUDA templates share: schedules that TVM's own check has passed, and nests."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
+from chameleon_core.errors import InvalidConfigurationError
 from chameleon_core.space import DesignSpace
 from chameleon_core.task import Task
 
-from chameleon_tvm.device.gpus import gpu_info
+from chameleon_tvm.device.gpus import MAX_VECTOR_BYTES, GpuInfo, gpu_info
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.cuda.nest import Nest
 from chameleon_tvm.spaces.cuda.schedule import Blocks, scheduled
 from chameleon_tvm.spaces.cuda.tiling import design_space
-from chameleon_tvm.spaces.cuda.verify import verify
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
 
 
 class CudaTemplate(Template):
-    """A template whose knobs tile one loop nest for a GPU.
+    """Schedules of the operator's function for a GPU.
 
     Args:
         task: the operator on a cuda target.
@@ -36,6 +36,32 @@ class CudaTemplate(Template):
         del options
         self.task = task
         self.info = gpu_info(task.target)
+
+    @cached_property
+    def unscheduled(self) -> tirx.PrimFunc:
+        """The operator's function on the arrays that ``pack`` and the operator make."""
+        return operator_of(self.task).prim_func()
+
+    @abstractmethod
+    def scheduled(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        """The function of a legal configuration, which may still break a limit of the GPU."""
+
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        """The function of a legal configuration.
+
+        Raises:
+            InvalidConfigurationError: it breaks a limit of the GPU all the same.
+        """
+        made = self.scheduled(values)
+        verify(made, tvm_target(self.task.target), self.info)
+        return made
+
+
+class NestTemplate(CudaTemplate):
+    """A template whose knobs tile one loop nest."""
+
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        super().__init__(task, options)
         self.nest = self.make_nest()
 
     @abstractmethod
@@ -51,20 +77,73 @@ class CudaTemplate(Template):
     def blocks(self) -> Blocks:
         """The parts of the unscheduled function."""
 
-    @cached_property
-    def unscheduled(self) -> tirx.PrimFunc:
-        """The operator's function on the arrays that ``pack`` and the operator make."""
-        return operator_of(self.task).prim_func()
-
     def space(self) -> DesignSpace:
         return design_space(self.nest, self.info)
 
-    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """The function of a legal configuration.
+    def scheduled(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        return scheduled(self.unscheduled, self.nest, self.blocks, values)
 
-        Raises:
-            InvalidConfigurationError: it breaks a limit of the GPU all the same.
-        """
-        made = scheduled(self.unscheduled, self.nest, self.blocks, values)
-        verify(made, tvm_target(self.task.target), self.info)
-        return made
+
+def verify(function: tirx.PrimFunc, target: tvm.target.Target, info: GpuInfo) -> None:
+    """Refuse a scheduled function that breaks a limit of its target.
+
+    Args:
+        function: scheduled.
+        target: what it is for.
+        info: the same target's limits.
+
+    Raises:
+        InvalidConfigurationError: it breaks one, or TVM cannot lower it; says which or why.
+    """
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    try:
+        with target:
+            lowered = _lowering()(module)["main"]
+    except (tvm.error.InternalError, ValueError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise InvalidConfigurationError(f"TVM cannot lower the schedule: {lines[-1]}") from error
+    limits = limits_of(info)
+    check = tvm.s_tir.analysis.verify_gpu_code
+    if check(lowered, limits):
+        return
+    broken = [
+        f"{name} of {most}" for name, most in limits.items() if not check(lowered, {name: most})
+    ]
+    raise InvalidConfigurationError(
+        f"TVM's GPU check refuses it: it exceeds {' and '.join(broken)}"
+    )
+
+
+def limits_of(info: GpuInfo) -> dict[str, int]:
+    """A target's limits under the names that ``verify_gpu_code`` knows."""
+    return {
+        "max_threads_per_block": info.max_threads_per_block,
+        "max_shared_memory_per_block": info.max_shared_memory_per_block,
+        "max_vector_bytes": MAX_VECTOR_BYTES,
+    }
+
+
+@cache
+def _lowering() -> tvm.transform.Sequential:
+    """TVM's way from blocks to a kernel, as far as the check needs it."""
+    s_tir = tvm.s_tir.transform
+    return tvm.transform.Sequential(
+        [
+            s_tir.LowerCrossThreadReduction(),
+            s_tir.LowerInitBlock(),
+            s_tir.PlanAndUpdateBufferAllocationLocation(),
+            s_tir.ConvertBlocksToOpaque(),
+            s_tir.LiftThreadBinding(),
+            s_tir.CompactBufferAllocation(),
+            s_tir.LowerAutoCopy(),
+            s_tir.UnifyThreadBinding(),
+            s_tir.LowerMatchBuffer(),
+            s_tir.LowerOpaqueBlock(),
+            tirx.transform.FlattenBuffer(),
+            tirx.transform.NarrowDataType(32),
+            tirx.transform.StmtSimplify(),
+            tirx.transform.VectorizeLoop(enable_vectorize=True),
+            s_tir.InjectVirtualThread(),
+            tirx.transform.StorageRewrite(),
+        ]
+    )

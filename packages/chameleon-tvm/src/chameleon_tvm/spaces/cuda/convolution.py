@@ -1,37 +1,54 @@
-"""CUDA templates of convolutions: the paper's for conv2d (CHAMELEON, Table 1), and depthwise."""
+"""CUDA templates of convolutions: the paper's for conv2d (CHAMELEON, Table 1), and depthwise.
+
+In half precision they are products on tensor cores: rows of the product are pixels of the output,
+columns its channels, and what is summed over are the taps of a filter and the input's channels. The
+matrix of pixels and taps is never in memory: each block of threads computes the part that it
+multiplies in shared memory (implicit GEMM).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
-from chameleon_tvm.operators.specs import Conv2dSpec, DepthwiseConv2dSpec, channel_block
-from chameleon_tvm.quick_tvm import Schedule, tirx
-from chameleon_tvm.spaces.cuda.base import CudaTemplate
+from chameleon_tvm.instructions.fragments import SIDE
+from chameleon_tvm.operators.element_types import HALVES
+from chameleon_tvm.operators.epilogue import Epilogue
+from chameleon_tvm.operators.specs import (
+    Conv2dSpec,
+    DepthwiseConv2dSpec,
+    channel_block,
+    physical_shape,
+)
+from chameleon_tvm.quick_tvm import Schedule, te, tirx
+from chameleon_tvm.spaces.cuda.base import NestTemplate
+from chameleon_tvm.spaces.cuda.fragments import Product
 from chameleon_tvm.spaces.cuda.nest import Axis, Nest, Operand
 from chameleon_tvm.spaces.cuda.schedule import Blocks
+from chameleon_tvm.spaces.cuda.tensor_core import Sizes, TensorCoreTemplate
+from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
 
 _OUTPUTS = {"NCHW": ("n", "f", "y", "x"), "NHWC": ("n", "y", "x", "f")}
 
 
-class ConvolutionTemplate(CudaTemplate):
+class ConvolutionTemplate(NestTemplate):
     """Any convolution, grouped and dilated ones included, in NCHW or NHWC.
 
     Weights are packed as (input channel, row, column, output channel) beforehand, so that what
     a block loads of them is contiguous.
     """
 
-    spec: Conv2dSpec | DepthwiseConv2dSpec
+    kind: ClassVar[type[Conv2dSpec | DepthwiseConv2dSpec]] = Conv2dSpec
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
-        self.spec = self._specification(task)
+        self.spec = self.kind.of(task)
         for layout in (self.spec.layout, self.spec.output_layout):
             if channel_block(layout):
                 raise ConfigError(
@@ -39,25 +56,24 @@ class ConvolutionTemplate(CudaTemplate):
                     f"{task.name!r}",
                     hint="Use NCHW or NHWC, or `space: sketch`.",
                 )
+        # Each channel of a depthwise convolution is an output of one group, all taps in a step.
+        self._depthwise = self.kind is DepthwiseConv2dSpec
+        self._groups = 1 if self._depthwise else self.spec.group_count
         super().__init__(task, options)
-
-    @staticmethod
-    def _specification(task: Task) -> Conv2dSpec | DepthwiseConv2dSpec:
-        return Conv2dSpec.of(task)
 
     def make_nest(self) -> Nest:
         spec = self.spec
         n, oc, oh, ow = spec.output_shape
-        _, ic, kh, kw = spec.filter_shape
-        extents = {"f": oc // spec.group_count, "y": oh, "x": ow}
+        summed = zip(("rc", "ry", "rx"), spec.filter_shape[1:], strict=True)
+        extents = {"f": oc // self._groups, "y": oh, "x": ow}
         order = _OUTPUTS[spec.output_layout][1:]
         return Nest(
             outputs=tuple(Axis(name=name, extent=extents[name]) for name in order),
             reductions=self._order(
-                Axis(name="rc", extent=ic), Axis(name="ry", extent=kh), Axis(name="rx", extent=kw)
+                *(Axis(name=name, extent=one, whole=self._depthwise) for name, one in summed)
             ),
-            copies=n * spec.group_count,
-            operands=(self._data({"rc": 1}), self._weights()),
+            copies=n * self._groups,
+            operands=(self._data({"f" if self._depthwise else "rc": 1}), self._weights()),
             flop=spec.flop,
         )
 
@@ -94,20 +110,11 @@ class ConvolutionTemplate(CudaTemplate):
         spec = self.spec
         return Blocks(
             anchor="conv2d",
-            loops=(*_OUTPUTS[spec.output_layout], *(axis.name for axis in self._reductions)),
+            loops=(*_OUTPUTS[spec.output_layout], *(axis.name for axis in self.nest.reductions)),
             groups=self._groups,
             inlined=("padded",) if any(spec.pads) else (),
             epilogue=None if spec.plain else "out",
         )
-
-    @property
-    def _reductions(self) -> tuple[Axis, ...]:
-        one = Axis(name="rc", extent=1), Axis(name="ry", extent=1), Axis(name="rx", extent=1)
-        return self._order(*one)
-
-    @property
-    def _groups(self) -> int:
-        return self.spec.group_count
 
     @cached_property
     def unscheduled(self) -> tirx.PrimFunc:
@@ -128,6 +135,8 @@ class ConvolutionTemplate(CudaTemplate):
 class DepthwiseTemplate(ConvolutionTemplate):
     """Depthwise convolutions with one filter per channel, all of whose taps are staged at once."""
 
+    kind = DepthwiseConv2dSpec
+
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         spec = DepthwiseConv2dSpec.of(task)
         if spec.multiplier != 1:
@@ -138,28 +147,118 @@ class DepthwiseTemplate(ConvolutionTemplate):
             )
         super().__init__(task, options)
 
-    @staticmethod
-    def _specification(task: Task) -> DepthwiseConv2dSpec:
-        return DepthwiseConv2dSpec.of(task)
 
-    def make_nest(self) -> Nest:
+def convolution_template(task: Task, options: TemplateOptions) -> Template:
+    """The template of a convolution: half precision is for tensor cores."""
+    if Conv2dSpec.of(task).dtype in HALVES:
+        return ImplicitGemmTemplate(task, options)
+    return ConvolutionTemplate(task, options)
+
+
+class ImplicitGemmTemplate(TensorCoreTemplate):
+    """Convolutions in NHWC, strided, dilated and padded as they may be."""
+
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        self.spec = Conv2dSpec.of(task)
+        super().__init__(task, options)
+
+    def matrices(self) -> tuple[Sizes, Product]:
         spec = self.spec
-        n, oc, oh, ow = spec.output_shape
+        if spec.group_count > 1 or {spec.layout, spec.output_layout} != {"NHWC"}:
+            raise ConfigError(
+                f"tensor cores are for convolutions in NHWC without groups; task "
+                f"{self.task.name!r} is in {spec.layout} with {spec.group_count} groups",
+                hint="Use `layout: NHWC`, or `space: sketch`.",
+            )
         kh, kw = spec.kernel_size
-        extents = {"f": oc, "y": oh, "x": ow}
-        order = _OUTPUTS[spec.output_layout][1:]
-        return Nest(
-            outputs=tuple(Axis(name=name, extent=extents[name]) for name in order),
-            reductions=self._order(
-                Axis(name="rc", extent=1, whole=True),
-                Axis(name="ry", extent=kh, whole=True),
-                Axis(name="rx", extent=kw, whole=True),
-            ),
-            copies=n,
-            operands=(self._data({"f": 1}), self._weights()),
-            flop=spec.flop,
+        sizes = Sizes(
+            rows=SIDE * _fragments(self.pixels),
+            columns=spec.output_channels,
+            taps=(kh, kw),
+            inner=spec.input[1],
         )
+        product = Product(
+            anchor="sums",
+            reductions=("ry", "rx", "rc"),
+            names=("data", "weights"),
+            dtype=spec.dtype,
+            computed="pixels",
+        )
+        return sizes, product
 
     @property
-    def _groups(self) -> int:
-        return 1
+    def pixels(self) -> int:
+        """Pixels of the output, of all images."""
+        n, _, oh, ow = self.spec.output_shape
+        return n * oh * ow
+
+    @cached_property
+    def unscheduled(self) -> tirx.PrimFunc:
+        """Pixels by taps, times weights; the output has as many dimensions as the operator's."""
+        spec, sizes = self.spec, self.sizes
+        kh, kw = spec.kernel_size
+        data = te.placeholder(physical_shape(spec.input, "NHWC"), spec.dtype, name="data")
+        shape = (kh, kw, sizes.inner, sizes.columns)
+        weights = te.placeholder(shape, spec.dtype, name="weights")
+        pixels = te.compute(
+            (kh, kw, sizes.rows, sizes.inner),
+            lambda ry, rx, m, c: self._pixel(data, (ry, rx), m, c),
+            name="pixels",
+        )
+        row, column = te.reduce_axis((0, kh), name="ry"), te.reduce_axis((0, kw), name="rx")
+        channel = te.reduce_axis((0, sizes.inner), name="rc")
+        sums = te.compute(
+            (sizes.rows, sizes.columns),
+            lambda m, n: te.sum(
+                pixels[row, column, m, channel].astype("float32")
+                * weights[row, column, channel, n].astype("float32"),
+                axis=[row, column, channel],
+            ),
+            name="sums",
+        )
+        more, out = Epilogue(spec).apply(
+            sums, lambda place: place[1], ["m", "n"], shape=(self.pixels, sizes.columns)
+        )
+        return self._as_image(te.create_prim_func([data, weights, *more, out]))
+
+    def _pixel(self, data: te.Tensor, tap: tuple[Any, Any], m: Any, channel: Any) -> Any:
+        """What a tap of the filter sees for a pixel of the output; zero beyond the image."""
+        spec = self.spec
+        _, _, oh, ow = spec.output_shape
+        _, _, h, w = spec.input
+        (sh, sw), (dh, dw), (top, left, *_) = spec.strides, spec.dilations, spec.pads
+        image, y, x = m // (oh * ow), m // ow % oh, m % ow
+        y, x = y * sh + tap[0] * dh - top, x * sw + tap[1] * dw - left
+        value = data[image, y, x, channel]
+        inside = []
+        if any(spec.pads):
+            inside += [y >= 0, y < h, x >= 0, x < w]
+        if self.pixels < self.sizes.rows:
+            inside.append(m < self.pixels)
+        zero = te.const(0, spec.dtype)
+        return te.if_then_else(te.all(*inside), value, zero) if inside else value
+
+    def _as_image(self, function: tirx.PrimFunc) -> tirx.PrimFunc:
+        """The function with the output, and what is added to it, as images."""
+        schedule = Schedule(function)
+        _, _, oh, ow = self.spec.output_shape
+
+        def image(m: Any, n: Any) -> tuple[Any, ...]:
+            return m // (oh * ow), m // ow % oh, m % ow, n
+
+        output = schedule.get_sblock("out")
+        schedule.transform_layout(output, ("write", 0), image)
+        if self.spec.residual:
+            schedule.transform_layout(output, ("read", 2 if self.spec.bias else 1), image)
+        return schedule.mod["main"]
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        del values  # one order serves all
+        weights, *bias = constants
+        return [np.ascontiguousarray(weights.transpose(2, 3, 1, 0)), *bias]
+
+
+def _fragments(rows: int) -> int:
+    """Fragments that hold so many rows: an even number, which warps can share, unless it is one."""
+    needed = -(-rows // SIDE)
+    return needed if needed == 1 else needed + needed % 2

@@ -14,6 +14,7 @@ import attrs
 
 from chameleon_tvm.instructions.fragments import FRAGMENTS, SIDE
 from chameleon_tvm.quick_tvm import Schedule, tirx
+from chameleon_tvm.spaces.cuda.schedule import unroll
 
 BANKS, APART = 32, 8
 """A row of a tile begins this many elements past a multiple of so many: rows in other banks."""
@@ -84,10 +85,7 @@ def scheduled(
     beginning = schedule.decompose_reduction(anchor, loops.steps[0])
     schedule.tensorize(schedule.get_loops(beginning)[-2], intrinsics.fill)
     schedule.tensorize(loops.fragment, intrinsics.multiply)
-    if values["auto_unroll_max_step"]:
-        step = values["auto_unroll_max_step"]
-        schedule.annotate(loops.grid, "pragma_auto_unroll_max_step", step)
-        schedule.annotate(loops.grid, "pragma_unroll_explicit", values["unroll_explicit"])
+    unroll(schedule, loops.grid, values)
     return schedule.mod["main"]
 
 

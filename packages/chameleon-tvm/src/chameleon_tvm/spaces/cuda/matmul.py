@@ -11,7 +11,7 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
-from chameleon_tvm.spaces.cuda.base import CudaTemplate
+from chameleon_tvm.spaces.cuda.base import NestTemplate
 from chameleon_tvm.spaces.cuda.nest import Axis, Nest, Operand
 from chameleon_tvm.spaces.cuda.schedule import Blocks
 from chameleon_tvm.spaces.cuda.tensor_core import ProductTemplate
@@ -45,7 +45,7 @@ def batch_matmul_template(task: Task, options: TemplateOptions) -> Template:
     return BatchMatmulTemplate(task, options)
 
 
-class DenseTemplate(CudaTemplate):
+class DenseTemplate(NestTemplate):
     """A matrix product with constant weights, stored as (features, units) beforehand."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
@@ -72,7 +72,7 @@ class DenseTemplate(CudaTemplate):
         return [np.ascontiguousarray(weights.T), *bias]
 
 
-class BatchMatmulTemplate(CudaTemplate):
+class BatchMatmulTemplate(NestTemplate):
     """Matrix products neither side of which is constant."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import attrs
 
 from chameleon_tvm.quick_tvm import Schedule, tirx
-from chameleon_tvm.spaces.cuda.nest import Nest
+from chameleon_tvm.spaces.cuda.nest import THREAD, Nest
 
 
 @attrs.frozen(kw_only=True)
@@ -54,7 +55,7 @@ def scheduled(
         schedule.compute_inline(schedule.get_sblock(name))
     grid, thread, steps = _tile(schedule, anchor, nest, blocks, values)
     schedule.reverse_compute_at(output, thread, preserve_unit_loops=True)
-    threads = _threads(nest, values)
+    threads = prod(int(values[axis.knob][THREAD]) for axis in nest.outputs)
     for block, operand in zip(staged, nest.operands, strict=True):
         if operand.turned:
             schedule.transform_layout(block, ("write", 0), lambda *at: (*at[:-2], at[-1], at[-2]))
@@ -62,10 +63,15 @@ def scheduled(
         own = schedule.get_loops(block)[-len(operand.dimensions) :]
         _fetch_together(schedule, own, threads, int(values.get(operand.knob, 1)))
     schedule.decompose_reduction(anchor, steps[0])
+    unroll(schedule, grid, values)
+    return schedule.mod["main"]
+
+
+def unroll(schedule: Schedule, grid: Any, values: Mapping[str, Any]) -> None:
+    """Have TVM unroll what is inside the grid's loop as far as a configuration says."""
     if values["auto_unroll_max_step"]:
         schedule.annotate(grid, "pragma_auto_unroll_max_step", values["auto_unroll_max_step"])
         schedule.annotate(grid, "pragma_unroll_explicit", values["unroll_explicit"])
-    return schedule.mod["main"]
 
 
 def _tile(
@@ -93,13 +99,6 @@ def _tile(
     schedule.bind(virtual, "vthread.x")
     schedule.bind(thread, "threadIdx.x")
     return grid, thread, steps
-
-
-def _threads(nest: Nest, values: Mapping[str, Any]) -> int:
-    threads = 1
-    for axis in nest.outputs:
-        threads *= int(values[axis.knob][2])
-    return threads
 
 
 def _fetch_together(schedule: Schedule, loops: Sequence[Any], threads: int, width: int) -> None:

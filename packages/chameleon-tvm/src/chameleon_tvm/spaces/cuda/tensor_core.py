@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import attrs
 import numpy as np
@@ -27,19 +26,15 @@ from chameleon_tvm.device.gpus import (
     MAX_REGISTERS_PER_THREAD,
     TENSOR_CORES_SINCE,
     capability,
-    gpu_info,
 )
-from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.fragments import SIDE
-from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.cuda.base import CudaTemplate
 from chameleon_tvm.spaces.cuda.estimates import ENOUGH_BLOCKS
 from chameleon_tvm.spaces.cuda.fragments import APART, BANKS, WARP, Product, scheduled
 from chameleon_tvm.spaces.cuda.nest import ALIGNMENT
 from chameleon_tvm.spaces.cuda.tiling import UNROLL_STEPS, first_guesses
-from chameleon_tvm.spaces.cuda.verify import verify
-from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
 
 HALF_BYTES, SUM_BYTES = 2, 4
@@ -74,7 +69,7 @@ class Sizes:
     inner: int
 
 
-class TensorCoreTemplate(Template):
+class TensorCoreTemplate(CudaTemplate):
     """Products in half precision whose sizes are multiples of a fragment's, with float32 sums.
 
     Args:
@@ -85,12 +80,8 @@ class TensorCoreTemplate(Template):
         ConfigError: sizes do not divide into fragments, or the GPU has no such tensor cores.
     """
 
-    plain_loops: ClassVar[bool] = False
-
     def __init__(self, task: Task, options: TemplateOptions) -> None:
-        del options
-        self.task = task
-        self.info = gpu_info(task.target)
+        super().__init__(task, options)
         self.sizes, self.product = self.matrices()
         sizes = (self.sizes.rows, self.sizes.columns, self.sizes.inner)
         if any(size % SIDE for size in sizes):
@@ -111,11 +102,6 @@ class TensorCoreTemplate(Template):
         Raises:
             ConfigError: the template does not apply.
         """
-
-    @cached_property
-    def unscheduled(self) -> tirx.PrimFunc:
-        """The function whose blocks ``product`` names."""
-        return operator_of(self.task).prim_func()
 
     def space(self) -> DesignSpace:
         sizes, tiles = self.sizes, self.product.knobs
@@ -183,15 +169,8 @@ class TensorCoreTemplate(Template):
         )
         return np.stack(columns, axis=1)
 
-    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """The function of a legal configuration.
-
-        Raises:
-            InvalidConfigurationError: it breaks a limit of the GPU all the same.
-        """
-        made = scheduled(self.unscheduled, self.product, values)
-        verify(made, tvm_target(self.task.target), self.info)
-        return made
+    def scheduled(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        return scheduled(self.unscheduled, self.product, values)
 
 
 class ProductTemplate(TensorCoreTemplate):

@@ -10,13 +10,13 @@ from typing import Any
 from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.loops.trees import (
-    structural_equal,
+    is_element,
     structural_map,
     substituted,
     uses,
     walk,
 )
-from chameleon_tvm.spaces.sketch.lowered import BLOCKS
+from chameleon_tvm.spaces.sketch.lowered import lowered
 from chameleon_tvm.spaces.sketch.tiles import counts_from_zero
 
 PARTIAL = 4
@@ -149,13 +149,11 @@ def _reduced(loop: Any, store: Any, extent: int, lanes: int) -> Any | None:
     if kind is None or not str(store.buffer.dtype).startswith("float"):
         return None
     sides = [value.a, value.b]
-    kept = [_is_element(side, store) for side in sides]
+    kept = [is_element(side, store) for side in sides]
     if sum(kept) != 1:
         return None
     added = sides[kept.index(False)]
-    if _reads_buffer(added, store.buffer):
-        return None
-    if extent < lanes:
+    if extent < lanes or _reads_buffer(added, store.buffer):
         return None
     width = lanes * min(PARTIAL, extent // lanes)
     dtype = str(store.buffer.dtype)
@@ -207,21 +205,19 @@ def _computes(value: Any, variable: Any) -> bool:
     Every element it reads has to be the same for all lanes or the neighbour of the last lane's,
     and no condition may depend on the lane.
     """
-    found = True
 
-    def visit(node: Any) -> None:
-        nonlocal found
+    def fits(node: Any) -> bool:
         if isinstance(node, tvm.ir.TensorLoad):
-            found = found and _stride(node.source, node.indices, variable) in {0, 1}
-        elif isinstance(node, tirx.Select):
-            found = found and not uses(node.condition, variable)
-        elif "if_then_else" in str(node.op):
-            found = found and not uses(node.args[0], variable)
-        elif "call_packed" in str(node.op):
-            found = False
+            return _stride(node.source, node.indices, variable) in {0, 1}
+        if isinstance(node, tirx.Select):
+            return not uses(node.condition, variable)
+        if "if_then_else" in str(node.op):
+            return not uses(node.args[0], variable)
+        return "call_packed" not in str(node.op)
 
-    walk(value, (tvm.ir.TensorLoad, tirx.Select, tvm.ir.Call), visit)
-    return found
+    nodes: list[Any] = []
+    walk(value, (tvm.ir.TensorLoad, tirx.Select, tvm.ir.Call), nodes.append)
+    return all(map(fits, nodes))
 
 
 def _stride(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
@@ -249,27 +245,10 @@ def _step(index: Any, variable: Any) -> int | None:
     return int(found) if isinstance(found, tirx.IntImm) else None
 
 
-def _is_element(value: Any, store: Any) -> bool:
-    """Whether a value is the element that the store writes."""
-    return (
-        isinstance(value, tvm.ir.TensorLoad)
-        and value.source.same_as(store.buffer)
-        and all(
-            structural_equal(mine, other)
-            for mine, other in zip(value.indices, store.indices, strict=True)
-        )
-    )
-
-
 def _reads_buffer(value: Any, buffer: Any) -> bool:
-    found = False
-
-    def visit(node: Any) -> None:
-        nonlocal found
-        found = found or node.source.same_as(buffer)
-
-    walk(value, tvm.ir.TensorLoad, visit)
-    return found
+    loads: list[Any] = []
+    walk(value, tvm.ir.TensorLoad, loads.append)
+    return any(load.source.same_as(buffer) for load in loads)
 
 
 def _loop(variable: Any, extent: int, body: Any, kind: Any = tirx.ForKind.SERIAL) -> Any:
@@ -299,15 +278,8 @@ def loops_of(function: Any) -> Any:
     """
     named = "global_symbol" in function.attrs
     marked = function if named else function.with_attr("global_symbol", "main")
-    module = tvm.IRModule({"main": marked})
-    for step in BLOCKS:
-        module = step(module)
-    main = module["main"]
-    body = with_vectors(without_library_calls(main.body), int(function.attrs[LANES]))
-    module = tvm.IRModule({"main": main.with_body(body)})
-    for step in _LOOPS:
-        module = step(module)
-    made = module["main"]
+    lanes = int(function.attrs[LANES])
+    made = lowered(marked, lambda body: with_vectors(without_library_calls(body), lanes), _LOOPS)
     return made if named else made.without_attr("global_symbol")
 
 

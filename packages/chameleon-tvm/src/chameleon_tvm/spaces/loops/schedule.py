@@ -14,19 +14,8 @@ from typing import Any
 import attrs
 
 from chameleon_tvm.quick_tvm import Schedule, tirx, tvm
-from chameleon_tvm.spaces.loops.blocks import (
-    contiguous,
-    divisor,
-    interleaved,
-    is_costly,
-    is_narrow,
-    kinds,
-    other_axis,
-    same_places,
-    size,
-)
 from chameleon_tvm.spaces.loops.lowered import LANES
-from chameleon_tvm.spaces.loops.trees import walk
+from chameleon_tvm.spaces.loops.trees import structural_equal, structural_map, uses, walk
 
 REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
 """Errors of TVM if a step is none of a function: it calls a library, say, or has no loops."""
@@ -172,6 +161,130 @@ def default_plan(function: Any) -> LoopPlan:
     return LoopPlan(threads=work >= WORTH_THREADS)
 
 
+# -- what blocks are: their iterators, sizes, and how they read memory ----------------------
+
+_COSTLY = ("exp", "log", "tanh", "erf", "pow", "sqrt", "sin", "cos", "atan", "sigmoid")
+"""Parts of the names of functions that take many times as long as reading a number does."""
+
+
+def is_costly(block: Any) -> bool:
+    """Whether a block computes what takes many times as long as reading a number."""
+    found: list[Any] = []
+    walk(block.body, (tvm.ir.Call, tirx.Div), found.append)
+    return any(
+        isinstance(node, tirx.Div) or any(part in str(node.op) for part in _COSTLY)
+        for node in found
+    )
+
+
+_NARROW = frozenset({"int8", "uint8", "int16", "uint16", "float16", "bfloat16"})
+
+
+def is_narrow(block: Any) -> bool:
+    """Whether a block reads or writes numbers of 8 or 16 bits."""
+    regions = [*block.reads, *block.writes]
+    return any(str(one.source.dtype) in _NARROW for one in regions)
+
+
+def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
+    """Places of a block's spatial and of its reduced iterators."""
+    iterators = schedule.get(block).iter_vars
+    spatial = [
+        place for place, one in enumerate(iterators) if one.iter_type == tirx.IterVar.DataPar
+    ]
+    return spatial, [place for place in range(len(iterators)) if place not in spatial]
+
+
+def same_places(block: Any) -> bool:
+    """Whether every number is computed from the numbers at its own place, and from constants."""
+    [write] = block.writes
+    wanted = [one.min for one in write.region]
+    if has_gaps(block) or computes_with_places(block):
+        return False
+    extents = [int(extent) for extent in write.source.shape]
+    return all(
+        (
+            [int(extent) for extent in read.source.shape] == extents
+            and all(
+                structural_equal(one.min, other)
+                for one, other in zip(read.region, wanted, strict=True)
+            )
+        )
+        or math.prod(int(extent) for extent in read.source.shape) == 1
+        for read in block.reads
+    )
+
+
+def interleaved(block: Any) -> int:
+    """How many sources neighbouring elements come from by turns, as in a channel shuffle."""
+    last = block.iter_vars[-1]
+    extent = int(last.dom.extent)
+    found: list[int] = []
+
+    def visit(node: Any) -> None:
+        if node.a.same_as(last.var):
+            ways = int(getattr(node.b, "value", 0))
+            if 1 < ways < extent and extent % ways == 0:
+                found.append(ways)
+
+    walk(block.body, tirx.FloorMod, visit)
+    return min(found, default=1)
+
+
+def has_gaps(block: Any) -> bool:
+    """Whether a block reads or writes part of a larger array."""
+    return any(len(region.source.ty.strides) for region in (*block.reads, *block.writes))
+
+
+def computes_with_places(block: Any) -> bool:
+    """Whether a block's iterators occur in what it computes, and not just in where it reads."""
+    values: list[Any] = []
+    walk(block.body, tirx.BufferStore, lambda node: values.append(node.value))
+    placeless = [
+        structural_map(
+            value, [(tvm.ir.TensorLoad, lambda load: tirx.FloatImm("float32", 0.0).astype(load.ty))]
+        )
+        for value in values
+    ]
+    return any(uses(value, one.var) for value in placeless for one in block.iter_vars)
+
+
+def other_axis(block: Any) -> int | None:
+    """The axis along which a block reads neighbours where it writes them along the last one."""
+    variables = [one.var for one in block.iter_vars]
+    for read in block.reads:
+        if not len(read.region):
+            continue
+        last = read.region[-1].min
+        places = [place for place, variable in enumerate(variables) if uses(last, variable)]
+        if len(places) == 1 and places[0] != len(variables) - 1:
+            return places[0]
+    return None
+
+
+def contiguous(block: Any, reduced: Sequence[int]) -> bool:
+    """Whether all that a reduction reads anew for its terms are neighbours along a reduced axis.
+
+    Of the products of a matrix with another one, whose rows are added up, one factor is none.
+    """
+
+    def occur(index: Any) -> bool:
+        return any(uses(index, block.iter_vars[place].var) for place in reduced)
+
+    varying = [region for region in block.reads if any(occur(part.min) for part in region.region)]
+    return bool(varying) and all(occur(region.region[-1].min) for region in varying)
+
+
+def size(schedule: Schedule, block: Any) -> int:
+    """How often a block is computed."""
+    return math.prod(int(one.dom.extent) for one in schedule.get(block).iter_vars)
+
+
+def divisor(extent: int, most: int) -> int:
+    """The largest divisor of an extent up to some number."""
+    return next(size for size in range(min(extent, most), 0, -1) if extent % size == 0)
+
+
 # -- one pass over rows ---------------------------------------------------------------------
 
 
@@ -214,11 +327,10 @@ def _by_rows(schedule: Schedule, plan: LoopPlan, lanes: int) -> Schedule | None:
 
 def _split_initial(schedule: Schedule, block: Any, *, columns: bool) -> None:
     """Move a reduction's initial value out of its loops, which come last or before the columns."""
-    spatial, reduced = kinds(schedule, block)
+    _, reduced = kinds(schedule, block)
     loops = schedule.get_loops(block)
     sums = loops[len(loops) - len(reduced) :]
     if columns:
-        del spatial
         schedule.reorder(*sums, loops[len(loops) - len(reduced) - 1])
     schedule.decompose_reduction(block, sums[0])
 
@@ -246,9 +358,7 @@ def _nest(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None:
     if not reduced:
         _elementwise(schedule, block, plan)
     elif _sums_along_memory(schedule, block):
-        outer = schedule.fuse(*loops[: len(spatial)])
-        if plan.threads:
-            schedule.parallel(outer)
+        _deal(schedule, loops[: len(spatial)], plan)
         schedule.decompose_reduction(block, loops[len(spatial)])
     else:
         _columns(schedule, block, plan, lanes)
@@ -263,9 +373,7 @@ def _elementwise(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
     if ways > 1 and len(loops) > 1:
         # LLVM interleaves vectors of several sources where ours would gather lanes one by one.
         schedule.unroll(schedule.split(loops[-1], [None, ways])[1])
-        outer = schedule.fuse(*loops[:-1])
-        if plan.threads:
-            schedule.parallel(outer)
+        _deal(schedule, loops[:-1], plan)
         return
     other = other_axis(schedule.get(block))
     if other is not None and plan.block > 1:
@@ -278,14 +386,15 @@ def _elementwise(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
             outer_b, inner_b = schedule.split(loops[-1], [None, edges[1]])
             rest = [loops[place] for place in range(len(loops) - 1) if place != other]
             schedule.reorder(*rest, outer_a, outer_b, inner_a, inner_b)
-            loops = [*rest, outer_a, outer_b, inner_a, inner_b]
-            outer = schedule.fuse(*loops[:-2])
-            if plan.threads:
-                schedule.parallel(outer)
+            _deal(schedule, [*rest, outer_a, outer_b], plan)
             return
-    if len(loops) == 1:
-        return
-    outer = schedule.fuse(*loops[:-1])
+    if len(loops) > 1:
+        _deal(schedule, loops[:-1], plan)
+
+
+def _deal(schedule: Schedule, loops: Sequence[Any], plan: LoopPlan) -> None:
+    """Make one loop of some, dealt to the threads."""
+    outer = schedule.fuse(*loops)
     if plan.threads:
         schedule.parallel(outer)
 
@@ -311,16 +420,11 @@ def _columns(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None
     width = divisor(extent, plan.columns * lanes)
     if 1 < width < extent:
         outer[-1], inner = schedule.split(outer[-1], [None, width])
-        schedule.reorder(*outer, *sums, inner)
-        fused = schedule.fuse(*outer)
-    elif len(outer) > 1 and width == extent:
-        schedule.reorder(*outer[:-1], *sums, outer[-1])
-        fused = schedule.fuse(*outer[:-1])
+        last = [inner]
     else:
-        schedule.reorder(*outer, *sums)
-        fused = schedule.fuse(*outer)
-    if plan.threads:
-        schedule.parallel(fused)
+        last = [outer.pop()] if len(outer) > 1 and width == extent else []
+    schedule.reorder(*outer, *sums, *last)
+    _deal(schedule, outer, plan)
     schedule.decompose_reduction(block, sums[0])
 
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.quick_tvm import tirx, tvm
 
 # After TVM, which imports it without torch.
 from tvm_ffi import structural_equal, structural_hash, structural_map, structural_walk  # isort: skip
 
-__all__ = ["structural_equal", "structural_hash", "structural_map", "substituted", "uses", "walk"]
+__all__ = [
+    "is_element",
+    "structural_equal",
+    "structural_hash",
+    "structural_map",
+    "substituted",
+    "uses",
+    "walk",
+]
 
 
 def substituted(tree: Any, variable: Any, value: Any) -> Any:
@@ -25,6 +33,16 @@ def substituted(tree: Any, variable: Any, value: Any) -> Any:
 def uses(expression: Any, variable: Any) -> bool:
     """Whether a variable occurs in an expression."""
     return any(variable.same_as(one) for one in tirx.analysis.undefined_vars(expression))
+
+
+def is_element(value: Any, store: Any) -> bool:
+    """Whether a value is the element that a store writes."""
+    return (
+        isinstance(value, tvm.ir.TensorLoad)
+        and value.source.same_as(store.buffer)
+        and len(value.indices) == len(store.indices)
+        and all(map(structural_equal, value.indices, store.indices))
+    )
 
 
 def walk(tree: Any, kinds: type | tuple[type, ...], visit: Callable[[Any], None]) -> None:

@@ -7,7 +7,7 @@ not have. Here only the passes that they need run, and between them reductions a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -245,7 +245,7 @@ def _in_vector(name: str, reduction: Reduction) -> bool:
 PLAIN_DTYPES = frozenset({"float32", "float64", "int32", "int64"})
 """What LLVM computes with as it is: others need passes that make them computable."""
 
-BLOCKS = (
+_BLOCKS = (
     tvm.s_tir.transform.LowerInitBlock(),
     tvm.s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
     tvm.s_tir.transform.ConvertBlocksToOpaque(),
@@ -268,11 +268,24 @@ _LOOPS = (
 
 def loops_of(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """A scheduled function as loops over arrays, its reductions rewritten."""
-    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    for step in BLOCKS:
+    return lowered(function.with_attr("global_symbol", "main"), rewritten, _LOOPS)
+
+
+def lowered(
+    function: tirx.PrimFunc, change: Callable[[Any], Any], loops: Sequence[Callable[[Any], Any]]
+) -> tirx.PrimFunc:
+    """A scheduled function as loops over arrays.
+
+    Args:
+        function: scheduled, with a global symbol.
+        change: what becomes of its body once blocks have become loops.
+        loops: passes after that.
+    """
+    module = tvm.IRModule({"main": function})
+    for step in _BLOCKS:
         module = step(module)
     main = module["main"]
-    module = tvm.IRModule({"main": main.with_body(rewritten(main.body))})
-    for step in _LOOPS:
+    module = tvm.IRModule({"main": main.with_body(change(main.body))})
+    for step in loops:
         module = step(module)
     return module["main"]

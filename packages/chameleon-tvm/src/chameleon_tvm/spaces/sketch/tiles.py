@@ -7,7 +7,8 @@ from typing import Any
 
 import attrs
 
-from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.loops.trees import is_element
 from chameleon_tvm.spaces.sketch.expressions import variables_of
 
 Loops = tuple[Any, ...]
@@ -58,7 +59,7 @@ def reduction_of(before: Any, statement: Any) -> Reduction | None:
     if not (alike and constant and isinstance(store.value, tirx.Add)):
         return None
     reduction = Reduction(start=first.value, loops=loops, store=store, added=store.value.b)
-    if "?" in reduction.spatial or not _reads(store.value.a, store):
+    if "?" in reduction.spatial or not is_element(store.value.a, store):
         return None
     covered = math.prod(int(loop.extent) for loop in loops if name_of(loop) in reduction.spatial)
     same_size = covered == math.prod(int(loop.extent) for loop in initial)
@@ -98,19 +99,6 @@ def counts_from_zero(loop: Any) -> bool:
         isinstance(loop.min, tirx.IntImm)
         and int(loop.min) == 0
         and isinstance(loop.extent, tirx.IntImm)
-    )
-
-
-def _reads(value: Any, store: Any) -> bool:
-    """Whether a value is the element that a store writes."""
-    return (
-        isinstance(value, tvm.ir.TensorLoad)
-        and value.source.same_as(store.buffer)
-        and len(value.indices) == len(store.indices)
-        and all(
-            str(mine) == str(other)
-            for mine, other in zip(value.indices, store.indices, strict=True)
-        )
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import attrs
 import numpy as np
@@ -21,6 +22,10 @@ _OTHER_SHARE = 3
 """First guesses of another algorithm for each direct one."""
 
 
+Chosen = Sequence[Callable[[Values], NDArray[np.bool_]]]
+"""For each of some spaces, which of n configurations are of it, shape (n,)."""
+
+
 def allowed_algorithms(options: TemplateOptions, channels: int) -> tuple[str, ...]:
     """Winograd's algorithms that a layer may use, those that lose too much left out.
 
@@ -28,12 +33,17 @@ def allowed_algorithms(options: TemplateOptions, channels: int) -> tuple[str, ..
         options: which are asked for, and the largest error.
         channels: input channels of the layer, on which the error depends.
     """
+    return _allowed(options, TILES, lambda out: expected_error(out, channels))
+
+
+def _allowed(
+    options: TemplateOptions, kinds: Mapping[str, Any], error: Callable[[Any], float]
+) -> tuple[str, ...]:
     limit = options.max_error
     return tuple(
         algorithm
         for algorithm in options.algorithms
-        if algorithm in TILES
-        and (limit is None or expected_error(TILES[algorithm], channels) <= limit)
+        if algorithm in kinds and (limit is None or error(kinds[algorithm]) <= limit)
     )
 
 
@@ -59,12 +69,7 @@ def allowed_weights(options: TemplateOptions) -> tuple[str, ...]:
     Args:
         options: which are asked for, and the largest error.
     """
-    limit = options.max_error
-    return tuple(
-        algorithm
-        for algorithm in options.algorithms
-        if algorithm in WEIGHTS and (limit is None or rounding_error(WEIGHTS[algorithm]) <= limit)
-    )
+    return _allowed(options, WEIGHTS, rounding_error)
 
 
 def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
@@ -77,18 +82,12 @@ def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
     kinds = list(spaces.values())
     blocks = [kind.features_block for kind in kinds]
 
-    def chosen(values: Values, place: int) -> NDArray[np.bool_]:
-        return np.asarray(values[KNOB] == names[place])
-
-    def where(constraint: Constraint, place: int) -> Constraint:
-        return Constraint(
-            reason=constraint.reason, holds=lambda v: ~chosen(v, place) | constraint.holds(v)
-        )
+    chosen = [partial(_is, name=name) for name in names]
 
     def compute(values: Values) -> NDArray[np.float64]:
         parts = [block.compute(values) for block in blocks if block is not None]
-        rows = np.select([chosen(values, at)[:, None] for at in range(len(parts))], parts)
-        return np.column_stack([rows, chosen(values, 0)])
+        rows = np.select([one(values)[:, None] for one in chosen], parts)
+        return np.column_stack([rows, chosen[0](values)])
 
     # In turns, so that what a search measures first tells it about each.
     guesses = sorted(
@@ -99,14 +98,14 @@ def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
     shared = blocks[0]
     return DesignSpace(
         [Choice(name=KNOB, options=names), *kinds[0].knobs],
-        constraints=[where(c, place) for place, kind in enumerate(kinds) for c in kind.constraints],
+        constraints=_constraints(kinds, chosen),
         features=shared
         and FeatureBlock(
             names=(*shared.names, names[0]),
             compute=compute,
             groups=(*shared.groups, ("stored weights", names[:1])),
         ),
-        guessed_cost=_guessed_cost(kinds, [partial(chosen, place=at) for at in range(len(kinds))]),
+        guessed_cost=_guessed_cost(kinds, chosen),
         first_guesses=np.array([[place, *guess] for _, place, guess in guesses], np.int32),
     )
 
@@ -124,13 +123,13 @@ def joined(direct: DesignSpace, winograd: DesignSpace) -> DesignSpace:
     knobs: list[Knob] = [algorithm]
     knobs += [attrs.evolve(knob, when=(KNOB, (0,))) for knob in direct.knobs]
     knobs += [attrs.evolve(knob, when=(KNOB, applies)) for knob in winograd.knobs[1:]]
-    constraints = [_where(c, direct=True) for c in direct.constraints]
-    constraints += [_where(c, direct=False) for c in winograd.constraints]
+    spaces = [direct, winograd]
+    chosen: Chosen = [_is_direct, lambda v: ~_is_direct(v)]
     return DesignSpace(
         knobs,
-        constraints=constraints,
+        constraints=_constraints(spaces, chosen),
         features=_features(direct, winograd),
-        guessed_cost=_guessed_cost([direct, winograd], [_is_direct, lambda v: ~_is_direct(v)]),
+        guessed_cost=_guessed_cost(spaces, chosen),
         first_guesses=_alternating(direct, winograd),
         only=_everything(direct, winograd),
     )
@@ -154,21 +153,29 @@ def _everything(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32]
     ).astype(np.int32)
 
 
-def _is_direct(values: Values) -> NDArray[np.bool_]:
-    chosen: NDArray[np.bool_] = np.asarray(values[KNOB] == DIRECT)
-    return chosen
+def _is(values: Values, name: str) -> NDArray[np.bool_]:
+    """Which of n configurations are of an algorithm."""
+    return np.asarray(values[KNOB] == name)
 
 
-def _where(constraint: Constraint, *, direct: bool) -> Constraint:
-    """The constraint on configurations of its own algorithm alone."""
-    return Constraint(
-        reason=constraint.reason,
-        holds=lambda v: (_is_direct(v) != direct) | constraint.holds(v),
-    )
+_is_direct = partial(_is, name=DIRECT)
+
+
+def _constraints(spaces: Sequence[DesignSpace], chosen: Chosen) -> list[Constraint]:
+    """Those of all spaces, each for configurations of its own alone."""
+
+    def where(constraint: Constraint, mine: Callable[[Values], NDArray[np.bool_]]) -> Constraint:
+        return attrs.evolve(constraint, holds=lambda v: ~mine(v) | constraint.holds(v))
+
+    return [
+        where(constraint, mine)
+        for space, mine in zip(spaces, chosen, strict=True)
+        for constraint in space.constraints
+    ]
 
 
 def _guessed_cost(
-    spaces: Sequence[DesignSpace], chosen: Sequence[Callable[[Values], NDArray[np.bool_]]]
+    spaces: Sequence[DesignSpace], chosen: Chosen
 ) -> Callable[[Values], NDArray[np.float64]] | None:
     """Each algorithm's guess for its own configurations; all are in the time of direct products.
 

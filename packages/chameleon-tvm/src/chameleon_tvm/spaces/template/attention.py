@@ -7,10 +7,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
+from chameleon_core.space import Choice, Constraint, DesignSpace, Values
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
-from numpy.typing import NDArray
 
 from chameleon_tvm.device.targets import TargetInfo, target_info
 from chameleon_tvm.operators.element_types import HALVES
@@ -22,13 +21,11 @@ from chameleon_tvm.spaces.template.attention_parts import AttentionTile
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.estimates import (
     FLOAT_BYTES,
-    Numbers,
-    broadcast_is_operand,
-)
-from chameleon_tvm.spaces.template.guesses import (
     LOOP_CYCLES,
     TILE_CYCLES,
-    first_guesses,
+    Numbers,
+    Tiling,
+    broadcast_is_operand,
 )
 from chameleon_tvm.spaces.template.options import TemplateOptions
 
@@ -39,16 +36,6 @@ TRANSPOSED_CYCLES = 1.5
 BLOCKS = (64, 128, 256, 512, 1024)
 TILE_KNOBS = ("query_vectors", "key_rows", "query_rows", "value_vectors", "key_block")
 """Configurations that differ in none of these run the same inner loops."""
-
-
-FEATURE_GROUPS = (
-    ("scores", ("score_sums", "score_registers", "score_loads", "waste")),
-    ("values", ("value_sums", "value_registers", "value_loads")),
-    ("parallel loop", ("tasks", "imbalance")),
-    ("scratch", ("scratch_bytes", "scratch_in_l1")),
-    ("block of keys", ("block_bytes", "block_in_l2", "blocks")),
-)
-"""Which loop or buffer each analytical feature tells of."""
 
 
 @attrs.frozen(kw_only=True)
@@ -68,6 +55,8 @@ class AttentionEstimates:
         scratch_bytes: scores and queries that a task keeps.
         block_bytes: keys and values of a block.
         blocks: blocks of keys.
+        scratch_in_l1: scratch over what L1 holds.
+        block_in_l2: keys and values of a block over what L2 holds.
     """
 
     score_sums: Numbers
@@ -82,9 +71,11 @@ class AttentionEstimates:
     scratch_bytes: Numbers
     block_bytes: Numbers
     blocks: Numbers
+    scratch_in_l1: Numbers
+    block_in_l2: Numbers
 
 
-class AttentionTiling:
+class AttentionTiling(Tiling):
     """The design space of attention.
 
     Args:
@@ -92,6 +83,17 @@ class AttentionTiling:
         info: the target.
         depth: features of queries and keys that are multiplied together.
     """
+
+    tile_knobs = TILE_KNOBS
+    estimates = AttentionEstimates
+    magnitudes = frozenset({"tasks", "scratch_bytes", "block_bytes", "blocks"})
+    groups = (
+        ("scores", ("score_sums", "score_registers", "score_loads", "waste")),
+        ("values", ("value_sums", "value_registers", "value_loads")),
+        ("parallel loop", ("tasks", "imbalance")),
+        ("scratch", ("scratch_bytes", "scratch_in_l1")),
+        ("block of keys", ("block_bytes", "block_in_l2", "blocks")),
+    )
 
     def __init__(self, spec: AttentionSpec, info: TargetInfo, depth: int = 1) -> None:
         self.spec = spec
@@ -133,22 +135,7 @@ class AttentionTiling:
         )
         return ("in_place", "copy") if apart else ("in_place",)
 
-    def space(self) -> DesignSpace:
-        """The design space with its first guesses."""
-        constraints = self.constraints()
-        bare = DesignSpace(self.knobs, constraints=constraints)
-        return DesignSpace(
-            self.knobs,
-            constraints=constraints,
-            features=FeatureBlock(
-                names=self.feature_names(), compute=self.features, groups=FEATURE_GROUPS
-            ),
-            guessed_cost=self.guessed_cost,
-            first_guesses=first_guesses(bare, self.guessed_cost, tile_knobs=TILE_KNOBS),
-        )
-
     def constraints(self) -> tuple[Constraint, ...]:
-        """What a legal configuration meets."""
         info, keys = self.info, self.spec.scores[3]
         registers = info.vector_registers
         enough_scores, enough_values = self._enough_sums()
@@ -186,7 +173,6 @@ class AttentionTiling:
         return scores, values
 
     def estimate(self, values: Values) -> AttentionEstimates:
-        """What is known of n configurations without building them."""
         spec, info = self.spec, self.info
         batch, heads, queries, keys = spec.scores
         vectors, rows, outputs, columns, block = (
@@ -196,13 +182,14 @@ class AttentionTiling:
         width = vectors * self.lanes
         # What is left at the ends of a tile of outputs is computed in smaller pieces.
         mean_rows = width / np.ceil(width / outputs)
-        held = np.ceil(spec.value[3] / self.lanes)
-        mean_columns = held / np.ceil(held / columns)
+        whole = np.ceil(spec.value[3] / self.lanes)
+        mean_columns = whole / np.ceil(whole / columns)
         tiles = np.ceil(queries / width)
         computed = np.floor(queries / width) * width
         computed += np.ceil((queries - computed) / self.lanes) * self.lanes
         tasks = batch * heads * tiles
-        features = spec.query[3] + spec.value[3]
+        scratch = (block + spec.query[3]) * width * FLOAT_BYTES
+        held = block * (spec.query[3] + spec.value[3]) * FLOAT_BYTES
         return AttentionEstimates(
             score_sums=rows * vectors,
             score_registers=rows * vectors + vectors + ((vectors > 1) | own),
@@ -212,28 +199,13 @@ class AttentionTiling:
             value_loads=(mean_rows + mean_columns) / (mean_rows * mean_columns),
             waste=computed / queries,
             tasks=tasks,
-            imbalance=np.ceil(tasks / info.cores) * info.cores / tasks,
-            scratch_bytes=(block + spec.query[3]) * width * FLOAT_BYTES,
-            block_bytes=block * features * FLOAT_BYTES,
+            imbalance=self.imbalance(tasks),
+            scratch_bytes=scratch,
+            block_bytes=held,
             blocks=np.ceil(keys / block),
+            scratch_in_l1=scratch / info.l1_bytes,
+            block_in_l2=held / info.l2_bytes,
         )
-
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the analytical features."""
-        fields = (field.name for field in attrs.fields(AttentionEstimates))
-        return (*fields, "scratch_in_l1", "block_in_l2")
-
-    def features(self, values: Values) -> NDArray[np.float64]:
-        """Analytical features, magnitudes as logarithms; shape (n, len(feature_names()))."""
-        e = self.estimate(values)
-        large = {"tasks", "scratch_bytes", "block_bytes", "blocks"}
-        columns = [
-            np.log2(getattr(e, field.name)) if field.name in large else getattr(e, field.name)
-            for field in attrs.fields(AttentionEstimates)
-        ]
-        columns.append(e.scratch_bytes / self.info.l1_bytes)
-        columns.append(e.block_bytes / self.info.l2_bytes)
-        return np.stack(np.broadcast_arrays(*columns), axis=1)
 
     def guessed_cost(self, values: Values) -> Numbers:
         """Guessed cycles per score vector, for ordering first guesses; shape (n,)."""

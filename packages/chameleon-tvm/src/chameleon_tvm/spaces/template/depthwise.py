@@ -29,8 +29,8 @@ from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.staging import Input
-from chameleon_tvm.spaces.template.tile_position import TilePosition
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
+from chameleon_tvm.spaces.template.writing import TilePosition
 
 
 class DepthwiseConvolution(DirectConvolution):
@@ -98,8 +98,8 @@ class DepthwiseConvolution(DirectConvolution):
                         zero_point = self.output.epilogue.zero_point
                         value = self.arithmetic.converted(value, zero_point, g.lanes)
                     into = at.sums[(yi * tile.columns + xi) * tile.vectors + v]
-                    total = self.dot.emit(emit.load(into, [0], g.lanes), value, weight, g.lanes)
-                    statements.append(emit.store(into, [0], total, g.lanes))
+                    total = self.dot.emit(emit.held(into), value, weight, g.lanes)
+                    statements.append(emit.assign(into, total))
         return emit.sequence(statements)
 
 

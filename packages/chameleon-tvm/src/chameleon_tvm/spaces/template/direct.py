@@ -21,8 +21,7 @@ from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile, tap_patterns, valid_taps
 from chameleon_tvm.spaces.template.staging import Input
-from chameleon_tvm.spaces.template.tile_position import TilePosition
-from chameleon_tvm.spaces.template.writing import Output
+from chameleon_tvm.spaces.template.writing import Output, TilePosition
 
 Tap = tuple[Expr, tuple[Expr, ...], Expr, Expr]
 """Block of input channels, and outer axes, row and column of the filter."""
@@ -152,7 +151,7 @@ class DirectConvolution:
             versions = [self._reduce(at(valid)) for valid in valid_taps(g, starts, tile.columns)]
             reduce = _by_pattern(patterns, versions, xo)
         zero = emit.zero(g.lanes, self.dot.sums)
-        clear = [emit.store(total, [0], zero, g.lanes) for total in sums]
+        clear = [emit.assign(total, zero) for total in sums]
         write = self.output.write(at(every))
         return emit.local(sums, emit.sequence([*clear, reduce, write]))
 
@@ -218,9 +217,8 @@ class DirectConvolution:
                 value = emit.splat(element, g.lanes)
                 for v, weight in enumerate(columns):
                     into = at.sums[(yi * tile.columns + xi) * tile.vectors + v]
-                    total = emit.load(into, [0], g.lanes)
-                    total = self.dot.emit(total, value, weight, g.lanes)
-                    statements.append(emit.store(into, [0], total, g.lanes))
+                    total = self.dot.emit(emit.held(into), value, weight, g.lanes)
+                    statements.append(emit.assign(into, total))
         return emit.sequence(statements)
 
     def _element(

@@ -40,6 +40,17 @@ def loop(
     return tirx.For(variable, _constant(start), _constant(extent), kind, body(variable))
 
 
+def loops(extents: Mapping[str, Expr], body: Callable[..., Stmt]) -> Stmt:
+    """Loops from 0 one inside of the other, outermost first; the body takes their variables."""
+
+    def nest(names: Sequence[str], chosen: tuple[Expr, ...]) -> Stmt:
+        if not names:
+            return body(*chosen)
+        return loop(names[0], extents[names[0]], lambda at: nest(names[1:], (*chosen, at)))
+
+    return nest([*extents], ())
+
+
 def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
     """A loop whose iterations are dealt to the threads in contiguous parts."""
     return loop(name, extent, body, kind=tirx.ForKind.PARALLEL)
@@ -90,6 +101,16 @@ def registers(
     turns them into registers, and asks its runtime for the memory of all others, tile by tile.
     """
     return tuple(buffer(f"{name}{index}", (lanes,), dtype=dtype) for index in range(count))
+
+
+def held(register: Buffer) -> Expr:
+    """The vector in a register."""
+    return load(register, [0], int(register.shape[0]))
+
+
+def assign(register: Buffer, value: Expr) -> Stmt:
+    """Put a vector into a register."""
+    return store(register, [0], value, int(register.shape[0]))
 
 
 def local(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:

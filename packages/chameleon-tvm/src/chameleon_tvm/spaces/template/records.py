@@ -56,7 +56,7 @@ TEMPLATES = (
     _record(
         "convolution-cuda",
         "Direct convolutions; in half precision implicit products on tensor cores",
-        f"{_GPU}.implicit_gemm:convolution_template",
+        f"{_GPU}.convolution:convolution_template",
         "conv2d",
         target="cuda",
     ),

@@ -23,17 +23,16 @@ from chameleon_tvm.spaces.template.arithmetic import TileArithmetic, finishing_c
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.staging import Input
-from chameleon_tvm.spaces.template.tile_block import (
+from chameleon_tvm.spaces.template.tile_tiling import (
     Runs,
     TileBlock,
+    TileTiling,
     applies,
     filled_channels,
     flattened,
     pack_tiles,
 )
-from chameleon_tvm.spaces.template.tile_position import TilePosition
-from chameleon_tvm.spaces.template.tile_tiling import TileTiling
-from chameleon_tvm.spaces.template.writing import StoredOutput
+from chameleon_tvm.spaces.template.writing import StoredOutput, TilePosition
 
 PARTS = 4
 """Parts of the work for each core: setting registers up costs less than what the last part of an
@@ -177,15 +176,8 @@ class TileConvolution:
             number = emit.join((ry, run, piece), (runs.rows, runs.count, runs.pieces))
             return self._multiply(at, registers, (ry, run, piece), number)
 
-        return emit.loop(
-            "ry",
-            runs.rows,
-            lambda ry: emit.loop(
-                "run",
-                runs.count,
-                lambda run: emit.loop("piece", runs.pieces, lambda piece: step(ry, run, piece)),
-            ),
-        )
+        extents = {"ry": runs.rows, "run": runs.count, "piece": runs.pieces}
+        return emit.loops(extents, step)
 
     def _multiply(
         self,

@@ -1,21 +1,27 @@
-"""Knobs, legality, features and first guesses of convolutions of tile products, as arrays."""
+"""What a tile product multiplies in a convolution, and the design space of how it does, as arrays.
+
+A tile of data is up to 16 neighbouring outputs of a row: they read the padded input where it lies,
+one row of the tile for each, the convolution's stride apart. Nothing is rearranged (no im2col,
+Chellapilla et al., "High Performance Convolutional Neural Networks for Document Processing", 2006).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
+from chameleon_core.space import Choice, Constraint, Values
 from numpy.typing import NDArray
 
+from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.spaces.template.algorithms import KNOB
-from chameleon_tvm.spaces.template.estimates import Numbers
+from chameleon_tvm.spaces.template.estimates import COPIED, TILE_CYCLES, Numbers, Tiling
 from chameleon_tvm.spaces.template.geometry import Geometry
-from chameleon_tvm.spaces.template.guesses import COPIED, TILE_CYCLES, first_guesses
-from chameleon_tvm.spaces.template.tile_block import Runs
 from chameleon_tvm.spaces.template.tiling import tile_sizes
 
 TILED = "tiles"
@@ -28,20 +34,153 @@ LOAD_SHARE = 0.5
 """A tile is loaded in this share of the time that a product takes."""
 FINISH_CYCLES = 8.0
 """Cycles of storing a vector of sums, making it an output and storing that."""
-_PREFIX = "product_"
-"""Of the names of knobs and features, since direct convolutions have some of the same."""
 
-FEATURE_GROUPS = tuple(
-    (f"product {name}", tuple(f"{_PREFIX}{column}" for column in columns))
-    for name, columns in (
-        ("tile", ("registers", "loads", "rows_used", "waste")),
-        ("parallel loop", ("tasks", "imbalance")),
-        ("innermost loop", ("steps",)),
-        ("input", ("input_bytes", "copied")),
-        ("weights", ("weight_bytes",)),
+
+@attrs.frozen(kw_only=True)
+class TileBlock:
+    """The results that stay in registers from the first tap to the last, and how they are found.
+
+    Attributes:
+        pixels: outputs of a row in one tile.
+        strips: tiles beside each other in a row.
+        rows: output rows.
+        vectors: tiles of output channels.
+        copy: whether the input is copied and padded first; else it is read in place.
+        channels_outermost: whether output channels are the outermost loop.
+    """
+
+    pixels: int
+    strips: int
+    rows: int
+    vectors: int
+    copy: bool
+    channels_outermost: bool
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> TileBlock:
+        """A decoded configuration as a block."""
+        return cls(
+            pixels=values["product_pixels"],
+            strips=values["product_strips"],
+            rows=values["product_rows"],
+            vectors=values["product_vectors"],
+            copy=values["product_input"] == "copy",
+            channels_outermost=values["product_outermost"] == "channels",
+        )
+
+    @property
+    def columns(self) -> int:
+        """Output columns."""
+        return self.pixels * self.strips
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of data."""
+        return self.rows * self.strips
+
+
+@attrs.frozen(kw_only=True)
+class Runs:
+    """The input of one output, as pieces that a tile product takes at a time.
+
+    Pieces of a run are equal: nothing beyond it is read, which might be infinite or NaN.
+
+    Attributes:
+        rows: of the filter.
+        count: runs of neighbouring elements in each: one where the taps of a row are neighbours,
+            or else one for each tap.
+        pieces: of a run.
+        depth: elements of a piece.
+    """
+
+    rows: int
+    count: int
+    pieces: int
+    depth: int
+
+    @classmethod
+    def of(cls, geometry: Geometry, product: TileProduct) -> Runs:
+        """Those of a convolution of one group whose channels ``filled_channels`` are."""
+        g = geometry
+        neighbours = g.dilation[1] == 1 or g.kernel[1] == 1
+        elements = g.ic * g.kernel[1] if neighbours else g.ic
+        depth = max(d for d in _depths(product) if elements % d == 0)
+        return cls(
+            rows=g.kernel[0],
+            count=1 if neighbours else g.kernel[1],
+            pieces=elements // depth,
+            depth=depth,
+        )
+
+    @property
+    def steps(self) -> int:
+        """Products that are added up."""
+        return self.rows * self.count * self.pieces
+
+
+def filled_channels(geometry: Geometry, product: TileProduct) -> int:
+    """Input channels, zeros among them, with which a convolution takes fewest products.
+
+    Args:
+        geometry: the convolution, of one group.
+        product: what multiplies.
+    """
+    most = geometry.ic + product.depth
+    step = _depths(product)[0]
+    every = range(-(-geometry.ic // step) * step, most + 1, step)
+    return min(every, key=lambda ic: (Runs.of(attrs.evolve(geometry, ic=ic), product).steps, ic))
+
+
+def _depths(product: TileProduct) -> Sequence[int]:
+    """What a piece may have."""
+    least = product.pack if product.shorter else product.depth
+    return range(least, product.depth + 1, product.pack)
+
+
+def applies(geometry: Geometry) -> bool:
+    """Whether a convolution can be computed so: of one group and two spatial axes at most."""
+    return geometry.groups == 1 and not geometry.outer
+
+
+def flattened(geometry: Geometry) -> Geometry:
+    """The same convolution with its map as one row, where each output reads its own pixel alone."""
+    g = geometry
+    own = g.kernel == (1, 1) and g.stride == (1, 1) and g.size == g.out and not any(g.padded)
+    if not own:
+        return g
+    row = (1, g.size[0] * g.size[1])
+    return attrs.evolve(g, size=row, out=row)
+
+
+def pack_tiles(
+    weights: NDArray[Any], geometry: Geometry, block: TileBlock, product: TileProduct
+) -> NDArray[Any]:
+    """(O, I, rows, columns) weights as a tile product reads them.
+
+    Args:
+        weights: of one group, of fewer channels where the geometry's are filled up.
+        geometry: the convolution.
+        block: the point of the design space.
+        product: what multiplies.
+
+    Returns:
+        Of one axis: blocks of output channels, products that are added up, tiles of channels, and
+        rows of a register. The last block is moved back to end with the channels, as its outputs
+        are.
+    """
+    runs = Runs.of(geometry, product)
+    oc, ic = weights.shape[:2]
+    width = block.vectors * product.columns
+    channels = max(oc, width)
+    last = weights.reshape(oc, ic, *geometry.kernel).transpose(0, 2, 3, 1)
+    whole = np.pad(last, ((0, channels - oc), (0, 0), (0, 0), (0, geometry.ic - ic)))
+    ordered = whole.reshape(channels, -1)
+    starts = np.minimum(np.arange(math.ceil(channels / width)) * width, channels - width)
+    groups = runs.depth // product.pack
+    taken = ordered[starts[:, None] + np.arange(width)].reshape(
+        len(starts), block.vectors, product.columns, runs.steps, groups, product.pack
     )
-)
-"""Which loop or buffer each analytical feature tells of."""
+    return contiguous(taken.transpose(0, 3, 1, 4, 2, 5)).reshape(-1)
 
 
 @attrs.frozen(kw_only=True)
@@ -73,7 +212,7 @@ class TileEstimates:
     copied: Numbers
 
 
-class TileTiling:
+class TileTiling(Tiling):
     """The design space of a convolution of tile products.
 
     Args:
@@ -82,6 +221,18 @@ class TileTiling:
         product: what multiplies.
         in_place: whether the input may be read where it is.
     """
+
+    tile_knobs = BLOCK_KNOBS
+    estimates = TileEstimates
+    magnitudes = frozenset({"tasks", "steps", "input_bytes", "weight_bytes"})
+    groups = (
+        ("tile", ("registers", "loads", "rows_used", "waste")),
+        ("parallel loop", ("tasks", "imbalance")),
+        ("innermost loop", ("steps",)),
+        ("input", ("input_bytes", "copied")),
+        ("weights", ("weight_bytes",)),
+    )
+    prefix = "product"
 
     def __init__(
         self, geometry: Geometry, info: TargetInfo, product: TileProduct, *, in_place: bool
@@ -112,20 +263,7 @@ class TileTiling:
             Choice(name="product_outermost", options=("channels", "positions")),
         )
 
-    def space(self) -> DesignSpace:
-        """The design space with its first guesses."""
-        names = tuple(f"{_PREFIX}{field.name}" for field in attrs.fields(TileEstimates))
-        bare = DesignSpace(self.knobs, constraints=self.constraints())
-        return DesignSpace(
-            self.knobs,
-            constraints=self.constraints(),
-            features=FeatureBlock(names=names, compute=self.features, groups=FEATURE_GROUPS),
-            guessed_cost=self.guessed_cost,
-            first_guesses=first_guesses(bare, self.guessed_cost, tile_knobs=BLOCK_KNOBS),
-        )
-
     def constraints(self) -> tuple[Constraint, ...]:
-        """What a legal configuration meets."""
         held, width = self.product.registers, self.geometry.out[1]
         return (
             Constraint(
@@ -139,14 +277,12 @@ class TileTiling:
         )
 
     def estimate(self, values: Values) -> TileEstimates:
-        """What is known of n configurations without building them."""
         g, product, runs = self.geometry, self.product, self.runs
         pixels, strips, rows, vectors = (values[name].astype(np.float64) for name in BLOCK_KNOBS)
         columns, tiles, channels = pixels * strips, strips * rows, vectors * product.columns
         down, across = np.ceil(g.out[0] / rows), np.ceil(g.out[1] / columns)
         blocks = np.ceil(g.oc / channels)
         tasks = g.batch * down * across * blocks
-        cores = self.info.cores
         products = tasks * tiles * vectors * runs.steps
         in_rows = (rows - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1
         in_columns = (columns - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1
@@ -157,24 +293,12 @@ class TileTiling:
             rows_used=pixels / product.rows,
             waste=down * rows * across * columns * blocks * channels / (g.out[0] * g.out[1] * g.oc),
             tasks=tasks,
-            imbalance=np.ceil(tasks / cores) * cores / tasks,
+            imbalance=self.imbalance(tasks),
             steps=np.full(len(tasks), float(runs.steps)),
             input_bytes=in_rows * in_columns * g.ic * np.dtype(product.data).itemsize,
             weight_bytes=channels * runs.steps * runs.depth * np.dtype(product.weights).itemsize,
             copied=np.where(values["product_input"] == "copy", staged / products, 0.0),
         )
-
-    def features(self, values: Values) -> NDArray[np.float64]:
-        """Analytical features, magnitudes as logarithms; shape (n, fields of the estimates)."""
-        estimates = self.estimate(values)
-        large = {"tasks", "steps", "input_bytes", "weight_bytes"}
-        columns = [
-            np.log2(getattr(estimates, field.name))
-            if field.name in large
-            else getattr(estimates, field.name)
-            for field in attrs.fields(TileEstimates)
-        ]
-        return np.stack(np.broadcast_arrays(*columns), axis=1)
 
     def guessed_cost(self, values: Values) -> Numbers:
         """Guessed cycles of a core for each product of whole tiles that is needed; shape (n,).

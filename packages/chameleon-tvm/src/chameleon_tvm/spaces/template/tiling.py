@@ -7,14 +7,20 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
-from numpy.typing import NDArray
+from chameleon_core.space import Choice, Constraint, Values
 
 from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
-from chameleon_tvm.spaces.template.estimates import Estimates, Numbers, broadcast_is_operand
+from chameleon_tvm.spaces.template.estimates import (
+    COPIED,
+    LOOP_CYCLES,
+    STORE_CYCLES,
+    TILE_CYCLES,
+    Numbers,
+    Tiling,
+    broadcast_is_operand,
+)
 from chameleon_tvm.spaces.template.geometry import Geometry, tap_patterns
-from chameleon_tvm.spaces.template.guesses import CostGuess, first_guesses
 
 MAX_WASTE = 1.13
 """Computed over needed outputs along one axis; tiles that waste more are not offered."""
@@ -26,15 +32,43 @@ MAX_VERSIONS = 3
 """Pieces of code for borders: left, middle, right. More multiplies the time to compile."""
 
 
-FEATURE_GROUPS = (
-    ("tile", ("accumulators", "registers", "loads_per_fma", "waste")),
-    ("parallel loop", ("tasks", "imbalance")),
-    ("innermost loop", ("versions", "run", "skipped")),
-    ("weights", ("weight_bytes", "weights_in_l2")),
-    ("input", ("input_bytes", "input_in_l1", "copied")),
-    ("outer loops", ("traffic",)),
-)
-"""Which loop or buffer each analytical feature tells of."""
+@attrs.frozen(kw_only=True)
+class Estimates:
+    """What is known of n configurations without building them; every field has shape (n,).
+
+    Attributes:
+        accumulators: vector registers that hold sums.
+        registers: vector registers needed in the inner loop.
+        loads_per_fma: vector and broadcast loads per multiply-add of the inner loop.
+        waste: computed over needed outputs.
+        tasks: parallel pieces of work.
+        imbalance: time of the busiest core over that of a fair share.
+        weight_bytes: weights that a tile reads.
+        input_bytes: inputs that a tile reads.
+        versions: pieces of code for borders.
+        run: iterations of the innermost loop.
+        skipped: fraction of multiplications not done because their tap is in the padding.
+        copied: bytes written while copying the input, per flop.
+        traffic: bytes that the outer loops read again and again and L2 does not hold, per flop.
+        input_in_l1: inputs that a tile reads, over what L1 holds.
+        weights_in_l2: weights that a tile reads, over what L2 holds.
+    """
+
+    accumulators: Numbers
+    registers: Numbers
+    loads_per_fma: Numbers
+    waste: Numbers
+    tasks: Numbers
+    imbalance: Numbers
+    weight_bytes: Numbers
+    input_bytes: Numbers
+    versions: Numbers
+    run: Numbers
+    skipped: Numbers
+    copied: Numbers
+    traffic: Numbers
+    input_in_l1: Numbers
+    weights_in_l2: Numbers
 
 
 def divisors(extent: int) -> tuple[int, ...]:
@@ -48,7 +82,7 @@ def tile_sizes(extent: int, most: int) -> tuple[int, ...]:
     return tuple(s for s in sizes if -(-extent // s) * s <= MAX_WASTE * extent)
 
 
-class ConvolutionTiling:
+class ConvolutionTiling(Tiling):
     """The design space of a direct convolution.
 
     Args:
@@ -58,6 +92,18 @@ class ConvolutionTiling:
         channel_blocks: input channels of a block to choose from.
         arithmetic: what it multiplies with.
     """
+
+    tile_knobs = ("tile_rows", "tile_columns", "tile_vectors", "input")
+    estimates = Estimates
+    magnitudes = frozenset({"tasks", "weight_bytes", "input_bytes", "run"})
+    groups = (
+        ("tile", ("accumulators", "registers", "loads_per_fma", "waste")),
+        ("parallel loop", ("tasks", "imbalance")),
+        ("innermost loop", ("versions", "run", "skipped")),
+        ("weights", ("weight_bytes", "weights_in_l2")),
+        ("input", ("input_bytes", "input_in_l1", "copied")),
+        ("outer loops", ("traffic",)),
+    )
 
     def __init__(
         self,
@@ -93,22 +139,7 @@ class ConvolutionTiling:
             Choice(name="unroll", options=(1, 2, 4)),
         )
 
-    def space(self) -> DesignSpace:
-        """The design space with its first guesses."""
-        features = FeatureBlock(
-            names=self.feature_names(), compute=self.features, groups=FEATURE_GROUPS
-        )
-        bare = DesignSpace(self.knobs, constraints=self.constraints())
-        return DesignSpace(
-            self.knobs,
-            constraints=self.constraints(),
-            features=features,
-            guessed_cost=self.guessed_cost,
-            first_guesses=first_guesses(bare, self.guessed_cost),
-        )
-
     def constraints(self) -> tuple[Constraint, ...]:
-        """What a legal configuration meets."""
         info, geometry = self.info, self.geometry
         depth = self.arithmetic.dot.depth
         # Fewer than the units have in flight cost time, which the guess counts: a map seven wide
@@ -166,7 +197,6 @@ class ConvolutionTiling:
         return self.geometry.ic
 
     def estimate(self, values: Values) -> Estimates:
-        """What is known of n configurations without building them."""
         g, info = self.geometry, self.info
         rows = values["tile_rows"].astype(np.float64)
         columns = values["tile_columns"].astype(np.float64)
@@ -188,20 +218,24 @@ class ConvolutionTiling:
         staged_bytes = g.planes * g.groups * g.ic * staged[0] * staged[1] * data_bytes
         copied = g.batch * staged_bytes / flop
         fused = copy & (channels == g.ic) & (g.dilation[1] == 1)
+        weight_bytes = taps * self.reduced * vectors * g.lanes * self.arithmetic.weight_bytes
+        input_bytes = in_rows * in_columns * self.reduced * (taps // (kh * kw)) * data_bytes
         return Estimates(
             accumulators=positions * vectors,
             registers=self._registers(positions, vectors),
             loads_per_fma=(positions + vectors) / (positions * vectors),
             waste=down * rows * across * columns * blocks * vectors * g.lanes / needed,
             tasks=tasks,
-            imbalance=np.ceil(tasks / info.cores) * info.cores / tasks,
-            weight_bytes=taps * self.reduced * vectors * g.lanes * self.arithmetic.weight_bytes,
-            input_bytes=in_rows * in_columns * self.reduced * (taps // (kh * kw)) * data_bytes,
+            imbalance=self.imbalance(tasks),
+            weight_bytes=weight_bytes,
+            input_bytes=input_bytes,
             versions=np.where(copy, 1, self._versions[values["tile_columns"]]),
             run=np.where(fused, kw * channels, channels) / depth,
             skipped=np.where(copy, 1.0 - self._inside, self._skipped),
             copied=np.where(copy, copied, 0.0),
             traffic=self._traffic(values, blocks, down * across) / flop,
+            input_in_l1=input_bytes / info.l1_bytes,
+            weights_in_l2=weight_bytes / info.l2_bytes,
         )
 
     def _traffic(self, values: Values, blocks: Numbers, positions: Numbers) -> Numbers:
@@ -232,28 +266,69 @@ class ConvolutionTiling:
         """Fraction of all taps that fall into the input along the outer axes."""
         return math.prod(axis.inside for axis in self.geometry.outer)
 
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the analytical features."""
-        return (*(field.name for field in attrs.fields(Estimates)), "input_in_l1", "weights_in_l2")
-
-    def features(self, values: Values) -> NDArray[np.float64]:
-        """Analytical features, magnitudes as logarithms; shape (n, len(feature_names()))."""
-        e = self.estimate(values)
-        large = {"tasks", "weight_bytes", "input_bytes", "run"}
-        columns = [
-            np.log2(getattr(e, field.name)) if field.name in large else getattr(e, field.name)
-            for field in attrs.fields(Estimates)
-        ]
-        columns.append(e.input_bytes / self.info.l1_bytes)
-        columns.append(e.weight_bytes / self.info.l2_bytes)
-        return np.stack(np.broadcast_arrays(*columns), axis=1)
-
     def guessed_cost(self, values: Values) -> Numbers:
-        """A rough relative cost for ordering first guesses, lower is better; shape (n,)."""
-        guess = CostGuess(
-            geometry=self.geometry,
-            info=self.info,
-            reduced=self.reduced,
-            arithmetic=self.arithmetic,
-        )
-        return guess.cost(values, self.estimate(values))
+        """Guessed time over that of all products at full rate, lower is better; shape (n,).
+
+        Work that is done in vain multiplies the time of the inner loop, during which most of
+        what L2 does not hold arrives; copies add to it.
+        """
+        e = self.estimate(values)
+        work = e.waste * e.imbalance * (1.0 - e.skipped)
+        loops = work * (self._issue(values, e) + self._overhead(e))
+        dot = self.arithmetic.dot
+        far = self.info.flop_per_byte(self.info.l3_bytes_per_cycle) * dot.depth / dot.cost
+        memory = far * e.traffic
+        copies = COPIED * far * e.copied
+        # With all weights in L2, a tile of input that stays in L1 is the better thing to keep.
+        habit = np.where(values["outermost"] == "channels", 0.005, 0.0)
+        cost: Numbers = np.maximum(loops, memory) + 0.1 * memory + copies + habit
+        return cost
+
+    def _issue(self, values: Values, e: Estimates) -> Numbers:
+        """Time that the busiest of the units takes for an instruction of the inner loop."""
+        info, cost = self.info, self.arithmetic.dot.cost
+        positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
+        # Each weight serves all positions, each broadcast all vectors of a tile.
+        loads = 1.0 / (info.loads_per_cycle * positions)
+        broadcasts = 1.0 / (info.broadcasts_per_cycle * values["tile_vectors"])
+        reloads = self._spilled(values) / info.loads_per_cycle
+        ports = info.fma_per_cycle * (loads + broadcasts + reloads) / cost
+        waiting = info.sums_in_flight / e.accumulators / cost
+        # From L2 come weights, and for each tap again a block of inputs that L1 does not hold.
+        streaming = (e.weight_bytes > info.l1_bytes / 2) * info.l2_vector_fmas / positions / cost
+        block = np.minimum(values["channel_block"], self.reduced)
+        held = e.input_bytes * block / self.reduced <= info.l1_bytes
+        reused = self.geometry.taps > 1
+        again = (~held & reused) / (self.geometry.lanes * values["tile_vectors"])
+        busiest = np.maximum(np.maximum(1.0, waiting), np.maximum(ports, streaming))
+        issue: Numbers = busiest + 0.01 * e.loads_per_fma + again
+        return issue
+
+    def _spilled(self, values: Values) -> Numbers:
+        """Sums that a multiply-add of the inner loop finds in memory, on average.
+
+        A multiply-add of x86 overwrites one of its operands. Where a broadcast has a register of
+        its own and is used once, LLVM lets it be that one: once it has unrolled the loop over
+        channels twice, every sum has two registers. Those that find none are stored and loaded.
+        Products of several channels are instructions that overwrite their sums alone.
+        """
+        info, several = self.info, self.arithmetic.dot.depth > 1
+        positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
+        if several or not info.memory_operands or broadcast_is_operand(info) or self.reduced == 1:
+            return np.zeros_like(positions)
+        missing = np.maximum(0.0, 2.0 * positions + 1.0 - info.vector_registers)
+        spilled: Numbers = np.where(values["tile_vectors"] == 1, missing / (2.0 * positions), 0.0)
+        return spilled
+
+    def _overhead(self, e: Estimates) -> Numbers:
+        """Time per instruction of the inner loop around it: of its end and of a tile's."""
+        sums, dot = e.accumulators, self.arithmetic.dot
+        reduced = self.geometry.taps * self.reduced / dot.depth
+        products = np.maximum(1.0, reduced * (1.0 - e.skipped))
+        # The next tile starts while sums are stored, as far as instructions in flight reach;
+        # those of more sums than half of the registers hold are waited for.
+        exposed = np.maximum(0.0, sums - self.info.vector_registers / 2)
+        ends = TILE_CYCLES + STORE_CYCLES * exposed
+        cycles = LOOP_CYCLES / (e.run * sums) + ends / (products * sums) + 0.3 / sums
+        overhead: Numbers = self.info.fma_per_cycle * cycles / dot.cost
+        return overhead

@@ -112,8 +112,8 @@ class Registers:
         """Compute a vector once; returns what reads it."""
         (register,) = emit.registers(1, self.lanes, name=f"t{len(self.buffers)}_")
         self.buffers.append(register)
-        self.statements.append(emit.store(register, [0], value, self.lanes))
-        return emit.load(register, [0], self.lanes)
+        self.statements.append(emit.assign(register, value))
+        return emit.held(register)
 
     def apply(self, matrix: Matrix, vectors: Sequence[Expr]) -> list[Expr]:
         """The product of a matrix with as many vectors as it has columns.

@@ -144,7 +144,7 @@ class WinogradConvolution:
                 blank = emit.store(self.patch, [i, j, 0], emit.zero(g.lanes), g.lanes)
                 return emit.choose([(tirx.all(*seen), copied)], blank)
 
-            fill = emit.loop("i", size, lambda i: emit.loop("j", size, lambda j: element(i, j)))
+            fill = emit.loops({"i": size, "j": size}, element)
             padded = self._forward(
                 lambda i, j: emit.load(self.patch, [i, j, 0], g.lanes), held, channel
             )
@@ -199,21 +199,21 @@ class WinogradConvolution:
                 value = emit.load(self.inputs, [p, held + start + row, c])
                 for v, weight in enumerate(columns):
                     into = sums[row * tile.vectors + v]
-                    total = emit.load(into, [0], g.lanes) + emit.splat(value, g.lanes) * weight
-                    statements.append(emit.store(into, [0], total, g.lanes))
+                    total = emit.held(into) + emit.splat(value, g.lanes) * weight
+                    statements.append(emit.assign(into, total))
             return statements
 
         def some(c: Expr) -> Stmt:
             unrolled = range(tile.unroll)
             return emit.sequence([one for u in unrolled for one in channel(c * tile.unroll + u)])
 
-        clear = [emit.store(total, [0], emit.zero(g.lanes), g.lanes) for total in sums]
+        clear = [emit.assign(total, emit.zero(g.lanes)) for total in sums]
         reduce = emit.loop("c", g.ic // tile.unroll, some)
         keep = []
         for number, total in enumerate(sums):
             row, v = divmod(number, tile.vectors)
-            value = emit.load(total, [0], g.lanes)
-            keep.append(emit.store(self.products, [start + row, v, p, 0], value, g.lanes))
+            place = [start + row, v, p, 0]
+            keep.append(emit.store(self.products, place, emit.held(total), g.lanes))
         return emit.local(sums, emit.sequence([*clear, reduce, *keep]))
 
     # -- outputs ----------------------------------------------------------------------------

@@ -8,17 +8,22 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
+from chameleon_core.space import Choice, Constraint, DesignSpace, Values
 from numpy.typing import NDArray
 
 from chameleon_tvm.device.targets import TargetInfo
-from chameleon_tvm.spaces.template.estimates import Numbers, broadcast_is_operand
+from chameleon_tvm.spaces.template.estimates import (
+    FLOAT_BYTES,
+    GUESSES,
+    Numbers,
+    Tiling,
+    broadcast_is_operand,
+)
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.options import TILES
 from chameleon_tvm.spaces.template.transforms import TAPS, transforms
 from chameleon_tvm.spaces.template.winograd import WinogradTile, tile_counts
 
-FLOAT_BYTES = 4
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
 VECTORS = (1, 2, 3, 4, 6)
 STEPS = (1, 2, 3, 4, 6, 8)
@@ -63,19 +68,6 @@ def winograd_tile_of(values: Mapping[str, Any]) -> WinogradTile:
     )
 
 
-FEATURE_GROUPS = tuple(
-    (f"winograd {part}", tuple(f"winograd_{field}" for field in fields))
-    for part, fields in (
-        ("tile", ("accumulators", "registers", "loads_per_fma", "products", "waste")),
-        ("parallel loop", ("imbalance",)),
-        ("weights", ("weight_bytes", "panel_bytes")),
-        ("workspace", ("workspace_bytes", "transforms", "traffic")),
-        ("inputs", ("shared_bytes", "staged")),
-    )
-)
-"""Which loop or buffer each analytical feature tells of."""
-
-
 @attrs.frozen(kw_only=True)
 class WinogradEstimates:
     """What is known of n configurations without building them; every field has shape (n,).
@@ -111,7 +103,7 @@ class WinogradEstimates:
     staged: Numbers
 
 
-class WinogradTiling:
+class WinogradTiling(Tiling):
     """The design space of Winograd's convolution.
 
     Args:
@@ -119,6 +111,18 @@ class WinogradTiling:
         info: the target.
         algorithms: which of ``options.TILES`` to choose from.
     """
+
+    estimates = WinogradEstimates
+    magnitudes = frozenset({"weight_bytes", "panel_bytes", "workspace_bytes", "shared_bytes"})
+    groups = (
+        ("tile", ("accumulators", "registers", "loads_per_fma", "products", "waste")),
+        ("parallel loop", ("imbalance",)),
+        ("weights", ("weight_bytes", "panel_bytes")),
+        ("workspace", ("workspace_bytes", "transforms", "traffic")),
+        ("inputs", ("shared_bytes", "staged")),
+    )
+    prefix = "winograd"
+    least = 1.0
 
     def __init__(self, geometry: Geometry, info: TargetInfo, algorithms: Sequence[str]) -> None:
         self.geometry = geometry
@@ -135,22 +139,7 @@ class WinogradTiling:
             Choice(name="winograd_unroll", options=(1, 2, 4)),
         )
 
-    def space(self) -> DesignSpace:
-        """The design space with its first guesses."""
-        features = FeatureBlock(
-            names=self.feature_names(), compute=self.features, groups=FEATURE_GROUPS
-        )
-        bare = DesignSpace(self.knobs, constraints=self.constraints())
-        return DesignSpace(
-            self.knobs,
-            constraints=self.constraints(),
-            features=features,
-            guessed_cost=self.guessed_cost,
-            first_guesses=self._guesses(bare),
-        )
-
     def constraints(self) -> tuple[Constraint, ...]:
-        """What a legal configuration meets."""
         registers = self.info.vector_registers
         most = max(math.prod(tile_counts(self.geometry, TILES[a])) for a in self.algorithms)
         enough = min(registers // 4, most)
@@ -174,7 +163,6 @@ class WinogradTiling:
         )
 
     def estimate(self, values: Values) -> WinogradEstimates:
-        """What is known of n configurations without building them."""
         g, info = self.geometry, self.info
         rows = values["winograd_rows"].astype(np.float64)
         vectors = values["winograd_vectors"].astype(np.float64)
@@ -202,7 +190,7 @@ class WinogradTiling:
             loads_per_fma=(rows + vectors) / (rows * vectors),
             products=products,
             waste=waste,
-            imbalance=np.ceil(tasks / info.cores) * info.cores / tasks,
+            imbalance=self.imbalance(tasks),
             weight_bytes=weights,
             panel_bytes=g.ic * vectors * g.lanes * FLOAT_BYTES,
             workspace_bytes=points * block * (g.ic * ~shared + vectors * g.lanes) * FLOAT_BYTES,
@@ -229,20 +217,6 @@ class WinogradTiling:
         for algorithm, number in numbers.items():
             found[chosen == algorithm] = number
         return found
-
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the analytical features."""
-        return tuple(f"winograd_{field.name}" for field in attrs.fields(WinogradEstimates))
-
-    def features(self, values: Values) -> NDArray[np.float64]:
-        """Analytical features, magnitudes as logarithms; shape (n, len(feature_names()))."""
-        e = self.estimate(values)
-        large = {"weight_bytes", "panel_bytes", "workspace_bytes", "shared_bytes"}
-        columns = [
-            np.log2(1.0 + getattr(e, field.name)) if field.name in large else getattr(e, field.name)
-            for field in attrs.fields(WinogradEstimates)
-        ]
-        return np.stack(np.broadcast_arrays(*columns), axis=1)
 
     def guessed_cost(self, values: Values) -> Numbers:
         """Guessed time over that of the direct convolution at full rate; shape (n,)."""
@@ -271,7 +245,7 @@ class WinogradTiling:
         cost: Numbers = np.maximum(loops, memory) * (1.0 + spilled) + 0.1 * memory + staged
         return cost
 
-    def _guesses(self, space: DesignSpace, count: int = 16) -> NDArray[np.int32]:
+    def first_guesses(self, space: DesignSpace) -> NDArray[np.int32]:
         """The cheapest configurations by estimate, of different tiles and of every algorithm.
 
         Which algorithm wins depends on where the weights are when the layer's turn comes, which
@@ -286,6 +260,6 @@ class WinogradTiling:
         configs = configs[np.sort(first)]
         kept = np.zeros(len(configs), np.bool_)
         for algorithm in range(len(self.algorithms)):
-            kept[np.flatnonzero(configs[:, 0] == algorithm)[: count // 4]] = True
-        kept[np.flatnonzero(~kept)[: max(0, count - int(kept.sum()))]] = True
+            kept[np.flatnonzero(configs[:, 0] == algorithm)[: GUESSES // 4]] = True
+        kept[np.flatnonzero(~kept)[: max(0, GUESSES - int(kept.sum()))]] = True
         return configs[kept]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.halves import half_of
 from chameleon_tvm.operators.activations import activate
@@ -17,7 +22,6 @@ from chameleon_tvm.spaces.template.quantized_epilogue import (
     QuantizedProductEpilogue,
     QuantizedVectorEpilogue,
 )
-from chameleon_tvm.spaces.template.tile_position import TilePosition
 from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 
@@ -72,6 +76,26 @@ def epilogue_of(
     return VectorEpilogue(spec, channels, shape)
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class TilePosition:
+    """Where a tile of outputs is: image, group, block of channels, first row and column.
+
+    Attributes:
+        outer: where it is along each outer axis.
+        sums: the registers its sums are in, in order of rows, columns and vectors of channels.
+        valid: which taps of which columns are inside the input, shape (columns, kernel width).
+    """
+
+    n: Expr
+    outer: tuple[Expr, ...]
+    group: Expr
+    block: Expr
+    y: Expr
+    x: Expr
+    sums: tuple[Buffer, ...]
+    valid: NDArray[np.bool_]
+
+
 class Output:
     """The output of a convolution and how a tile gets there.
 
@@ -106,9 +130,18 @@ class Output:
         shape = physical_shape(image, g.out_layout)
         self.epilogue = epilogue_of(spec, g.groups * self.channels, shape, sums=sums)
         self.out = emit.buffer("out", shape, dtype=self.epilogue.out_type)
+        # All that needs no other element of the output is done while there still are vectors.
+        self.early = self.epilogue.residual is None
+        kept = self.epilogue.out_type if self.early else "float32"
+        elements = tile.rows * tile.columns * self.block
+        self.spilled = emit.buffer("spilled", (elements,), dtype=kept)
 
     def write(self, at: TilePosition) -> Stmt:
         """Store a tile's sums."""
+        written = self._written(at)
+        return written if self.whole else emit.local(self.spilled, written)
+
+    def _written(self, at: TilePosition) -> Stmt:
         first = emit.within(at.block, self.block, self.channels)
         return (self._store_vectors if self.whole else self._store_elements)(at, first)
 
@@ -120,66 +153,63 @@ class Output:
         return g.oc >= self.block and (g.out_layout == "NHWC" or bool(aligned))
 
     def _store_vectors(self, at: TilePosition, first: Expr) -> Stmt:
-        tile, lanes = self.tile, self.geometry.lanes
-        statements = []
-        for position in range(tile.rows * tile.columns):
-            yi, xi = divmod(position, tile.columns)
-            for v in range(tile.vectors):
-                value = emit.load(at.sums[position * tile.vectors + v], [0], lanes)
-                place = self._place(at, first + v * lanes, yi, xi)
-                channel = at.group * self.channels + first + v * lanes
-                value = self.epilogue.whole(value, channel, place, lanes)
-                statements.append(emit.store(self.out, place, value, lanes))
-        return emit.sequence(statements)
+        lanes = self.geometry.lanes
+
+        def vector(yi: Expr, xi: Expr, v: int) -> Stmt:
+            place = self._place(at, first + v * lanes, yi, xi)
+            channel = at.group * self.channels + first + v * lanes
+            value = self.epilogue.whole(self._sums(at, yi, xi, v), channel, place, lanes)
+            return emit.store(self.out, place, value, lanes)
+
+        return self._every(vector)
 
     def _store_elements(self, at: TilePosition, first: Expr) -> Stmt:
         """Write one by one, through memory: registers cannot be indexed by a variable."""
-        g, tile = self.geometry, self.tile
-        vectors = tile.rows * tile.columns * tile.vectors
-        # All that needs no other element of the output is done while there still are vectors.
-        early = self.epilogue.residual is None
-        kept = self.epilogue.out_type if early else "float32"
-        spilled = emit.buffer("spilled", (vectors * g.lanes,), dtype=kept)
-        spill = []
-        for v, total in enumerate(at.sums):
-            channel = at.group * self.channels + first + v % tile.vectors * g.lanes
-            value = self.epilogue.biased(emit.load(total, [0], g.lanes), channel, g.lanes)
-            value = self.epilogue.last(value, (), g.lanes) if early else value
-            spill.append(emit.store(spilled, [v * g.lanes], value, g.lanes))
+        lanes = self.geometry.lanes
 
-        rest = self._elements_of(spilled, at, first, early=early)
-        return emit.local(spilled, emit.sequence([*spill, rest]))
+        def spill(yi: Expr, xi: Expr, v: int) -> Stmt:
+            channel = at.group * self.channels + first + v * lanes
+            value = self.epilogue.biased(self._sums(at, yi, xi, v), channel, lanes)
+            value = self.epilogue.last(value, (), lanes) if self.early else value
+            return emit.store(self.spilled, [self._index(yi, xi, v)], value, lanes)
 
-    def _elements_of(self, spilled: Buffer, at: TilePosition, first: Expr, *, early: bool) -> Stmt:
-        """Write what is in memory, in order of rows, columns and channels.
+        return emit.sequence([self._every(spill), self._elements_of(at, first)])
+
+    def _every(self, body: Callable[[Expr, Expr, int], Stmt]) -> Stmt:
+        """What is done for each vector of a tile: straight-line code on registers."""
+        t = self.tile
+        places = itertools.product(range(t.rows), range(t.columns), range(t.vectors))
+        return emit.sequence([body(*place) for place in places])
+
+    def _sums(self, at: TilePosition, yi: Expr, xi: Expr, v: int) -> Expr:
+        """A vector of sums at a row and a column of a tile."""
+        return emit.held(at.sums[(yi * self.tile.columns + xi) * self.tile.vectors + v])
+
+    def _index(self, yi: Expr, xi: Expr, v: int) -> Expr:
+        """Where a vector is in memory that holds a tile."""
+        return (yi * self.tile.columns + xi) * self.block + v * self.geometry.lanes
+
+    def _elements_of(self, at: TilePosition, first: Expr) -> Stmt:
+        """Write what was spilled, finished or biased sums, in order of rows, columns and channels.
 
         Args:
-            spilled: finished or biased sums.
             at: where the tile is.
             first: its first channel.
-            early: whether they are finished.
         """
         g, tile = self.geometry, self.tile
 
         def element(o: Expr, yi: Expr, xi: Expr) -> Stmt:
-            value = emit.load(spilled, [(yi * tile.columns + xi) * self.block + o])
+            value = emit.load(self.spilled, [(yi * tile.columns + xi) * self.block + o])
             place = self._place(at, first + o, yi, xi)
-            value = value if early else self.epilogue.last(value, place, 1)
+            value = value if self.early else self.epilogue.last(value, place, 1)
             return emit.store(self.out, place, value)
 
         # The loop that is contiguous in the output is the innermost one.
-        extents = {"o": min(self.block, g.oc), "yi": tile.rows, "xi": tile.columns}
-        order = ("o", "yi", "xi") if g.out_layout == "NCHW" else ("yi", "xi", "o")
-
-        def nest(names: tuple[str, ...], chosen: dict[str, Expr]) -> Stmt:
-            if not names:
-                return element(chosen["o"], chosen["yi"], chosen["xi"])
-            name, *rest = names
-            return emit.loop(
-                name, extents[name], lambda at: nest(tuple(rest), {**chosen, name: at})
-            )
-
-        return nest(order, {})
+        channels = {"o": min(self.block, g.oc)}
+        pixels = {"yi": tile.rows, "xi": tile.columns}
+        if g.out_layout == "NCHW":
+            return emit.loops(channels | pixels, element)
+        return emit.loops(pixels | channels, lambda yi, xi, o: element(o, yi, xi))
 
     def _place(self, at: TilePosition, o: Expr, yi: Expr, xi: Expr) -> list[Expr]:
         """Where an element of a tile is, for a channel of the tile's group."""
@@ -212,55 +242,18 @@ class StoredOutput(Output):
 
     def __init__(self, geometry: Geometry, tile: Tile, spec: FusedSpec, sums: Buffer) -> None:
         super().__init__(geometry, tile, spec, sums=str(sums.dtype))
-        self.sums = sums
-        self.early = self.epilogue.residual is None
-        self.buffers = [sums]
-        if not self.whole:
-            kept = self.epilogue.out_type if self.early else "float32"
-            self.spilled = emit.buffer("spilled", sums.shape, dtype=kept)
-            self.buffers.append(self.spilled)
+        self.buffers = [sums] if self.whole else [sums, self.spilled]
 
-    def _store_vectors(self, at: TilePosition, first: Expr) -> Stmt:
-        def vector(yi: Expr, xi: Expr, v: int) -> Stmt:
-            value, channel = self._vector(at, first, (yi, xi, v))
-            place = self._place(at, first + v * self.geometry.lanes, yi, xi)
-            value = self.epilogue.whole(value, channel, place, self.geometry.lanes)
-            return emit.store(self.out, place, value, self.geometry.lanes)
-
-        return self._every(vector)
-
-    def _store_elements(self, at: TilePosition, first: Expr) -> Stmt:
-        lanes = self.geometry.lanes
-
-        def spill(yi: Expr, xi: Expr, v: int) -> Stmt:
-            value, channel = self._vector(at, first, (yi, xi, v))
-            value = self.epilogue.biased(value, channel, lanes)
-            value = self.epilogue.last(value, (), lanes) if self.early else value
-            return emit.store(self.spilled, [self._index(yi, xi, v)], value, lanes)
-
-        rest = self._elements_of(self.spilled, at, first, early=self.early)
-        return emit.sequence([self._every(spill), rest])
+    def write(self, at: TilePosition) -> Stmt:
+        return self._written(at)
 
     def _every(self, body: Callable[[Expr, Expr, int], Stmt]) -> Stmt:
-        """Loops over rows and columns, and the vectors of each."""
         tile = self.tile
 
         def pixel(yi: Expr, xi: Expr) -> Stmt:
             return emit.sequence([body(yi, xi, v) for v in range(tile.vectors)])
 
-        return emit.loop(
-            "yi",
-            tile.rows,
-            lambda yi: emit.loop("xi", tile.columns, lambda xi: pixel(yi, xi)),
-        )
+        return emit.loops({"yi": tile.rows, "xi": tile.columns}, pixel)
 
-    def _vector(
-        self, at: TilePosition, first: Expr, place: tuple[Expr, Expr, int]
-    ) -> tuple[Expr, Expr]:
-        """A vector of sums, and its first channel among those of the packed constants."""
-        lanes = self.geometry.lanes
-        channel = at.group * self.channels + first + place[2] * lanes
-        return emit.load(self.sums, [self._index(*place)], lanes), channel
-
-    def _index(self, yi: Expr, xi: Expr, v: int) -> Expr:
-        return (yi * self.tile.columns + xi) * self.block + v * self.geometry.lanes
+    def _sums(self, at: TilePosition, yi: Expr, xi: Expr, v: int) -> Expr:
+        return emit.load(at.sums[0], [self._index(yi, xi, v)], self.geometry.lanes)

@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
+from chameleon_cli.space import describe_space, legal_share
 from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization
-from chameleon_core.space.description import describe_space, legal_share
 
 RNG = np.random.default_rng
 

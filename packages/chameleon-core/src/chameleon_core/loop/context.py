@@ -1,9 +1,18 @@
-"""Sums over all processes of a run."""
+"""What every step of a run works with, and sums over all processes of the run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import attrs
+
+from chameleon_core.events import Event
+from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.measure import CheckedRunner
-from chameleon_core.stages import Disturbance
+from chameleon_core.loop.start.shared_records import SharedRecords
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.run_folder import RunFolder
+from chameleon_core.stages import Disturbance, Frontend
 from chameleon_core.store import RecordStore
 
 DISTURBANCE = "disturbance"
@@ -51,4 +60,35 @@ def disturbance_of(store: RecordStore) -> Disturbance:
     return Disturbance() if kept is None else Disturbance.from_json(kept)
 
 
-__all__ = ["RunTotals", "disturbance_of"]
+@attrs.frozen(kw_only=True, eq=False)
+class RunContext:
+    """What every step of a run works with, once its runner has started.
+
+    Attributes:
+        pipeline: what to do.
+        frontend: the pipeline's, made.
+        target: resolved.
+        batch_size: configurations measured per round.
+        folder: the run folder.
+        runner: measures.
+        records: the run's record databases.
+        totals: sums over all processes.
+        publish: tells an event.
+        interruption: the request to stop.
+    """
+
+    pipeline: ResolvedPipeline
+    frontend: Frontend
+    target: str
+    batch_size: int
+    folder: RunFolder
+    runner: CheckedRunner
+    records: SharedRecords
+    totals: RunTotals
+    publish: Callable[[Event], None]
+    interruption: Interruption
+
+    @property
+    def store(self) -> RecordStore:
+        """The run's records."""
+        return self.folder.store

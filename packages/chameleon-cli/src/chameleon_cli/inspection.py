@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
-from chameleon_system.cores import usable_cores
-
 from chameleon_core.errors import ChameleonError, PluginError
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.start.tasks import frontend_of, named_tasks, spaces_of, target_of
@@ -26,6 +24,7 @@ from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import Registry, default_registry
 from chameleon_core.stages import Trials
 from chameleon_core.task import Task
+from chameleon_system.cores import usable_cores
 
 Result = TypeVar("Result")
 
@@ -145,6 +144,3 @@ def _with_members(spec: StageSpec) -> Iterator[StageSpec]:
             members: tuple[Any, ...] = getattr(spec.options, field.name)
             for member in members:
                 yield from _with_members(member)
-
-
-__all__ = ["inspect_pipeline"]

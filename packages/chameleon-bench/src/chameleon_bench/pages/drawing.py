@@ -1,0 +1,520 @@
+"""Plots drawn as SVG, which needs no script and is printed too.
+
+A plot is drawn from the description that plotly.js gets. The drawing has no width of its own: it is
+stretched to the width that there is, while letters, points and strokes keep their size. Bars and
+words are placed by shares of the plot. Paths lie in a grid that is stretched over the plot, while
+the width of their strokes stays in pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.words import in_seconds
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from chameleon_bench.pages.measured import Categories
+from chameleon_bench.pages.plots import Plot
+
+MOST = 2000
+"""Points of a plot that are drawn at once; ``plots.js`` has the same number."""
+
+_TOP, _RIGHT, _BOTTOM, _LEFT = 28, 34, 46, 14
+"""Pixels around the axes; words beside them need more."""
+
+_LETTER = 7.0
+"""Pixels that a letter beside an axis takes."""
+
+_LONG = 18
+"""Letters of a name beyond which it stands above its bars, and not beside them."""
+
+_NAME = 16
+"""Pixels of the line in which it stands."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Drawing:
+    """A plot as HTML.
+
+    Attributes:
+        html: the legend and the SVG.
+        about: how many of the points are drawn; empty if all of them are.
+    """
+
+    html: Markup
+    about: str
+
+
+def drawing(plot: Plot) -> Drawing:
+    """Draw a plot.
+
+    Args:
+        plot: as plotly.js takes it.
+    """
+    traces = [_resolved(plot, trace) for trace in plot.traces]
+    x, y = _axis(plot, traces, "x"), _axis(plot, traces, "y")
+    above = max(map(len, y.names), default=0) > _LONG
+    if above:
+        top = _NAME * len(y.names) / (plot.height - _TOP - _BOTTOM)
+        y = attrs.evolve(y, band=(top, 0.92))
+    beside = 0 if above else max((len(word) for _, word in y.ticks), default=0)
+    left = _LEFT + round(_LETTER * beside)
+    counts = [0 if x.names or y.names else _count(trace) for trace in traces]
+    share = min(1.0, MOST / max(1, sum(counts)))
+    limits = [count if share == 1.0 else max(20, int(share * count)) for count in counts]
+    shown = sum(map(min, counts, limits))
+    pieces: list[str] = []
+    paths: list[str] = []
+    for place in range(len(traces)):
+        for piece, in_grid in _marks(plot, traces, place, x, y, limit=limits[place]):
+            (paths if in_grid else pieces).append(piece)
+    html = Markup(
+        '{}<div class=axes style="height:{}px;padding:{}px {}px {}px {}px"><svg role=img>'
+        "<title>{}: {} over {}</title>{}{}{}</svg></div>"
+    ).format(
+        *(_legend(plot), plot.height, _TOP, _RIGHT, _BOTTOM, left, plot.title, y.title, x.title),
+        *(Markup("").join(_ticks(x, y, left, above=above)), grid(paths)),
+        Markup("").join(pieces),
+    )
+    told = f"{shown:,} of {sum(counts):,} points are drawn. The CSV has all."
+    return Drawing(html=html, about=told if shown < sum(counts) else "")
+
+
+def _resolved(plot: Plot, trace: Trace) -> dict[str, Any]:
+    """A trace with values in the place of what names them."""
+    rows = np.array(trace["rows"]) if "rows" in trace else np.arange(plot.length)
+    for key, wanted in (("where", True), ("skip", False)):
+        if key in trace:
+            header, word = trace[key]
+            rows = rows[(_column(plot, header)[rows] == word) == wanted]
+
+    def values(given: Any) -> Any:
+        if isinstance(given, Mapping):
+            if "column" in given:
+                return _column(plot, given["column"])[rows]
+            if "constant" in given:
+                return np.full(len(rows), given["constant"])
+            return {key: values(value) for key, value in given.items()}
+        return given
+
+    return {key: values(value) for key, value in trace.items()}
+
+
+def _column(plot: Plot, header: str) -> NDArray[Any]:
+    column = plot.columns[header]
+    if isinstance(column, Categories):
+        return np.array(column.words, object)
+    words = any(isinstance(value, str) for value in column)
+    return np.array(column, object if words else np.float64)
+
+
+def _axis(plot: Plot, traces: Sequence[Trace], name: str) -> Axis:
+    layout, first = plot.layout.get(f"{name}axis", {}), plot.traces[0]
+    lengths = first["type"] == "bar" and name == "x"
+    values = [value for trace in traces for value in trace[name]]
+    if lengths and plot.layout.get("barmode") == "stack":
+        values = list(sum(np.nan_to_num(trace[name]) for trace in traces))
+    column = first[name].get("column", "") if isinstance(first[name], Mapping) else ""
+    zero = lengths or layout.get("rangemode") == "tozero"
+    return axis_of(layout, column, values, zero=zero)
+
+
+def _count(trace: Trace) -> int:
+    """How many points of a trace there are of which some may be left out."""
+    return len(trace["y"]) if trace.get("mode") == "markers" and "rows" not in trace else 0
+
+
+def _marks(
+    plot: Plot, traces: Sequence[Trace], place: int, x: Axis, y: Axis, *, limit: int
+) -> Iterator[tuple[str, bool]]:
+    """What one trace puts into a plot, and whether it is a path of the grid."""
+    trace = traces[place]
+    if trace["type"] == "bar":
+        stack = plot.layout.get("barmode") == "stack"
+        begins = np.zeros(len(trace["x"]))
+        for before in traces[:place] if stack else ():
+            begins = begins + np.nan_to_num(before["x"])
+        lanes = {"lane": 0, "lanes": 1} if stack else {"lane": place, "lanes": len(traces)}
+        yield from ((bar, False) for bar in bars(trace, x, y, begins=begins, **lanes))
+        return
+    across, up = x.places(trace["x"]), y.upwards(trace["y"])
+    if "scattergap" in plot.layout:
+        # Points of one word stand side by side.
+        width = (1.0 - plot.layout["scattergap"]) / len(x.names)
+        across = across + width * ((place + 0.5) / len(traces) - 0.5)
+    if "lines" in trace["mode"] and (trace["line"]["width"] or "fill" in trace):
+        yield line(trace, traces[place - 1] if place else None, x, y), True
+    if "error_y" in trace:
+        yield errors(trace, across, y), True
+    if "markers" in trace["mode"]:
+        kept = np.flatnonzero(np.isfinite(across) & np.isfinite(up))
+        if limit:
+            kept = kept[_thinned(np.array(trace["y"], np.float64)[kept], limit)]
+        marker = {"color": trace.get("line", {}).get("color"), **trace["marker"]}
+        if "colorscale" in marker:
+            marker["color"] = marker["color"][kept]
+        yield from points(marker, across[kept], up[kept])
+
+
+def _thinned(values: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
+    """Places of as many: evenly in their order, and the lowest ones in any case, the fastest."""
+    if len(values) <= limit:
+        return np.arange(len(values))
+    lowest = np.argsort(values)[: limit // 10]
+    evenly = np.arange(0, len(values), len(values) / (limit - len(lowest)))
+    return np.union1d(lowest, evenly.astype(np.int64))
+
+
+def _ticks(x: Axis, y: Axis, left: int, *, above: bool) -> Iterator[Markup]:
+    """Lines across the plot, what is written at them, and the axes' titles."""
+    level = Markup('<line x1="0%" x2="100%" y1="{0:.2%}" y2="{0:.2%}"/>')
+    yield level.format(1.0)
+    for place, word in x.ticks:
+        if not x.names:
+            yield Markup('<line x1="{0:.2%}" x2="{0:.2%}" y1="0%" y2="100%"/>').format(place)
+        yield text(place, 1.0, word, "dy=18 text-anchor=middle")
+    for place, word in y.ticks:
+        if above:
+            begin = place - 0.5 / len(y.names)
+            yield level.format(begin)
+            yield text(0.0, begin + y.band[0] / 2 / len(y.names), word, "dy=.4em")
+            continue
+        at = place if y.names else 1.0 - place
+        if not y.names:
+            yield level.format(at)
+        yield text(0.0, at, word, "dx=-7 dy=.35em text-anchor=end")
+    yield text(0.5, 1.0, x.title, "dy=38 text-anchor=middle class=title")
+    # Above its axis, where it can be read without a turn of the head.
+    yield text(0.0, 0.0, y.title, f"dx={8 - left} dy=-14 class=title")
+
+
+def _legend(plot: Plot) -> Markup:
+    """The meaning of colours and symbols; nothing if there is one of them alone."""
+    if not plot.layout.get("showlegend", len(plot.traces) > 1):
+        return Markup("")
+    scales = [trace["marker"] for trace in plot.traces if "colorscale" in trace.get("marker", {})]
+    named = [trace for trace in plot.traces if trace.get("marker") not in scales]
+    keys = [_key(trace) for trace in named if trace.get("showlegend", True)]
+    keys += map(_scale, scales)
+    return Markup("<p class=keys>{}</p>").format(Markup("").join(keys))
+
+
+def _key(trace: Trace) -> Markup:
+    """A sample of a trace with its name."""
+    marker = trace.get("marker", {})
+    symbol = marker.get("symbol", "circle")
+    css, _ = paint(marker.get("color") or trace["line"]["color"])
+    if trace.get("mode") == "lines":
+        sample = path("M0 6H14", trace["line"]["color"], width=2, more=dashes(trace))
+    elif symbol in {"circle", "square"}:
+        sample = Markup('<circle cx=7 cy=6 r=4.5 style="fill:{}"/>').format(css)
+    else:
+        sample = Markup('<use href="#{}" x=7 y=6 style="fill:{}"/>').format(symbol, css)
+    key = Markup("<span><svg width=14 height=12>{}</svg> {}</span>")
+    return key.format(sample, trace["name"])
+
+
+def _scale(marker: Trace) -> Markup:
+    """A scale of colours with what its ends mean."""
+    step = Markup('<rect x={} width=8 height=12 style="fill:{}"/>')
+    steps = Markup("").join(step.format(8 * at, css) for at, css in enumerate(shades(marker)))
+    key = Markup("<span><svg width=64 height=12>{}</svg> 1 to {:.3g} times the best</span>")
+    return key.format(steps, marker["cmax"])
+
+
+# ----- axes ----------------------------------------------------------------------------------
+
+_MARGIN = 0.03
+"""Share of an axis that is left free beyond the outermost values."""
+
+_STEPS = 6
+"""Parts into which round values divide an axis at most, or a little more."""
+
+_FEW, _MANY = 3, 8
+"""Ticks of a logarithmic axis at 1, 2 and 5: with fewer or more of them others are drawn."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Axis:
+    """An axis; places on it are shares of its length.
+
+    Attributes:
+        title: beside it.
+        low: the value at its begin, a power of ten where ``log``.
+        high: the value at its end likewise.
+        log: whether it is logarithmic.
+        names: its words, the first at its begin; empty for an axis of numbers.
+        band: the begin and the end of a word's marks, as shares of the room that it has.
+        ticks: places and what is written there.
+    """
+
+    title: str
+    low: float = 0.0
+    high: float = 1.0
+    log: bool = False
+    names: Sequence[str] = ()
+    band: tuple[float, float] = (0.1, 0.9)
+    ticks: Sequence[tuple[float, str]] = ()
+
+    def places(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
+        """Where values are; NaN for gaps and for words that the axis does not show."""
+        if self.names:
+            rank = {name: place for place, name in enumerate(self.names)}
+            ranks = np.array([rank.get(str(value), np.nan) for value in values], np.float64)
+            return (ranks + sum(self.band) / 2) / len(self.names)
+        numbers = np.array(values, np.float64)
+        if self.log:
+            numbers = np.log10(np.where(numbers > 0.0, numbers, np.nan))
+        shares: NDArray[np.float64] = (numbers - self.low) / (self.high - self.low)
+        return np.where(np.isfinite(shares), shares, np.nan)
+
+    def upwards(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
+        """Where values are from the top on: numbers rise, and the first word is at the top."""
+        places = self.places(values)
+        return places if self.names else 1.0 - places
+
+
+def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, zero: bool) -> Axis:
+    """An axis as plotly.js is told of it.
+
+    Args:
+        layout: of the axis.
+        column: its title where the layout has none.
+        values: all that is to be seen on it.
+        zero: whether it begins at 0 unless the layout says where.
+    """
+    title = layout.get("title", {}).get("text", column)
+    if layout.get("type") == "category":
+        names = list(layout.get("categoryarray") or dict.fromkeys(map(str, values)))
+        if "range" in layout:
+            names = names[: round(max(layout["range"]) + 0.5)]
+        ticks = [((place + 0.5) / len(names), name) for place, name in enumerate(names)]
+        return Axis(title=title, names=names, ticks=ticks)
+    log = layout.get("type") == "log"
+    low, high = layout.get("range") or _ends(values, log=log, zero=zero)
+    axis = Axis(title=title, low=low, high=high, log=log)
+    marked = _powers(low, high) if log else _steps(low, high)
+    written = [(axis.places([value])[0], _word(value, layout)) for value in marked]
+    return attrs.evolve(axis, ticks=written)
+
+
+def _ends(values: Sequence[Any], *, log: bool, zero: bool) -> tuple[float, float]:
+    """Where an axis begins and ends."""
+    numbers = np.array(values, np.float64)
+    numbers = numbers[np.isfinite(numbers)]
+    if log:
+        numbers = np.log10(numbers[numbers > 0.0])
+    if not len(numbers):
+        return 0.0, 1.0
+    low, high = float(numbers.min()), float(numbers.max())
+    low = min(0.0, low) if zero else low
+    room = _MARGIN * (high - low) or 0.5
+    return (low if zero and low >= 0.0 else low - room), high + room
+
+
+def _steps(low: float, high: float) -> list[float]:
+    """A few round values."""
+    least = (high - low) / _STEPS
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{step * place:.12g}") for place in range(first, last + 1)]
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Values of a logarithmic axis: 1, 2 and 5, or powers of ten, or any where there is no room."""
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    digits = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    inside = [value for value in digits if low <= math.log10(value) <= high]
+    if len(inside) < _FEW:
+        return _steps(10.0**low, 10.0**high)
+    if len(inside) > _MANY:
+        return [10.0**power for power in powers if low <= power <= high]
+    return inside
+
+
+def _word(value: float, layout: Mapping[str, Any]) -> str:
+    if "ticksuffix" in layout:
+        return in_seconds(value, ".3g") if value else "0"
+    return f"{value:.0%}" if layout.get("tickformat", "").endswith("%") else f"{value:,.6g}"
+
+
+# ----- marks ---------------------------------------------------------------------------------
+
+_GRID = 2000
+"""Units of the grid's width and height: finer than any screen's pixels."""
+
+_SHADES = 8
+"""Steps of a scale of colours."""
+
+_DASHES = {"dash": "7 5", "dot": "2 4"}
+_LINE_ENDS = {"circle": "round", "square": "square"}
+
+Trace = Mapping[str, Any]
+Places = NDArray[np.float64]
+
+
+def paint(colour: str) -> tuple[str, float]:
+    """A colour of the style sheet as CSS, and its opacity: ``--c1/26`` is mostly transparent."""
+    name, _, opacity = colour.partition("/")
+    return (f"var({name})" if name.startswith("--") else name), int(opacity or "ff", 16) / 255
+
+
+def path(way: str, colour: str, *, width: float = 0.0, opacity: float = 1.0, more: str = "") -> str:
+    """A path in the grid.
+
+    Args:
+        way: its commands.
+        colour: as ``paint`` takes it.
+        width: of its stroke in pixels; it is filled if 0.
+        opacity: of all of it.
+        more: attributes.
+    """
+    css, share = paint(colour)
+    look = f'style="stroke:{css}" stroke-width="{width:g}"' if width else f'style="fill:{css}"'
+    drawn = f'<path d="{way}" {look} opacity="{opacity * share:.2g}"{more}/>'
+    return Markup(drawn)  # noqa: S704 - numbers and names of colours
+
+
+def text(x: float, y: float, words: str, more: str) -> Markup:
+    """Words at a place; ``more`` are attributes that shift them by pixels."""
+    opening = f'<text x="{x:.2%}" y="{y:.2%}" {more}>'
+    return Markup("{}{}</text>").format(Markup(opening), words)  # noqa: S704 - of numbers
+
+
+def grid(paths: Sequence[str]) -> Markup:
+    """Paths, stretched over the plot."""
+    stretched = '<svg viewBox="0 0 {0} {0}" preserveAspectRatio="none">{1}</svg>'
+    return Markup(stretched).format(_GRID, Markup("").join(paths))  # noqa: S704 - a constant
+
+
+def bars(
+    trace: Trace, x: Axis, y: Axis, *, begins: Places, lane: int, lanes: int
+) -> Iterator[Markup]:
+    """Bars that lie, and the words at their ends.
+
+    Args:
+        trace: its arrays are values.
+        x: the axis of lengths.
+        y: that of words.
+        begins: where each bar begins, a value of ``x``.
+        lane: its place among the bars of one word.
+        lanes: how many there are side by side.
+    """
+    thick = (y.band[1] - y.band[0]) / lanes / len(y.names)
+    middles = y.places(trace["y"]) + (lane - (lanes - 1) / 2) * thick
+    lengths = np.nan_to_num(trace["x"])
+    words = list(trace.get("text", ()))
+    if "texttemplate" in trace:
+        words = [f"{length:.0%}" for length in lengths]
+    bar = Markup('<rect x="{:.2%}" y="{:.2%}" width="{:.2%}" height="{:.2%}" style="fill:{}"/>')
+    css, _ = paint(trace["marker"]["color"])
+    ends = zip(middles, x.places(begins), x.places(begins + lengths), strict=True)
+    for place, (middle, start, end) in enumerate(ends):
+        if np.isnan(middle):
+            continue
+        yield bar.format(start, middle - 0.46 * thick, end - start, 0.92 * thick, css)
+        if words:
+            yield text(end, middle, words[place], "dx=5 dy=.35em class=small")
+
+
+def line(trace: Trace, before: Trace | None, x: Axis, y: Axis) -> str:
+    """A line, or the band between it and the line of another trace.
+
+    Args:
+        trace: its arrays are values.
+        before: the trace before it.
+        x: the axis across.
+        y: the one upwards.
+    """
+    steps = trace["line"].get("shape") == "hv"
+    way = _way(x.places(trace["x"]), y.upwards(trace["y"]), steps=steps)
+    if trace.get("fill") == "tonexty" and before is not None:
+        lower = _way(x.places(before["x"]), y.upwards(before["y"]), steps=steps, back=True)
+        return path(way + lower, trace["fillcolor"])
+    return path(way, trace["line"]["color"], width=trace["line"]["width"], more=dashes(trace))
+
+
+def dashes(trace: Trace) -> str:
+    """The attribute of a line that is not drawn through."""
+    dash = trace["line"].get("dash")
+    return f' stroke-dasharray="{_DASHES[dash]}"' if dash else ""
+
+
+def errors(trace: Trace, across: Places, y: Axis) -> str:
+    """A line from the lower to the upper end of what each point may be."""
+    error = trace["error_y"]
+    highs = y.upwards(trace["y"] + error["array"])
+    lows = y.upwards(trace["y"] - error["arrayminus"])
+    ends = zip(_units(across), _units(highs), _units(lows), strict=True)
+    way = "".join(f"M{at} {high}V{low}" for at, high, low in ends)
+    return path(way, trace["marker"]["color"], width=error["thickness"])
+
+
+def points(marker: Trace, across: Places, up: Places) -> Iterator[tuple[str, bool]]:
+    """Points, and whether each piece belongs into the grid.
+
+    Round and square ones are the ends of short lines, a path for each colour.
+
+    Args:
+        marker: of the trace; its colour may be values on a scale.
+        across: places, shape (n,).
+        up: likewise.
+    """
+    end = _LINE_ENDS.get(marker.get("symbol", "circle"))
+    opacity = marker.get("opacity", 1.0)
+    if end is None:
+        css, _ = paint(marker["color"])
+        use = Markup('<use href="#{}" x="{:.2%}" y="{:.2%}" style="fill:{}" opacity="{}"/>')
+        for place in zip(across, up, strict=True):
+            yield use.format(marker["symbol"], *place, css, opacity), False
+        return
+    for colour, rows in _coloured(marker, len(across)):
+        ends = zip(_units(across[rows]), _units(up[rows]), strict=True)
+        # Square ends of a line without any length are not seen on paper.
+        length = 0 if end == "round" else 1
+        way = "".join(f"M{a} {b}h{length}" for a, b in ends)
+        look = f' stroke-linecap="{end}"'
+        yield path(way, colour, width=marker["size"], opacity=opacity, more=look), True
+
+
+def shades(marker: Trace) -> list[str]:
+    """The colours of a scale, in steps."""
+    first, last = (f"var({name})" for _, name in marker["colorscale"])
+    parts = [round(100 * step / (_SHADES - 1)) for step in range(_SHADES)]
+    return [f"color-mix(in srgb,{last} {part}%,{first})" for part in parts]
+
+
+def _coloured(marker: Trace, count: int) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Which points have which colour."""
+    if "colorscale" not in marker:
+        yield marker["color"], np.arange(count)
+        return
+    shares = (marker["color"] - marker["cmin"]) / (marker["cmax"] - marker["cmin"])
+    steps = np.rint(np.clip(shares, 0.0, 1.0) * (_SHADES - 1))
+    # The best ones lie over the others.
+    for step, colour in reversed(list(enumerate(shades(marker)))):
+        rows = np.flatnonzero(steps == step)
+        if len(rows):
+            yield colour, rows
+
+
+def _units(places: Places) -> list[int]:
+    """Places in the grid."""
+    return [round(place) for place in (_GRID * places).tolist()]
+
+
+def _way(across: Places, up: Places, *, steps: bool, back: bool = False) -> str:
+    """Commands along points; steps go across before they go up."""
+    seen = np.isfinite(across) & np.isfinite(up)
+    ends = list(zip(_units(across[seen]), _units(up[seen]), strict=True))
+    step = "H{0}V{1}" if steps else "L{0} {1}"
+    if back:
+        ends, step = ends[::-1], "V{1}H{0}" if steps else step
+    begin = "L{0} {1}" if back else "M{0} {1}"
+    return "".join((step if at else begin).format(*end) for at, end in enumerate(ends))

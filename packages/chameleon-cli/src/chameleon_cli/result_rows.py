@@ -1,0 +1,257 @@
+"""A result in rows and lines, for the terminal and for the page of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from chameleon_core.dtypes import FLOAT32
+from chameleon_core.loop.end.result import OperatorResult
+from chameleon_core.network_result import (
+    Footprint,
+    InferenceResult,
+    KernelTime,
+    NetworkResult,
+    RivalTime,
+)
+from chameleon_core.words import in_seconds
+
+
+def duration(seconds: float | None) -> str:
+    """A kernel's time in three digits, which is all that timings are good for."""
+    return in_seconds(seconds, "#.3g")
+
+
+def failures(failed: Mapping[str, int]) -> str:
+    """Failures by kind, as ``build_error 3, crash 1``."""
+    return ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items())) or "0"
+
+
+OPERATOR_HEADER = (
+    "operator",
+    "untuned",
+    "tuned",
+    "vendor",
+    "ratio",
+    "GFLOP/s",
+    "measured",
+    "seconds",
+)
+
+
+def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
+    """One row per operator, as in ``OPERATOR_HEADER``."""
+    return [
+        (
+            operator.name,
+            duration(operator.untuned_seconds),
+            duration(operator.tuned_seconds),
+            duration(operator.vendor_seconds),
+            "-" if operator.ratio is None else f"{operator.ratio:.3f}",
+            "-" if operator.gflops is None else f"{operator.gflops:.1f}",
+            str(operator.measurements),
+            f"{operator.spending.total:.1f}",
+        )
+        for operator in operators
+    ]
+
+
+def operator_legend(operators: Sequence[OperatorResult]) -> str:
+    """What ``vendor`` and ``ratio`` mean, and the largest error; what there is of it."""
+    vendors = sorted(
+        {one.name for operator in operators for one in operator.variants if one.vendor}
+    )
+    lines = []
+    if vendors:
+        lines += [
+            f"vendor: {', '.join(vendors)}, the fastest of its variants",
+            "ratio: vendor / tuned, above 1 the tuned kernel is faster",
+        ]
+    errors = {one.max_relative_error: one.name for one in operators if one.max_relative_error}
+    if errors:
+        worst = max(errors)
+        lines.append(f"largest relative error of a tuned operator: {worst:.1e} ({errors[worst]})")
+    return "\n".join(lines)
+
+
+def network_lines(network: NetworkResult) -> list[str]:
+    """What became of the network, in words; nothing where there is none."""
+    if network.failure is not None or network.folder is None:
+        return []
+    error = f"largest relative error {network.max_relative_error:.1e}"
+    if network.delivered_seconds is not None:
+        error = f"verified after {network.delivered_seconds:.1f} s, {error}"
+    before = [f"layout: {network.layout.summary}"] if network.layout else []
+    if network.precision_summary:
+        before.append(f"precision: {network.precision_summary}")
+    before += network_remarks(network)
+    if network.latency_seconds is None:
+        return [*before, f"network: {error}, in {network.folder}"]
+    others = {"untuned": network.untuned_seconds}
+    if not network.rivals_reduced:
+        others.update(network.rivals)
+    times = ", ".join(f"{name} {duration(seconds)}" for name, seconds in others.items())
+    what = "network, one inference in each bucket" if network.buckets else "network"
+    if network.precision != FLOAT32:
+        what += f", in {network.precision}"
+    return [
+        *before,
+        f"{what}: {duration(network.latency_seconds)} ({times})",
+        f"{error}, in {network.folder}",
+    ]
+
+
+KERNEL_HEADER = ("kernel", "calls", "time", "share")
+_SHOWN = 0.01
+"""Kernels that take a smaller share of the network are shown as one."""
+
+
+def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
+    """Where the time of a network goes, one row per kernel, as in ``KERNEL_HEADER``."""
+    total = sum(kernel.seconds for kernel in network.kernels)
+    unmeasured = {task.name for task in network.unmeasured}
+    large = [kernel for kernel in network.kernels if kernel.seconds >= _SHOWN * total]
+    small = [kernel for kernel in network.kernels if kernel.seconds < _SHOWN * total]
+    rows = [(f"{one.name}{_remark(one, unmeasured)}", one.calls, one.seconds) for one in large]
+    if small:
+        calls, seconds = sum(one.calls for one in small), sum(one.seconds for one in small)
+        rows.append((f"{len(small)} others", calls, seconds))
+    return [
+        (name, str(calls), duration(seconds), f"{seconds / total:.1%}")
+        for name, calls, seconds in rows
+    ]
+
+
+RIVAL_HEADER = ("one inference", "precision", "median", "times ours", "error")
+
+
+def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
+    """The network and its rivals with the precision of each, as in ``RIVAL_HEADER``.
+
+    Those in the network's precision come first, then those in float32, then the reduced ones.
+    Where nothing was compared but in float32, there is none: the network's line says it all.
+    """
+    ours = network.latency_seconds
+    if not network.rivals_reduced or ours is None:
+        return []
+    error, precision = network.max_relative_error, network.precision
+    first = RivalTime(asked="", precision=precision, seconds=ours, max_relative_error=error)
+    return [
+        (
+            name,
+            rival.precision,
+            duration(rival.seconds),
+            f"{rival.seconds / ours:.2f}",
+            "-" if rival.max_relative_error is None else f"{rival.max_relative_error:.1e}",
+        )
+        for name, rival in [("the compiled network", first), *rival_rows(network)]
+    ]
+
+
+FRONT_HEADER = ("operators in", "seconds", "error", "")
+
+
+def front_rows(network: NetworkResult) -> list[tuple[str, ...]]:
+    """The types that there were to choose among, one row a point, as in ``FRONT_HEADER``.
+
+    Where there are buckets of shapes, the first column says which.
+    """
+    return [
+        (
+            *([] if point.bucket is None else [point.bucket]),
+            ", ".join(f"{kind} {count}" for kind, count in point.types.items()),
+            duration(point.seconds),
+            f"{point.error:.1e}",
+            "delivered" if point.delivered else "",
+        )
+        for point in network.front
+    ]
+
+
+BUCKET_HEADER = ("bucket", "network", "untuned", "best rival", "ratio", "error")
+
+
+def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
+    """One inference in each bucket of shapes, as in ``BUCKET_HEADER``.
+
+    Where types were chosen, the last column has the precision of each.
+    """
+    rows: list[tuple[str, ...]] = []
+    for bucket in network.buckets:
+        rival = bucket.fastest_rival
+        rows.append(
+            (
+                bucket.name,
+                duration(bucket.latency_seconds),
+                duration(bucket.untuned_seconds),
+                "-" if rival is None else f"{rival[0]} {duration(rival[1])}",
+                "-" if bucket.ratio is None else f"{bucket.ratio:.3f}",
+                f"{bucket.max_relative_error:.1e}",
+                *([bucket.precision] if network.precision_summary else []),
+            )
+        )
+    return rows
+
+
+def _remark(kernel: KernelTime, unmeasured: Collection[str]) -> str:
+    if kernel.name in unmeasured:
+        return " (not measured)"
+    return "" if kernel.tuned else " (not tuned)"
+
+
+def network_remarks(network: NetworkResult) -> list[str]:
+    """How a network was verified, and what else there is to know beside its times, a line each."""
+    own = network.own_precision
+    # A frontend that finds no framework here compares with the network as TVM compiles it anyway.
+    reference = "TVM without tuning" if network.reference == "untuned" else network.reference
+    verified = [reference and f"compared with {reference}", network.conditioning]
+    if own is not None and own.reference:
+        verified.append(f"in {own.dtype} {own.max_relative_error:.1e} off {own.reference}")
+    guesses: dict[tuple[str, str], list[str]] = {}
+    for task in network.unmeasured:
+        guesses.setdefault((task.kernel, task.because), []).append(task.name)
+    return [
+        *filter(None, ["; ".join(filter(None, verified))]),
+        *(
+            f"not measured, delivered with the {kernel} ({because}): {', '.join(names)}"
+            for (kernel, because), names in guesses.items()
+        ),
+        *_footprint_lines(network),
+        *(f"{name} left out: {why}" for name, why in network.left_out.items()),
+    ]
+
+
+def _footprint_lines(network: NetworkResult) -> list[str]:
+    """How soon a network answers and what it takes beside time; no line if that is not known."""
+    own = network.footprint.get("network", Footprint())
+    if own.first_answer_seconds is None:
+        return []
+    others = ", ".join(
+        f"{name} {_megabytes(footprint.memory_bytes)}"
+        for name, footprint in network.footprint.items()
+        if footprint is not own
+    )
+    beside = f" (processes with {others})" if others else ""
+    seconds, memory = own.first_answer_seconds, _megabytes(own.memory_bytes)
+    first = f"first answer {seconds:.2f} s after its process starts, in {memory} of memory{beside}"
+    return [f"{first}; {_megabytes(own.disk_bytes)} on disk"]
+
+
+def _megabytes(size: int | None) -> str:
+    return "-" if size is None else f"{size / 1e6:.0f} MB"
+
+
+def rival_rows(result: InferenceResult) -> list[tuple[str, RivalTime]]:
+    """All rivals: those in the network's precision, those in float32, then the reduced ones.
+
+    The fastest of each group comes first; none that computes less exactly comes before one that
+    does not, whatever their seconds.
+    """
+    times = dict(result.rivals_reduced)
+    for name, seconds in result.rivals.items():
+        precision = result.rivals_precision.get(name, FLOAT32)
+        times[name] = RivalTime(asked=precision, precision=precision, seconds=seconds)
+
+    def place(row: tuple[str, RivalTime]) -> tuple[bool, bool, float]:
+        return row[1].asked not in result.precisions, row[1].precision != FLOAT32, row[1].seconds
+
+    return sorted(times.items(), key=place)

@@ -1,0 +1,103 @@
+"""Scores of networks at their initialisation; sizes are what any other score has to beat."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from chameleon_transforms.contract import Judged, NetworkScore
+
+
+class FisherPotential(NetworkScore):
+    """The approximated effect on the loss of removing each channel, summed over the network.
+
+    Per channel 1/2 the mean over the batch of (sum over positions of activation times gradient)
+    squared; per layer the sum over channels, per network the sum over layers (Turner et al.,
+    ASPLOS 2021, section 5.2, equations 1 to 4).
+    """
+
+    def score(self, network: Judged) -> float:
+        outputs, sites = network.run(network.images)
+        loss = nn.functional.cross_entropy(outputs, network.labels)
+        values = list(sites.values())
+        gradients = torch.autograd.grad(loss, values)
+        # The loss is a mean over the batch; the gradient of one sample's own loss is n times that.
+        count = len(network.labels)
+        total = 0.0
+        for value, gradient in zip(values, gradients, strict=True):
+            product = (value.detach() * gradient).flatten(2).sum(2) * count
+            total += float(product.square().mean(0).sum()) / 2
+        return total
+
+
+class SynapticFlow(NetworkScore):
+    """The sum over weights of |weight times gradient| of the outputs' sum, as a logarithm.
+
+    Synaptic flow (Tanaka et al., NeurIPS 2020) needs no data.
+    Weights are their absolute values, the image is of ones, and normalisation is left out, as in
+    Abdelfattah et al. (ICLR 2021, section 3.2).
+    """
+
+    def score(self, network: Judged) -> float:
+        weights = network.parameters()
+        signs = [one.detach().sign() for one in weights]
+        with torch.no_grad():
+            for one in weights:
+                one.abs_()
+        try:
+            for one in weights:
+                one.requires_grad_(requires_grad=True)
+            outputs, _ = network.run(torch.ones_like(network.images[:1]), normalised=False)
+            gradients = torch.autograd.grad(outputs.abs().sum(), weights, allow_unused=True)
+            total = sum(
+                float((one.detach() * gradient).abs().sum())
+                for one, gradient in zip(weights, gradients, strict=True)
+                if gradient is not None
+            )
+        finally:
+            with torch.no_grad():
+                for one, sign in zip(weights, signs, strict=True):
+                    one.requires_grad_(requires_grad=False).mul_(sign)
+        return math.log(total) if total > 0 else -math.inf
+
+
+class ActivationOverlap(NetworkScore):
+    """The logarithm of the determinant of how many activations two samples have in common.
+
+    Overlap of activation patterns is a score of Mellor et al. (ICML 2021).
+    A pattern is which of a layer's outputs are positive. Counts are divided by the number of
+    activations: networks of other widths are compared.
+    """
+
+    def score(self, network: Judged) -> float:
+        with torch.no_grad():
+            _, sites = network.run(network.images)
+        count = len(network.images)
+        same = torch.zeros(count, count, dtype=torch.float64)
+        total = 0
+        for value in sites.values():
+            pattern = (value > 0).flatten(1).to(torch.float64)
+            same += pattern @ pattern.T + (1 - pattern) @ (1 - pattern).T
+            total += pattern.shape[1]
+        _, determinant = torch.linalg.slogdet(same / total)
+        return float(determinant)
+
+
+class Parameters(NetworkScore):
+    """Weights of convolutions and products."""
+
+    proportional = True
+
+    def score(self, network: Judged) -> float:
+        return float(sum(one.numel() for one in network.parameters()))
+
+
+class MultiplyAdds(NetworkScore):
+    """Of all convolutions, for one sample; where it decides, all networks are accepted."""
+
+    proportional = True
+
+    def score(self, network: Judged) -> float:
+        return float(network.multiply_adds)
