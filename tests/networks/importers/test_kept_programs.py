@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -36,17 +35,10 @@ def net():
 
 
 @pytest.fixture
-def exports(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The modules that torch has exported."""
-    exported: list[Any] = []
-    export: Callable[..., Any] = torch.export.export
-
-    def counted(module: Any, *given: Any) -> Any:
-        exported.append(module)
-        return export(module, *given)
-
-    monkeypatch.setattr(torch.export, "export", counted)
-    return exported
+def export(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """What torch exports with, which counts its calls."""
+    monkeypatch.setattr(torch.export, "export", Mock(wraps=torch.export.export))
+    return torch.export.export
 
 
 def _elsewhere(network: ImportedNetwork) -> ImportedNetwork:
@@ -54,7 +46,7 @@ def _elsewhere(network: ImportedNetwork) -> ImportedNetwork:
 
 
 @pytest.mark.parametrize(("dtype", "times"), [("float32", 1), ("float16", 2)])
-def test_other_processes_read_what_is_exported(dtype: str, times: int, exports: list[Any]):
+def test_other_processes_read_what_is_exported(dtype: str, times: int, export: Mock):
     network = network_of(BuiltinOptions(network="alexnet_small", dtype=dtype))
     copies = [_elsewhere(network), _elsewhere(network)]
     inputs = network.samples(np.random.default_rng(0))
@@ -64,22 +56,22 @@ def test_other_processes_read_what_is_exported(dtype: str, times: int, exports: 
         assert copy.half == network.half
         assert copy.imported.script() == network.imported.script()
         assert copy.graph.locations == network.graph.locations, "messages name the same lines"
-    assert len(exports) == times, "in half precision it is exported in float32 as well"
+    assert export.call_count == times, "in half precision it is exported in float32 as well"
 
 
-def test_a_network_in_buckets_reads_its_source_once(exports: list[Any]):
+def test_a_network_in_buckets_reads_its_source_once(export: Mock):
     shapes = {"image": (Buckets(buckets=(1, 2, 4)), 3, 32, 32)}
     bucketed = BucketedNetwork(network_of, BuiltinOptions(network="resnet_small", shapes=shapes))
     for extent in (1, 2, 4, 4, 3, 3):
         [images] = bucketed.with_extents((extent,)).samples(np.random.default_rng(0))
         assert len(images) == extent
-    assert len(exports) == 1 + len({2, 4, 3}), "the example has the extents of the first"
-    assert len(set(exports)) == 1
+    assert export.call_count == 1 + len({2, 4, 3}), "the example has the extents of the first"
+    assert len({call.args[0] for call in export.call_args_list}) == 1
 
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_what_cannot_be_kept_or_recalled_is_exported_again(
-    tmp_path: Path, exports: list[Any], damaged: bool
+    tmp_path: Path, export: Mock, damaged: bool
 ):
     (tmp_path / "net.py").write_text(NAMED)
     network = network_of(TorchOptions(source=f"{tmp_path}/net.py:net"))
@@ -89,5 +81,5 @@ def test_what_cannot_be_kept_or_recalled_is_exported_again(
         (tmp_path / "program.pt2").write_bytes(b"no program")
         request["network"]["programs"] = {"program": str(tmp_path / "program.pt2")}
     [found] = requested_network(request).framework("torch", 1)([np.full((2, 3), -1, np.float32)])
-    assert len(exports) == 2
+    assert export.call_count == 2
     assert not found.any()

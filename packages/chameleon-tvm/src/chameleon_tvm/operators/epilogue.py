@@ -10,8 +10,7 @@ from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.late_tvm import te
-from chameleon_tvm.operators.activation_arrays import Exact, activated
-from chameleon_tvm.operators.activations import activate
+from chameleon_tvm.operators.activations import Exact, activate, activated
 from chameleon_tvm.operators.base import seeded_array, tolerance_of, widened
 from chameleon_tvm.operators.specs import FusedSpec
 

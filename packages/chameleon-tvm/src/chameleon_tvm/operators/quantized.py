@@ -18,7 +18,7 @@ from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.late_tvm import te
-from chameleon_tvm.operators.activation_arrays import Exact, activated
+from chameleon_tvm.operators.activations import Exact, activated
 from chameleon_tvm.operators.base import seeded_array, seeded_integers, tolerance_of
 from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.requantizing import finished
