@@ -66,5 +66,5 @@ def test_errors_are_those_against_the_reference(tiny: Any, monkeypatch: pytest.M
     found = side_by_side(asked)
     assert list(found.times) == ["openvino", "openvino as it comes"], "the reference is not timed"
     one = found.about["openvino"]
-    assert one["precision"] == one["asked"] == "that of openvino"
-    assert 0.0 < one["max_relative_error"] < 1e-4
+    assert one.precision == one.asked == "that of openvino"
+    assert 0.0 < one.max_relative_error < 1e-4
