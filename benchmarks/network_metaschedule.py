@@ -3,7 +3,7 @@
 `python benchmarks/network_metaschedule.py examples/resnet18.yaml --json OUT.json` runs the
 pipeline, gives `ms.relax_integration.tune_relax` the wall-clock that this took (or `--seconds`),
 verifies both compiled networks, and times them in turns. `--run FOLDER` takes a run that has
-delivered already, and then needs `--seconds`.
+delivered already, and then needs `--seconds`, and `--trust-source` if its pipeline names code.
 
 What makes it fair: both sides start from nothing, imports, preparation, tuning and compilation
 included; both get the same network with batch normalisation folded, the same number of threads to
@@ -63,10 +63,13 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
     Args:
         run: the run's folder.
         options: of the command line.
-        ours: wall-clock of the run in seconds, where it was measured.
+        ours: wall-clock of the run in seconds, if it was measured.
     """
     with RunView(run) as view:
-        network = network_of(pipeline_of(view, trust_source=True), view).by_bucket[""].network
+        # A pipeline that was just run had its code imported then.
+        trust_source = options.trust_source or options.pipeline is not None
+        pipeline = pipeline_of(view, trust_source=trust_source)
+        network = network_of(pipeline, view).by_bucket[""].network
         target = view.target
     seconds = options.seconds or ours
     if seconds is None:
@@ -142,6 +145,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(usable_cores()))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--as-shipped", action="store_true")
+    parser.add_argument("--trust-source", action="store_true", help="import code that --run names")
     parser.add_argument("--json", type=Path, help="where the result goes; stdout by default")
     options = parser.parse_args()
     if (options.pipeline is None) == (options.run is None):

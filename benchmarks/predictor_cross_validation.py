@@ -16,11 +16,11 @@ from pathlib import Path
 import click
 import torch
 from chameleon_one_shot.dataset.format import read_dataset
+from chameleon_one_shot.predictor.alternatives import ALTERNATIVES
 from chameleon_one_shot.predictor.evaluation import cross_validate, table
 from chameleon_one_shot.predictor.examples import examples_of
 from chameleon_one_shot.predictor.groups import device_groups, task_groups
 from chameleon_one_shot.predictor.options import TrainingOptions
-from chameleon_one_shot.predictor.rivals import RIVALS
 
 BY = {"task": task_groups, "device": device_groups}
 
@@ -29,7 +29,7 @@ BY = {"task": task_groups, "device": device_groups}
 @click.argument("dataset", type=click.Path(path_type=Path))
 @click.option("--folds", type=int, help="Parts held out; each group by itself where missing.")
 @click.option("--by", type=click.Choice(list(BY)), default="task", show_default=True)
-@click.option("--against", multiple=True, type=click.Choice(list(RIVALS)))
+@click.option("--against", multiple=True, type=click.Choice(list(ALTERNATIVES)))
 @click.option("--steps", default=TrainingOptions().steps, show_default=True)
 @click.option("--members", default=1, show_default=True)
 @click.option("--seed", default=0, show_default=True)
@@ -55,7 +55,7 @@ def main(  # noqa: PLR0917 - click passes them by name
         TrainingOptions(steps=steps, members=members, seed=seed),
         count=folds or len(set(labels.tolist())),
         labels=labels.tolist(),
-        rivals=against or tuple(RIVALS),
+        alternatives=against or tuple(ALTERNATIVES),
         say=lambda sentence: click.echo(sentence, err=True),
     )
     click.echo(json.dumps(found.to_json()) if as_json else table(found.means))

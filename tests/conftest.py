@@ -13,7 +13,8 @@ import pytest
 import structlog
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions, hookimpl
+from chameleon_core.plugins import NoOptions, Registry, hookimpl
+from chameleon_core.plugins.registry import default_registry
 from synthetic import record_of, registering, synthetic_document, synthetic_registry
 
 # Worker processes and programs that tests start import its modules, as tests do (`pythonpath`).
@@ -85,6 +86,19 @@ def plugin():
         return type("Odd", (), {f"chameleon_{kind}": hook})()
 
     return make
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Puts a registry in the place of what is installed."""
+
+    def put(registry):
+        default_registry.cache_clear()
+        monkeypatch.setattr(Registry, "load", classmethod(lambda _: registry))
+        return registry
+
+    yield put
+    default_registry.cache_clear()
 
 
 class _StopAfter:

@@ -95,7 +95,9 @@ def network_tasks(network: str, folder: Path) -> Sequence[Task]:
     """The tasks of a network, read once."""
     model = {"builtin": {"network": network, "layout": LAYOUTS[network]}}
     pipeline = from_dict({"model": model, "target": "native", "output": str(folder)})
-    reader = NetworkTasks(folder, target_of(pipeline), interruption=Interruption(), say=print)
+    reader = NetworkTasks(
+        folder=folder, target=target_of(pipeline), interruption=Interruption(), say=print
+    )
     (tasks,) = reader.of([pipeline])
     return tasks
 

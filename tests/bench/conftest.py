@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -28,11 +28,11 @@ scheduler: round-robin
 def load(tmp_path: Path) -> Callable[..., Suite]:
     """Loads a suite from its text, with the synthetic stages added."""
 
-    def made(text: str, *overrides: str, stages: str = STAGES) -> Suite:
+    def made(text: str, *overrides: str, plugins: Iterable[object] = ()) -> Suite:
         file = tmp_path / "suite.yaml"
-        file.write_text(text + stages, encoding="utf-8")
+        file.write_text(text + STAGES, encoding="utf-8")
         output = f"output={tmp_path / 'out'}"
-        return load_suite(file, [output, *overrides], registry=synthetic_registry())
+        return load_suite(file, [output, *overrides], registry=synthetic_registry(*plugins))
 
     return made
 

@@ -1,7 +1,6 @@
 """The corpus: its plan, its outcomes, what is run again, and its table; no network is run."""
 
 import ast
-import importlib
 import json
 import os
 import subprocess
@@ -9,6 +8,11 @@ import time
 from pathlib import Path
 
 import attrs
+import corpus_plan as plans
+import corpus_process
+import corpus_provenance
+import corpus_runs as runs
+import corpus_table as tables
 import pytest
 from chameleon_core.errors import ConfigError
 
@@ -29,23 +33,8 @@ RESULT = {
 ORIGIN = {"commit": "abc", "processor": "Some CPU", "cores": 2, "packages": {"torch": "2"}}
 
 
-@pytest.fixture(name="plans")
-def _plans():
-    return importlib.import_module("corpus_plan")
-
-
-@pytest.fixture(name="runs")
-def _runs():
-    return importlib.import_module("corpus_runs")
-
-
-@pytest.fixture(name="tables")
-def _tables():
-    return importlib.import_module("corpus_table")
-
-
 @pytest.fixture(name="bench")
-def _bench(plans, runs, file, tmp_path):
+def _bench(file, tmp_path):
     return runs.Bench(plan=plans.read_plan(file), folder=tmp_path / "out", code="code")
 
 
@@ -57,7 +46,7 @@ def functions_of(module):
     return {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
 
 
-def test_every_network_of_the_corpus_is_written(plans):
+def test_every_network_of_the_corpus_is_written():
     plan = plans.read_plan(BENCHMARKS / "corpus.yaml")
     named = {tuple(case.network.split(":")) for case in plan.cases}
     modules = {module: functions_of(module) for module, _ in named}
@@ -73,7 +62,7 @@ def test_every_network_of_the_corpus_is_written(plans):
     assert {case.form for case in plan.cases} == {"torch", "onnx"}
 
 
-def test_chance_alone_holds_networks_out(plans):
+def test_chance_alone_holds_networks_out():
     plan = plans.read_plan(BENCHMARKS / "corpus.yaml")
     names = {case.network.partition(":")[2] for case in plan.cases}
     assert set(plan.seen) <= names
@@ -84,7 +73,7 @@ def test_chance_alone_holds_networks_out(plans):
     assert 0.2 <= len(held_out) / len(names) <= 0.35
 
 
-def test_networks_of_much_work_get_more_time(plans, file):
+def test_networks_of_much_work_get_more_time(file):
     plan = plans.read_plan(file)
     one, two, _ = plan.cases
     assert plan.budget_of(one) == {"measurements": 8, "wall_time": "10s", "scope": "network"}
@@ -92,13 +81,13 @@ def test_networks_of_much_work_get_more_time(plans, file):
     assert plan.deadline_seconds == 60.0
 
 
-def test_a_limit_that_is_none_is_left_out(plans, file):
+def test_a_limit_that_is_none_is_left_out(file):
     plan = plans.read_plan(file)
     plan = attrs.evolve(plan, budget=plans.Spending(measurements=3))
     assert plan.budget_of(plan.cases[1]) == {"measurements": 3, "scope": "network"}
 
 
-def test_cases_are_chosen_by_name_or_by_whether_they_are_held_out(plans, file):
+def test_cases_are_chosen_by_name_or_by_whether_they_are_held_out(file):
     plan = plans.read_plan(file)
 
     def names(**how):
@@ -120,7 +109,7 @@ def test_cases_are_chosen_by_name_or_by_whether_they_are_held_out(plans, file):
         ("name: three, form: tflite", "form"),
     ],
 )
-def test_a_mistake_in_the_plan_is_a_sentence(plans, file, wrong, told):
+def test_a_mistake_in_the_plan_is_a_sentence(file, wrong, told):
     case = f'  - {{{wrong}, network: "a:b", source: transformers, family: f, task: t, gflop: 1}}\n'
     file.write_text(SMALL + case, encoding="utf-8")
     with pytest.raises(ConfigError, match=told):
@@ -130,7 +119,7 @@ def test_a_mistake_in_the_plan_is_a_sentence(plans, file, wrong, told):
 # Outcomes
 
 
-def test_what_came_of_a_run(runs):
+def test_what_came_of_a_run():
     def kind(measurements=0, **how):
         return runs.judged(ended(**how), measurements)["outcome"]
 
@@ -152,7 +141,7 @@ def test_what_came_of_a_run(runs):
     assert kind(code=None) == runs.DEADLINE
 
 
-def test_a_refusal_is_kept_in_its_own_words(runs):
+def test_a_refusal_is_kept_in_its_own_words():
     err = "12:00 reading\nerror: TVM cannot read it\nhint: it is about node 3\nhint: or 4\n"
     outcome = runs.judged(ended(code=2, err=err), 0)
     assert outcome["sentence"] == "TVM cannot read it hint: it is about node 3 hint: or 4"
@@ -160,7 +149,7 @@ def test_a_refusal_is_kept_in_its_own_words(runs):
     assert outcome["sentence"] == "internal error: KeyError: 1"
 
 
-def test_a_folder_without_a_store_has_no_measurements(runs, tmp_path):
+def test_a_folder_without_a_store_has_no_measurements(tmp_path):
     assert runs.measured(tmp_path) == 0
 
 
@@ -168,7 +157,7 @@ def test_a_folder_without_a_store_has_no_measurements(runs, tmp_path):
 
 
 @pytest.fixture(name="commands")
-def _commands(monkeypatch, runs):
+def _commands(monkeypatch):
     """The commands that would have been run; each answers with a delivered network."""
     given = []
 
@@ -181,7 +170,7 @@ def _commands(monkeypatch, runs):
     return given
 
 
-def test_an_outcome_is_kept_and_not_made_again(runs, bench, commands):
+def test_an_outcome_is_kept_and_not_made_again(bench, commands):
     case = bench.plan.cases[0]
     assert runs.finished(bench, case) is None
     outcome = runs.run(bench, case)
@@ -194,7 +183,7 @@ def test_an_outcome_is_kept_and_not_made_again(runs, bench, commands):
     assert limit == 60.0
 
 
-def test_other_code_and_another_budget_make_it_again(runs, plans, bench, commands):
+def test_other_code_and_another_budget_make_it_again(bench, commands):
     case = bench.plan.cases[0]
     runs.run(bench, case)
     later = attrs.evolve(bench, code="other")
@@ -205,9 +194,7 @@ def test_other_code_and_another_budget_make_it_again(runs, plans, bench, command
         assert runs.finished(other, case, keep=True) is not None
 
 
-def test_what_was_interrupted_goes_on_and_what_changed_begins_again(
-    runs, bench, commands, monkeypatch
-):
+def test_what_was_interrupted_goes_on_and_what_changed_begins_again(bench, commands, monkeypatch):
     case = bench.plan.cases[0]
 
     def interrupted(*_):
@@ -224,7 +211,7 @@ def test_what_was_interrupted_goes_on_and_what_changed_begins_again(
 
 
 def test_a_case_without_its_library_is_left_out_until_it_is_there(
-    runs, bench, commands, monkeypatch, tmp_path
+    bench, commands, monkeypatch, tmp_path
 ):
     case = attrs.evolve(bench.plan.cases[0], source="torchvision")
     monkeypatch.setattr(runs.importlib.util, "find_spec", lambda _: None)
@@ -237,7 +224,7 @@ def test_a_case_without_its_library_is_left_out_until_it_is_there(
     assert str(tmp_path / "lib") in environment["PYTHONPATH"]
 
 
-def test_an_onnx_case_is_exported_first(runs, bench, commands):
+def test_an_onnx_case_is_exported_first(bench, commands):
     case = bench.plan.cases[2]
     runs.run(bench, case)
     export, _ = (command for command, _, _ in commands)
@@ -245,7 +232,7 @@ def test_an_onnx_case_is_exported_first(runs, bench, commands):
     assert bench.pipeline(case)["model"] == {"onnx": export[-1]}
 
 
-def test_a_network_that_torch_does_not_export_is_no_fault_of_the_tuner(runs, bench, monkeypatch):
+def test_a_network_that_torch_does_not_export_is_no_fault_of_the_tuner(bench, monkeypatch):
     monkeypatch.setattr(runs, "in_time", lambda *_: ended(code=1, err="Trace\nValueError: no\n"))
     monkeypatch.setattr(runs, "origin", lambda _: {})
     outcome = runs.run(bench, bench.plan.cases[2])
@@ -254,11 +241,10 @@ def test_a_network_that_torch_does_not_export_is_no_fault_of_the_tuner(runs, ben
 
 
 def test_the_deadline_ends_a_command_and_all_it_started(tmp_path):
-    process = importlib.import_module("corpus_process")
     note = tmp_path / "child"
     program = f"sleep 600 & echo $! > {note}; wait"
-    found = process.in_time(["/bin/sh", "-c", program], os.environ, 2.0)
-    assert found.code is None
+    done = corpus_process.in_time(["/bin/sh", "-c", program], os.environ, 2.0)
+    assert done.code is None
     state = Path("/proc", note.read_text().strip(), "stat")
     # It has been sent the signal; on a busy machine it dies a moment later.
     ends = time.monotonic() + 30.0
@@ -275,7 +261,6 @@ def _alive(state: Path) -> bool:
 
 
 def test_the_code_is_known_by_its_files_and_their_changes(tmp_path):
-    provenance = importlib.import_module("corpus_provenance")
 
     def git(*words):
         who = ("-c", "user.name=a", "-c", "user.email=a@b")
@@ -288,13 +273,13 @@ def test_the_code_is_known_by_its_files_and_their_changes(tmp_path):
     git("init")
     git("add", ".")
     git("commit", "-m", "one")
-    before = provenance.code_of(tmp_path)
+    before = corpus_provenance.code_of(tmp_path)
     tmp_path.joinpath("docs", "file").write_text("2")
     git("commit", "-am", "two")
-    assert provenance.code_of(tmp_path) == before
+    assert corpus_provenance.code_of(tmp_path) == before
     tmp_path.joinpath("packages", "file").write_text("2")
-    assert provenance.code_of(tmp_path) != before
-    assert provenance.commit_of(tmp_path).endswith("-dirty")
+    assert corpus_provenance.code_of(tmp_path) != before
+    assert corpus_provenance.commit_of(tmp_path).endswith("-dirty")
 
 
 # The table
@@ -332,7 +317,7 @@ OUTCOMES = [
 ]
 
 
-def test_the_slowest_come_first(tables):
+def test_the_slowest_come_first():
     page = tables.page("Networks", OUTCOMES)
     rows = [line for line in page.splitlines() if line.startswith(("| slow", "| quick"))]
     assert [row.split(" | ")[0] for row in rows] == ["| slow *", "| quick"]
@@ -340,7 +325,7 @@ def test_the_slowest_come_first(tables):
     assert "| 70 | 3 |" in rows[0]
 
 
-def test_the_page_says_what_it_holds_for(tables):
+def test_the_page_says_what_it_holds_for():
     page = tables.page("Networks", OUTCOMES)
     assert "2 cores of Some CPU" in page
     assert "Commit abc" in page
@@ -349,7 +334,7 @@ def test_the_page_says_what_it_holds_for(tables):
     assert "openvino 2" not in page
 
 
-def test_summaries_of_all_of_the_held_out_and_of_families(tables):
+def test_summaries_of_all_of_the_held_out_and_of_families():
     page = tables.page("Networks", OUTCOMES)
     rows = {line.split(" | ")[0]: line for line in page.splitlines() if line.startswith("| ")}
     assert rows["| all"] == "| all | 3 | 2 (67%) | 1 | 0 | 0 | 1.41 | 0.50 | 1 |"
@@ -358,13 +343,13 @@ def test_summaries_of_all_of_the_held_out_and_of_families(tables):
     assert rows["| cnn"].startswith("| cnn | 3 |")
 
 
-def test_what_is_not_delivered_is_told_in_its_words(tables):
+def test_what_is_not_delivered_is_told_in_its_words():
     page = tables.page("Networks", OUTCOMES)
     assert "| odd | torch | refused | 12 | 3 | there is a \\| b in it |" in page
     assert "Left out: gone (torchvision is not installed)." in page
 
 
-def test_a_network_that_nothing_else_ran_has_no_ratio(tables):
+def test_a_network_that_nothing_else_ran_has_no_ratio():
     assert tables.ratio_of(outcome("alone", seconds=0.001)) is None
     assert "| alone | torch | 1 | 1 | - | - | - | - | - |" in tables.page(
         "x", [outcome("alone", seconds=0.001)]
@@ -387,7 +372,7 @@ def test_the_command_runs_each_once_and_prints_the_table(command, commands, caps
     assert len(commands) == count + 1
 
 
-def test_an_internal_error_is_the_commands_failure(command, commands, runs, monkeypatch, capsys):
+def test_an_internal_error_is_the_commands_failure(command, commands, monkeypatch, capsys):
     monkeypatch.setattr(runs, "in_time", lambda *_: ended(code=70, err="internal error: X: y\n"))
     assert command("--only", "one") == 1
     assert "| internal error |" in capsys.readouterr().out

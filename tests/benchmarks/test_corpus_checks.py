@@ -1,14 +1,14 @@
 """`corpus.py --check` tells what fails, which kernels take long, and how long a check takes."""
 
-import importlib
 import json
 from pathlib import Path
+
+import corpus_checks as checks
 
 from .conftest import ended
 
 
 def test_checks_tell_failures_and_kernels(command, monkeypatch, capsys):
-    checks = importlib.import_module("corpus_checks")
     answers = iter(
         [
             {
@@ -56,7 +56,6 @@ def test_checks_tell_failures_and_kernels(command, monkeypatch, capsys):
 def test_checks_tell_how_long_it_takes_until_a_network_is_verified_or_refused(
     command, monkeypatch, capsys
 ):
-    checks = importlib.import_module("corpus_checks")
     steps = {"export": 4.0, "compile": 5.5}
     answers = iter(
         [
@@ -88,7 +87,6 @@ def test_checks_tell_how_long_it_takes_until_a_network_is_verified_or_refused(
 
 
 def test_checks_in_types_tell_what_was_delivered_and_its_errors(command, monkeypatch, capsys):
-    checks = importlib.import_module("corpus_checks")
     front = [
         {"types": {"float32": 3}, "seconds": 2e-3, "error": 0.0, "delivered": False},
         {"types": {"int7": 2, "float32": 1}, "seconds": 1e-3, "error": 4e-3, "delivered": True},

@@ -1,15 +1,15 @@
 """The script for GPUs: what it reads off its results, and all of it with the CPU standing in."""
 
-import importlib
 import json
 import subprocess
 import sys
-from pathlib import Path
 
+import gpu_figures as figures
 import pytest
 from chameleon_bench.suites.load import load_suite
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from .conftest import BENCHMARKS
+
 SMALL = """
 title: small
 pipelines:
@@ -22,12 +22,6 @@ tasks:
     operator: {conv2d: {input: [1, 16, 8, 8], filters: 16, kernel: 3, padding: 1}}
 budget: {measurements: 8, batch_size: 4}
 """
-
-
-@pytest.fixture(name="figures")
-def _figures(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("gpu_figures")
 
 
 def side(owner, seconds, seed=0, failure=None, variant=""):
@@ -75,7 +69,7 @@ def summed(figures, rows=(), comparisons=COMPARISONS):
     return figures.figures(comparisons, searched, vendor="cudnn", rival="metaschedule")
 
 
-def test_a_layer_is_the_median_of_its_seeds_bests_against_the_vendors_best(figures):
+def test_a_layer_is_the_median_of_its_seeds_bests_against_the_vendors_best():
     layer = summed(figures)["layers"]["L1"]
     assert layer["AE+AS"]["seconds"] == 1.5e-3
     assert layer["AE+AS"]["seconds_by_seed"] == [1e-3, 3e-3, 1.5e-3]
@@ -84,7 +78,7 @@ def test_a_layer_is_the_median_of_its_seeds_bests_against_the_vendors_best(figur
     assert layer["SA"]["gflops"] == pytest.approx(500.0)
 
 
-def test_shares_are_of_the_layers_on_which_both_have_a_kernel(figures):
+def test_shares_are_of_the_layers_on_which_both_have_a_kernel():
     against = summed(figures)["against"]
     assert against["cudnn"]["AE+AS"]["layers"] == 2
     assert against["cudnn"]["AE+AS"]["share"] == 0.5
@@ -102,7 +96,7 @@ def test_shares_are_of_the_layers_on_which_both_have_a_kernel(figures):
     ("shares", "met"),
     [((0.2, 0.22), True), ((0.2, 0.4), False), ((0.1, None), False)],
 )
-def test_the_goals(figures, shares, met):
+def test_the_goals(shares, met):
     rows = [chased("AE+AS", f"L{n + 1}", 0.0) for n in range(2)]
     for row, share in zip(rows, shares, strict=True):
         row["share_of_seconds"]["median"] = share
@@ -114,7 +108,7 @@ def test_the_goals(figures, shares, met):
     assert [goal["met"] for goal in made["goals"]] == [met, True]
 
 
-def test_what_was_not_measured_meets_no_goal_and_is_listed_with_its_reason(figures):
+def test_what_was_not_measured_meets_no_goal_and_is_listed_with_its_reason():
     broken = {
         "L1": compared(side("cudnn", None, None, "run_error: built without CUDA"), side("SA", 1e-3))
     }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 
+import layout_graph
+import layout_labels as labels
+import layout_seconds
+import layouts
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
@@ -39,16 +42,6 @@ def make():
 LAYOUTS = ("NHWC", "NCHW", "NCHW8c")
 
 
-@pytest.fixture(name="labels")
-def _labels():
-    return importlib.import_module("layout_labels")
-
-
-@pytest.fixture(name="layouts")
-def _layouts():
-    return importlib.import_module("layouts")
-
-
 @pytest.fixture(name="graph")
 def _graph(tmp_path):
     file = tmp_path / "branched.py"
@@ -56,7 +49,7 @@ def _graph(tmp_path):
     network = TorchNetwork(TorchOptions(source=f"{file}:make"))
     module, chains = prepared_network(network, "NCHW")
     names = [str(place) for place in range(len(chains))]
-    return importlib.import_module("layout_graph").graph_of(module, chains, names, LAYOUTS)
+    return layout_graph.graph_of(module, chains, names, LAYOUTS)
 
 
 @st.composite
@@ -79,7 +72,6 @@ def _problems(draw):
 
 @given(problem=_problems())
 def test_no_labels_cost_less(problem):
-    labels = importlib.import_module("layout_labels")
     sizes, tables = problem
     factors = [
         labels.Factor(variables=scope, table=np.array(table).reshape([sizes[one] for one in scope]))
@@ -98,7 +90,7 @@ def test_no_labels_cost_less(problem):
     assert cost(chosen) == total
 
 
-def test_a_graph_that_is_too_wide_is_refused(labels, monkeypatch):
+def test_a_graph_that_is_too_wide_is_refused(monkeypatch):
     monkeypatch.setattr(labels, "LARGEST_TABLE", 8)
     names = ("a", "b", "c")
     factor = labels.Factor(variables=names, table=np.zeros((3, 3, 3)))
@@ -125,7 +117,7 @@ def test_the_graph_has_what_lies_between_convolutions(graph):
     assert (graph.convolutions[2].written, concatenation) in joined
 
 
-def test_a_layout_that_one_convolution_is_faster_in_is_worth_a_cheap_move(graph, layouts):
+def test_a_layout_that_one_convolution_is_faster_in_is_worth_a_cheap_move(graph):
     seconds = {
         one.spec: dict.fromkeys(itertools.product(LAYOUTS, repeat=2), 10.0)
         for one in graph.convolutions
@@ -152,8 +144,6 @@ def test_a_layout_that_one_convolution_is_faster_in_is_worth_a_cheap_move(graph,
 
 
 def test_kernels_of_one_name_are_one_and_hopeless_ones_get_few_turns():
-    clock = importlib.import_module("layout_seconds")
-
     class Kernel:
         def __init__(self, *seconds):
             self.seconds, self.calls = seconds, 0
@@ -164,5 +154,5 @@ def test_kernels_of_one_name_are_one_and_hopeless_ones_get_few_turns():
 
     fast, noisy, hopeless = Kernel(1.0), Kernel(0.9, 1.2), Kernel(3.0)
     named = [("a", fast), ("b", noisy), ("a", hopeless)]
-    assert clock.least_seconds(named, 10) == {"a": 1.0, "b": 0.9}
-    assert fast.calls == noisy.calls == hopeless.calls + 10 - clock.FIRST_ROUNDS
+    assert layout_seconds.least_seconds(named, 10) == {"a": 1.0, "b": 0.9}
+    assert fast.calls == noisy.calls == hopeless.calls + 10 - layout_seconds.FIRST_ROUNDS

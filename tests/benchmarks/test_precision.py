@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-
+import precision
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
-
-@pytest.fixture(name="precision")
-def _precision(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("precision")
-
-
-def test_every_row_names_its_precision_and_its_error(precision):
+def test_every_row_names_its_precision_and_its_error():
     about = {
         "torch": {"precision": "float32", "max_relative_error": 0.0},
         "openvino int8": {"precision": "int8, the rest bfloat16", "max_relative_error": 0.0078},
@@ -34,7 +24,7 @@ def test_every_row_names_its_precision_and_its_error(precision):
     assert lines[3] == "| torch | float32 | 40.0 ms | 30.0 ms | 3 | 16.00 | 0.0e+00 |"
 
 
-def test_a_runs_folder_and_the_network_in_it_are_the_same(precision, tmp_path):
+def test_a_runs_folder_and_the_network_in_it_are_the_same(tmp_path):
     network = tmp_path / "run" / "network"
     network.mkdir(parents=True)
     (network / "manifest.json").write_text("{}")
@@ -43,6 +33,6 @@ def test_a_runs_folder_and_the_network_in_it_are_the_same(precision, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["resnet18", "=folder", "resnet18="])
-def test_a_folder_needs_its_networks_name(precision, text):
+def test_a_folder_needs_its_networks_name(text):
     with pytest.raises(precision.argparse.ArgumentTypeError, match="NAME=FOLDER"):
         precision._named(text)

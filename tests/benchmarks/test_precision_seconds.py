@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
-from pathlib import Path
 
+import precision_seconds as seconds
 import pytest
 from chameleon_core.pipeline.load import from_dict
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SETTLED = {"layout": "NHWC", "types": {"seconds": {"types": 0.5, "calibration": 2.0}}}
-
-
-@pytest.fixture(name="seconds")
-def _seconds(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("precision_seconds")
 
 
 def _batch(name, count, *, search=0.0, model=0.0, measure=0.0):
@@ -58,7 +50,7 @@ def _folders(tmp_path):
     ]
 
 
-def test_seconds_are_told_apart_by_whose_they_are_and_what_they_bought(seconds, folders):
+def test_seconds_are_told_apart_by_whose_they_are_and_what_they_bought(folders):
     rows = {name: rest for name, *rest in seconds.rows_of(*map(seconds.seconds_of, folders))}
     assert rows == {
         "base type: first guesses": [1.0, 1.0],
@@ -76,7 +68,7 @@ def test_seconds_are_told_apart_by_whose_they_are_and_what_they_bought(seconds, 
     }
 
 
-def test_the_ratio_of_tuning_and_what_was_delivered_are_printed(seconds, folders, capsys):
+def test_the_ratio_of_tuning_and_what_was_delivered_are_printed(folders, capsys):
     seconds.main(["--read", *map(str, folders)])
     said = capsys.readouterr().out
     assert "| **tuning** | 5.2 | 8.8 | 1.67 |" in said
@@ -86,12 +78,12 @@ def test_the_ratio_of_tuning_and_what_was_delivered_are_printed(seconds, folders
     assert said.splitlines()[-1] == "int8: 2 ms, delivered after 30.0 s"
 
 
-def test_a_folder_without_a_finished_run_is_refused(seconds, tmp_path):
+def test_a_folder_without_a_finished_run_is_refused(tmp_path):
     with pytest.raises(SystemExit, match="has no finished run"):
         seconds.seconds_of(tmp_path)
 
 
-def test_the_two_pipelines_differ_in_the_precision_alone(seconds, tmp_path):
+def test_the_two_pipelines_differ_in_the_precision_alone(tmp_path):
     options = argparse.Namespace(
         network="resnet_small", scheduler="gradient", measurements=40, seed=3
     )

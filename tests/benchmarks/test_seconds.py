@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-from pathlib import Path
 
-import pytest
+import seconds
 from chameleon_core.events import BestImproved, Measured, RunStarted
 from chameleon_core.spending import Spending
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(name="seconds")
-def _seconds(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("seconds")
 
 
 def _improved(listener, task, best, spent):
@@ -28,7 +18,7 @@ def _improved(listener, task, best, spent):
     )
 
 
-def test_the_sum_is_known_once_every_operator_has_a_time(seconds):
+def test_the_sum_is_known_once_every_operator_has_a_time():
     listener = seconds.Improvements()
     started = RunStarted(
         folder="",
@@ -49,7 +39,7 @@ def test_the_sum_is_known_once_every_operator_has_a_time(seconds):
     assert [row["quality"] for row in rows] == [None, None, 0.625, 1.0]
 
 
-def test_one_budget_for_the_network_whatever_the_file_says(seconds, tmp_path):
+def test_one_budget_for_the_network_whatever_the_file_says(tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text(
         "model: {builtin: {network: resnet_small}}\ntarget: native\nscheduler: gradient\n"

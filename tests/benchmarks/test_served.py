@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+import served
+import served_processes as processes
 
 LOADER = """
 def load(folder=None, *, threads=0, instances=1):
@@ -17,21 +17,15 @@ def load(folder=None, *, threads=0, instances=1):
 """
 
 
-@pytest.fixture(name="processes")
-def _processes(monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
     monkeypatch.setenv("LANG", "C.UTF-8")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    return importlib.import_module("served_processes")
-
-
-@pytest.fixture(name="served")
-def _served(processes: Any) -> Any:
-    return importlib.import_module("served")
 
 
 @pytest.fixture(name="subject")
-def _subject(served: Any, tmp_path: Path) -> Any:
+def _subject(tmp_path: Path):
     folder = tmp_path / "network"
     folder.mkdir()
     (folder / "load.py").write_text(LOADER)
@@ -47,7 +41,7 @@ def _subject(served: Any, tmp_path: Path) -> Any:
     )
 
 
-def test_every_process_has_three_variables(subject: Any, processes: Any):
+def test_every_process_has_three_variables(subject):
     assert set(processes.environment()) <= {"PATH", "HOME", "LANG"}
     answer = processes.turn(subject.requests()["network"])
     assert set(answer["variables"]) == set(processes.environment())
@@ -61,7 +55,7 @@ def test_every_process_has_three_variables(subject: Any, processes: Any):
     assert not Path(f"/proc/{process}").exists()
 
 
-def test_a_process_without_figures_says_why(subject: Any, processes: Any):
+def test_a_process_without_figures_says_why(subject):
     (subject.folder / "load.py").write_text("raise OSError('it is damaged')")
     with pytest.raises(processes.FailedError, match="OSError: it is damaged"):
         processes.turn(subject.requests()["network"])
@@ -73,9 +67,7 @@ def test_a_process_without_figures_says_why(subject: Any, processes: Any):
         processes.turn(subject.requests()["network"], prefix=["sh", "-c", "exit 3"])
 
 
-def test_a_fresh_process_is_compared_with_what_was_said(
-    subject: Any, served: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_fresh_process_is_compared_with_what_was_said(subject, monkeypatch):
     said = {"latency": {"latency_seconds": 10.0}}
     monkeypatch.setattr(served, "read_manifest", lambda _: said)
     (subject.run / "best.json").write_text('{"network": null}')
@@ -90,9 +82,7 @@ def test_a_fresh_process_is_compared_with_what_was_said(
     assert served.attrs.evolve(apart, least=True).met is True
 
 
-def test_sections_have_a_figure_for_each_contender(
-    subject: Any, served: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_sections_have_a_figure_for_each_contender(subject, monkeypatch):
     monkeypatch.setattr(served, "CROWD", 2)
     assert [one.name for one in served.two_streams(subject)] == ["network: requests"]
     if Path("/proc/self/smaps_rollup").exists():
@@ -103,7 +93,7 @@ def test_sections_have_a_figure_for_each_contender(
         assert ratio.value > 1
 
 
-def test_a_group_is_removed_after_its_processes(subject: Any, processes: Any):
+def test_a_group_is_removed_after_its_processes(subject):
     try:
         with processes.one_core() as prefix:
             group = Path(prefix[-1]).parent
@@ -114,10 +104,8 @@ def test_a_group_is_removed_after_its_processes(subject: Any, processes: Any):
     assert not group.exists()
 
 
-def test_who_can_make_no_group_is_told(
-    subject: Any, served: Any, processes: Any, monkeypatch: pytest.MonkeyPatch
-):
-    def refused(*_: Any) -> None:
+def test_who_can_make_no_group_is_told(subject, monkeypatch):
+    def refused(*_):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(processes.Path, "mkdir", refused)
@@ -125,7 +113,7 @@ def test_who_can_make_no_group_is_told(
         served.limited(subject)
 
 
-def test_c_latencies_are_read_from_the_example(subject: Any, processes: Any):
+def test_c_latencies_are_read_from_the_example(subject):
     example = subject.scratch / "example"
     example.write_text(
         "#!/bin/sh\necho output0.npy\n"
@@ -139,7 +127,7 @@ def test_c_latencies_are_read_from_the_example(subject: Any, processes: Any):
         processes.c_turn(subject.scratch, [], 5)
 
 
-def test_a_table_says_which_bars_are_met(served: Any):
+def test_a_table_says_which_bars_are_met():
     figures = [
         served.Figure("latency", 1.2345, "ms"),
         served.Figure("ratio", 1.5, "times", 1.3),
@@ -154,7 +142,7 @@ def test_a_table_says_which_bars_are_met(served: Any):
     ]
 
 
-def test_other_sections_are_refused(served: Any, capsys: pytest.CaptureFixture[str]):
+def test_other_sections_are_refused(capsys):
     with pytest.raises(SystemExit):
         served.main(["runs/some", "--only", "a,z"])
     assert "--only takes a, b, c, d, e, f, g, not 'z'" in capsys.readouterr().err

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(name="scores")
-def _scores(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("transform_scores")
+import transform_digits as digits
+import transform_scores as scores
 
 
-def test_what_costs_alone_explain_is_no_merit(scores):
+def test_what_costs_alone_explain_is_no_merit():
     """Cost foretells the accuracy, and within bands of equal cost nothing does."""
     rng = np.random.default_rng(3)
     bands = np.repeat(np.arange(4.0), 20)
@@ -33,7 +24,7 @@ def test_what_costs_alone_explain_is_no_merit(scores):
     assert chance < 0.01
 
 
-def test_a_partial_correlation_is_that_of_the_textbook(scores):
+def test_a_partial_correlation_is_that_of_the_textbook():
     """Spearman's (r12 - r13 r23) / sqrt((1 - r13^2) (1 - r23^2))."""
     rng = np.random.default_rng(0)
     one, other, cost = rng.random((3, 30))
@@ -44,8 +35,7 @@ def test_a_partial_correlation_is_that_of_the_textbook(scores):
     assert scores.given_cost(one, other, cost) == pytest.approx(expected)
 
 
-def test_networks_of_a_band_cost_what_it_says(scores):
-    digits = importlib.import_module("transform_digits")
+def test_networks_of_a_band_cost_what_it_says():
     space = digits.space_of(digits.untrained("digits_plain"))
     before = space.candidate(space.original).multiply_adds
     found = list(scores.chosen(space, 8))

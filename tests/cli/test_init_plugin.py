@@ -15,7 +15,7 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.plugins import KINDS
 from chameleon_core.plugins.given import ENVIRONMENT
 from chameleon_core.plugins.registry import default_registry
-from chameleon_testing.suites.checking import outcomes
+from chameleon_testing.suites.base import outcomes
 
 
 @pytest.fixture(autouse=True)

@@ -4,24 +4,26 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace, FeatureBlock
-from chameleon_cost_models.ensemble import Ensemble
-from chameleon_cost_models.lightgbm_model import LightGBMModel
+from chameleon_cost_models.alternating_options import AlternatingOptions
+from chameleon_cost_models.gaussian_options import GaussianProcessOptions
+from chameleon_cost_models.mixed_options import MixedOptions
 from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
-from chameleon_cost_models.xgboost_model import XGBoostModel
+from chameleon_testing.conformance import check_cost_model
 from chameleon_testing.conformance_cases import context_of, observe, quality, spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stages import maker
 
 MODELS = {
-    "xgboost": lambda context: XGBoostModel(XGBoostOptions(rounds=20), context),
-    "xgboost, rank": lambda context: XGBoostModel(XGBoostOptions(objective="rank"), context),
-    "xgboost, stopping": lambda context: XGBoostModel(XGBoostOptions(early_stopping=5), context),
-    "lightgbm": lambda context: LightGBMModel(LightGBMOptions(rounds=20), context),
-    "ensemble": lambda context: Ensemble(EnsembleOptions(rounds=10), context),
-    "ensemble, ei": lambda context: Ensemble(EnsembleOptions(rounds=10, acquisition="ei"), context),
+    "xgboost": maker(XGBoostOptions(rounds=20)),
+    "xgboost, rank": maker(XGBoostOptions(objective="rank")),
+    "xgboost, stopping": maker(XGBoostOptions(early_stopping=5)),
+    "lightgbm": maker(LightGBMOptions(rounds=20)),
+    "ensemble": maker(EnsembleOptions(rounds=10)),
+    "ensemble, ei": maker(EnsembleOptions(rounds=10, acquisition="ei")),
 }
 
-pytestmark = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+every_model = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
 
 ODD = np.array([np.inf, -np.inf, np.nan, 1.0, 1e30, -1e-30])
 
@@ -42,6 +44,21 @@ def fitted(make, space, observations, seed=1):
     return model
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(XGBoostOptions(objective=objective) for objective in ("reg", "rank")),
+        XGBoostOptions(early_stopping=5),
+        *(LightGBMOptions(extra_trees=extra) for extra in (False, True)),
+        *(EnsembleOptions(acquisition=acquisition) for acquisition in ("mean", "ucb", "ei")),
+        *(MixedOptions(), AlternatingOptions(), GaussianProcessOptions()),
+    ],
+)
+def test_all_conform(options):
+    check_cost_model(maker(options))
+
+
+@every_model
 def test_features_that_are_not_finite_are_missing_values(make):
     space = odd_space()
     configs = space.sample(40, np.random.default_rng(0))
@@ -50,6 +67,7 @@ def test_features_that_are_not_finite_are_missing_values(make):
     assert np.isfinite(model.predict(configs)).all()
 
 
+@every_model
 @given(
     costs=st.lists(
         st.sampled_from([np.inf, np.nan, 0.0, 1e-9, 1e-3, 2e-3, 1e6]), min_size=0, max_size=12
@@ -70,6 +88,7 @@ def test_any_costs_give_finite_scores_and_the_same_twice(make, costs, seed):
     assert (scores == again.predict(unseen)).all()
 
 
+@every_model
 @pytest.mark.parametrize("count", [0, 1, 20])
 def test_nothing_is_learnt_where_all_is_alike(make, count):
     space = spaces()["tiled"]
@@ -81,6 +100,7 @@ def test_nothing_is_learnt_where_all_is_alike(make, count):
         assert model.predict(configs).tolist() == [0.0] * count
 
 
+@every_model
 @pytest.mark.parametrize("count", [2, 20])
 def test_one_success_among_failures_is_enough_to_start(make, count):
     space = spaces()["tiled"]
@@ -91,6 +111,7 @@ def test_one_success_among_failures_is_enough_to_start(make, count):
     assert np.isfinite(model.predict(configs)).all()
 
 
+@every_model
 def test_refitting_forgets(make):
     space = spaces()["tiled"]
     configs = space.sample(100, np.random.default_rng(0))
@@ -100,14 +121,7 @@ def test_refitting_forgets(make):
     assert (once.predict(configs) == again.predict(configs)).all()
 
 
-def test_a_score_does_not_depend_on_its_neighbours_in_the_array(make):
-    space = spaces()["tiled"]
-    configs = space.sample(100, np.random.default_rng(0))
-    model = fitted(make, space, observe(space, configs))
-    alone = [model.predict(configs[row : row + 1])[0] for row in range(5)]
-    assert np.allclose(alone, model.predict(configs)[:5])
-
-
+@every_model
 def test_unknown_again_when_everything_turns_out_alike(make):
     space = spaces()["tiled"]
     configs = space.sample(20, np.random.default_rng(0))
@@ -116,6 +130,7 @@ def test_unknown_again_when_everything_turns_out_alike(make):
     assert not model.trained
 
 
+@every_model
 def test_configurations_it_has_not_seen_are_ordered(make):
     if make is MODELS["ensemble, ei"]:
         pytest.skip("its scores are expected gains")
@@ -126,6 +141,7 @@ def test_configurations_it_has_not_seen_are_ordered(make):
     assert np.corrcoef(ranks)[0, 1] > 0.7
 
 
+@every_model
 def test_failures_score_lower_than_successes(make):
     if make is MODELS["xgboost, rank"]:
         pytest.skip("its scores order successes alone")
@@ -135,3 +151,24 @@ def test_failures_score_lower_than_successes(make):
     model = fitted(make, space, observe(space, configs[:100], failing=failing[:100]))
     scores = model.predict(configs[100:])
     assert scores[failing[100:]].max() < scores[~failing[100:]].min()
+
+
+def test_xgboost_predicts_relative_throughput():
+    space = spaces()["tiled"]
+    observations = observe(space, space.sample(200, np.random.default_rng(0)))
+    scores = fitted(maker(XGBoostOptions()), space, observations).predict(observations.configs)
+    assert np.abs(scores - observations.relative_throughput).max() < 0.1
+
+
+def test_more_leaves_of_lightgbm_fit_closer():
+    space = spaces()["tiled"]
+    observations = observe(space, space.sample(200, np.random.default_rng(0)))
+    coarse, fine = (
+        fitted(maker(LightGBMOptions(num_leaves=leaves, rounds=20)), space, observations)
+        for leaves in (2, 16)
+    )
+    errors = [
+        np.abs(model.predict(observations.configs) - observations.relative_throughput).mean()
+        for model in (coarse, fine)
+    ]
+    assert errors[1] < errors[0]

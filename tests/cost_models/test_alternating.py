@@ -9,7 +9,6 @@ from chameleon_core.plugins import NoOptions, PluginRecord
 from chameleon_core.stages import CostModel
 from chameleon_cost_models.alternating import AlternatingModels
 from chameleon_cost_models.alternating_options import AlternatingOptions
-from chameleon_testing.conformance import check_cost_model
 from chameleon_testing.conformance_cases import context_of, observe, spaces
 
 SPACE = spaces()["tiled"]
@@ -63,10 +62,6 @@ def _scores(model, counts):
         model.fit(observe(SPACE, configs[:count]))
         scores.append(model.predict(configs[:1])[0])
     return scores
-
-
-def test_it_conforms():
-    check_cost_model(lambda context: AlternatingModels(AlternatingOptions(), context))
 
 
 def test_models_take_turns_by_what_was_measured():

@@ -6,7 +6,6 @@ from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Observations
 from chameleon_cost_models.mixed import MixedEnsemble
 from chameleon_cost_models.mixed_options import MixedOptions
-from chameleon_testing.conformance import check_cost_model
 from chameleon_testing.conformance_cases import context_of, grid
 
 SPACE = grid(*[16] * 2)
@@ -28,10 +27,6 @@ def _fitted(costs, **options):
     model = MixedEnsemble(MixedOptions(**options), context_of(SPACE))
     model.fit(_observed(costs))
     return model
-
-
-def test_it_conforms():
-    check_cost_model(lambda context: MixedEnsemble(MixedOptions(), context))
 
 
 def test_it_orders_what_is_slow_as_well_as_what_is_fast():

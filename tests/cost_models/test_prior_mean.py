@@ -8,25 +8,15 @@ from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins import PluginRecord
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import CostModel, Observations
-from chameleon_cost_models.ensemble import Ensemble
 from chameleon_cost_models.gaussian_options import GaussianProcessOptions
-from chameleon_cost_models.gaussian_process import GaussianProcess
-from chameleon_cost_models.lightgbm_model import LightGBMModel
-from chameleon_cost_models.mixed import MixedEnsemble
 from chameleon_cost_models.mixed_options import MixedOptions
 from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
-from chameleon_cost_models.xgboost_model import XGBoostModel
 from chameleon_testing.conformance_cases import context_of
 from scipy import stats
+from stages import maker
 
 SPACE = DesignSpace([Choice(name=f"k{i}", options=tuple(range(1, 13))) for i in range(3)])
-MODELS = (
-    (XGBoostModel, XGBoostOptions),
-    (LightGBMModel, LightGBMOptions),
-    (Ensemble, EnsembleOptions),
-    (MixedEnsemble, MixedOptions),
-    (GaussianProcess, GaussianProcessOptions),
-)
+OPTIONS = (XGBoostOptions, LightGBMOptions, EnsembleOptions, MixedOptions, GaussianProcessOptions)
 
 
 def seconds(configs):
@@ -71,8 +61,8 @@ def prior(model):
     return (spec,)
 
 
-def made(kind, options, *priors):
-    return kind(options(prior=priors), context_of(SPACE))
+def made(options, *priors):
+    return maker(options(prior=priors))(context_of(SPACE))
 
 
 def observed(count):
@@ -100,9 +90,9 @@ def _importable(monkeypatch):
     )
 
 
-@pytest.mark.parametrize(("kind", "options"), MODELS)
-def test_with_a_prior_a_model_is_trained_at_once_and_better_with_few(kind, options):
-    model, alone = made(kind, options, *prior(Knowing)), made(kind, options)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_with_a_prior_a_model_is_trained_at_once_and_better_with_few(options):
+    model, alone = made(options, *prior(Knowing)), made(options)
     assert model.trained
     assert not alone.trained
     assert order(model) > 0.6
@@ -112,18 +102,18 @@ def test_with_a_prior_a_model_is_trained_at_once_and_better_with_few(kind, optio
     assert order(model) > order(alone)
 
 
-@pytest.mark.parametrize(("kind", "options"), MODELS)
-def test_a_wrong_prior_is_found_out(kind, options):
-    model, alone = made(kind, options, *prior(Wrong)), made(kind, options)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_wrong_prior_is_found_out(options):
+    model, alone = made(options, *prior(Wrong)), made(options)
     many = observed(160)
     model.fit(many)
     alone.fit(many)
     assert order(model) > order(alone) - 0.1
 
 
-@pytest.mark.parametrize(("kind", "options"), MODELS)
-def test_a_prior_that_knows_nothing_changes_nothing(kind, options):
-    model, alone = made(kind, options, *prior(Ignorant)), made(kind, options)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_prior_that_knows_nothing_changes_nothing(options):
+    model, alone = made(options, *prior(Ignorant)), made(options)
     assert not model.trained
     few = observed(30)
     model.fit(few)

@@ -12,8 +12,6 @@ from chameleon_core.spending import Spending
 from chameleon_core.stages import TaskHistory
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
-from chameleon_cost_models.ensemble import Ensemble
-from chameleon_cost_models.lightgbm_model import LightGBMModel
 from chameleon_cost_models.options import (
     EnsembleOptions,
     LightGBMOptions,
@@ -21,15 +19,10 @@ from chameleon_cost_models.options import (
     XGBoostOptions,
 )
 from chameleon_cost_models.tree_model import Prior
-from chameleon_cost_models.xgboost_model import XGBoostModel
 from chameleon_testing.conformance import check_cost_model
 from chameleon_testing.conformance_cases import context_of, grid, observe, quality, tiled_space
+from stages import maker
 
-MODELS = {
-    "xgboost": (XGBoostModel, XGBoostOptions),
-    "lightgbm": (LightGBMModel, LightGBMOptions),
-    "ensemble": (Ensemble, EnsembleOptions),
-}
 TRANSFER = TransferOptions(tasks=True, records=50)
 
 
@@ -72,10 +65,9 @@ def written(folder, *histories):
     return folder
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=[XGBoostOptions, LightGBMOptions, EnsembleOptions])
 def make(request):
-    kind, options = MODELS[request.param]
-    return lambda context, transfer=TRANSFER: kind(options(transfer=transfer), context)
+    return lambda context, transfer=TRANSFER: maker(request.param(transfer=transfer))(context)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Candidates, Explorer, Visited
 from chameleon_explorers.options import PortfolioOptions
 from chameleon_explorers.portfolio import PortfolioExplorer
-from chameleon_testing.conformance import check_explorer
 from chameleon_testing.conformance_cases import context_of, observe
 
 SPACE = DesignSpace([Choice(name="k", options=tuple(range(1000)))])
@@ -118,18 +117,6 @@ def test_every_explorer_has_a_generator_of_its_own():
     explorer = portfolio("Scripted", "Other")
     drawn = [arm.explorer.rng.random() for arm in explorer._arms]
     assert drawn[0] != drawn[1]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        PortfolioOptions(explorers=("local", "genetic")),
-        PortfolioOptions(explorers=("random",)),
-        PortfolioOptions(explorers=("droplet", "random", "local"), curiosity=0.0, discount=1.0),
-    ],
-)
-def test_it_conforms(options):
-    check_explorer(lambda context: PortfolioExplorer(options, context))
 
 
 # -- as written in a pipeline ---------------------------------------------------------------

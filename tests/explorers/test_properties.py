@@ -1,30 +1,60 @@
-"""What holds for every explorer that needs no model, in any small space, to its exhaustion."""
+"""Every explorer keeps its contract; those that need no model search small spaces to the end."""
 
 import numpy as np
 import pytest
+from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Visited
-from chameleon_explorers.droplet import DropletExplorer
-from chameleon_explorers.genetic import GeneticExplorer
-from chameleon_explorers.local import LocalExplorer
 from chameleon_explorers.options import (
+    AnnealingOptions,
     DropletOptions,
     GeneticOptions,
     LocalOptions,
     PortfolioOptions,
 )
-from chameleon_explorers.portfolio import PortfolioExplorer
+from chameleon_explorers.random_search import RandomExplorer
+from chameleon_testing.conformance import check_explorer
 from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stages import maker
 
 EXPLORERS = {
-    "local": lambda context: LocalExplorer(LocalOptions(), context),
-    "droplet": lambda context: DropletExplorer(DropletOptions(), context),
-    "genetic": lambda context: GeneticExplorer(GeneticOptions(population=6), context),
-    "portfolio": lambda context: PortfolioExplorer(
-        PortfolioOptions(explorers=("local", "genetic", "random")), context
-    ),
+    "local": maker(LocalOptions()),
+    "droplet": maker(DropletOptions()),
+    "genetic": maker(GeneticOptions(population=6)),
+    "portfolio": maker(PortfolioOptions(explorers=("local", "genetic", "random"))),
 }
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda context: RandomExplorer(NoOptions(), context),
+        maker(AnnealingOptions(chains=16, steps=30)),
+        maker(AnnealingOptions(chains=1, steps=1, persistent=False)),
+        maker(AnnealingOptions(chains=16, steps=30, exhaustive=True)),
+        maker(
+            AnnealingOptions(chains=16, steps=30, elites=32, early_stop=3, temperature=0.0),
+        ),
+        maker(LocalOptions()),
+        maker(LocalOptions(share=0.0, guided=True)),
+        maker(LocalOptions(share=1.0, climbs=3, restart=0.0, kick=20)),
+        maker(LocalOptions(share=1.0, climbs=30, restart=1.0)),
+        maker(DropletOptions()),
+        maker(DropletOptions(kick=20)),
+        maker(GeneticOptions()),
+        maker(GeneticOptions(population=2, elites=0, mutation=0.0)),
+        maker(GeneticOptions(population=10, elites=10, mutation=1.0)),
+        maker(GeneticOptions(population=20, fitness="model", generations=5)),
+        maker(PortfolioOptions(explorers=("local", "genetic"))),
+        maker(PortfolioOptions(explorers=("random",))),
+        maker(
+            PortfolioOptions(explorers=("droplet", "random", "local"), curiosity=0.0, discount=1.0)
+        ),
+    ],
+)
+def test_all_conform(make):
+    check_explorer(make)
 
 
 def searched(make, space, batch, seed):

@@ -9,11 +9,10 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import OperatorRecord, Registry, hookimpl
-from chameleon_core.plugins.registry import default_registry
+from chameleon_core.plugins import OperatorRecord, hookimpl
 from chameleon_core.task import Task
 from chameleon_one_shot import hooks
-from chameleon_one_shot.dataset.records import DatasetTask
+from chameleon_one_shot.dataset.tasks import DatasetTask
 from synthetic import synthetic_registry
 
 
@@ -75,12 +74,9 @@ def registry():
 
 
 @pytest.fixture
-def plugins(monkeypatch, registry):
+def plugins(install, registry):
     """The registry in place of what is installed."""
-    default_registry.cache_clear()
-    monkeypatch.setattr(Registry, "load", classmethod(lambda _: registry))
-    yield registry
-    default_registry.cache_clear()
+    return install(registry)
 
 
 @pytest.fixture
@@ -115,7 +111,6 @@ def dataset_task():
             "choices": [{"tile": [row, 1], "layout": "a"} for row in range(count)],
             "seconds": np.array([np.inf if one is None else one for one in seconds]),
             "failures": ["crash" if one is None else None for one in seconds],
-            "origins": [None] * count,
             "measured_at": np.arange(count, dtype=np.float64),
         }
         return DatasetTask(**{**values, **more})

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 GENERATED = {"__pycache__", "build", "dist", "runs", "_build", "reference"}
@@ -39,6 +40,13 @@ class Package:
         points = self.project.get("entry-points", {}).get("chameleon", {})
         assert len(points) <= 1
         return next(iter(points.values()), None)
+
+
+def requirements(package):
+    """What a package asks for, in whatever extra."""
+    optional = package.project.get("optional-dependencies", {}).values()
+    texts = [*package.project.get("dependencies", []), *(text for one in optional for text in one)]
+    return [Requirement(text) for text in texts]
 
 
 def read_packages():

@@ -14,7 +14,7 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.plugins.kinds import KINDS
-from chameleon_testing.suites.checking import outcomes
+from chameleon_testing.suites.base import outcomes
 from synthetic import synthetic_document, synthetic_registry
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

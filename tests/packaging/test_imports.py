@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import ast
+import re
 import sys
 
 import pytest
-from packaging.requirements import Requirement
+from imports import imports_in, modules_of
+
+from .conftest import requirements
 
 HEAVY = {
     *("tvm", "torch", "sklearn", "xgboost", "lightgbm", "scipy", "matplotlib", "onnx"),
@@ -80,20 +82,7 @@ DISTRIBUTIONS = {
 }
 
 
-def imports(file, *, in_functions=True):
-    """Names of the modules that a file imports."""
-    pending = [ast.parse(file.read_text())]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}: imports are absolute"
-            yield node.module
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            pending += node.orelse
-        elif in_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            pending += ast.iter_child_nodes(node)
+FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:(?: .*)?\n)+", re.MULTILINE)
 
 
 def top(name):
@@ -101,52 +90,51 @@ def top(name):
 
 
 def sources(package):
+    """The files of a package, and what each imports by statements that run, in functions too."""
     if package.modules is None:
         pytest.skip("it has no code")
-    return sorted(package.modules.rglob("*.py"))
+    for file in sorted(package.modules.rglob("*.py")):
+        # Libraries that are not required are imported by name.
+        text = FOR_TYPES.sub("", file.read_text()).replace("import_module", "load")
+        assert not re.search(r"^ *from \.", text, re.MULTILINE), f"{file}: imports are absolute"
+        yield file, {top(item.name) for item in imports_in(text)}
 
 
 def test_a_package_imports_only_what_it_may(package):
-    for file in sources(package):
+    for file, imported in sources(package):
         own = package.modules.name
-        found = {top(name) for name in imports(file)}
-        siblings = {name for name in found if name.startswith("chameleon_")}
+        siblings = {name for name in imported if name.startswith("chameleon_")}
         assert siblings <= SIBLINGS[own] | {own}, file
-        assert found & HEAVY <= HEAVY_ALLOWED[own], file
+        assert imported & HEAVY <= HEAVY_ALLOWED[own], file
         path = file.relative_to(package.modules).as_posix()
-        for name in found:
+        for name in imported:
             rooms = ONLY_IN.get((own, name), ("",))
             assert any(room in path for room in rooms), f"{file} imports {name}"
 
 
 def test_a_package_declares_what_it_imports(package):
-    project = package.project
-    optional = project.get("optional-dependencies", {}).values()
-    texts = [*project["dependencies"], *(text for one in optional for text in one)]
-    declared = {Requirement(text).name for text in texts} | {project["name"]}
-    for file in sources(package):
-        for name in {top(one) for one in imports(file)} - set(sys.stdlib_module_names):
+    declared = {needed.name for needed in requirements(package)} | {package.name}
+    for file, imported in sources(package):
+        for name in imported - set(sys.stdlib_module_names):
             ours = name.replace("chameleon_", "chameleon-tuner-").replace("_", "-")
             assert DISTRIBUTIONS.get(name, ours) in declared, f"{file} imports {name}"
 
 
 def test_hooks_and_options_are_cheap_to_import(package):
     """They are imported by every command: through first-party modules, too, nothing heavy."""
-    src = package.folder / "src"
-    pending = [f for f in sources(package) if f.name in {"hooks.py", "options.py"}]
     if package.hooks is None:
         pytest.skip("it brings no plugins")
+    modules = modules_of(package.modules)
+    pending = [name for name in modules if name.rpartition(".")[2] in {"hooks", "options"}]
+    assert pending
     seen = set()
     while pending:
-        file = pending.pop()
-        if file in seen:
+        name = pending.pop()
+        if name in seen:
             continue
-        seen.add(file)
-        for name in imports(file, in_functions=False):
-            assert top(name) not in HEAVY | {"numpy"}, f"{file} imports {name}"
-            if top(name) == package.modules.name:
-                path = src / name.replace(".", "/")
-                pending += [
-                    one for one in (path.with_suffix(".py"), path / "__init__.py") if one.exists()
-                ]
-    assert seen
+        seen.add(name)
+        for item in imports_in(modules[name].read_text()):
+            if not item.late:
+                assert top(item.name) not in HEAVY | {"numpy"}, f"{name} imports {item.name}"
+                either = (item.name, item.name.rpartition(".")[0])
+                pending += [module for module in either if module in modules]

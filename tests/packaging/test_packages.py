@@ -6,17 +6,12 @@ import re
 import tomllib
 
 import pytest
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from .conftest import requirements
 
 SIBLING = "chameleon-tuner"
 WITHOUT_PLUGINS = {f"{SIBLING}-{kind}" for kind in ("cli", "system", "testing")}
-
-
-def requirements(package):
-    optional = package.project.get("optional-dependencies", {}).values()
-    texts = [*package.project.get("dependencies", []), *(text for one in optional for text in one)]
-    return [Requirement(text) for text in texts]
 
 
 def test_the_packages_of_the_design_are_there(packages):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from chameleon_core.errors import ChameleonError
+from chameleon_records.commands.group import command
+from click.testing import CliRunner
 
 from .synthetic import measured_lines, synthetic_run
 
@@ -25,3 +30,22 @@ def measured(tmp_path):
         return measured_lines(tmp_path / name)
 
     return lines
+
+
+@pytest.fixture
+def place(tmp_path):
+    return str(tmp_path / "db" / "records.sqlite")
+
+
+@pytest.fixture
+def chameleon_records():
+    """Gives the command's words to it; what it prints as JSON."""
+
+    def given(*words):
+        result = CliRunner().invoke(command, [*map(str, words)], catch_exceptions=True)
+        if isinstance(result.exception, ChameleonError):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout) if "--json" in words else result.stdout
+
+    return given

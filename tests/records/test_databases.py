@@ -40,7 +40,7 @@ def place(request, tmp_path):
 @pytest.mark.parametrize("name", PLACES)
 def test_merging_is_idempotent_and_in_any_order(tmp_path_factory, name, parts, order):
     folder = tmp_path_factory.mktemp("merged")
-    one, other = opened(str(folder / f"one-{name}")), opened(str(folder / f"other-{name}"))
+    one, other = (opened(str(folder / f"{which}-{name}")) for which in ("one", "other"))
     for part in parts:
         one.add(part)
     shuffled = [*parts, parts[0]]

@@ -28,19 +28,23 @@ from synthetic import (
 from .synthetic import contents, key_of, record_of
 
 
-@pytest.fixture
-def place(tmp_path):
-    return str(tmp_path / "db" / "records.sqlite")
-
-
 def stored(folder):
     with read_store(folder) as store:
         return {
-            t.task.name: dict(zip(
-                (m.config for m in store.measurements(t.id)), store.origins(t.id), strict=True
-            ))
-            for t in store.tasks()
-        }  # fmt: skip
+            task.task.name: {
+                measured.config: origin
+                for measured, origin in zip(
+                    store.measurements(task.id), store.origins(task.id), strict=True
+                )
+            }
+            for task in store.tasks()
+        }
+
+
+def interrupted(document, stop):
+    pipeline = from_dict(document, registry=synthetic_registry(hooks))
+    with contextlib.suppress(RunInterrupted):
+        run_pipeline(pipeline, listeners=[stop], interruption=stop.interruption)
 
 
 @pytest.mark.parametrize("name", ["db.sqlite", "folder"])
@@ -98,10 +102,12 @@ def test_other_conditions_share_nothing(run, measured, place, plugin):
     assert len(opened(place).keys()) == 3
 
 
-class MoreThreads(SyntheticRunner):
+class OddRunner(SyntheticRunner):
     def __init__(self, _options):
         super().__init__(attrs.make_class("O", ["delay", "log", "hold"])(0.0, "", ""))
 
+
+class MoreThreads(OddRunner):
     def conditions(self):
         return {"threads": 2}
 
@@ -132,29 +138,17 @@ def test_a_resumed_run_depends_on_no_database(run, place, stop_after, tmp_path):
     document = synthetic_document(
         tmp_path / "resumed", operators=[[50, 50]], **{**more, "records": other}
     )
-    registry = synthetic_registry(hooks)
-    stop = stop_after(7)
-    with contextlib.suppress(RunInterrupted):
-        run_pipeline(
-            from_dict(document, registry=registry),
-            listeners=[stop],
-            interruption=stop.interruption,
-        )
+    interrupted(document, stop_after(7))
     (tmp_path / "other.sqlite").unlink()
-    result = run_pipeline(from_dict({**document, "records": "none"}, registry=registry))
+    alone = from_dict({**document, "records": "none"}, registry=synthetic_registry(hooks))
+    result = run_pipeline(alone)
     assert result.operators[0].measurements == 40
     assert stored(tmp_path / "resumed") == stored(tmp_path / "whole")
 
 
 def test_an_interrupted_run_has_added_what_it_measured(place, stop_after, tmp_path):
     document = synthetic_document(tmp_path / "run", operators=[[50, 50]], records=place)
-    stop = stop_after(6)
-    with contextlib.suppress(RunInterrupted):
-        run_pipeline(
-            from_dict(document, registry=synthetic_registry(hooks)),
-            listeners=[stop],
-            interruption=stop.interruption,
-        )
+    interrupted(document, stop_after(6))
     ((_, records),) = contents(opened(place)).items()
     assert len(records) >= 6
 
@@ -199,11 +193,8 @@ def test_the_nearest_shapes_best_is_measured_first(run, measured, place, tmp_pat
     assert tuple(suggested[-1]) == best[50, 50], "the nearest comes last, which is measured first"
 
 
-class Wrong(SyntheticRunner):
+class Wrong(OddRunner):
     """Every configuration whose first index is 0 gives wrong results here."""
-
-    def __init__(self, _options):
-        super().__init__(attrs.make_class("O", ["delay", "log", "hold"])(0.0, "", ""))
 
     def compare(self, task, contenders):
         def outcome(contender, found):
@@ -312,11 +303,10 @@ def test_a_database_that_cannot_be_used_is_said_and_the_run_goes_on(run, measure
 
 def test_keys_depend_on_what_a_result_does_and_on_nothing_else():
     assert key_of() == key_of(arguments={"failing": 0, "cardinalities": [9, 9]})
-    others = [
-        key_of((9, 8)), key_of(operator="o"), key_of(target="t"), key_of(space="s"),
-        key_of(fingerprint="g"), key_of(conditions={"threads": 2}),
-    ]  # fmt: skip
-    assert len({one.digest for one in (key_of(), *others)}) == 7
+    changes = {"operator": "o", "target": "t", "space": "s", "fingerprint": "g"}
+    others = [key_of(**{name: value}) for name, value in changes.items()]
+    others += [key_of((9, 8)), key_of(conditions={"threads": 2})]
+    assert len({key.digest for key in (key_of(), *others)}) == 7
     assert key_of((9, 8)).family == key_of(fingerprint="g").family == key_of().family
     assert key_of(target="t").family != key_of().family
 

@@ -12,8 +12,6 @@ import pytest
 from chameleon_cli.main import run as chameleon
 from chameleon_core.errors import ExitCode
 from chameleon_core.pipeline.yaml import dump_yaml
-from chameleon_core.plugins import Registry
-from chameleon_core.plugins.registry import default_registry
 from chameleon_records import hooks
 from chameleon_records.opening import opened
 from hypothesis import given, settings
@@ -37,16 +35,9 @@ def unmeasured(folder):
 
 
 @pytest.fixture
-def place(tmp_path):
-    return str(tmp_path / "db" / "records.sqlite")
-
-
-@pytest.fixture
-def command(tmp_path, monkeypatch):
+def command(tmp_path, install):
     """Runs a synthetic network on the command line."""
-    registry = synthetic_registry(hooks)
-    default_registry.cache_clear()
-    monkeypatch.setattr(Registry, "load", classmethod(lambda _: registry))
+    install(synthetic_registry(hooks))
 
     def call(name, **more):
         runner = {"name": "synthetic", "log": str(tmp_path / f"{name}.log")}
@@ -54,8 +45,7 @@ def command(tmp_path, monkeypatch):
         (tmp_path / f"{name}.yaml").write_text(dump_yaml(document))
         return chameleon(["run", str(tmp_path / f"{name}.yaml")])
 
-    yield call
-    default_registry.cache_clear()
+    return call
 
 
 @pytest.mark.parametrize("scheduler", ["round-robin", "gradient"])

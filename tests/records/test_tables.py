@@ -11,22 +11,17 @@ import attrs
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.run_folder import read_store
-from chameleon_records.commands.group import command
 from chameleon_records.opening import opened
 from chameleon_records.tables.export import as_parquet, dataframe, write_rows
 from chameleon_records.tables.rows import rows_of
 from chameleon_runners.replay.reading import tables_at
-from click.testing import CliRunner
 
 from .synthetic import key_of, record_of
 
 
-def _export(*words):
-    result = CliRunner().invoke(command, ["export", *map(str, words), "--json"])
-    if isinstance(result.exception, ChameleonError):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+@pytest.fixture
+def export(chameleon_records):
+    return lambda *words: chameleon_records("export", *words, "--json")
 
 
 @pytest.fixture
@@ -42,8 +37,8 @@ def database(tmp_path):
     return tmp_path / "all.sqlite"
 
 
-def test_csv_has_a_row_for_each_measurement(database, tmp_path):
-    told = _export(tmp_path / "t.csv", "--from", database, "--to", "csv")
+def test_csv_has_a_row_for_each_measurement(export, database, tmp_path):
+    told = export(tmp_path / "t.csv", "--from", database, "--to", "csv")
     assert told == {"files": [str(tmp_path / "t.csv")], "measurements": 5}
     text = (tmp_path / "t.csv").read_bytes().decode()
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
@@ -59,10 +54,10 @@ def test_csv_has_a_row_for_each_measurement(database, tmp_path):
     assert (other["argument.layout"], other["knob.knob1"]) == ("NHWC", "")
 
 
-def test_parquet_and_frames_keep_types(database, tmp_path):
+def test_parquet_and_frames_keep_types(export, database, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     pytest.importorskip("pandas")
-    _export(tmp_path / "t.parquet", "--from", database, "--to", "parquet")
+    export(tmp_path / "t.parquet", "--from", database, "--to", "parquet")
     table = parquet.read_table(tmp_path / "t.parquet").to_pylist()
     frame = dataframe(str(database))
     assert len(table) == len(frame) == 5
@@ -76,7 +71,7 @@ def test_parquet_and_frames_keep_types(database, tmp_path):
     assert sizes == {None, 3}
 
 
-def test_a_run_folder_says_where_configurations_came_from(run, tmp_path):
+def test_a_run_folder_says_where_configurations_came_from(export, run, tmp_path):
     run("one", seed=1)
     rows = rows_of(str(tmp_path / "one"))
     with read_store(tmp_path / "one") as store:
@@ -87,13 +82,13 @@ def test_a_run_folder_says_where_configurations_came_from(run, tmp_path):
     assert [row.record.measurement for row in rows] == kept
     assert {row.task for row in rows} == {stored.task.name}
     assert any(row.origin for row in rows)
-    told = _export(tmp_path / "one.jsonl", "--from", tmp_path / "one")
+    told = export(tmp_path / "one.jsonl", "--from", tmp_path / "one")
     assert told["records"] == len(kept)
 
 
 @pytest.mark.parametrize("form", ["kernel-tuner", "t4"])
-def test_kernel_tuner_s_files_are_read_back(form, database, tmp_path):
-    told = _export(tmp_path / "tables", "--from", database, "--to", form)
+def test_kernel_tuner_s_files_are_read_back(export, form, database, tmp_path):
+    told = export(tmp_path / "tables", "--from", database, "--to", form)
     assert len(told["files"]) == 2
     rows = rows_of(str(database))
     for file in told["files"]:
@@ -110,11 +105,11 @@ def test_kernel_tuner_s_files_are_read_back(form, database, tmp_path):
                 assert outcome.failure == kind
 
 
-def test_a_run_is_replayed_from_what_it_exports(run, tmp_path):
+def test_a_run_is_replayed_from_what_it_exports(export, run, tmp_path):
     run("one", seed=1)
     [recorded] = tables_at(str(tmp_path / "one"))
     for form in ("kernel-tuner", "t4"):
-        [file] = _export(tmp_path / form, "--from", tmp_path / "one", "--to", form)["files"]
+        [file] = export(tmp_path / form, "--from", tmp_path / "one", "--to", form)["files"]
         [table] = tables_at(file)
         assert sorted(table.costs) == pytest.approx(sorted(recorded.costs))
         assert table.best_seconds == pytest.approx(recorded.best_seconds)
@@ -134,12 +129,12 @@ def test_a_missing_library_is_named(library, made, database, monkeypatch):
     assert f"pip install {library}" in caught.value.hint
 
 
-def test_what_cannot_be_exported_is_said(tmp_path):
+def test_what_cannot_be_exported_is_said(export, tmp_path):
     opened(str(tmp_path / "none.sqlite")).close()
     with pytest.raises(ChameleonError, match="there are no records at"):
-        _export(tmp_path / "t.csv", "--from", tmp_path / "none.sqlite", "--to", "csv")
+        export(tmp_path / "t.csv", "--from", tmp_path / "none.sqlite", "--to", "csv")
     with pytest.raises(ChameleonError, match=r"does not end with \.jsonl") as caught:
-        _export(tmp_path / "t.csv", "--from", tmp_path)
+        export(tmp_path / "t.csv", "--from", tmp_path)
     assert "--to csv" in caught.value.hint
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
+import signal
 import tempfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from chameleon_core.measurement import Measurement
-from chameleon_core.stages import MeasureJob, StageRef
+from chameleon_core.stages import MeasureJob, MeasureStream, StageRef
 from chameleon_core.task import Task
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.local.runner import LocalRunner
@@ -77,6 +81,37 @@ def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
             return True
         time.sleep(0.05)
     return condition()
+
+
+@contextlib.contextmanager
+def killing(seed: int, pause: float) -> Iterator[Counter[str]]:
+    """Kill workers of this process at random moments, and count how many."""
+    chance, stop, done = random.Random(seed), threading.Event(), Counter[str]()
+
+    def kill() -> None:
+        while not stop.wait(chance.uniform(0.2, 1.0) * pause):
+            if workers := carriers():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(chance.choice(workers), signal.SIGKILL)
+                    done["kills"] += 1
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    try:
+        yield done
+    finally:
+        stop.set()
+        thread.join()
+
+
+def drained(stream: MeasureStream) -> list[tuple[MeasureJob, Measurement]]:
+    """All that a stream still brings, in order."""
+    arrivals = []
+    while stream.busy:
+        arrival = stream.poll()
+        if arrival is not None:
+            arrivals.append((arrival.job, arrival.measurement))
+    return arrivals
 
 
 @pytest.fixture

@@ -1,13 +1,9 @@
-"""What holds for every sampler with every synthesizer, on any plan."""
+"""Every sampler and synthesizer keeps its contract, and they work together on any plan."""
 
 import numpy as np
+import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Candidates, Visited
-from chameleon_samplers.crossover import CrossoverSynthesizer
-from chameleon_samplers.diversity import DiversitySampler
-from chameleon_samplers.greedy import GreedySampler
-from chameleon_samplers.kmeans_knee import KMeansKneeSampler
-from chameleon_samplers.mode import ModeSynthesizer
 from chameleon_samplers.none import NoSynthesizer
 from chameleon_samplers.options import (
     CrossoverOptions,
@@ -17,24 +13,59 @@ from chameleon_samplers.options import (
     ModeOptions,
 )
 from chameleon_samplers.random_pick import RandomSampler
+from chameleon_testing.conformance import check_sampler, check_synthesizer
 from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stages import maker
 
 SAMPLERS = {
-    "greedy": lambda context: GreedySampler(GreedyOptions(), context),
+    "greedy": maker(GreedyOptions()),
     "random": lambda context: RandomSampler(NoOptions(), context),
-    "diversity": lambda context: DiversitySampler(DiversityOptions(), context),
-    "knee": lambda context: KMeansKneeSampler(KMeansKneeOptions(smallest=2, step=2), context),
-    "knee-literal": lambda context: KMeansKneeSampler(KMeansKneeOptions.literal(), context),
-    "knee-release": lambda context: KMeansKneeSampler(KMeansKneeOptions.release(), context),
+    "diversity": maker(DiversityOptions()),
+    "knee": maker(KMeansKneeOptions(smallest=2, step=2)),
+    "knee-literal": maker(KMeansKneeOptions.literal()),
+    "knee-release": maker(KMeansKneeOptions.release()),
 }
 SYNTHESIZERS = {
     "none": lambda context: NoSynthesizer(NoOptions(), context),
-    "mode": lambda context: ModeSynthesizer(ModeOptions(), context),
-    "mode-half": lambda context: ModeSynthesizer(ModeOptions(share=0.5), context),
-    "crossover": lambda context: CrossoverSynthesizer(CrossoverOptions(share=0.5), context),
+    "mode": maker(ModeOptions()),
+    "mode-half": maker(ModeOptions(share=0.5)),
+    "crossover": maker(CrossoverOptions(share=0.5)),
 }
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(maker(GreedyOptions(epsilon=epsilon)) for epsilon in (0.0, 0.05, 1.0)),
+        SAMPLERS["random"],
+        maker(KMeansKneeOptions()),
+        maker(KMeansKneeOptions(representative="best", smallest=1, step=1)),
+        maker(KMeansKneeOptions(knobs="widest", scaled=False, threshold=1e9)),
+        maker(KMeansKneeOptions(smallest=64, largest=8)),
+        maker(DiversityOptions()),
+        maker(DiversityOptions.release()),
+        maker(DiversityOptions(alpha=0.0)),
+    ],
+)
+def test_samplers_conform(make):
+    check_sampler(make)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        SYNTHESIZERS["none"],
+        maker(ModeOptions()),
+        maker(ModeOptions(share=1.0)),
+        maker(ModeOptions(share=0.5, tries=1)),
+        maker(CrossoverOptions()),
+        maker(CrossoverOptions(share=1.0, parents=2, tries=1)),
+    ],
+)
+def test_synthesizers_conform(make):
+    check_synthesizer(make)
 
 
 @st.composite

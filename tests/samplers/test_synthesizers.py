@@ -2,10 +2,10 @@
 
 import itertools
 
+import attrs
 import numpy as np
 import pytest
-from chameleon_core.measurement import FailureKind
-from chameleon_core.stages import Candidates, Observations, Visited
+from chameleon_core.stages import Candidates, Visited
 from chameleon_samplers.crossover import CrossoverSynthesizer
 from chameleon_samplers.mode import ModeSynthesizer, _by_frequency
 from chameleon_samplers.options import CrossoverOptions, ModeOptions
@@ -34,26 +34,19 @@ def mode(space, **options):
     return ModeSynthesizer(ModeOptions(**options), context_of(space))
 
 
-def test_a_visited_sample_becomes_the_mode():
-    space = grid(5, 5, 5)
-    refined = refine(mode(space), space, rows([0, 0, 0], [4, 4, 4]), visited=[[4, 4, 4]])
-    assert refined == [[0, 0, 0], [1, 2, 3]]
-
-
-def test_an_illegal_sample_becomes_the_mode():
-    space = grid(5, 5, 5, holds=lambda v: v["k0"] + v["k1"] < 8)
-    assert refine(mode(space), space, rows([4, 4, 0])) == [[1, 2, 3]]
-
-
-def test_a_repeated_sample_becomes_the_mode():
-    space = grid(5, 5, 5)
-    assert refine(mode(space), space, rows([0, 0, 0], [0, 0, 0])) == [[0, 0, 0], [1, 2, 3]]
-
-
-def test_a_good_batch_stays_as_it_is():
-    space = grid(5, 5, 5)
-    batch = rows([3, 3, 3], [0, 0, 0])
-    assert refine(mode(space), space, batch) == batch.tolist()
+@pytest.mark.parametrize(
+    ("batch", "refined", "visited"),
+    [
+        ([[0, 0, 0], [4, 4, 4]], [[0, 0, 0], [1, 2, 3]], [[4, 4, 4]]),
+        ([[4, 4, 0]], [[1, 2, 3]], []),
+        ([[0, 0, 0], [0, 0, 0]], [[0, 0, 0], [1, 2, 3]], []),
+        ([[3, 3, 3], [0, 0, 0]], [[3, 3, 3], [0, 0, 0]], []),
+    ],
+    ids=["visited", "illegal", "repeated", "good"],
+)
+def test_the_mode_takes_the_place_of_what_cannot_be_measured(batch, refined, visited):
+    space = grid(5, 5, 5, holds=lambda v: (v["k0"] + v["k1"] < 8) | (v["k2"] == 4))
+    assert refine(mode(space), space, rows(*batch), visited=visited) == refined
 
 
 def test_where_the_mode_was_measured_the_next_most_frequent_comes():
@@ -70,28 +63,20 @@ def test_where_the_mode_is_illegal_the_next_most_frequent_comes():
     assert refined in ([4, 2, 3], [1, 0, 3], [1, 4, 3])
 
 
-def test_a_choice_that_never_worked_is_no_mode():
+@pytest.mark.parametrize(
+    ("measured", "failing", "mode_then"),
+    [
+        # Once is enough for a choice to have never worked.
+        ([[1, 0, 0], [0, 2, 3]], [True, False], [4, 2, 3]),
+        ([[1, 0, 0], [1, 3, 3], [0, 2, 3]], [True, True, False], [4, 2, 3]),
+        ([[1, 0, 0], [1, 3, 3]], [True, False], [1, 2, 3]),
+    ],
+)
+def test_a_choice_that_never_worked_is_no_mode(measured, failing, mode_then):
     space = grid(5, 5, 5)
     synthesizer = mode(space)
-    measured = rows([1, 0, 0], [1, 3, 3], [0, 2, 3])
-    synthesizer.observe(observe(space, measured, failing=np.array([True, True, False])))
-    assert refine(synthesizer, space, rows([4, 4, 4]), visited=[[4, 4, 4]]) == [[4, 2, 3]]
-
-
-def test_once_is_enough_for_a_choice_to_have_never_worked():
-    space = grid(5, 5, 5)
-    synthesizer = mode(space)
-    measured = rows([1, 0, 0], [0, 2, 3])
-    synthesizer.observe(observe(space, measured, failing=np.array([True, False])))
-    assert refine(synthesizer, space, rows([4, 4, 4]), visited=[[4, 4, 4]]) == [[4, 2, 3]]
-
-
-def test_a_choice_that_sometimes_worked_may_be_the_mode():
-    space = grid(5, 5, 5)
-    synthesizer = mode(space)
-    measured = rows([1, 0, 0], [1, 3, 3])
-    synthesizer.observe(observe(space, measured, failing=np.array([True, False])))
-    assert refine(synthesizer, space, rows([4, 4, 4]), visited=[[4, 4, 4]]) == [[1, 2, 3]]
+    synthesizer.observe(observe(space, rows(*measured), failing=np.array(failing)))
+    assert refine(synthesizer, space, rows([4, 4, 4]), visited=[[4, 4, 4]]) == [mode_then]
 
 
 def test_several_replacements_differ_and_come_in_order_of_frequency():
@@ -161,26 +146,23 @@ def test_a_space_with_nothing_left_gives_a_smaller_batch():
     assert synthesizer.refine(rows([0]), plan, seen).shape == (0, 1)
 
 
-def measured(space, configs, costs):
-    failures = tuple(None if np.isfinite(c) else FailureKind.RUN_ERROR for c in costs)
-    return Observations(
-        configs=configs,
-        costs=np.array(costs),
-        failures=failures,
-        build_seconds=np.zeros(len(costs)),
-    )
+def crossover(space, configs, costs, **options):
+    """A synthesizer that knows the costs of some configurations; infinite ones failed."""
+    synthesizer = CrossoverSynthesizer(CrossoverOptions(**options), context_of(space))
+    failing = np.isinf(np.array(costs))
+    observations = observe(space, configs, failing=failing)
+    synthesizer.observe(attrs.evolve(observations, costs=np.array(costs)))
+    return synthesizer
 
 
 def test_children_have_the_knobs_of_the_fastest():
     space = grid(9, 9, 9, 9)
     fast = rows([1, 1, 1, 1], [2, 2, 2, 2])
     slow = rows([7, 7, 7, 7], [8, 8, 8, 8])
-    synthesizer = CrossoverSynthesizer(CrossoverOptions(share=0.5, parents=2), context_of(space))
-    synthesizer.observe(
-        measured(space, np.concatenate([slow, fast]), [2.0, np.inf, 1.0, 1.1]),
-    )
+    known = np.concatenate([slow, fast])
+    synthesizer = crossover(space, known, [2.0, np.inf, 1.0, 1.1], share=0.5, parents=2)
     batch = rows(*[[0, 0, 0, i] for i in range(8)])
-    refined = refine(synthesizer, space, batch, visited=np.concatenate([fast, slow]).tolist())
+    refined = refine(synthesizer, space, batch, visited=known.tolist())
     assert refined[:4] == batch[:4].tolist()
     assert len(refined) == 8
     mixed = {c for c in itertools.product((1, 2), repeat=4) if len(set(c)) > 1}
@@ -190,16 +172,15 @@ def test_children_have_the_knobs_of_the_fastest():
 @pytest.mark.parametrize("known", [0, 1])
 def test_without_two_parents_the_batch_stays(known):
     space = grid(5, 5, 5)
-    synthesizer = CrossoverSynthesizer(CrossoverOptions(share=1.0), context_of(space))
-    synthesizer.observe(measured(space, rows(*[[1, 1, 1]] * known).reshape(-1, 3), [1.0] * known))
+    configs = rows(*[[1, 1, 1]] * known).reshape(-1, 3)
+    synthesizer = crossover(space, configs, [1.0] * known, share=1.0)
     batch = rows([3, 3, 3], [0, 0, 0])
     assert refine(synthesizer, space, batch) == batch.tolist()
 
 
 def test_parents_too_alike_leave_the_batch_as_large_as_it_was():
     space = grid(5, 5, 5)
-    synthesizer = CrossoverSynthesizer(CrossoverOptions(share=1.0), context_of(space))
-    synthesizer.observe(measured(space, rows([1, 1, 1], [1, 1, 2]), [1.0, 1.1]))
+    synthesizer = crossover(space, rows([1, 1, 1], [1, 1, 2]), [1.0, 1.1], share=1.0)
     batch = rows([3, 3, 3], [0, 0, 0])
     refined = refine(synthesizer, space, batch, visited=[[1, 1, 1], [1, 1, 2]])
     assert refined == batch.tolist()

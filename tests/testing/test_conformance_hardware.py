@@ -1,12 +1,14 @@
 """The conformance kit passes good spaces and runners and finds the mistake in bad ones."""
 
+import itertools
+
 import attrs
 import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_testing.conformance_hardware import (
+from chameleon_testing.conformance import (
     check_runner,
     check_space_provider,
     require_close,
@@ -26,34 +28,29 @@ def test_a_good_space_passes():
     check_space_provider(lambda: SyntheticSpace(NoOptions()), TASK)
 
 
-class ChangingSpace(SyntheticSpace):
-    made = 0
-
-    def design_space(self, task):
-        ChangingSpace.made += 1
-        return DesignSpace([Choice(name="a", options=(0, -ChangingSpace.made))])
+def broken(good, **methods):
+    """A good stage but for some methods."""
+    return type("Broken", (good,), methods)
 
 
-class EmptySpace(SyntheticSpace):
-    def design_space(self, task):
-        never = Constraint(reason="never", holds=lambda values: np.zeros(len(values["a"]), bool))
-        return DesignSpace([Choice(name="a", options=(1, 2))], constraints=[never])
+def space_of(*options, **more):
+    return DesignSpace([Choice(name="a", options=options)], **more)
 
 
-class ArraySpace(SyntheticSpace):
-    def design_space(self, task):
-        return DesignSpace([Choice(name="a", options=tuple(np.arange(2)))])
+numbers = itertools.count()
+NEVER = Constraint(reason="never", holds=lambda values: np.zeros(len(values["a"]), bool))
 
 
 @pytest.mark.parametrize(
-    ("space", "says"),
+    ("says", "design_space"),
     [
-        (ChangingSpace, "two spaces of one task differ"),
-        (EmptySpace, "nothing in it is legal"),
-        (ArraySpace, "a knob's value is no JSON: Object of type int64"),
+        ("two spaces of one task differ", lambda *_: space_of(0, next(numbers) - 9)),
+        ("nothing in it is legal", lambda *_: space_of(1, 2, constraints=[NEVER])),
+        ("a knob's value is no JSON: Object of type int64", lambda *_: space_of(*np.arange(2))),
     ],
 )
-def test_a_bad_space_is_found(space, says):
+def test_a_bad_space_is_found(says, design_space):
+    space = broken(SyntheticSpace, design_space=design_space)
     with pytest.raises(AssertionError, match=says):
         check_space_provider(lambda: space(NoOptions()), TASK)
 
@@ -63,42 +60,33 @@ def test_a_good_runner_passes_with_failures_among_its_measurements():
     assert 0 < sum(m.ok for m in measurements) < len(JOB.configs)
 
 
-class ForgetfulRunner(SyntheticRunner):
-    def measure(self, job):
-        return list(super().measure(job))[1:]
-
-
-class SilentRunner(SyntheticRunner):
-    def measure(self, job):
-        return [attrs.evolve(m, message="") for m in super().measure(job)]
-
-
-class BackwardRunner(SyntheticRunner):
-    def measure(self, job):
-        return [attrs.evolve(m, seconds=tuple(-np.array(m.seconds))) for m in super().measure(job)]
-
-
-class SecretRunner(SyntheticRunner):
-    def describe(self):
-        return {}
-
-
-class OddRunner(SyntheticRunner):
-    def describe(self):
-        return {"device": object()}
+def changed(change):
+    """Measures as it should, and changes each measurement."""
+    return lambda self, job: [
+        attrs.evolve(m, **change(m)) for m in SyntheticRunner.measure(self, job)
+    ]
 
 
 @pytest.mark.parametrize(
-    ("runner", "says"),
+    ("says", "method", "does"),
     [
-        (SecretRunner, "says nothing about what measures"),
-        (OddRunner, "what it says about what measures is no JSON"),
-        (ForgetfulRunner, "not exactly one measurement per configuration"),
-        (SilentRunner, "has no message"),
-        (BackwardRunner, "times that are not positive"),
+        ("says nothing about what measures", "describe", lambda _: {}),
+        ("about what measures is no JSON", "describe", lambda _: {"device": object()}),
+        (
+            "not exactly one measurement per configuration",
+            "measure",
+            lambda self, job: list(SyntheticRunner.measure(self, job))[1:],
+        ),
+        ("has no message", "measure", changed(lambda _: {"message": ""})),
+        (
+            "times that are not positive",
+            "measure",
+            changed(lambda m: {"seconds": tuple(-np.array(m.seconds))}),
+        ),
     ],
 )
-def test_a_bad_runner_is_found(runner, says):
+def test_a_bad_runner_is_found(says, method, does):
+    runner = broken(SyntheticRunner, **{method: does})
     with pytest.raises(AssertionError, match=says):
         check_runner(lambda: runner(RunnerOptions()), JOB)
 

@@ -43,52 +43,19 @@ class GoodExplorer(Explorer):
         return sorted_candidates(configs, scores)
 
 
-class RepeatingExplorer(GoodExplorer):
-    def pick(self, visited, count):
-        found = visited.sample(count // 2, self.rng)
-        return np.concatenate([found, found])
+def broken(good, **methods):
+    """A good stage but for some methods."""
+    return type("Broken", (good,), methods)
 
 
-class ForgetfulExplorer(GoodExplorer):
-    def pick(self, visited, count):
-        return self.space.sample(count, self.rng)
+def drawn_anywhere(self, visited, count):
+    shape = (count, len(self.space.knobs))
+    return self.rng.integers(0, self.space.cardinalities, shape, dtype=np.int32)
 
 
-class LawlessExplorer(GoodExplorer):
-    def pick(self, visited, count):
-        shape = (count, len(self.space.knobs))
-        return self.rng.integers(0, self.space.cardinalities, shape, dtype=np.int32)
-
-
-class GreedyExplorer(GoodExplorer):
-    def pick(self, visited, count):
-        return visited.sample(count + 1, self.rng)
-
-
-class IdleExplorer(GoodExplorer):
-    def pick(self, visited, count):
-        return visited.sample(0, self.rng)
-
-
-class MoodyExplorer(GoodExplorer):
-    def pick(self, visited, count):
-        return visited.sample(count, np.random.default_rng(next(calls)))
-
-
-class UpsideDownExplorer(GoodExplorer):
-    def rank(self, configs, scores):
-        order = np.argsort(scores, kind="stable")
-        return Candidates(configs=configs[order], scores=scores[order])
-
-
-class UnscoredExplorer(GoodExplorer):
-    def rank(self, configs, scores):
-        return Candidates(configs=configs, scores=np.zeros(0))
-
-
-class FloatExplorer(GoodExplorer):
-    def rank(self, configs, scores):
-        return sorted_candidates(configs.astype(float), scores)
+def worst_first(self, configs, scores):
+    order = np.argsort(scores, kind="stable")
+    return Candidates(configs=configs[order], scores=scores[order])
 
 
 def test_a_good_explorer_passes():
@@ -96,22 +63,22 @@ def test_a_good_explorer_passes():
 
 
 @pytest.mark.parametrize(
-    ("explorer", "words"),
+    ("words", "method", "does"),
     [
-        (RepeatingExplorer, "twice"),
-        (ForgetfulExplorer, "visited"),
-        (LawlessExplorer, "illegal"),
-        (GreedyExplorer, "9 configurations instead of 8"),
-        (IdleExplorer, "nothing found"),
-        (MoodyExplorer, "differ"),
-        (UpsideDownExplorer, "best first"),
-        (UnscoredExplorer, "score per candidate"),
-        (FloatExplorer, "instead of integers"),
+        ("twice", "pick", lambda self, v, n: np.repeat(v.sample(n // 2, self.rng), 2, axis=0)),
+        ("visited", "pick", lambda self, v, n: self.space.sample(n, self.rng)),
+        ("illegal", "pick", drawn_anywhere),
+        ("9 configurations instead of 8", "pick", lambda self, v, n: v.sample(n + 1, self.rng)),
+        ("nothing found", "pick", lambda self, v, n: v.sample(0, self.rng)),
+        ("differ", "pick", lambda self, v, n: v.sample(n, np.random.default_rng(next(calls)))),
+        ("best first", "rank", worst_first),
+        ("score per candidate", "rank", lambda _, c, s: Candidates(configs=c, scores=np.zeros(0))),
+        ("instead of integers", "rank", lambda _, c, s: sorted_candidates(c.astype(float), s)),
     ],
 )
-def test_bad_explorers_are_found_out(explorer, words):
+def test_bad_explorers_are_found_out(words, method, does):
     with pytest.raises(AssertionError, match=words):
-        check_explorer(explorer)
+        check_explorer(broken(GoodExplorer, **{method: does}))
 
 
 class GoodModel(CostModel):
@@ -131,60 +98,9 @@ class GoodModel(CostModel):
         return quality(self.space, configs)
 
 
-class BoastfulModel(GoodModel):
-    trained = True
-
-
-class ConstantModel(GoodModel):
-    def predict(self, configs):
-        return np.arange(len(configs)) * 0.0 - (np.arange(len(configs)) * 7919 % 101)
-
-
-class RankingModel(GoodModel):
-    def predict(self, configs):
-        return np.argsort(np.argsort(super().predict(configs))) * 1.0
-
-
-class InfiniteModel(GoodModel):
-    def predict(self, configs):
-        return np.full(len(configs), np.inf)
-
-
-class NarrowModel(GoodModel):
-    def predict(self, configs):
-        return super().predict(configs)[:-1]
-
-
-class LazyModel(GoodModel):
-    trained = False
-
-
-class MoodyModel(GoodModel):
-    def predict(self, configs):
-        return super().predict(configs) + next(calls)
-
-
 class PickingModel(GoodModel):
     def select_batch(self, configs, count):
-        return self.pick(min(count, len(configs)))
-
-    def pick(self, count):
-        return np.arange(count)[::-1]
-
-
-class RepetitiveModel(PickingModel):
-    def pick(self, count):
-        return np.zeros(count, int)
-
-
-class StrayingModel(PickingModel):
-    def pick(self, count):
-        return np.arange(count) + 1000
-
-
-class WastefulModel(PickingModel):
-    def pick(self, count):
-        return np.arange(2 * count + 9)
+        return np.arange(min(count, len(configs)))[::-1]
 
 
 def test_a_good_model_passes():
@@ -192,24 +108,28 @@ def test_a_good_model_passes():
     check_cost_model(PickingModel)
 
 
+def right(self, configs):
+    return quality(self.space, configs)
+
+
 @pytest.mark.parametrize(
-    ("model", "words"),
+    ("words", "attribute", "does"),
     [
-        (BoastfulModel, "trained before"),
-        (ConstantModel, "rank correlation"),
-        (RankingModel, "what else is asked about"),
-        (InfiniteModel, "not finite"),
-        (NarrowModel, "score per configuration"),
-        (LazyModel, "not trained"),
-        (MoodyModel, "differ"),
-        (RepetitiveModel, "together twice"),
-        (StrayingModel, "together that is none"),
-        (WastefulModel, "more rows"),
+        ("trained before", "trained", True),
+        ("not trained", "trained", False),
+        ("rank correlation", "predict", lambda _, c: -(np.arange(len(c)) * 7919 % 101) * 1.0),
+        ("what else is asked", "predict", lambda m, c: np.argsort(np.argsort(right(m, c))) * 1.0),
+        ("not finite", "predict", lambda _, c: np.full(len(c), np.inf)),
+        ("score per configuration", "predict", lambda m, c: right(m, c)[:-1]),
+        ("differ", "predict", lambda m, c: right(m, c) + next(calls)),
+        ("together twice", "select_batch", lambda _, c, n: np.zeros(min(n, len(c)), int)),
+        ("together that is none", "select_batch", lambda _, c, n: np.arange(min(n, len(c))) + 1000),
+        ("more rows", "select_batch", lambda _, c, n: np.arange(2 * min(n, len(c)) + 9)),
     ],
 )
-def test_bad_models_are_found_out(model, words):
+def test_bad_models_are_found_out(words, attribute, does):
     with pytest.raises(AssertionError, match=words):
-        check_cost_model(model)
+        check_cost_model(broken(GoodModel, **{attribute: does}))
 
 
 class GoodSampler(Sampler):
@@ -227,49 +147,28 @@ class BlindSampler(GoodSampler):
         return candidates.configs[:count]
 
 
-class StaleSampler(GoodSampler):
-    def select(self, candidates, visited, count):
-        return candidates.configs[~visited.fresh(candidates.configs)][:count]
-
-
-class StrayingSampler(GoodSampler):
-    def select(self, candidates, visited, count):
-        return super().select(candidates, visited, count) + 10_000
-
-
-class EmptySampler(GoodSampler):
-    def select(self, candidates, visited, count):
-        return candidates.configs[:0]
-
-
-class GreedySampler(GoodSampler):
-    def select(self, candidates, visited, count):
-        return super().select(candidates, visited, count + 1)
-
-
-class MoodySampler(GoodSampler):
-    def select(self, candidates, visited, count):
-        return np.roll(super().select(candidates, visited, count), next(calls), axis=0)
-
-
 @pytest.mark.parametrize("sampler", [GoodSampler, BlindSampler])
 def test_a_good_sampler_passes(sampler):
     check_sampler(sampler)
 
 
+def chosen(self, candidates, visited, count):
+    return GoodSampler.select(self, candidates, visited, count)
+
+
 @pytest.mark.parametrize(
-    ("sampler", "words"),
+    ("words", "does"),
     [
-        (StaleSampler, "nothing chosen"),
-        (StrayingSampler, "names no choice"),
-        (EmptySampler, "nothing chosen"),
-        (GreedySampler, "9 configurations instead of 8"),
-        (MoodySampler, "differ"),
+        ("nothing chosen", lambda _, c, visited, n: c.configs[~visited.fresh(c.configs)][:n]),
+        ("nothing chosen", lambda _, c, visited, n: c.configs[:0]),
+        ("names no choice", lambda self, *given: chosen(self, *given) + 10_000),
+        ("9 configurations instead of 8", lambda self, c, v, n: chosen(self, c, v, n + 1)),
+        ("differ", lambda self, *given: np.roll(chosen(self, *given), next(calls), axis=0)),
     ],
 )
-def test_bad_samplers_are_found_out(sampler, words):
+def test_bad_samplers_are_found_out(words, does):
     with pytest.raises(AssertionError, match=words):
-        check_sampler(sampler)
+        check_sampler(broken(GoodSampler, select=does))
 
 
 class GoodSynthesizer(Synthesizer):
@@ -280,27 +179,20 @@ class GoodSynthesizer(Synthesizer):
         return batch[visited.fresh(batch)]
 
 
-class IdleSynthesizer(GoodSynthesizer):
-    def refine(self, batch, candidates, visited):
-        return batch
-
-
-class DoublingSynthesizer(GoodSynthesizer):
-    def refine(self, batch, candidates, visited):
-        fresh = super().refine(batch, candidates, visited)
-        return np.concatenate([fresh, fresh])
-
-
 def test_a_good_synthesizer_passes():
     check_synthesizer(GoodSynthesizer)
 
 
 @pytest.mark.parametrize(
-    ("synthesizer", "words"), [(IdleSynthesizer, "visited"), (DoublingSynthesizer, "twice")]
+    ("words", "does"),
+    [
+        ("visited", lambda _, batch, candidates, visited: batch),
+        ("twice", lambda _, batch, candidates, v: np.repeat(batch[v.fresh(batch)], 2, axis=0)),
+    ],
 )
-def test_bad_synthesizers_are_found_out(synthesizer, words):
+def test_bad_synthesizers_are_found_out(words, does):
     with pytest.raises(AssertionError, match=words):
-        check_synthesizer(synthesizer)
+        check_synthesizer(broken(GoodSynthesizer, refine=does))
 
 
 class OwnGeneratorExplorer(GoodExplorer):

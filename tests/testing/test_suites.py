@@ -51,7 +51,7 @@ from chameleon_testing.suites import (
     SynthesizerSuite,
     TargetSuite,
 )
-from chameleon_testing.suites.checking import outcomes
+from chameleon_testing.suites.base import outcomes
 from synthetic import record_of
 
 TASK = synthetic.synthetic_task([4, 5], failing=20)
@@ -452,7 +452,7 @@ def test_the_options_of_our_own_stages_conform(kind):
 def test_nothing_is_checked_where_python_leaves_assertions_out():
     code = (
         "from chameleon_testing.suites import SamplerSuite; "
-        "from chameleon_testing.suites.checking import outcomes; list(outcomes(SamplerSuite, {}))"
+        "from chameleon_testing.suites.base import outcomes; list(outcomes(SamplerSuite, {}))"
     )
     words = [sys.executable, "-O", "-c", code]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -135,7 +135,7 @@ def search(space, scores):
     def make(times, decides="fisher", **options):
         generator = torch.Generator().manual_seed(1)
         judge = Judge(space, torch.randn(4, 1, 8, 8, generator=generator), torch.arange(4))
-        given = Transformation(candidates=20, rounds=2, per_round=2, **options)
+        given = Transformation(**{"candidates": 20, "rounds": 2, "per_round": 2, **options})
         ordered = {decides: scores[decides], **scores}
         return TransformSearch(space, judge, ordered, times, given, batch=1, seed=0)
 
@@ -186,6 +186,8 @@ def test_a_size_is_compared_with_the_work_that_is_left(search, name):
     assert all(accepted) == (name == "multiply-adds")
 
 
-def test_nothing_measures_where_nothing_times(search):
-    found = search(None)
+def test_nothing_is_measured_unless_the_options_say_so(search):
+    times = Times()
+    found = search(times, per_round=0)
     assert all(one.predicted_seconds == one.seconds for one in found.run())
+    assert not times.asked

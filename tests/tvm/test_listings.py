@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chameleon_core.plugins import NoOptions
 from chameleon_tvm.building.remote.export import compiling_for
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.auto import AutoSpace
@@ -14,6 +12,7 @@ from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
+from computing import resolved
 
 ZEN4 = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
 A100 = "nvidia/nvidia-a100"
@@ -58,7 +57,7 @@ def test_after_an_export_of_the_same_process_it_is_still_listed():
 
 
 def _listed(target):
-    task = CONVOLUTION.task("t", TVMTargets(NoOptions()).resolve(target))
+    task = CONVOLUTION.task("t", resolved(target))
     provider = TemplateSpace(TemplateOptions())
     [config, *_] = provider.design_space(task).first_guesses.tolist()
     return provider.builder(task, threads=1).listings(config)

@@ -27,7 +27,7 @@ budget: {measurements: 24}
 REPLAY = SUITE + "runner: synthetic-replay\n"
 
 
-def measures_hardware(tmp_path):
+def live(tmp_path):
     return SUITE + f"runner: {{name: synthetic, log: {tmp_path / 'log'}}}\n"
 
 
@@ -45,7 +45,7 @@ def test_replayed_cells_run_once_and_leave_no_run_folder(load, run):
 
 
 def test_live_cells_run_one_after_the_other_and_keep_their_folders(load, run, tmp_path):
-    suite = load(measures_hardware(tmp_path))
+    suite = load(live(tmp_path))
     assert run(suite) == [cell.name for cell in suite.cells()]
     assert all((cell.folder / "records.sqlite").exists() for cell in suite.cells())
     assert run(suite) == []
@@ -80,7 +80,7 @@ def test_a_trajectory_has_the_clock_of_every_measurement_and_round(load, run):
 
 
 def test_an_interrupted_live_suite_measures_nothing_twice(load, run, tmp_path):
-    suite = load(measures_hardware(tmp_path))
+    suite = load(live(tmp_path))
     interruption = Interruption()
     seen = []
 
@@ -98,7 +98,7 @@ def test_an_interrupted_live_suite_measures_nothing_twice(load, run, tmp_path):
 
 
 def test_a_cell_interrupted_half_way_continues_with_its_clock(load, run, tmp_path):
-    suite = load(measures_hardware(tmp_path), "seeds=1")
+    suite = load(live(tmp_path), "seeds=1")
     (cell, _) = suite.cells()
     interruption = Interruption()
 
@@ -177,7 +177,7 @@ def test_half_a_result_file_does_not_count(load, run):
 
 
 def test_what_a_signal_ends_is_no_failed_cell(load, tmp_path, monkeypatch):
-    cell = next(iter(load(measures_hardware(tmp_path)).cells()))
+    cell = next(iter(load(live(tmp_path)).cells()))
     interruption = Interruption()
 
     def killed(*_):
@@ -191,7 +191,7 @@ def test_what_a_signal_ends_is_no_failed_cell(load, tmp_path, monkeypatch):
 
 
 def test_a_live_cell_of_another_version_measures_anew_and_keeps_the_old_run(load, run, tmp_path):
-    suite = load(measures_hardware(tmp_path), "seeds=1")
+    suite = load(live(tmp_path), "seeds=1")
     run(suite)
     before = len(measured(tmp_path))
     newer = attrs.evolve(

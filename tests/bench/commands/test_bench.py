@@ -8,8 +8,6 @@ from chameleon_bench import hooks
 from chameleon_bench.suites import load
 from chameleon_cli.main import run as chameleon
 from chameleon_core.errors import ExitCode
-from chameleon_core.plugins import Registry
-from chameleon_core.plugins.registry import default_registry
 from synthetic import SyntheticExplorer, synthetic_registry
 
 SUITE = """\
@@ -24,13 +22,9 @@ runner: synthetic
 
 
 @pytest.fixture(autouse=True)
-def plugins(monkeypatch):
-    default_registry.cache_clear()
-    registry = synthetic_registry(hooks)
-    monkeypatch.setattr(Registry, "load", classmethod(lambda _: registry))
+def plugins(install, monkeypatch):
+    install(synthetic_registry(hooks))
     monkeypatch.setenv("CHAMELEON_DEBUG", "")
-    yield
-    default_registry.cache_clear()
 
 
 @pytest.fixture

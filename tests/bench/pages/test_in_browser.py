@@ -117,7 +117,7 @@ def run_folder(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def _opened(browser, file, width, scheme="light", *, measures_hardware=True):
+def _opened(browser, file, width, scheme="light", *, live=True):
     """A page with all its plots interactive, on which nothing went wrong."""
     tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     # Nothing asserts on time: a machine may be busy.
@@ -128,7 +128,7 @@ def _opened(browser, file, width, scheme="light", *, measures_hardware=True):
     tab.on("request", lambda request: said.append(request.url))
     tab.goto(file.as_uri())
     tab.wait_for_selector("html[data-ready]")
-    for figure in _figures(tab) if measures_hardware else ():
+    for figure in _figures(tab) if live else ():
         figure.query_selector(".plot").click()
         tab.wait_for_function("figure => figure.dataset.drawn", arg=figure)
     yield tab
@@ -171,7 +171,7 @@ def _can_be_reached(tab):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_of_a_run(browser, run_folder, width, scheme):
     with _opened(
-        browser, run_folder / "report.html", width, scheme, measures_hardware=False
+        browser, run_folder / "report.html", width, scheme, live=False
     ) as tab:
         _looks_well(tab, width)
     with _opened(browser, run_folder / "report.html", width, scheme) as tab:
@@ -267,7 +267,7 @@ def test_plots_are_there_without_a_script(browser, run_folder, width, scheme):
 
 
 def test_a_plot_becomes_interactive_when_it_is_touched(browser, run_folder):
-    with _opened(browser, run_folder / "report.html", 1280, measures_hardware=False) as tab:
+    with _opened(browser, run_folder / "report.html", 1280, live=False) as tab:
         tab.evaluate("scrollTo(0, document.body.scrollHeight)")
         assert tab.query_selector_all("figure[data-drawn], .js-plotly-plot") == []
         first, second, third, *others = _figures(tab)
@@ -292,7 +292,7 @@ def test_a_plot_becomes_interactive_when_it_is_touched(browser, run_folder):
 
 
 def test_tables_wrap_or_scroll(browser, run_folder):
-    with _opened(browser, run_folder / "report.html", 800, measures_hardware=False) as tab:
+    with _opened(browser, run_folder / "report.html", 800, live=False) as tab:
         tab.evaluate(NAMED, LONG)
         assert {overflow for _, overflow in tab.evaluate(CUT)} <= {"auto"}
         assert "Times of the operators, once each" not in dict(tab.evaluate(CUT))
@@ -302,7 +302,7 @@ def test_tables_wrap_or_scroll(browser, run_folder):
 
 
 def test_paper_has_the_still_plots(browser, run_folder):
-    with _opened(browser, run_folder / "report.html", 1280, "dark", measures_hardware=False) as tab:
+    with _opened(browser, run_folder / "report.html", 1280, "dark", live=False) as tab:
         figures = _figures(tab)
         figures[0].query_selector(".plot").click()
         tab.wait_for_function("figure => figure.dataset.drawn", arg=figures[0])

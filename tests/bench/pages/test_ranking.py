@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from chameleon_bench.pages.ranking import ranking_table, rankings, sentences
+from chameleon_bench.pages.suite_report import ranking_table, rankings, sentences
 
 METRIC = "measurements_to_95"
 

@@ -110,14 +110,32 @@ class Failing(SyntheticFrontend):
 class Stopping:
     """Asks a run to stop after some batches."""
 
-    def __init__(self, interruption, batches):
-        self._interruption, self._left = interruption, batches
+    def __init__(self, batches):
+        self.interruption, self._left = Interruption(), batches
 
     @hookimpl
     def chameleon_batch_measured(self, event):
         self._left -= 1
         if not self._left:
-            self._interruption.request()
+            self.interruption.request()
+
+
+def stopped(pipeline, batches):
+    stop = Stopping(batches)
+    with pytest.raises(RunInterrupted):
+        run_pipeline(pipeline, interruption=stop.interruption, listeners=[stop])
+    return pipeline
+
+
+@pytest.fixture
+def delivered_by(pipeline, plugin):
+    """The result of a run of two operators whose frontend is of a class."""
+
+    def run(frontend):
+        plugins = [plugin("frontends", frontend, ModelOptions)]
+        return run_pipeline(pipeline(plugins=plugins, model={"odd": {"operators": [[5, 5], [4]]}}))
+
+    return run
 
 
 def test_a_run_ends_with_its_report(pipeline):
@@ -173,10 +191,8 @@ def test_columns_in_which_nothing_is_are_left_out(pipeline):
     assert "untuned vendor ratio" in _page(run_pipeline(pipeline()).folder).text
 
 
-def test_the_network_is_shown_kernel_by_kernel(pipeline, plugin):
-    model = {"odd": {"operators": [[5, 5], [4]]}}
-    networked = pipeline(plugins=[plugin("frontends", Networked, ModelOptions)], model=model)
-    result = run_pipeline(networked)
+def test_the_network_is_shown_kernel_by_kernel(delivered_by):
+    result = delivered_by(Networked)
     text = _page(result.folder).text
     assert "Layout: NHWC, by dice." in text
     assert "One inference takes 8 ms; torch, the fastest alternative here, takes 16 ms" in text
@@ -225,10 +241,8 @@ class Mixed(Networked):
         return {**super().deliver(delivery), "kernels": [*KERNELS, ALTERNATIVE]}
 
 
-def test_an_operator_in_another_type_has_one_row(pipeline, plugin):
-    model = {"odd": {"operators": [[5, 5], [4]]}}
-    mixed = pipeline(plugins=[plugin("frontends", Mixed, ModelOptions)], model=model)
-    result = run_pipeline(mixed)
+def test_an_operator_in_another_type_has_one_row(delivered_by):
+    result = delivered_by(Mixed)
     [plot] = [one for one in plots_of(run_record(result.folder)) if one.key == "before_and_after"]
     rows = list(zip(*(plot.columns[name] for name in ROW), strict=True))
     operators = {operator for operator, *_ in rows}
@@ -240,20 +254,12 @@ def test_an_operator_in_another_type_has_one_row(pipeline, plugin):
     assert ("pool<1>", "delivered, in place", 0.002, "") in rows
 
 
-def test_a_network_that_was_not_delivered_says_why(pipeline, plugin):
-    failing = pipeline(
-        plugins=[plugin("frontends", Failing, ModelOptions)], model={"odd": {"operators": [[5]]}}
-    )
-    assert "the kernel of op0 is to blame" in _page(run_pipeline(failing).folder).text
+def test_a_network_that_was_not_delivered_says_why(delivered_by):
+    assert "the kernel of op0 is to blame" in _page(delivered_by(Failing).folder).text
 
 
 def test_an_unfinished_run_shows_what_it_knows(pipeline):
-    interruption = Interruption()
-    resolved = pipeline()
-    with pytest.raises(RunInterrupted):
-        run_pipeline(
-            resolved, interruption=interruption, listeners=[Stopping(interruption, batches=3)]
-        )
+    resolved = stopped(pipeline(), batches=3)
     assert not (resolved.output / "report.html").exists()
     write_report(resolved.output)
     page = _page(resolved.output)
@@ -265,12 +271,7 @@ def test_an_unfinished_run_shows_what_it_knows(pipeline):
 
 
 def test_the_example_of_a_failure_is_the_first_of_the_most_frequent_kind(pipeline):
-    interruption = Interruption()
-    resolved = pipeline(operators=[[30, 30]], failing=60, seed=6)
-    with pytest.raises(RunInterrupted):
-        run_pipeline(
-            resolved, interruption=interruption, listeners=[Stopping(interruption, batches=4)]
-        )
+    resolved = stopped(pipeline(operators=[[30, 30]], failing=60, seed=6), batches=4)
     [unfinished] = run_record(resolved.output).tasks
     with read_store(resolved.output) as store:
         [stored] = store.tasks()

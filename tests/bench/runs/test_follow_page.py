@@ -6,8 +6,7 @@ import shutil
 
 import pytest
 from chameleon_bench.runs import live_page
-from chameleon_bench.runs.live_page import LiveRun
-from chameleon_bench.runs.server import PageServer
+from chameleon_bench.runs.live_page import LiveRun, PageServer
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -37,8 +36,8 @@ def test_a_page_loads_itself_again_where_the_run_has_changed_and_stays_in_its_pl
     errors = []
     tab.on("pageerror", lambda error: errors.append(str(error)))
     tab.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
-    measures_hardware = LiveRun(folder)
-    with PageServer(measures_hardware) as server:
+    live = LiveRun(folder)
+    with PageServer(live) as server:
         tab.goto(server.url)
         tab.wait_for_function(
             "document.getElementById('chameleon-follow').textContent.includes('has ended')"
@@ -51,5 +50,5 @@ def test_a_page_loads_itself_again_where_the_run_has_changed_and_stays_in_its_pl
             log.write("{}\n")
             log.flush()
         assert tab.evaluate(PLACE) == place
-        assert tab.get_attribute("#chameleon-follow", "data-version") == measures_hardware.version()
+        assert tab.get_attribute("#chameleon-follow", "data-version") == live.version()
     assert errors == []

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 
 import pytest
-from chameleon_bench.runs.listing import BROKEN, listed_runs, model_in_words
+from chameleon_bench.commands.runs import BROKEN, listed_runs, model_in_words
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode
 from chameleon_core.run_folder import RunFolder

@@ -17,8 +17,7 @@ import pytest
 from chameleon_bench.pages.run_page import page_of
 from chameleon_bench.pages.run_record import run_record
 from chameleon_bench.runs import live_page
-from chameleon_bench.runs.live_page import LiveRun
-from chameleon_bench.runs.server import PageServer
+from chameleon_bench.runs.live_page import LiveRun, PageServer
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode, TargetError
 from chameleon_core.loop.run import run_pipeline
@@ -164,8 +163,8 @@ def test_the_page_grows_with_the_run(pipeline, monkeypatch):
     monkeypatch.setattr(live_page, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(live_page, "_SHARE", float("inf"))
     resolved = pipeline(operators=[[7, 9]])
-    measures_hardware = LiveRun(resolved.output)
-    with PageServer(measures_hardware) as server:
+    live = LiveRun(resolved.output)
+    with PageServer(live) as server:
         visitor = Visitor(server)
         run_pipeline(resolved, listeners=[visitor])
         assert visitor.told == [("running", count) for count in (4, 8, 12, 16, 20)]
@@ -182,26 +181,26 @@ def test_pages_take_a_small_share_of_the_machine_until_the_run_has_ended(copy, m
         return f"<html><body>page {len(pages)}</body></html>"
 
     monkeypatch.setattr(live_page, "page_of", slow_page)
-    measures_hardware = LiveRun(copy, clock=clock)
+    live = LiveRun(copy, clock=clock)
     with RunFolder(copy):
-        first = measures_hardware.version()
-        assert "page 1" in measures_hardware.page()
+        first = live.version()
+        assert "page 1" in live.page()
         with (copy / "events.jsonl").open("a") as log:
             log.write("{}\n")
         clock.now += 1.0
-        assert measures_hardware.look().version != first
-        assert measures_hardware.version() == first, "a browser is not told to come back too early"
-        assert "page 1" in measures_hardware.page()
+        assert live.look().version != first
+        assert live.version() == first, "a browser is not told to come back too early"
+        assert "page 1" in live.page()
         clock.now += 20.0
-        assert measures_hardware.version() != first
-        assert "page 2" in measures_hardware.page()
-        assert VERSION.search(measures_hardware.page())[1] == measures_hardware.version()
+        assert live.version() != first
+        assert "page 2" in live.page()
+        assert VERSION.search(live.page())[1] == live.version()
         with (copy / "events.jsonl").open("a") as log:
             log.write("{}\n")
         clock.now += 1.0
-        assert "page 2" in measures_hardware.page()
+        assert "page 2" in live.page()
     clock.now += 1.0
-    assert "page 3" in measures_hardware.page(), "kernels are timed no more"
+    assert "page 3" in live.page(), "kernels are timed no more"
 
 
 def test_a_run_that_cannot_be_read_is_said_and_looked_at_again(copy, monkeypatch):
@@ -209,14 +208,14 @@ def test_a_run_that_cannot_be_read_is_said_and_looked_at_again(copy, monkeypatch
     monkeypatch.setattr(live_page, "_SHARE", float("inf"))
     aside = copy / "aside"
     (copy / "records.sqlite").rename(aside)
-    measures_hardware = LiveRun(copy)
-    page = measures_hardware.page()
+    live = LiveRun(copy)
+    page = live.page()
     assert "is no run folder" in page
-    assert measures_hardware.look().state == "unreadable"
-    assert not measures_hardware.look().ended
+    assert live.look().state == "unreadable"
+    assert not live.look().ended
     aside.rename(copy / "records.sqlite")
-    assert VERSION.search(page)[1] != measures_hardware.version()
-    assert ": finished" in measures_hardware.page()
+    assert VERSION.search(page)[1] != live.version()
+    assert ": finished" in live.page()
 
 
 def test_a_page_that_cannot_be_made_says_so_and_follows_on(copy, monkeypatch):

@@ -7,7 +7,6 @@ from typing import Any
 import attrs
 import pytest
 from chameleon_bench.cells.running import run_cell
-from chameleon_bench.suites.load import load_suite
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.schema import StageSpec
@@ -19,13 +18,6 @@ pipelines:
 tasks:
   - model: {synthetic: {operators: [[5, 5]]}}
 budget: {measurements: 20}
-target: nowhere
-space: synthetic
-explorer: synthetic
-cost_model: synthetic
-sampler: synthetic
-synthesizer: synthetic
-scheduler: round-robin
 runner: synthetic-replay
 """
 
@@ -51,26 +43,20 @@ class Plugin:
 
 
 @pytest.fixture
-def load(tmp_path):
-    def made(members):
-        file = tmp_path / "suite.yaml"
-        file.write_text(SUITE.replace("MEMBERS", members), encoding="utf-8")
-        output = f"output={tmp_path / 'out'}"
-        return load_suite(file, [output], registry=synthetic_registry(Plugin()))
-
-    return made
+def load_team(load):
+    return lambda members: load(SUITE.replace("MEMBERS", members), plugins=[Plugin()])
 
 
-def test_stages_among_its_options_are_made_of_the_run_s_plugins(load):
-    (cell,) = load("[synthetic, {name: synthetic}]").cells()
+def test_stages_among_its_options_are_made_of_the_run_s_plugins(load_team):
+    (cell,) = load_team("[synthetic, {name: synthetic}]").cells()
     result = run_cell(cell, registry=synthetic_registry(Plugin()), interruption=Interruption())
     assert result.failure is None
     assert result.environment["op0"]["members"] == ["explorers:synthetic"] * 2
 
 
-def test_what_is_wrong_with_them_is_told_with_its_place(load):
+def test_what_is_wrong_with_them_is_told_with_its_place(load_team):
     with pytest.raises(PipelineError) as caught:
-        load("[synthetik, {name: synthetic, chains: 3}]")
+        load_team("[synthetik, {name: synthetic, chains: 3}]")
     assert [str(one).partition("suite.yaml:")[2] for one in caught.value.problems] == [
         "2:34: unknown explorer 'synthetik'; did you mean 'synthetic'?",
         "2:63: unknown option 'chains' for explorer 'synthetic'",

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from chameleon_networks.compile.compile import untuned
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.half_moves import with_bits_moved
-from chameleon_networks.graph.half_steps import round_to, widen
 from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.moving import with_encoded_moves
 from chameleon_networks.graph.prepare import operators_in, prepared
 from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.steps import Step
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.types import with_types
-from chameleon_tvm.instructions.halves import BFLOAT16, FLOAT16, half_of
+from chameleon_tvm.types import HALVES, STORAGE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -38,10 +38,16 @@ STEPS = st.lists(
 )
 
 
+def encode(builder: Any, tensor: Any, kind: str = "bfloat16") -> Any:
+    return builder.emit(Step(source=tensor, dtype=kind).encode(builder, tensor))
+
+
+def decode(builder: Any, tensor: Any, kind: str = "bfloat16") -> Any:
+    return builder.emit(Step(source=tensor, dtype=kind).decode(builder, tensor))
+
+
 def near(array: np.ndarray, kind: str = "bfloat16") -> np.ndarray:
-    half = half_of(kind)
-    assert half is not None
-    return half.widened(half.rounded(array))
+    return STORAGE[kind].rounded(array)
 
 
 def convolved(data: np.ndarray, weights: np.ndarray, groups: int) -> np.ndarray:
@@ -195,28 +201,28 @@ def test_images_are_pooled_in_two_bytes_between_convolutions(deliver: Any, kind:
     network.check_last(image, deliver(typed, ready=True).run(image), kind)
 
 
-@pytest.mark.parametrize("half", [BFLOAT16, FLOAT16], ids=lambda half: half.name)
+@pytest.mark.parametrize("half", [STORAGE[name] for name in HALVES], ids=lambda half: half.name)
 def test_pooling_compares_numbers_of_all_kinds(half: Any):
     numbers = np.float32([-np.inf, -3.5, -1e-6, -0.0, 0.0, 1e-6, 2.5, np.inf])
-    bits = half.rounded(np.random.default_rng(0).permutation(np.repeat(numbers, 16)))
+    bits = half.stored(np.random.default_rng(0).permutation(np.repeat(numbers, 16)))
     bits = bits.reshape(1, 1, 8, 16)
-    x = relax.Var("x", relax.TensorType(bits.shape, half.held))
+    x = relax.Var("x", relax.TensorType(bits.shape, half.storage_dtype))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         with builder.dataflow():
-            wide = builder.emit(widen(builder, x))
+            wide = decode(builder, x, half.name)
             pooled = builder.emit(op.nn.max_pool2d(wide, (2, 2), (1, 1), (1, 1, 1, 1)))
-            out = builder.emit_output(round_to(builder, pooled, half))
+            out = builder.emit_output(encode(builder, pooled, half.name))
         builder.emit_func_output(out)
     expected, got = (
-        half.widened(
+        half.real(
             relax.VirtualMachine(untuned(one, '{"kind": "llvm"}'), tvm.cpu())["main"](
                 tvm.runtime.tensor(bits)
             ).numpy()
         )
-        for one in (builder.get(), with_bits_moved(builder.get()))
+        for one in (builder.get(), with_encoded_moves(builder.get()))
     )
-    assert "relax.nn.max_pool2d" not in operators_in(with_bits_moved(builder.get()))
+    assert "relax.nn.max_pool2d" not in operators_in(with_encoded_moves(builder.get()))
     np.testing.assert_array_equal(got, expected)
 
 
@@ -226,9 +232,9 @@ def test_a_chain_whose_sums_are_read_before_they_are_rounded_writes_float32():
     x = relax.Var("x", relax.TensorType([2, 4], "float32"))
     with builder.function("main", [x]):
         with builder.dataflow():
-            wide = builder.emit(widen(builder, round_to(builder, x, BFLOAT16)))
+            wide = decode(builder, encode(builder, x))
             product = builder.emit(op.matmul(wide, weights))
-            bits = round_to(builder, product, BFLOAT16)
+            bits = encode(builder, product)
             out = builder.emit_output(relax.Tuple([product, bits]))
         builder.emit_func_output(out)
     [chain] = chains_of(builder.get())
@@ -241,10 +247,10 @@ def test_weights_that_are_no_numbers_of_the_type_stay_in_float32():
         x = relax.Var("x", relax.TensorType([2, 4], "float32"))
         with builder.function("main", [x]):
             with builder.dataflow():
-                wide = builder.emit(widen(builder, round_to(builder, x, BFLOAT16)))
+                wide = decode(builder, encode(builder, x))
                 weights = relax.const(np.full((4, 4), weight, np.float32))
                 product = builder.emit(op.matmul(wide, weights))
-                out = builder.emit_output(widen(builder, round_to(builder, product, BFLOAT16)))
+                out = builder.emit_output(decode(builder, encode(builder, product)))
             builder.emit_func_output(out)
         [found] = chains_of(builder.get())
         return found
@@ -260,14 +266,14 @@ def test_what_moves_numbers_to_be_rounded_is_computed_on_bits(*, read_otherwise:
     x = relax.Var("x", relax.TensorType([2, 4], "float32"))
     with builder.function("main", [x]):
         with builder.dataflow():
-            wide = builder.emit(widen(builder, round_to(builder, x, BFLOAT16)))
+            wide = decode(builder, encode(builder, x))
             joined = builder.emit(op.concat([wide, wide], axis=1))
             moved = builder.emit(op.permute_dims(joined))
-            last = builder.emit(widen(builder, round_to(builder, moved, BFLOAT16)))
+            last = decode(builder, encode(builder, moved))
             results = [last, moved] if read_otherwise else [last]
             out = builder.emit_output(relax.Tuple(results))
         builder.emit_func_output(out)
-    module = with_bits_moved(builder.get())
+    module = with_encoded_moves(builder.get())
     values = [one.value for block in module["main"].body.blocks for one in block.bindings]
     types = [str(one.ty.dtype) for one in values[:-1]]
     bits, numbers = ["uint16"], ["float32"]

@@ -20,7 +20,7 @@ from chameleon_networks.compile.loop_tasks import (
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax
-from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_testing.conformance import check_space_provider
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.quick_tvm import te, tvm
 from chameleon_tvm.spaces.auto import AutoSpace

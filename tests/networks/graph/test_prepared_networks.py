@@ -266,7 +266,7 @@ def test_weights_repeated_for_every_sample_are_those_of_one_product():
 
     [chain] = products(weights, weights)
     assert (chain.spec.kind, chain.spec.input) == ("dense", (8, 3))
-    np.testing.assert_array_equal(chain.constants[0], weights.T)
+    np.testing.assert_array_equal(chain.constants.weights, weights.T)
     assert not products(weights, weights + 1)
 
 

@@ -10,10 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.dtypes import AS_IT_COMES, BFLOAT16, INT8
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
-from chameleon_networks.frameworks import openvino_precisions, reduced, torch_precisions
+from chameleon_networks.frameworks import (
+    AS_IT_COMES,
+    PRECISIONS,
+    openvino_precisions,
+    reduced,
+    torch_precisions,
+)
 from chameleon_networks.frameworks.precision import half_type, in_half
 from chameleon_networks.frameworks.reduced import (
     REDUCED,
@@ -22,9 +27,10 @@ from chameleon_networks.frameworks.reduced import (
     reduced_named,
 )
 from chameleon_networks.frameworks.running import NetworkForms
-from chameleon_networks.importers.options import PRECISIONS, BuiltinOptions
+from chameleon_networks.importers.options import BuiltinOptions
 from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_system.processor import Processor
+from chameleon_tvm.types import BFLOAT16, INT8
 
 torch = pytest.importorskip("torch")
 

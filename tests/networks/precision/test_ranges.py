@@ -16,7 +16,8 @@ from chameleon_networks.quantize.ranges import (
     candidates,
     mean_squared_errors,
 )
-from chameleon_networks.quantize.weights import LARGEST, quantized_weights
+from chameleon_networks.quantize.weights import quantized_weights
+from chameleon_tvm.types import STORAGE
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -173,7 +174,7 @@ def test_percentiles_leave_their_share_at_either_end():
 def test_weights_are_off_by_half_a_step_of_their_channel(weights: np.ndarray, kind: str):
     found = quantized_weights(weights, kind)
     assert found.values.dtype == np.int8
-    assert np.abs(found.values.astype(int)).max() <= LARGEST[kind]
+    assert np.abs(found.values.astype(int)).max() <= STORAGE[kind].symmetric
     off = np.abs(found.real.astype(np.float64) - weights).reshape(len(weights), -1)
     assert (off <= 0.5001 * found.scales[:, None].astype(np.float64)).all()
     assert (found.values[weights == 0] == 0).all()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from chameleon_networks.quantize.rounding import overflows, rounded
+from chameleon_networks.quantize.rounding import overflows
+from chameleon_tvm.types import STORAGE
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -19,4 +20,5 @@ NUMBERS = st.one_of(
 @given(values=arrays(np.float32, st.integers(0, 6), elements=NUMBERS))
 def test_numbers_are_too_large_where_one_of_them_becomes_infinite(kind, values):
     finite = values[np.isfinite(values)]
-    assert overflows(values, kind) == (not np.isfinite(rounded(finite, kind)).all())
+    rounded = STORAGE[kind].rounded(finite)
+    assert overflows(values, STORAGE[kind]) == (not np.isfinite(rounded).all())

@@ -192,12 +192,12 @@ def test_a_corrected_bias_takes_back_the_mean_shift(network: Any):
     for chain, data in ((depthwise, _normal(7, 2, 5, 4, 8)), (dense, _normal(8, 5, 8))):
         mean = channel_means(chain, data)
         np.testing.assert_allclose(mean, data.reshape(-1, 8).mean(axis=0), atol=1e-6)
-        weights, bias = chain.constants
-        made, corrected = constants_in(chain, "int8", mean)
+        weights, bias = chain.constants.arrays
+        made, corrected = constants_in(chain, "int8", mean).arrays
         errors = (made - weights).astype(np.float64)
         shift = errors.sum(axis=(1, 2, 3)) * mean if chain is depthwise else errors @ mean
         np.testing.assert_allclose(corrected, bias - shift, atol=1e-6)
-        assert constants_in(chain, "int8")[1] is bias
+        assert constants_in(chain, "int8").bias is bias
 
 
 def test_what_is_not_finite_inside_of_the_network_is_refused(simulated: SimulatedNetwork):

@@ -279,7 +279,7 @@ def test_a_metric_that_raises_is_refused_before_anything_is_tuned(
 def test_a_type_that_no_operator_can_have_is_refused_or_left_out(
     tiny: Any, trials: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eligibility, "overflows", lambda _, kind: kind == "float16")
+    monkeypatch.setattr(eligibility, "overflows", lambda _, kind: kind.name == "float16")
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(Precision(type="float16"))
     with pytest.raises(ConfigError, match=r"can be computed in float16 .*larger than what float16"):

@@ -13,9 +13,9 @@ from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Network, Reads
-from chameleon_networks.quantize.rounding import rounded
 from chameleon_networks.quantize.types import with_types
 from chameleon_networks.quantize.weights import quantized_weights
+from chameleon_tvm.types import STORAGE
 
 INTEGERS = ("int8", "int7")
 RNG = np.random.default_rng(0)
@@ -67,7 +67,7 @@ class _Simulated:
         if kind is None:
             return values
         if kind not in INTEGERS:
-            return rounded(values.astype(np.float32), kind)
+            return STORAGE[kind].rounded(values.astype(np.float32))
         affine = self._affines[place if number is None else number]
         return affine.real(affine.quantized(values))
 
@@ -75,7 +75,11 @@ class _Simulated:
         kind = self._types.get(place)
         if kind is None:
             return values
-        return quantized_weights(values, kind).real if kind in INTEGERS else rounded(values, kind)
+        return (
+            quantized_weights(values, kind).real
+            if kind in INTEGERS
+            else STORAGE[kind].rounded(values)
+        )
 
     def network(self, x: np.ndarray, *, narrow: bool) -> np.ndarray:
         first = np.maximum(_convolved(self.data(0, x), self.weights(0, FILTERS[0])), 0)
@@ -263,11 +267,12 @@ def test_types_of_float32_change_nothing(network_of: Any):
 def test_rounding_is_to_the_nearest_even_number(kind: str):
     values = RNG.uniform(0.01, 100, 10_000).astype(np.float32)
     bits = {"bfloat16": 8, "float16": 11}[kind]
-    found = rounded(values, kind)
-    assert (rounded(found, kind) == found).all()
+    rounded = STORAGE[kind].rounded
+    found = rounded(values)
+    assert (rounded(found) == found).all()
     assert (np.abs(found - values) <= 2.0**-bits * np.abs(values)).all()
     middle = np.float32(1 + 2.0**-bits)
-    assert rounded(np.array([middle, 1 + 3 * (middle - 1)]), kind).tolist() == [
+    assert rounded(np.array([middle, 1 + 3 * (middle - 1)])).tolist() == [
         1.0,
         float(1 + 4 * (middle - 1)),
     ]

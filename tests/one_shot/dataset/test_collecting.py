@@ -10,9 +10,9 @@ from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_one_shot.dataset.collecting import Collector
 from chameleon_one_shot.dataset.format import PARTS, create, read_dataset, write_part
 from chameleon_one_shot.dataset.plan import read_plan
-from chameleon_one_shot.dataset.records import DatasetError, canonical
-from chameleon_one_shot.dataset.sampling.hold_out import HeldOut
+from chameleon_one_shot.dataset.sampling import HeldOut
 from chameleon_one_shot.dataset.task_file import read_tasks, write_tasks
+from chameleon_one_shot.dataset.tasks import DatasetError, canonical
 
 
 @pytest.fixture

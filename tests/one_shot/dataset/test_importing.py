@@ -12,7 +12,7 @@ from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
 from chameleon_one_shot.dataset import format as on_disk
 from chameleon_one_shot.dataset.importing.sources import add, read_source
-from chameleon_one_shot.dataset.records import DatasetError
+from chameleon_one_shot.dataset.tasks import DatasetError
 from chameleon_runners import hooks as runner_hooks
 from synthetic import synthetic_document, synthetic_registry
 

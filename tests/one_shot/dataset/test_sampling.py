@@ -4,12 +4,16 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.task import Task
-from chameleon_one_shot.dataset.records import DatasetError
-from chameleon_one_shot.dataset.sampling import drawing
-from chameleon_one_shot.dataset.sampling.distribution import Observed, TaskDistribution
-from chameleon_one_shot.dataset.sampling.drawing import TaskSampler
-from chameleon_one_shot.dataset.sampling.fields import flattened, unflattened
-from chameleon_one_shot.dataset.sampling.hold_out import HeldOut
+from chameleon_one_shot.dataset import sampling
+from chameleon_one_shot.dataset.sampling import (
+    HeldOut,
+    Observed,
+    TaskDistribution,
+    TaskSampler,
+    flattened,
+    unflattened,
+)
+from chameleon_one_shot.dataset.tasks import DatasetError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,7 +148,7 @@ def test_what_nobody_can_measure_is_drawn_anew(registry):
 
 
 def test_more_tasks_than_there_are_is_an_error(registry, monkeypatch):
-    monkeypatch.setattr(drawing, "_TRIES", 5)
+    monkeypatch.setattr(sampling, "_TRIES", 5)
     few = attrs.evolve(sampler(registry), has_space=lambda _: False)
     with pytest.raises(DatasetError, match="only 0 tasks of 3"):
         few.drawn(3)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock
 from chameleon_core.task import Task
-from chameleon_one_shot.dataset.records import DatasetTask
+from chameleon_one_shot.dataset.tasks import DatasetTask
 from chameleon_one_shot.predictor.examples import Example, log_quality
 from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
 from chameleon_one_shot.predictor.pretraining import Divided, trained_model
@@ -81,17 +81,10 @@ def measured(rows, columns, *, count=40, seed=0, device=DEVICE, **task):
         task=what,
         device=device,
         threads=2,
-        space="",
-        space_options={},
-        fingerprint="",
-        versions={},
         source="made up",
-        configs=None,
         choices=[space.decode(one) for one in configs],
         seconds=seconds,
         failures=[None] * (len(configs) - 1) + ["run_error"],
-        origins=[None] * len(configs),
-        measured_at=np.zeros(len(configs)),
     )
 
 

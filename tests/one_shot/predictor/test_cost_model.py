@@ -15,12 +15,11 @@ from chameleon_one_shot.models import NoModelError, model_file
 from chameleon_one_shot.options import OneShotOptions
 from chameleon_one_shot.predictor.header import ModelFileError
 from chameleon_one_shot.predictor.metrics import tau
-from chameleon_one_shot.predictor.model import save
 
 
 @pytest.fixture
 def file(model, tmp_path):
-    save(tmp_path / "m.safetensors", model)
+    model.save(tmp_path / "m.safetensors")
     return str(tmp_path / "m.safetensors")
 
 
@@ -158,7 +157,7 @@ def test_the_box_is_searched_by_features(model, made, tmp_path):
     both = [("narrow", target), ("wide", {**target, "features": wide["features"]})]
     for name, of in both:
         provenance = attrs.evolve(model.provenance, targets=(of,))
-        save(tmp_path / f"{name}.safetensors", attrs.evolve(model, provenance=provenance))
+        attrs.evolve(model, provenance=provenance).save(tmp_path / f"{name}.safetensors")
     assert model_file("auto", wide, tmp_path).stem == "wide"
     assert model_file("auto", made.device, tmp_path).stem == "narrow"
     assert model_file("wide", made.device, tmp_path).stem == "wide"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from chameleon_one_shot.dataset.records import Dataset, DatasetError
+from chameleon_one_shot.dataset.tasks import Dataset, DatasetError
 from chameleon_one_shot.predictor.batches import inverse_density
 from chameleon_one_shot.predictor.groups import device_groups, divided, folds, similar, task_groups
 from chameleon_one_shot.predictor.metrics import Quality, regret, tau

@@ -15,7 +15,7 @@ from chameleon_one_shot.predictor.encoding import EncodedTask
 from chameleon_one_shot.predictor.familiarity import _upper_bound
 from chameleon_one_shot.predictor.header import ModelFileError, read_header
 from chameleon_one_shot.predictor.metrics import Quality
-from chameleon_one_shot.predictor.model import load, save
+from chameleon_one_shot.predictor.model import load
 from chameleon_one_shot.predictor.training import means, train, training_task
 from chameleon_one_shot.tokens import Vocabulary, named_numbers, recorded_tokens, task_tokens
 
@@ -94,7 +94,7 @@ def test_numbers_of_json_have_names():
 
 def test_a_stored_model_predicts_the_same(model, examples, tmp_path):
     file = tmp_path / "m.safetensors"
-    save(file, model)
+    model.save(file)
     again, one = load(file), examples[7]
     for found, wanted in zip(
         again.predictor.of(one.tokens).moments(one.configs),
@@ -120,7 +120,7 @@ def test_a_stored_model_predicts_the_same(model, examples, tmp_path):
 )
 def test_a_damaged_file_is_refused(model, tmp_path, damage, words):
     file = tmp_path / "m.safetensors"
-    save(file, model)
+    model.save(file)
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(ModelFileError, match=words):
         load(file)
@@ -129,7 +129,7 @@ def test_a_damaged_file_is_refused(model, tmp_path, damage, words):
 @pytest.mark.parametrize(("version", "hint"), [(99, "Upgrade"), (0, "anew")])
 def test_another_format_is_refused(model, tmp_path, version, hint):
     file = tmp_path / "m.safetensors"
-    save(file, model)
+    model.save(file)
     data = file.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     entries = json.loads(data[8 : 8 + length])

@@ -9,7 +9,7 @@ import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.task import Task
 from chameleon_runners.baselines.onednn import VARIANTS, OneDNNBaseline
-from chameleon_testing.conformance_hardware import check_baseline
+from chameleon_testing.conformance import check_baseline
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
     Conv1dSpec,

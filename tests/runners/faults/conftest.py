@@ -52,8 +52,10 @@ EXPECTED = {
 }
 """What each fault is recorded as, by every runner unless its harness says otherwise."""
 
-SHARED = {
+FLEET = {
     **{name: QUICK[name] for name in QUICK if name != "leader_rounds"},
+    "probe_after": 0.1,
+    "patience": 60.0,
     # Kernels that sleep for a fifth of a millisecond tell nothing about a busy machine's devices.
     "pace_tolerance": None,
 }
@@ -86,7 +88,7 @@ def make_fleet(folder: Path, *, devices: int = 3, **options: Any) -> FleetRunner
         fault_device_ref(f"device-{seed}", folder, seed=seed, rates=rates)
         for seed in range(devices)
     ]
-    made = FleetOptions(**{**SHARED, "workers": 2, "probe_after": 0.1, "patience": 60.0, **options})
+    made = FleetOptions(**{**FLEET, "workers": 2, **options})
     return FleetRunner(made, lambda: device_refs, kind="fake")
 
 

@@ -5,18 +5,32 @@ from __future__ import annotations
 import os
 import random
 import resource
+import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from chameleon_core.measurement import FailureKind
+from chameleon_core.stages import Contender
 from chameleon_runners.testing.faults import FAULTS, Fault, config
-from chameleon_testing.conformance_hardware import check_runner
+from chameleon_testing.conformance import check_runner
 
-from ..conftest import by_config, job  # noqa: TID252 - tests are no package
-from .conftest import EXPECTED, Harness, make_fleet
+from ..conftest import (  # noqa: TID252 - tests are no package
+    TASK,
+    by_config,
+    carriers,
+    eventually,
+    fault_space,
+    folders,
+    job,
+    process_stamp,
+)
+from .conftest import EXPECTED, HARNESSES, Harness, make_fleet
 
 
 def test_every_fault_has_an_expectation():
@@ -73,6 +87,78 @@ def test_closing_from_another_thread_ends_a_hang(harness: Harness, tmp_path: Pat
         assert list(runner.measure(job([config(Fault.HANGS)]))) == []
         runner.close()
         assert list(runner.measure(job([config(Fault.NONE)]))) == []
+
+
+def test_nobody_to_compare(harness: Harness, tmp_path: Path):
+    with harness.make(tmp_path) as runner:
+        assert runner.compare(TASK, []) == []
+
+
+def test_an_interrupt_while_a_comparison_begins(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with harness.make(tmp_path) as runner:
+        compared = runner._comparison
+
+        def interrupted(*arguments: Any) -> Any:
+            runner.interrupt()
+            return compared(*arguments)
+
+        monkeypatch.setattr(runner, "_comparison", interrupted)
+        contender = Contender(name="tuned", stage=fault_space(), config=config(Fault.NONE))
+        [measurement] = runner.compare(TASK, [contender])
+    assert "interrupted" in measurement.message
+
+
+CHILD = """
+import signal, sys
+from pathlib import Path
+from chameleon_core.stages import MeasureJob, StageRef
+from chameleon_core.task import Task
+from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.fleet.runner import FleetRunner
+from chameleon_runners.local.options import LocalOptions
+from chameleon_runners.local.runner import LocalRunner
+from chameleon_runners.testing.devices import fault_device_ref
+from chameleon_runners.testing.faults import Fault, config
+# A shell without job control starts what runs in its background with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+patient = {"run_timeout": 100.0, "run_floor": 100.0}
+if sys.argv[1] == "local":
+    made = LocalRunner(LocalOptions(**patient, leaders=0))
+else:
+    refs = [fault_device_ref(name, Path(sys.argv[2])) for name in "ab"]
+    made = FleetRunner(FleetOptions(**patient, workers=1), lambda: refs, kind="fake")
+task = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
+space = StageRef(factory="chameleon_runners.testing.faults:FaultSpace", options={})
+configs = [config(Fault.FORKS), *(config(Fault.NONE, number) for number in range(100))]
+configs += [config(Fault.HANGS, number) for number in range(2)]
+with made as runner:
+    for measurement in runner.measure(MeasureJob(task=task, space=space, configs=configs)):
+        print("measured", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("kind", HARNESSES)
+def test_a_runner_that_is_ended_leaves_nothing(kind: str, tmp_path: Path, number: signal.Signals):
+    words = [sys.executable, "-c", CHILD, kind, str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        try:
+            stamp = process_stamp(child.pid)
+            assert child.stdout is not None
+            child.stdout.readline()
+            assert carriers(stamp)
+            assert folders(stamp)
+            child.send_signal(number)
+            child.wait(60)
+        finally:
+            child.kill()
+    # The workers go at once; what they started, and the folder, with the next runner's start.
+    with HARNESSES[kind].make(tmp_path) as runner:
+        assert all(m.ok for m in runner.measure(job([config(Fault.NONE)])))
+        assert eventually(lambda: carriers(stamp) == [])
+        assert folders(stamp) == []
 
 
 def test_descriptors_that_select_does_not_know(harness: Harness, tmp_path: Path):

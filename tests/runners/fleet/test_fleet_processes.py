@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from chameleon_core.errors import PluginError, TargetError
@@ -20,30 +15,22 @@ from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Contender, StageRef
 from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.runner import DeviceComparison, FleetRunner
+from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions, fault_device_ref
 from chameleon_runners.testing.faults import Fault, config
 
 from ..conftest import (  # noqa: TID252 - tests are no package
-    QUICK,
     TASK,
     by_config,
     carriers,
-    eventually,
     fault_space,
     folders,
     job,
-    process_stamp,
+    killing,
 )
+from ..faults.conftest import FLEET  # noqa: TID252
 
-OPTIONS = {
-    **{name: value for name, value in QUICK.items() if name != "leader_rounds"},
-    "workers": 1,
-    "probe_after": 0.1,
-    "patience": 60.0,
-    # Kernels that sleep for a fifth of a millisecond tell nothing about a busy machine's devices.
-    "pace_tolerance": None,
-}
+OPTIONS = {**FLEET, "workers": 1}
 Make = Callable[..., FleetRunner]
 
 
@@ -210,35 +197,16 @@ def test_a_contender_that_takes_devices_with_it_loses(make: Make, tmp_path: Path
     assert bad_one.failure is (FailureKind.RUN_TIMEOUT if hung else FailureKind.CRASH)
 
 
-def test_nobody_to_compare(make: Make, tmp_path: Path):
-    with make(fault_device_ref("a", tmp_path)) as runner:
-        assert runner.compare(TASK, []) == []
-
-
 def test_killed_workers_cost_no_result(make: Make, tmp_path: Path):
-    stop, drawn = threading.Event(), random.Random(1)
-    kills = 0
-
-    def kill() -> None:
-        nonlocal kills
-        while not stop.wait(drawn.uniform(0.2, 0.8)):
-            if found := carriers():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(drawn.choice(found), signal.SIGKILL)
-                    kills += 1
-
     device_refs = [fault_device_ref(str(number), tmp_path, seconds=0.02) for number in range(3)]
-    with make(*device_refs, retries=20, run_timeout=60.0, run_floor=60.0) as runner:
-        thread = threading.Thread(target=kill)
-        thread.start()
-        try:
-            found = by_config(list(runner.measure(job(good(120)))))
-        finally:
-            stop.set()
-            thread.join()
+    with (
+        make(*device_refs, retries=20, run_timeout=60.0, run_floor=60.0) as runner,
+        killing(seed=1, pause=0.8) as done,
+    ):
+        found = by_config(list(runner.measure(job(good(120)))))
     assert len(found) == 120
     assert [m.message for m in found.values() if not m.ok] == []
-    assert kills > 0
+    assert done["kills"] > 0
 
 
 def test_workers_killed_between_two_batches_are_replaced(make: Make, tmp_path: Path):
@@ -247,48 +215,6 @@ def test_workers_killed_between_two_batches_are_replaced(make: Make, tmp_path: P
         for process in carriers():
             os.kill(process, signal.SIGKILL)
         assert all(m.ok for m in runner.measure(job(good(8))))
-
-
-_CHILD = """
-    import signal
-    import sys
-    from pathlib import Path
-    from chameleon_core.stages import MeasureJob, StageRef
-    from chameleon_core.task import Task
-    from chameleon_runners.fleet.options import FleetOptions
-    from chameleon_runners.fleet.runner import FleetRunner
-    from chameleon_runners.testing.devices import fault_device_ref
-    from chameleon_runners.testing.faults import Fault, config
-    task = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
-    space = StageRef(factory="chameleon_runners.testing.faults:FaultSpace", options={})
-    configs = [config(Fault.NONE), config(Fault.HANGS), config(Fault.HANGS, 1)]
-    # A shell without job control starts what runs in its background with SIGINT ignored.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    device_refs = [fault_device_ref(name, Path(sys.argv[1])) for name in "ab"]
-    options = FleetOptions(run_timeout=100.0, run_floor=100.0, workers=1)
-    with FleetRunner(options, lambda: device_refs, kind="fake") as runner:
-        for measurement in runner.measure(MeasureJob(task=task, space=space, configs=configs)):
-            print("measured", flush=True)
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_runner_that_is_ended_leaves_nothing(make: Make, tmp_path: Path, number: signal.Signals):
-    arguments = [sys.executable, "-c", textwrap.dedent(_CHILD), str(tmp_path)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
-        try:
-            stamp = process_stamp(child.pid)
-            assert child.stdout is not None
-            child.stdout.readline()
-            assert carriers(stamp)
-            child.send_signal(number)
-            child.wait(60)
-        finally:
-            child.kill()
-    with make(fault_device_ref("c", tmp_path)) as runner:
-        assert all(m.ok for m in runner.measure(job(good(1))))
-        assert eventually(lambda: carriers(stamp) == [])
-        assert folders(stamp) == []
 
 
 def test_a_stage_that_fails_does_not_fail_the_next_one(make: Make, tmp_path: Path):
@@ -302,21 +228,6 @@ def test_a_comparison_that_is_closed_ends(make: Make, tmp_path: Path):
     with make(fault_device_ref("a", tmp_path), reference_timeout=300.0) as runner:
         threading.Timer(1.0, runner.close).start()
         [measurement] = runner.compare(TASK, [contender(Fault.HANGS)])
-    assert "interrupted" in measurement.message
-
-
-def test_an_interrupt_while_a_comparison_begins(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    with make(fault_device_ref("a", tmp_path)) as runner:
-
-        def interrupted(*arguments: Any, **more: Any) -> DeviceComparison:
-            comparison = DeviceComparison(*arguments, **more)
-            runner.interrupt()
-            return comparison
-
-        monkeypatch.setattr("chameleon_runners.fleet.runner.DeviceComparison", interrupted)
-        [measurement] = runner.compare(TASK, [contender(Fault.NONE)])
     assert "interrupted" in measurement.message
 
 

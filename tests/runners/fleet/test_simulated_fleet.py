@@ -14,7 +14,7 @@ from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.simulated import SimulatedFleetRunner, outcome_of_table
+from chameleon_runners.fleet.simulated import SimulatedFleetRunner
 from chameleon_runners.replay.reading import table_of_task
 from chameleon_runners.worker.protocol import Message
 from hypothesis import given, settings
@@ -23,12 +23,20 @@ from structlog.testing import capture_logs
 
 from ..replay.conftest import tasks_of, tiny_cache  # noqa: TID252 - tests are no package
 
-TASK = Task(name="simulated", operator="simulated", arguments={}, target="none", flop=1.0)
 OPTIONS = FleetOptions(workers=8, run_floor=2.0, run_timeout=2.0)
 Outcome = Callable[[tuple[int, ...], str], Measurement]
 
 
-def right(config: tuple[int, ...]) -> Measurement:
+_FAILURES = [
+    FailureKind.WRONG_OUTPUT,
+    FailureKind.RUN_ERROR,
+    FailureKind.DEVICE_LOST,
+    FailureKind.CRASH,
+    FailureKind.RUN_TIMEOUT,
+]
+
+
+def right(config: tuple[int, ...], _device: str = "") -> Measurement:
     return Measurement(config=config, seconds=(1e-3,) * 3, build_seconds=0.1, run_seconds=0.5)
 
 
@@ -36,8 +44,9 @@ def wrong(config: tuple[int, ...], kind: FailureKind) -> Measurement:
     return Measurement(config=config, failure=kind, message="it failed", run_seconds=0.2)
 
 
-def job(count: int, target: str = "none") -> MeasureJob:
-    task = Task(name="simulated", operator="simulated", arguments={}, target=target, flop=1.0)
+def job(count: int, *, target: str = "none", name: str = "a") -> MeasureJob:
+    arguments = {"of": name}
+    task = Task(name=name, operator="simulated", arguments=arguments, target=target, flop=1.0)
     configs = [(number,) for number in range(count)]
     return MeasureJob(task=task, space=StageRef(factory="none:None"), configs=configs)
 
@@ -58,7 +67,7 @@ def failing_on(names: set[str], kind: FailureKind) -> Outcome:
 def test_all_devices_are_kept_busy():
     def took(devices: int) -> float:
         names = [str(number) for number in range(devices)]
-        with fleet(lambda config, _: right(config), *names) as runner:
+        with fleet(right, *names) as runner:
             before = runner.now()
             assert all(m.ok for m in runner.measure(job(400)))
             return runner.now() - before
@@ -66,17 +75,7 @@ def test_all_devices_are_kept_busy():
     assert took(8) < took(1) / 7.2
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        FailureKind.WRONG_OUTPUT,
-        FailureKind.RUN_ERROR,
-        FailureKind.OUT_OF_MEMORY,
-        FailureKind.DEVICE_LOST,
-        FailureKind.CRASH,
-        FailureKind.RUN_TIMEOUT,
-    ],
-)
+@pytest.mark.parametrize("kind", [*_FAILURES, FailureKind.OUT_OF_MEMORY])
 def test_a_device_that_fails_whatever_it_is_given_poisons_nothing(kind: FailureKind):
     with fleet(failing_on({"bad"}, kind), "bad", "good", "other") as runner, capture_logs() as logs:
         found = list(runner.measure(job(100)))
@@ -175,16 +174,12 @@ def test_recorded_tables_can_be_replayed_on_many_devices(tmp_path: Path):
     table = table_of_task(task)
     configs = [(x, y, 0) for x in range(4) for y in range(3)]
     work = MeasureJob(task=task, space=StageRef(factory="none:None"), configs=configs)
-    with fleet(outcome_of_table(table), "a", "b") as runner:
+    with fleet(lambda config, _: table.measurement(config), "a", "b") as runner:
         found = {m.config: m for m in runner.measure(work)}
     assert set(found) == set(configs)
     for config, measurement in found.items():
-        recorded = table.outcome(config)
-        if recorded is None:
-            assert measurement.failure is FailureKind.INVALID
-        else:
-            assert measurement.failure is recorded.measurement(config).failure
-            assert measurement.seconds == recorded.measurement(config).seconds
+        recorded = table.measurement(config)
+        assert (measurement.failure, measurement.seconds) == (recorded.failure, recorded.seconds)
 
 
 class _Reach:
@@ -227,7 +222,7 @@ def test_the_run_waits_aloud_and_goes_on_when_a_device_is_back():
             return reach(device)
 
     with (
-        fleet(lambda config, _: right(config), "a", "b", reach=Back()) as runner,
+        fleet(right, "a", "b", reach=Back()) as runner,
         capture_logs() as logs,
     ):
         assert all(m.ok for m in runner.measure(job(5)))
@@ -236,21 +231,15 @@ def test_the_run_waits_aloud_and_goes_on_when_a_device_is_back():
     assert "a: nobody answers" in said[0]["reasons"]
 
 
-def test_patience_ends():
-    reach = _Reach("a", "b")
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(("a", "b"), r"no device for 5\d s: a: nobody answers"), ((), "no device is known")],
+)
+def test_patience_ends(names: tuple[str, ...], message: str):
     options = FleetOptions(workers=2, patience=50.0)
     with (
-        fleet(lambda c, _: right(c), "a", "b", reach=reach, options=options) as runner,
-        pytest.raises(TargetError, match=r"no device for 5\d s: a: nobody answers"),
-    ):
-        list(runner.measure(job(5)))
-
-
-def test_no_device_at_all_is_waited_for():
-    options = FleetOptions(workers=2, patience=20.0)
-    with (
-        fleet(lambda c, _: right(c), options=options) as runner,
-        pytest.raises(TargetError, match="no device is known"),
+        fleet(right, *names, reach=_Reach(*names), options=options) as runner,
+        pytest.raises(TargetError, match=message),
     ):
         list(runner.measure(job(5)))
 
@@ -274,7 +263,7 @@ def test_a_device_of_another_target_is_left_out():
 
 
 def test_devices_all_of_another_target_end_the_run_before_the_first_measurement():
-    with fleet(lambda c, _: right(c), "a", "b", reach=_refusing("a", "b")) as runner:
+    with fleet(right, "a", "b", reach=_refusing("a", "b")) as runner:
         measurements = runner.measure(job(20))
         with pytest.raises(TargetError, match="a: is an sm_75; b: is an sm_75") as caught:
             next(measurements)
@@ -283,7 +272,7 @@ def test_devices_all_of_another_target_end_the_run_before_the_first_measurement(
 
 def test_a_device_that_cannot_be_made_is_a_plugin_error():
     with (
-        fleet(lambda c, _: right(c), "a", reach=_refusing("a", kind="")) as runner,
+        fleet(right, "a", reach=_refusing("a", kind="")) as runner,
         pytest.raises(PluginError, match="is an sm_75"),
     ):
         list(runner.measure(job(2)))
@@ -311,48 +300,37 @@ def test_devices_appear_and_vanish():
 
 
 def test_two_places_of_one_name_are_one_device():
-    with fleet(lambda c, _: right(c), "a", "a", "a") as runner:
+    with fleet(right, "a", "a", "a") as runner:
         assert all(m.ok for m in runner.measure(job(4)))
         assert len(runner.describe()["devices"]) == 1
 
 
 def test_batches_keep_every_device_busy():
-    with fleet(lambda c, _: right(c), *map(str, range(50))) as runner:
+    with fleet(right, *map(str, range(50))) as runner:
         assert runner.batch_size == 100
-    with fleet(lambda c, _: right(c), "a") as runner:
+    with fleet(right, "a") as runner:
         assert runner.batch_size == 8
 
 
-def test_a_device_that_was_idle_for_long_is_tested_first():
+def test_a_device_is_reached_anew_for_another_target_and_when_it_was_idle_for_long():
     seen: list[str] = []
 
     def reach(device: str) -> Message:
         seen.append(device)
         return {"status": "ok"}
 
-    with fleet(lambda c, _: right(c), "a", reach=reach) as runner:
-        list(runner.measure(job(2)))
-        connected = len(seen)
-        list(runner.measure(job(2)))
-        assert len(seen) == connected
-        runner.pool.wait(runner.now() + 60.0)
-        assert all(m.ok for m in runner.measure(job(2)))
-        assert len(seen) == connected + 1
-
-
-def test_another_target_is_connected_for():
-    seen: list[str] = []
-
-    def reach(device: str) -> Message:
-        seen.append(device)
-        return {"status": "ok"}
-
-    with fleet(lambda c, _: right(c), "a", reach=reach) as runner:
-        list(runner.measure(job(2)))
+    def asked(target: str) -> int:
         before = len(seen)
-        list(runner.measure(job(2, target="other")))
-        assert len(seen) - before == 2
-        assert all(m.ok for m in runner.measure(job(2, target="none")))
+        assert all(m.ok for m in runner.measure(job(2, target=target)))
+        return len(seen) - before
+
+    with fleet(right, "a", reach=reach) as runner:
+        asked("none")
+        assert asked("none") == 0
+        runner.pool.wait(runner.now() + 60.0)
+        assert asked("none") == 1
+        assert asked("other") == 2
+        asked("none")
 
 
 def test_devices_that_often_fail_cost_few_good_candidates():
@@ -372,15 +350,6 @@ def test_devices_that_often_fail_cost_few_good_candidates():
 
     # By chance: two of a kind, on devices of which nothing is known yet.
     assert sum(blamed(seed, devices=4) for seed in range(12)) <= 6
-
-
-_FAILURES = [
-    FailureKind.WRONG_OUTPUT,
-    FailureKind.RUN_ERROR,
-    FailureKind.DEVICE_LOST,
-    FailureKind.CRASH,
-    FailureKind.RUN_TIMEOUT,
-]
 
 
 @settings(max_examples=40, deadline=None)

@@ -3,45 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_core.task import Task
-from chameleon_runners.fleet.options import FleetOptions
+from chameleon_core.stages import MeasureJob
 from chameleon_runners.fleet.simulated import SimulatedFleetRunner
-from chameleon_testing.conformance_hardware import check_runner
+from chameleon_testing.conformance import check_runner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-Outcome = Callable[[tuple[int, ...], str], Measurement]
+from ..conftest import drained  # noqa: TID252 - tests are no package
+from .test_simulated_fleet import Outcome, job, right
+from .test_simulated_fleet import fleet as simulated_fleet
+
 DEVICES = 8
 
 
-def right(config: tuple[int, ...], _device: str) -> Measurement:
-    return Measurement(config=config, seconds=(1e-3,) * 3, build_seconds=0.05, run_seconds=0.2)
-
-
-def job(count: int, name: str = "a") -> MeasureJob:
-    task = Task(name=name, operator="simulated", arguments={"of": name}, target="none", flop=1.0)
-    configs = [(number,) for number in range(count)]
-    return MeasureJob(task=task, space=StageRef(factory="none:None"), configs=configs)
-
-
 def fleet(outcome: Outcome = right, devices: int = DEVICES) -> SimulatedFleetRunner:
-    options = FleetOptions(workers=16, run_floor=2.0, run_timeout=2.0)
-    names = [str(number) for number in range(devices)]
-    return SimulatedFleetRunner(options, outcome, lambda: names)
-
-
-def drain(stream) -> list[tuple[MeasureJob, Measurement]]:
-    found = []
-    while stream.busy:
-        arrival = stream.poll()
-        if arrival is not None:
-            found.append((arrival.job, arrival.measurement))
-    return found
+    return simulated_fleet(outcome, *map(str, range(devices)))
 
 
 def test_the_stream_conforms():
@@ -55,7 +34,7 @@ def test_lanes_are_devices():
 
 def test_small_jobs_share_the_devices():
     def took(*, together: bool) -> float:
-        jobs = [job(4, name) for name in "abcd"]
+        jobs = [job(4, name=name) for name in "abcd"]
         with fleet() as runner:
             list(runner.measure(job(16)))  # devices are connected, builders started
             before = runner.now()
@@ -63,7 +42,7 @@ def test_small_jobs_share_the_devices():
                 with runner.stream() as stream:
                     for one in jobs:
                         stream.submit(one)
-                    drain(stream)
+                    drained(stream)
             else:
                 for one in jobs:
                     list(runner.measure(one))
@@ -75,21 +54,21 @@ def test_small_jobs_share_the_devices():
 
 def test_an_older_job_comes_first():
     with fleet(devices=2) as runner, runner.stream() as stream:
-        first, second = job(20, "a"), job(4, "b")
+        first, second = job(20, name="a"), job(4, name="b")
         stream.submit(first)
         stream.submit(second)
-        order = [one for one, _ in drain(stream)]
+        order = [one for one, _ in drained(stream)]
     assert order[:18] == [first] * 18
     assert Counter(order) == {first: 20, second: 4}
 
 
 def test_jobs_join_while_others_are_measured():
     with fleet() as runner, runner.stream() as stream:
-        stream.submit(job(12, "a"))
+        stream.submit(job(12, name="a"))
         found = [stream.poll() for _ in range(6)]
-        late = job(12, "b")
+        late = job(12, name="b")
         stream.submit(late)
-        rest = drain(stream)
+        rest = drained(stream)
     assert all(arrival is not None for arrival in found)
     assert len(rest) == 18
     assert sum(one is late for one, _ in rest) == 12
@@ -98,7 +77,7 @@ def test_jobs_join_while_others_are_measured():
 def test_the_time_runs_out_on_the_fleets_clock():
     with fleet() as runner, runner.stream() as stream:
         stream.submit(job(1))
-        drain(stream)
+        drained(stream)
         stream.submit(job(1))
         before = runner.now()
         assert stream.poll(timeout=0.1) is None
@@ -117,11 +96,11 @@ def test_whoever_is_woken_comes_back_with_nothing():
 
 def test_an_interruption_finishes_what_runs():
     with fleet() as runner, runner.stream() as stream:
-        stream.submit(job(100, "a"))
-        stream.submit(job(100, "b"))
+        stream.submit(job(100, name="a"))
+        stream.submit(job(100, name="b"))
         assert stream.poll() is not None
         runner.interrupt()
-        rest = drain(stream)
+        rest = drained(stream)
         assert 0 < len(rest) < 2 * DEVICES
         assert stream.poll() is None
 
@@ -129,9 +108,9 @@ def test_an_interruption_finishes_what_runs():
 def test_a_stream_that_is_closed_leaves_the_devices_to_the_next():
     with fleet() as runner:
         with runner.stream() as stream:
-            stream.submit(job(100, "a"))
+            stream.submit(job(100, name="a"))
             stream.poll()
-        assert all(m.ok for m in runner.measure(job(20, "b")))
+        assert all(m.ok for m in runner.measure(job(20, name="b")))
 
 
 @settings(max_examples=25, deadline=None)
@@ -148,14 +127,14 @@ def test_every_candidate_of_every_job_has_one_result(sizes, devices, liar, kind)
         return right(config, device)
 
     arrived: list[tuple[MeasureJob, Measurement]] = []
-    jobs = [job(size, f"task{number}") for number, size in enumerate(sizes)]
+    jobs = [job(size, name=f"task{number}") for number, size in enumerate(sizes)]
     with fleet(outcome, devices) as runner, runner.stream() as stream:
         for one in jobs:
             stream.submit(one)
             early = stream.poll(timeout=0.3)
             if early is not None:
                 arrived.append((early.job, early.measurement))
-        arrived += drain(stream)
+        arrived += drained(stream)
     found = Counter((one.task.name, measurement.config) for one, measurement in arrived)
     assert found == Counter((one.task.name, config) for one in jobs for config in one.configs)
     assert all(m.ok for _, m in arrived if m.config[0] % 5)

@@ -68,10 +68,6 @@ def test_nobody_has_a_reference(runner: LocalRunner):
         runner.compare(TASK, [_contender(Fault.NONE, reference="missing")])
 
 
-def test_no_contenders(runner: LocalRunner):
-    assert runner.compare(TASK, []) == []
-
-
 @pytest.mark.parametrize(("seconds", "rounds"), [(0.0, LEAST_ROUNDS), (math.inf, 8)])
 def test_it_tells_how_far_it_is_and_ends_early_where_time_is_short(
     runner_options: LocalOptions, seconds: float, rounds: int

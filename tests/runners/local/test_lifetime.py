@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
-import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 import time
 from pathlib import Path
@@ -18,58 +15,33 @@ from typing import Any
 import attrs
 import pytest
 from chameleon_core.errors import PluginError, TargetError
-from chameleon_core.stages import Contender
 from chameleon_runners.engine.worker_process import WorkerProcess
 from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.local.runner import LocalRunner, ProcessComparison
+from chameleon_runners.local.runner import LocalRunner
 from chameleon_runners.testing.faults import Fault, config
 from chameleon_system.processes.stamps import ProcessStamp
 
 from ..conftest import (  # noqa: TID252 - tests are no package
     QUICK,
-    TASK,
     by_config,
     carriers,
     eventually,
-    fault_space,
     folders,
     job,
-    process_stamp,
+    killing,
 )
-
-
-class _Killer(threading.Thread):
-    """Kills workers of this process at random moments."""
-
-    def __init__(self, seed: int, pause: float) -> None:
-        super().__init__(daemon=True)
-        self._random = random.Random(seed)
-        self._pause = pause
-        self.stop = threading.Event()
-        self.kills = 0
-
-    def run(self) -> None:
-        while not self.stop.wait(self._random.uniform(0.2, 1.0) * self._pause):
-            if found := carriers():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self._random.choice(found), signal.SIGKILL)
-                    self.kills += 1
 
 
 def _measure_under_fire(count: int, *, seed: int, pause: float) -> int:
     options = LocalOptions(**{**QUICK, "retries": 20, "build_timeout": 60.0, "run_timeout": 60.0})
-    killer = _Killer(seed, pause)
     configs = [config(Fault.NONE, number) for number in range(count)]
-    with LocalRunner(options) as runner:
-        killer.start()
+    with LocalRunner(options) as runner, killing(seed, pause) as done:
         found = by_config(list(runner.measure(job(configs))))
-        killer.stop.set()
-        killer.join()
     assert set(found) == set(configs)
     assert [m.message for m in found.values() if not m.ok] == []
     assert carriers() == []
     assert folders() == []
-    return killer.kills
+    return done["kills"]
 
 
 def test_killed_workers_cost_no_result():
@@ -107,49 +79,6 @@ def test_a_candidate_whose_worker_is_always_killed_is_a_crash():
     assert "SIGKILL" in measurement.message
 
 
-_CHILD = """
-    import sys
-    from chameleon_core.stages import MeasureJob, StageRef
-    from chameleon_core.task import Task
-    from chameleon_runners.local.runner import LocalRunner
-    from chameleon_runners.local.options import LocalOptions
-    from chameleon_runners.testing.faults import Fault, config
-    task = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
-    space = StageRef(factory="chameleon_runners.testing.faults:FaultSpace", options={})
-    configs = [config(Fault.FORKS), *(config(Fault.NONE, n) for n in range(100)),
-               config(Fault.HANGS)]
-    with LocalRunner(LocalOptions(run_timeout=100.0, run_floor=100.0, leaders=0)) as runner:
-        for measurement in runner.measure(MeasureJob(task=task, space=space, configs=configs)):
-            print("measured", flush=True)
-"""
-
-
-def test_a_killed_runner_leaves_nothing():
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(_CHILD)], stdout=subprocess.PIPE
-    ) as child:
-        stamp = process_stamp(child.pid)
-        assert child.stdout is not None
-        child.stdout.readline()
-        assert carriers(stamp)
-        assert folders(stamp)
-        child.kill()
-        child.wait()
-    # The workers go at once; what they started, and the folder, with the next runner's start.
-    with LocalRunner(LocalOptions(**QUICK)) as runner:
-        assert all(m.ok for m in runner.measure(job([config(Fault.NONE)])))
-        assert eventually(lambda: carriers(stamp) == [])
-        assert folders(stamp) == []
-
-
-def test_an_abandoned_generator_leaves_a_usable_runner(runner: LocalRunner):
-    measurements = runner.measure(job([config(Fault.NONE, n) for n in range(40)]))
-    next(measurements)
-    measurements.close()
-    found = by_config(list(runner.measure(job([config(Fault.NONE, n) for n in range(3)]))))
-    assert all(m.ok for m in found.values())
-
-
 def test_first_results_do_not_wait_for_the_batch():
     options = LocalOptions(**{**QUICK, "ahead": 3})
     configs = [config(Fault.NONE, n) for n in range(8)]
@@ -170,16 +99,6 @@ def test_nothing_is_ahead_of_a_batch_when_there_is_a_best():
         assert set(by_config([first, *measured])) == set(configs)
 
 
-def test_interrupt_ends_a_batch_early(runner: LocalRunner):
-    configs = [config(Fault.NONE, n) for n in range(500)]
-    found = []
-    for measurement in runner.measure(job(configs)):
-        found.append(measurement)
-        runner.interrupt()
-    assert 0 < len(by_config(found)) < len(configs)
-    assert list(runner.measure(job(configs))) == []
-
-
 def test_an_interrupt_while_a_batch_begins(runner: LocalRunner, monkeypatch: pytest.MonkeyPatch):
     made = runner._job_runs
 
@@ -192,34 +111,12 @@ def test_an_interrupt_while_a_batch_begins(runner: LocalRunner, monkeypatch: pyt
     assert list(runner.measure(job([config(Fault.NONE, n) for n in range(50)]))) == []
 
 
-def test_an_interrupt_while_a_comparison_begins(
-    runner: LocalRunner, monkeypatch: pytest.MonkeyPatch
-):
-    def interrupted(*arguments: Any, **more: Any) -> Any:
-        comparison = ProcessComparison(*arguments, **more)
-        runner.interrupt()
-        return comparison
-
-    monkeypatch.setattr("chameleon_runners.local.runner.ProcessComparison", interrupted)
-    contender = Contender(name="tuned", stage=fault_space(), config=config(Fault.NONE))
-    (found,) = runner.compare(TASK, [contender])
-    assert "interrupted" in found.message
-
-
 def test_interrupt_from_another_thread_while_a_kernel_hangs():
     options = LocalOptions(**{**QUICK, "run_timeout": 2.0, "run_floor": 2.0})
     with LocalRunner(options) as runner:
         threading.Timer(1.0, runner.interrupt).start()
         found = list(runner.measure(job([config(Fault.HANGS, n) for n in range(50)])))
     assert len(found) <= 2
-
-
-def test_close_from_another_thread_ends_measuring():
-    options = LocalOptions(**{**QUICK, "run_timeout": 300.0, "run_floor": 300.0})
-    with LocalRunner(options) as runner:
-        threading.Timer(1.5, runner.close).start()
-        assert list(runner.measure(job([config(Fault.HANGS)]))) == []
-    assert carriers() == []
 
 
 def test_close_while_a_worker_is_being_started(monkeypatch: pytest.MonkeyPatch):
@@ -245,12 +142,6 @@ def test_close_while_a_worker_is_being_started(monkeypatch: pytest.MonkeyPatch):
     assert carriers() == []
 
 
-def test_close_twice_and_measuring_afterwards(runner: LocalRunner):
-    runner.close()
-    runner.close()
-    assert list(runner.measure(job([config(Fault.NONE)]))) == []
-
-
 def test_workers_are_recycled():
     with LocalRunner(LocalOptions(**{**QUICK, "recycle_after": 5, "workers": 1})) as runner:
         first = carriers()
@@ -269,11 +160,6 @@ def test_a_factory_that_does_not_exist(runner: LocalRunner):
             list(runner.measure(type(wrong)(task=wrong.task, space=space, configs=wrong.configs)))
 
 
-def test_a_builder_that_raises(runner: LocalRunner):
-    with pytest.raises(PluginError, match="the builder cannot be made"):
-        list(runner.measure(job([config(Fault.NONE)], opening="raises")))
-
-
 def test_a_builder_that_raises_leaves_workers_to_the_one_before(runner: LocalRunner):
     assert [m.ok for m in runner.measure(job([config(Fault.NONE)]))] == [True]
     with pytest.raises(PluginError, match="the builder cannot be made"):
@@ -282,24 +168,20 @@ def test_a_builder_that_raises_leaves_workers_to_the_one_before(runner: LocalRun
     assert [m.message for m in found if not m.ok] == []
 
 
-def test_a_builder_that_ends_the_worker(runner: LocalRunner):
-    with pytest.raises(PluginError, match="status 4"):
-        list(runner.measure(job([config(Fault.NONE)], opening="exits")))
-
-
-def test_options_that_do_not_exist(runner: LocalRunner):
-    with pytest.raises(PluginError, match="FaultOptions"):
-        list(runner.measure(job([config(Fault.NONE)], no_such_option=1)))
-
-
-def test_a_missing_reference(runner: LocalRunner):
-    with pytest.raises(PluginError, match="no reference outputs"):
-        list(runner.measure(job([config(Fault.NONE)], reference="missing")))
-
-
-def test_a_reference_that_ends_the_worker(runner: LocalRunner):
-    with pytest.raises(PluginError, match="status 5"):
-        list(runner.measure(job([config(Fault.NONE)], reference="exits")))
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"opening": "exits"}, "status 4"),
+        ({"no_such_option": 1}, "FaultOptions"),
+        ({"reference": "missing"}, "no reference outputs"),
+        ({"reference": "exits"}, "status 5"),
+    ],
+)
+def test_a_stage_that_fails_is_an_error_of_the_plugin(
+    runner: LocalRunner, options: dict[str, Any], words: str
+):
+    with pytest.raises(PluginError, match=words):
+        list(runner.measure(job([config(Fault.NONE)], **options)))
 
 
 def test_workers_that_cannot_start(monkeypatch: pytest.MonkeyPatch):

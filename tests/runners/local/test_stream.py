@@ -10,7 +10,7 @@ from chameleon_core.stages import Arrival, MeasureJob
 from chameleon_runners.local.runner import LocalRunner, LocalStream
 from chameleon_runners.testing.faults import Fault, config
 
-from ..conftest import TASK, fault_space  # noqa: TID252 - tests are no package
+from ..conftest import TASK, drained, fault_space  # noqa: TID252 - tests are no package
 from ..faults.conftest import HARNESSES  # noqa: TID252
 
 
@@ -31,11 +31,7 @@ def test_single_configurations_make_up_groups_and_batches_go_alone():
     stream = LocalStream(group, size=2)
     for count in (1, 1, 1, 3, 1, 1):
         stream.submit(_job(count))
-    arrived = []
-    while stream.busy:
-        arrival = stream.poll()
-        if arrival is not None:
-            arrived.append(len(arrival.job.configs))
+    arrived = [len(job.configs) for job, _ in drained(stream)]
     assert groups == [[1, 1], [1], [3], [1, 1]]
     assert arrived == [1, 1, 1, 3, 3, 3, 1, 1]
 
@@ -80,15 +76,12 @@ def _of_tasks(faults: Sequence[Fault]) -> list[MeasureJob]:
 
 def test_every_task_gets_its_own_measurement_whatever_the_others_do(runner: LocalRunner):
     jobs = _of_tasks(TURNING_UP)
-    found = {}
     with runner.stream() as stream:
         for one in jobs:
             stream.submit(one)
-        while stream.busy:
-            arrival = stream.poll()
-            if arrival is not None:
-                assert arrival.job.task.name not in found
-                found[arrival.job.task.name] = arrival.measurement
+        arrivals = drained(stream)
+    found = {job.task.name: measurement for job, measurement in arrivals}
+    assert len(arrivals) == len(jobs)
     assert found.keys() == {job.task.name for job in jobs}
     for job, fault in zip(jobs, TURNING_UP, strict=True):
         assert found[job.task.name].failure == HARNESSES["local"].expected(fault)
@@ -100,8 +93,6 @@ def test_a_group_that_is_interrupted_ends_after_the_measurement_in_flight(runner
     with runner.stream() as stream:
         for one in _of_tasks([Fault.NONE] * 6):
             stream.submit(one)
-        found = [stream.poll()]
+        first = stream.poll()
         runner.interrupt()
-        while stream.busy:
-            found.append(stream.poll())
-    assert 1 <= len([one for one in found if one is not None]) < 6
+        assert (first is not None) + len(drained(stream)) in range(1, 6)

@@ -13,7 +13,7 @@ from chameleon_runners.engine.process_pool import ProcessPool
 from chameleon_runners.local.runner import LocalRunner
 from chameleon_runners.testing.faults import Fault, config
 
-from ..conftest import TASK, fault_space, job  # noqa: TID252 - tests are no package
+from ..conftest import TASK, drained, fault_space, job  # noqa: TID252 - tests are no package
 
 FAULTS = [Fault.NONE, Fault.NONE, Fault.SEGFAULTS, Fault.BUILD_SEGFAULTS, Fault.NONE, Fault.NONE]
 
@@ -49,10 +49,7 @@ def test_of_several_tasks(runner: LocalRunner, asked: Counter[str]):
         for number, fault in enumerate(FAULTS):
             task = attrs.evolve(TASK, name=f"op{number}", arguments={"n": number})
             stream.submit(MeasureJob(task=task, space=fault_space(), configs=[config(fault)]))
-        found = []
-        while stream.busy:
-            found.append(stream.poll())
-    assert len([one for one in found if one is not None]) == len(FAULTS)
+        assert len(drained(stream)) == len(FAULTS)
     assert asked["measure"] >= len(FAULTS) - 1
 
 

@@ -14,7 +14,7 @@ from chameleon_core.task import Task
 from chameleon_runners.replay.options import Noise, ReplayOptions
 from chameleon_runners.replay.reading import table_of_task, tables_at
 from chameleon_runners.replay.runner import ReplayRunner
-from chameleon_testing.conformance_hardware import check_runner
+from chameleon_testing.conformance import check_runner
 
 from .conftest import pipeline, tasks_of
 

@@ -7,12 +7,12 @@ import shutil
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.measurement import FailureKind
+from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.plugins import NoOptions
 from chameleon_runners.replay.reading import table_of_task, tables_at
 from chameleon_runners.replay.space import TableSpace
-from chameleon_runners.replay.table import Outcome, table_of
-from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_runners.replay.table import table_of
+from chameleon_testing.conformance import check_space_provider
 
 from .conftest import tasks_of, tiny_cache
 
@@ -48,12 +48,12 @@ def test_only_what_was_recorded_is_legal(tiny):
 def test_milliseconds_become_seconds_and_failures_their_kind(tiny):
     (task,) = tasks_of(tiny)
     table = table_of_task(task)
-    good = table.outcome((2, 1)).measurement((2, 1))
+    good = table.measurement((2, 1))
     assert good.seconds == pytest.approx([8.0e-3, 8.1e-3, 8.2e-3, 8.3e-3, 8.4e-3])
     assert good.cost == pytest.approx(8.2e-3)
     # The recorded search's own time (strategy_time) is not part of a measurement.
     assert (good.build_seconds, good.run_seconds) == pytest.approx((1.0, 0.111))
-    compiled, ran = (table.outcome(config).measurement(config) for config in ((3, 2), (3, 1)))
+    compiled, ran = (table.measurement(config) for config in ((3, 2), (3, 1)))
     assert (compiled.failure, compiled.build_seconds) == (FailureKind.BUILD_ERROR, 0.5)
     assert (ran.failure, ran.build_seconds) == (FailureKind.RUN_ERROR, 0.25)
     assert "RuntimeFailedConfig" in ran.message
@@ -94,7 +94,7 @@ def test_t4_files_are_read(tmp_path):
     rows = [row(1, "correct", [2.0, 3.0, 4.0]), row(2, "compile", []), row(4, "runtime", [])]
     file.write_text(json.dumps({"results": rows, "schema_version": "1.0.0"}))
     (table,) = tables_at(str(file))
-    outcomes = [table.outcome((index,)) for index in range(3)]
+    outcomes = [table.measurement((index,)) for index in range(3)]
     assert outcomes[0].seconds == pytest.approx((2e-3, 3e-3, 4e-3))
     assert (outcomes[0].build_seconds, outcomes[0].run_seconds) == pytest.approx((0.1, 0.02))
     assert [o.failure for o in outcomes[1:]] == [FailureKind.BUILD_ERROR, FailureKind.RUN_ERROR]
@@ -147,17 +147,17 @@ def test_a_table_that_changed_under_its_task_is_noticed(tiny):
 
 
 def test_tables_of_one_configuration_and_of_texts_have_a_space():
-    one = table_of("one", "d", {"x": [3]}, [Outcome(seconds=(1.0,))])
+    one = table_of("one", "d", {"x": [3]}, [Measurement(config=(), seconds=(1.0,))])
     assert len(one.space().everything) == 1
-    mixed = table_of("mixed", "d", {"x": [1, "auto"]}, [Outcome(seconds=(1.0,))] * 2)
+    mixed = table_of("mixed", "d", {"x": [1, "auto"]}, [Measurement(config=(), seconds=(1.0,))] * 2)
     assert mixed.knobs[0].options == ("1", "auto")
 
 
 def test_of_two_rows_of_one_configuration_the_first_counts():
-    outcomes = [Outcome(seconds=(value,)) for value in (1.0, 2.0, 3.0)]
+    outcomes = [Measurement(config=(), seconds=(value,)) for value in (1.0, 2.0, 3.0)]
     table = table_of("twice", "d", {"x": [1, 2, 1]}, outcomes)
     assert len(table.configs) == 2
-    assert table.outcome((0,)).seconds == (1.0,)
+    assert table.measurement((0,)).seconds == (1.0,)
 
 
 @pytest.mark.parametrize(
@@ -175,5 +175,5 @@ def test_recorded_tables_have_the_published_size(recorded, name, sizes, best):
     valid = int(np.isfinite(table.costs).sum())
     assert (len(space.knobs), len(space.everything), valid) == sizes
     # What was published is the mean of the repeats; a measurement's cost is their median.
-    mean = min(np.mean(outcome.seconds) for outcome in table.outcomes if outcome.seconds)
+    mean = min(np.mean(row.seconds) for row in table.measurements if row.ok)
     assert mean == pytest.approx(best, rel=0.01)

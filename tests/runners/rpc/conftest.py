@@ -11,10 +11,16 @@ import pytest
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.task import Task
 from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.supervision import Serving, ServingPlan
+from chameleon_runners.rpc.supervision import Serving, ServingPlan, ports_of
 from chameleon_runners.rpc.tracker import queues
 
 KEY = "tested"
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    (port,) = ports_of("127.0.0.1", 0, 1)
+    return port
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,6 @@ import pytest
 from chameleon_core.errors import DeviceLostError
 from chameleon_core.plugins.registry import default_registry
 from chameleon_runners.rpc.device import RpcDevice, RpcDeviceOptions
-from chameleon_runners.rpc.supervision import free_port
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
     Conv2dSpec,
@@ -29,6 +28,8 @@ from chameleon_tvm.operators.specs import (
 )
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
+
+from .conftest import free_port
 
 VARIABLE = "CHAMELEON_AARCH64"
 CPUINFO = Path(__file__).parents[2] / "tvm" / "cpus" / "cpuinfo"
@@ -99,7 +100,7 @@ def board(request: pytest.FixtureRequest) -> Iterator[Board]:
     shown = folder / "root" / "proc" / "cpuinfo"
     shown.parent.mkdir(exist_ok=True)
     shown.write_text((CPUINFO / cpuinfo).read_text() if cpuinfo else "processor : 0\n")
-    port = free_port("127.0.0.1")
+    port = free_port()
     python = folder / "root" / "usr" / "bin" / "python3.11"
     command = [emulator, "-L", folder / "root", "-cpu", cpu, python, "-c", SERVER, port]
     environment = {**os.environ, "PYTHONPATH": str(folder / "site"), "TVM_NUM_THREADS": "2"}

@@ -12,7 +12,6 @@ from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.plugins.registry import default_registry
 from chameleon_runners.rpc.device import RpcDevice
 from chameleon_runners.rpc.options import RpcDeviceOptions
-from chameleon_runners.rpc.supervision import free_port
 from chameleon_runners.rpc.tracker import queues
 from chameleon_tvm.building.remote.testing import (
     Behaviour,
@@ -21,7 +20,7 @@ from chameleon_tvm.building.remote.testing import (
     config,
 )
 
-from .conftest import KEY, settle
+from .conftest import KEY, free_port, settle
 
 EXPECTED = np.arange(32, dtype=np.float32) + 1.0
 
@@ -180,7 +179,7 @@ def test_a_server_of_a_tracker_is_not_reached_by_its_address(settled, native):
 
 
 def test_an_address_where_nobody_is(native):
-    device = RpcDevice(RpcDeviceOptions(address=f"127.0.0.1:{free_port('127.0.0.1')}"))
+    device = RpcDevice(RpcDeviceOptions(address=f"127.0.0.1:{free_port()}"))
     with pytest.raises(DeviceLostError, match="no server answers at") as caught:
         device.connect(native)
     assert "chameleon serve" in str(caught.value.hint)

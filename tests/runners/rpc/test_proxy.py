@@ -17,9 +17,10 @@ from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.device import RpcDevice
 from chameleon_runners.rpc.options import RpcDeviceOptions, RpcOptions
 from chameleon_runners.rpc.runner import RpcRunner
-from chameleon_runners.rpc.supervision import free_port
 from chameleon_runners.rpc.tracker import ServerState, call
 from chameleon_tvm.building.remote.testing import Behaviour, config
+
+from .conftest import free_port
 
 BOARD = "board"
 Start = Callable[..., None]
@@ -48,7 +49,7 @@ def start() -> Iterator[Start]:
 @pytest.fixture(scope="module")
 def proxy(start: Start) -> Address:
     """A proxy on this machine that nobody has registered to."""
-    address = Address(host="127.0.0.1", port=free_port("127.0.0.1"))
+    address = Address(host="127.0.0.1", port=free_port())
     ports = ["--port", str(address.port), "--port-end", str(address.port + 1), "--web-port", "0"]
     start("rpc_proxy", "--host", address.host, *ports)
     limit = time.monotonic() + 60.0

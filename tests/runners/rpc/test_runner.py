@@ -14,11 +14,10 @@ from chameleon_runners.rpc import runner as device_refs
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.options import RpcOptions
 from chameleon_runners.rpc.runner import RpcRunner, TrackerDevices, device_refs_of
-from chameleon_runners.rpc.supervision import free_port
 from chameleon_runners.rpc.tracker import Queue
 from chameleon_tvm.building.remote.testing import Behaviour, config
 
-from .conftest import KEY, settle
+from .conftest import KEY, free_port, settle
 
 PIPELINE = """
 model:
@@ -97,14 +96,14 @@ def test_an_unknown_key_names_those_there_are(settled, tmp_path, capsys):
 
 
 def test_no_tracker(tmp_path, capsys):
-    file = pipeline(tmp_path, f"127.0.0.1:{free_port('127.0.0.1')}")
+    file = pipeline(tmp_path, f"127.0.0.1:{free_port()}")
     assert run(["run", file]) == ExitCode.DEVICE
     assert "chameleon serve" in capsys.readouterr().err
 
 
 def test_nobody_listens_at_the_address(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(waiting_policy, "_REFUSED_SECONDS", 1.0)
-    address = f"127.0.0.1:{free_port('127.0.0.1')}"
+    address = f"127.0.0.1:{free_port()}"
     file = pipeline(tmp_path, "127.0.0.1:1")
     runner = f"runner={{name: rpc, address: '{address}', workers: 1, probe_after: 0.2}}"
     assert run(["run", file, "--set", runner]) == ExitCode.DEVICE

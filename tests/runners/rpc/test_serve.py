@@ -16,7 +16,7 @@ import pytest
 from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode, TargetError
 from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.supervision import Serving, ServingPlan, free_port
+from chameleon_runners.rpc.supervision import Serving, ServingPlan
 from chameleon_runners.rpc.tracker import queues
 from chameleon_tvm.building.remote.testing import (
     Behaviour,
@@ -25,7 +25,7 @@ from chameleon_tvm.building.remote.testing import (
     config,
 )
 
-from .conftest import KEY, settle
+from .conftest import KEY, free_port, settle
 
 COMMAND = [sys.executable, "-m", "chameleon_cli", "serve", "--port", "0", "--json"]
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - to see that it is warned of
@@ -197,7 +197,7 @@ def test_devices_of_an_unknown_key(settled, capsys):
 
 
 def test_devices_of_no_tracker(capsys):
-    address = f"127.0.0.1:{free_port('127.0.0.1')}"
+    address = f"127.0.0.1:{free_port()}"
     assert run(["devices", "--tracker", address]) == ExitCode.DEVICE
     assert "no tracker answers" in capsys.readouterr().err
 

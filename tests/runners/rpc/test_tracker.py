@@ -9,10 +9,9 @@ import time
 import pytest
 from chameleon_core.errors import ConfigError, DeviceLostError, TargetError
 from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.supervision import free_port
 from chameleon_runners.rpc.tracker import ServerState, call, queues, request
 
-from .conftest import KEY
+from .conftest import KEY, free_port
 
 MAGIC = struct.pack("<i", 0x2F271)
 
@@ -79,7 +78,7 @@ def test_a_free_server_answers_a_call(settled):
 
 
 def test_nobody_listens():
-    address = Address(host="127.0.0.1", port=free_port("127.0.0.1"))
+    address = Address(host="127.0.0.1", port=free_port())
     with pytest.raises(DeviceLostError, match="no tracker answers") as raised:
         queues(address, timeout=2.0)
     assert "chameleon serve" in raised.value.hint

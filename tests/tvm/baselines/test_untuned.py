@@ -5,7 +5,7 @@ import json
 import attrs
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_testing.conformance_hardware import check_baseline
+from chameleon_testing.conformance import check_baseline
 from chameleon_tvm.baselines.untuned import UntunedBaseline
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 

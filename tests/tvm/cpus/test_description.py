@@ -6,27 +6,27 @@ import json
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
 from chameleon_tvm.device.cpus.description import _KNOWN, Core, core_of
-from chameleon_tvm.device.targets import TVMTargets, target_info
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from chameleon_tvm.quick_tvm import codegen
 from chameleon_tvm.spaces.template.conv2d import geometry_of
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
 from chameleon_tvm.spaces.template.winograd_tiling import WinogradTiling
+from computing import resolved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
 def info(cpu, mattr=""):
     features = f" -mattr={mattr}" if mattr else ""
-    return target_info(TVMTargets(NoOptions()).resolve(f"llvm -mcpu={cpu}{features} -num-cores=2"))
+    return target_info(resolved(f"llvm -mcpu={cpu}{features} -num-cores=2"))
 
 
 def arm(cpu):
     text = f"llvm -mtriple=aarch64-linux-gnu -mcpu={cpu} -num-cores=2"
-    return target_info(TVMTargets(NoOptions()).resolve(text))
+    return target_info(resolved(text))
 
 
 def test_the_estimates_of_zen_4_are_those_that_were_measured():
@@ -88,7 +88,7 @@ def test_every_core_is_a_name_of_llvms_and_sensible():
 
 def test_an_unknown_name_is_described_by_its_features():
     text = json.dumps({"kind": "llvm", "mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"})
-    found = target_info(TVMTargets(NoOptions()).resolve(text))
+    found = target_info(resolved(text))
     assert (found.vector_bytes, found.fma_per_cycle) == (32, 2.0)
 
 

@@ -6,10 +6,10 @@ import math
 import pytest
 from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode
-from chameleon_core.plugins import NoOptions
 from chameleon_tvm.commands import cpu_measuring as measuring
 from chameleon_tvm.device.cpus.memory import keep_memory_rate, kept_file, kept_memory_rate
-from chameleon_tvm.device.targets import TVMTargets, target_info
+from chameleon_tvm.device.targets import target_info
+from computing import resolved
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def cache_folder(tmp_path, monkeypatch):
 
 
 def native():
-    return TVMTargets(NoOptions()).resolve("native")
+    return resolved("native")
 
 
 def test_what_is_kept_is_what_this_cpu_is_described_with():

@@ -4,6 +4,7 @@ So what is checked is the very text that nvcc compiles: indices, barriers, predi
 Out-of-bounds and misaligned accesses end the program (address and undefined-behaviour sanitizers).
 """
 
+import json
 import re
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chameleon_tvm.building.lowering import cuda_source
+from chameleon_tvm.device.targets import tvm_target
 
 HEADER = Path(__file__).with_name("emulation.h")
 _KERNEL = re.compile(r"__global__ void __launch_bounds__\((\d+)\) (\w+)\(([^)]*)\) \{")
@@ -101,3 +104,19 @@ def _emulate():
     if shutil.which("g++") is None:
         pytest.skip("there is no g++ to compile the emulation with")
     return emulate
+
+
+@pytest.fixture
+def nvcc(tmp_path):
+    """Compiles a function to machine code, where there is nvcc."""
+    compiler = shutil.which("nvcc")
+    if compiler is None:
+        pytest.skip("there is no nvcc")
+
+    def compiled(function, target):
+        (tmp_path / "kernel.cu").write_text(cuda_source(function, tvm_target(target)))
+        command = [compiler, "-cubin", f"-arch={json.loads(target)['arch']}", "kernel.cu"]
+        done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    return compiled

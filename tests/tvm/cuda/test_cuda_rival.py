@@ -1,17 +1,13 @@
 """MetaSchedule as a rival on a CUDA target, up to what needs a GPU: its times are made up."""
 
 import random
-import shutil
-import subprocess
 import time
 
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.building.listings import cuda_source
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.rivals import metaschedule
 from chameleon_tvm.rivals.recorded import RecordedOptions, RecordedSchedule
+from computing import resolved
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
@@ -36,9 +32,8 @@ class MadeUp(ms.runner.PyRunner):
 
 
 @pytest.mark.long
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
-def test_it_tunes_for_cuda_and_its_winner_is_a_contender(monkeypatch, tmp_path):
-    target = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
+def test_it_tunes_for_cuda_and_its_winner_is_a_contender(monkeypatch, tmp_path, nvcc):
+    target = resolved("cuda -arch=sm_80")
     task = DenseSpec(input=[64, 64], units=64).task("t", target)
     local = metaschedule.workers
     monkeypatch.setattr(
@@ -60,7 +55,4 @@ def test_it_tunes_for_cuda_and_its_winner_is_a_contender(monkeypatch, tmp_path):
     assert stage.supports(task)
     (variant,) = stage.variants(task)
     program = stage.builder(task, variant, threads=1).program(())
-    (tmp_path / "kernel.cu").write_text(cuda_source(program.function, tvm_target(target)))
-    command = [shutil.which("nvcc"), "-cubin", "-arch=sm_80", "kernel.cu"]
-    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    nvcc(program.function, target)

@@ -8,16 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
 from chameleon_tvm.building.lowering import lower_function
 from chameleon_tvm.device.cpus.features import target_features
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
-from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
-from chameleon_tvm.instructions.multiply_add import Bfloat16Weights, MultiplyAdd
+from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.instructions.multiply_add import Bfloat16Weights, IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm.instructions.neon import Sdot, Usdot
 from chameleon_tvm.instructions.neon_tiles import Bfmmla, Smmla
-from chameleon_tvm.testing.instruction_kernels import Trial, trials_of
-from chameleon_tvm.testing.instructions import require_meaning
+from chameleon_tvm.testing.instructions import Trial, require_meaning, trials_of
+from computing import resolved
 from tvm_ffi import libinfo
 
 TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16"
@@ -37,7 +35,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("one", ONES, ids=lambda one: one.name)
 def test_it_computes_its_meaning(one, tmp_path):
-    target = tvm_target(TVMTargets(NoOptions()).resolve(TARGET))
+    target = tvm_target(resolved(TARGET))
     trials = trials_of(one(), target_features(target))
     assert trials
     for trial in trials:

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from chameleon_core.plugins import InstructionRecord, NoOptions, Registry, hookimpl
-from chameleon_tvm.device.targets import TVMTargets
+from chameleon_core.plugins import InstructionRecord, Registry, hookimpl
 from chameleon_tvm.instructions import choosing
 from chameleon_tvm.instructions.choosing import (
     dots_of,
@@ -16,15 +15,13 @@ from chameleon_tvm.instructions.choosing import (
     tile_products_of,
 )
 from chameleon_tvm.testing.instructions import check_instruction
+from computing import ARM, X86, resolved
 
-X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu="
-ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu="
 PLUGINS = Path(__file__).parents[3] / "docs" / "plugins.md"
 
 
 def names(target: str, data: str, weights: str, of=dots_of) -> list[str]:
-    resolved = TVMTargets(NoOptions()).resolve(target)
-    return [one.name for one in of(resolved, data=data, weights=weights)]
+    return [one.name for one in of(resolved(target), data=data, weights=weights)]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +90,7 @@ def test_tile_products_are_those_of_the_types(target, data, weights, expected):
     ],
 )
 def test_weights_of_seven_bits_pay_where_bytes_are_not_multiplied_faster(target, pay):
-    assert narrow_weights_pay(TVMTargets(NoOptions()).resolve(target)) == pay
+    assert narrow_weights_pay(resolved(target)) == pay
 
 
 @pytest.fixture
@@ -148,8 +145,7 @@ def test_a_record_has_to_be_true():
 
 def test_a_cpu_has_the_instructions_of_its_features():
     def found(target: str) -> set[str]:
-        resolved = TVMTargets(NoOptions()).resolve(target)
-        return {one.name for one in own_records_of(resolved)}
+        return {one.name for one in own_records_of(resolved(target))}
 
     assert {"vpmaddwd", "vpdpbusd", "vdpbf16ps"} < found(f"{X86}znver4")
     assert not {"tdpbf16ps", "sdot", "vpdpbusd-vex"} & found(f"{X86}znver4")

@@ -7,16 +7,12 @@ import re
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.building.lowering import lower_function
 from chameleon_tvm.device.cpus.features import target_features
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.amx import AmxBfloat16
-from chameleon_tvm.instructions.bfloat16 import rounded, widened
 from chameleon_tvm.instructions.choosing import instruction_of, own_records_of
 from chameleon_tvm.instructions.emission import importing
-from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
-from chameleon_tvm.instructions.multiply_add import MultiplyAdd
+from chameleon_tvm.instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm.instructions.neon_tiles import Bfmmla
 from chameleon_tvm.instructions.records import INSTRUCTIONS
 from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS
@@ -24,11 +20,16 @@ from chameleon_tvm.instructions.vdpbf16ps import Vdpbf16ps
 from chameleon_tvm.instructions.vpmaddubsw import Vpmaddubsw
 from chameleon_tvm.instructions.vpmaddwd import Vpmaddwd
 from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.testing.instruction_kernels import Trial, trials_of
-from chameleon_tvm.testing.instructions import assembly, check_instruction, check_meaning
+from chameleon_tvm.testing.instructions import (
+    Trial,
+    check_instruction,
+    check_meaning,
+    trials_of,
+)
+from chameleon_tvm.types import BFLOAT16, STORAGE
+from computing import NATIVE, X86, assembly_of, resolved
 
 ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16"
-X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu="
 TARGETS = {
     "": (ARM, f"{X86}x86-64", f"{X86}haswell", f"{X86}znver4"),
     "aarch64": (ARM,),
@@ -59,11 +60,7 @@ def test_compiled_code_contains_it(record, target):
     check_instruction(record, target)
 
 
-def native() -> str:
-    return TVMTargets(NoOptions()).resolve("native")
-
-
-@pytest.mark.parametrize("record", own_records_of(native()), ids=lambda record: record.name)
+@pytest.mark.parametrize("record", own_records_of(NATIVE), ids=lambda record: record.name)
 def test_it_computes_its_meaning_here(record):
     assert check_instruction(record)
 
@@ -127,16 +124,16 @@ def test_what_is_wrong_is_said(one, sentence):
         check_meaning(one())
 
 
-@pytest.mark.skipif("vpmaddwd" not in [one.name for one in own_records_of(native())], reason="AVX2")
+@pytest.mark.skipif("vpmaddwd" not in [one.name for one in own_records_of(NATIVE)], reason="AVX2")
 def test_integers_have_to_be_equal():
     with pytest.raises(AssertionError, match="sums differ from its meaning"):
         check_meaning(Wrapping())
 
 
 def test_multiply_add_is_one_instruction_where_the_cpu_has_it():
-    target = tvm_target(TVMTargets(NoOptions()).resolve(f"{X86}haswell"))
-    for trial in trials_of(MultiplyAdd(), target_features(target)):
-        text = assembly(lower_function(trial.function(), target, plain_loops=True))
+    target = resolved(f"{X86}haswell")
+    for trial in trials_of(MultiplyAdd(), target_features(tvm_target(target))):
+        text = assembly_of(trial.function(), target)
         assert "vfmadd" in text
         assert "mulps" not in text
 
@@ -149,8 +146,7 @@ def in_parallel(trial: Trial, target: str) -> str:
     # An instruction that several parts of a kernel use, among others.
     body = importing(shared, [trial.instruction, trial.instruction, Vpmaddwd()])
     function = tirx.PrimFunc(serial.params, body)
-    resolved = tvm_target(TVMTargets(NoOptions()).resolve(target))
-    return assembly(lower_function(function, resolved, plain_loops=True))
+    return assembly_of(function, resolved(target))
 
 
 def test_what_is_imported_is_inlined_into_parallel_bodies():
@@ -186,11 +182,11 @@ def test_the_configuration_says_what_a_tile_holds():
 def test_bfloat16_is_rounded_to_nearest_even():
     values = np.float32([1.0, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -2.5, 3e38, 3.4e38])
     expected = [1.0, 1.0, 1 + 2**-6, 1 + 2**-7, -2.5, np.nan, np.inf]
-    got = widened(rounded(values))
+    got = STORAGE[BFLOAT16].rounded(values)
     assert got[:5].tolist() == expected[:5]
     assert abs(got[5] / 3e38 - 1) < 2**-8
     assert got[6] == np.inf
-    assert np.isnan(widened(rounded(np.float32([np.nan, np.inf, -np.inf])))).tolist() == [
+    assert np.isnan(STORAGE[BFLOAT16].rounded(np.float32([np.nan, np.inf, -np.inf]))).tolist() == [
         True,
         False,
         False,

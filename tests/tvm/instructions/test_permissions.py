@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 import structlog
 from chameleon_core.errors import TargetError
-from chameleon_core.plugins import NoOptions
 from chameleon_networks.package import machine
 from chameleon_system.permissions import AMX, AMX_CALL
 from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.instructions import choosing, emission
 from chameleon_tvm.instructions.amx import AmxBfloat16
 from chameleon_tvm.instructions.choosing import tile_products_of
 from chameleon_tvm.instructions.emission import permissions_of, using
 from chameleon_tvm.instructions.vpmaddwd import Vpmaddwd
 from chameleon_tvm.quick_tvm import tirx
+from computing import resolved
 
 SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
 
@@ -55,7 +54,7 @@ def test_a_function_says_what_its_instructions_need():
 
 
 def test_a_kernel_asks_before_it_is_made(refused):
-    target = TVMTargets(NoOptions()).resolve("native")
+    target = resolved("native")
     inputs = [np.zeros(1, np.float32)]
     TVMKernel(Program(function=increment(), inputs=inputs), target)
     assert not refused
@@ -66,7 +65,7 @@ def test_a_kernel_asks_before_it_is_made(refused):
 
 
 def test_what_the_system_refuses_is_left_out_of_this_machine_s_choices(refused, monkeypatch):
-    target = TVMTargets(NoOptions()).resolve(SAPPHIRE)
+    target = resolved(SAPPHIRE)
     names = [one.name for one in tile_products_of(target, data="bfloat16", weights="bfloat16")]
     assert names == ["tdpbf16ps"]
     choosing._permitted.cache_clear()

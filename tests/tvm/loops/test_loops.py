@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.building.lowering import compile_function
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.operators.elementary import FUNCTIONS
-from chameleon_tvm.quick_tvm import te, tirx, tvm
+from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.spaces.loops.lowered import loops_of
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
+from computing import ran
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-TARGET = TVMTargets(NoOptions()).resolve("native")
 RNG = np.random.default_rng(0)
 
 
@@ -89,12 +86,10 @@ def test_every_schedule_computes_the_same(
 ) -> None:
     build, exact = FUNCTIONS_OF_LOOPS[name]
     function = loops_of(scheduled(build(rows, columns), plan, lanes))
-    kernel = compile_function(function, tvm_target(TARGET), plain_loops=True)
     x = RNG.standard_normal((rows, columns)).astype(np.float32)
     expected = exact(x.astype(np.float64))
-    out = tvm.runtime.tensor(np.zeros(expected.shape, np.float32))
-    kernel["main"](tvm.runtime.tensor(x), out)
-    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5, atol=1e-6)
+    got = ran(function, [x], expected.shape)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_rows_are_one_parallel_loop() -> None:
@@ -110,11 +105,9 @@ def test_columns_of_a_product_are_added_up_together() -> None:
     out = te.compute((16, 64), lambda i, c: te.sum(x[i, k] * y[k, c], axis=k), name="out")
     function = loops_of(scheduled(te.create_prim_func([x, y, out]), LoopPlan(), 8))
     assert "T.Broadcast(x" in function.script()
-    kernel = compile_function(function, tvm_target(TARGET), plain_loops=True)
     arrays = [RNG.standard_normal(shape).astype(np.float32) for shape in ((16, 24), (24, 64))]
-    found = tvm.runtime.tensor(np.zeros((16, 64), np.float32))
-    kernel["main"](*map(tvm.runtime.tensor, arrays), found)
-    np.testing.assert_allclose(found.numpy(), arrays[0] @ arrays[1], rtol=1e-4, atol=1e-5)
+    got = ran(function, arrays, (16, 64))
+    np.testing.assert_allclose(got, arrays[0] @ arrays[1], rtol=1e-4, atol=1e-5)
 
 
 def test_threads_are_for_those_who_have_enough_to_do() -> None:
@@ -129,13 +122,10 @@ def test_elementary_functions_are_good_to_float32(name: str) -> None:
     source = te.placeholder(x.shape, name="source")
     out = te.compute(x.shape, lambda i: FUNCTIONS[name](source(i)), name="out")
     function = loops_of(scheduled(te.create_prim_func([source, out]), LoopPlan(), 8))
-    kernel = compile_function(function, tvm_target(TARGET), plain_loops=True)
-    made = tvm.runtime.tensor(np.zeros_like(x))
-    kernel["main"](tvm.runtime.tensor(x), made)
     exact = {
         "exp": np.exp,
         "sigmoid": lambda v: 0.5 + 0.5 * np.tanh(0.5 * v),
         "tanh": np.tanh,
         "erf": np.vectorize(math.erf),
     }[name](x.astype(np.float64))
-    np.testing.assert_allclose(made.numpy(), exact, rtol=2e-6, atol=1e-6)
+    np.testing.assert_allclose(ran(function, [x], x.shape), exact, rtol=2e-6, atol=1e-6)

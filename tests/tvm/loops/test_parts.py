@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.building.lowering import compile_function, lower_function
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.quick_tvm import te, tirx, tvm
 from chameleon_tvm.spaces.loops.lowered import loops_of
 from chameleon_tvm.spaces.loops.schedule import (
@@ -23,11 +20,11 @@ from chameleon_tvm.spaces.loops.schedule import (
     scheduled,
 )
 from chameleon_tvm.spaces.loops.trees import uses, walk
+from computing import assembly_of, ran, resolved
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-TARGET = TVMTargets(NoOptions()).resolve("native")
-AVX2 = TVMTargets(NoOptions()).resolve("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=2")
+AVX2 = resolved("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=2")
 RNG = np.random.default_rng(0)
 EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 8, 12, 16, 24, 28, 33, 50, 56, 57, 64])
 SHAPES = st.lists(EXTENTS, min_size=1, max_size=4).map(tuple)
@@ -88,10 +85,7 @@ def test_innermost_loops_have_no_divisions(data: st.DataObject, shape: tuple[int
     if math.prod(shape) > 20_000:
         return  # What follows is about the rest of the last vectors, which small ones have as well.
     x, y = (RNG.standard_normal(one).astype(np.float32) for one in (shape, other))
-    out = tvm.runtime.tensor(np.zeros(shape, np.float32))
-    kernel = compile_function(function, tvm_target(TARGET), plain_loops=True)
-    kernel["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(y), out)
-    np.testing.assert_array_equal(out.numpy(), np.maximum(x + y, 0))
+    np.testing.assert_array_equal(ran(function, [x, y], shape), np.maximum(x + y, 0))
 
 
 @pytest.mark.parametrize(
@@ -110,8 +104,7 @@ def test_innermost_loops_have_no_divisions(data: st.DataObject, shape: tuple[int
 def test_their_code_is_vectors(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
     """As explicit ones, or as LLVM makes them of a loop in one piece."""
     function = loops_of(scheduled(_added(shape, other), LoopPlan(), 8))
-    made = lower_function(function, tvm_target(AVX2), plain_loops=True)
-    code = made.mod.inspect_source("asm").splitlines()
+    code = assembly_of(function, AVX2).splitlines()
     assert any("vmaxps" in line and "ymm" in line for line in code)
 
 
@@ -184,9 +177,6 @@ def test_what_is_in_eight_bits_is_read_as_one_piece(dtype: str) -> None:
     function = loops_of(scheduled(te.create_prim_func([source, out]), LoopPlan(), 8))
     assert _innermost(function)
     assert not _divisions(function)
-    kernel = compile_function(function, tvm_target(TARGET), plain_loops=True)
     limits = np.iinfo(dtype)
     x = RNG.integers(limits.min, limits.max, shape).astype(dtype)
-    made = tvm.runtime.tensor(np.zeros(shape, np.float32))
-    kernel["main"](tvm.runtime.tensor(x), made)
-    np.testing.assert_array_equal(made.numpy(), x * np.float32(0.5))
+    np.testing.assert_array_equal(ran(function, [x], shape), x * np.float32(0.5))

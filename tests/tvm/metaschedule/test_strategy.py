@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.measurement import FailureKind
-from chameleon_core.plugins import NoOptions
 from chameleon_networks.graph.relaxed import relax
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.metaschedule import ChameleonStrategy, load_tensor_intrinsics
 from chameleon_tvm.metaschedule.strategy import TracePlan, Workload, canonical_target, measured
 from chameleon_tvm.metaschedule.traces import applied, config_of
 from chameleon_tvm.quick_tvm import te, tirx, tvm
 from chameleon_tvm.spaces.sketch.options import SketchOptions
+from computing import resolved
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.testing import dummy_object
 
@@ -259,5 +259,5 @@ def test_what_is_missing_is_said(context: Any):
 
 def test_targets_are_canonical(target: tvm.target.Target):
     known = canonical_target(target)
-    assert known == TVMTargets(NoOptions()).resolve(f"llvm -mcpu={CPU['mcpu']} -num-cores=2")
+    assert known == resolved(f"llvm -mcpu={CPU['mcpu']} -num-cores=2")
     assert canonical_target(tvm_target(known)) == known

@@ -5,13 +5,10 @@ import math
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
+from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
+from computing import NATIVE
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
 FULL = {"bias": True, "residual": True}
 
 
@@ -70,25 +67,3 @@ def test_gelu_is_the_exact_one():
     for x in (-5.0, -0.3, 0.0, 1.0, 7.0):
         (got,) = operator.reference([np.array([[x]]), np.array([[1.0]])])
         assert got[0, 0] == pytest.approx(x * 0.5 * math.erfc(-x / math.sqrt(2)))
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        conv(**FULL, activation="relu", layout="NHWC"),
-        conv(**FULL, activation="relu6", layout="NCHW16c"),
-        conv(**FULL, layout="NCHW", output_layout="NHWC"),
-        conv(activation="relu"),
-        conv(activation="hardswish"),
-        DepthwiseConv2dSpec(input=[1, 16, 6, 6], kernel=3, bias=True, activation="relu6"),
-        DenseSpec(input=[5, 9], units=7, **FULL, activation="gelu"),
-        DenseSpec(input=[5, 9], units=7, bias=True),
-    ],
-    ids=lambda spec: f"{spec.kind}-{spec.activation}",
-)
-def test_the_unscheduled_function_computes_the_reference(spec):
-    builder = UnscheduledBuilder(spec.task("t", NATIVE), threads=1)
-    (expected,), tolerance = builder.reference()
-    (got,) = builder.build([]).outputs()
-    assert got.shape == expected.shape
-    assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()

@@ -6,23 +6,18 @@ import math
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.quantized import Quantization
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
-    Conv1dSpec,
     Conv2dSpec,
-    Conv3dSpec,
     DenseSpec,
-    DepthwiseConv2dSpec,
 )
+from computing import NATIVE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
 CUDA = '{"kind": "cuda", "arch": "sm_90"}'
 INT8 = {"dtype": "int8", "output_dtype": "uint8"}
 
@@ -171,30 +166,6 @@ def test_the_reference_is_what_loops_compute(kernel, padding, more):
     inputs = operator.inputs()
     (got,) = operator.reference(inputs)
     np.testing.assert_allclose(got, by_loops(spec, inputs), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        conv(padding=1, layout="NHWC", **INT8),
-        conv(padding=1, residual=True, activation="relu", output_dtype="uint8"),
-        conv(input=[1, 8, 6, 5], layout="NCHW4c", residual=True),
-        conv(groups=2, stride=2, padding=(2, 0, 1, 1), activation="hardswish", **INT8),
-        Conv1dSpec(input=[2, 4, 9], filters=5, kernel=3, padding=1, dilation=2, **INT8),
-        Conv3dSpec(input=[1, 3, 4, 4, 4], filters=5, kernel=2, padding=1, **INT8),
-        DepthwiseConv2dSpec(input=[1, 7, 6, 6], kernel=3, padding=1, layout="NHWC", **INT8),
-        DenseSpec(input=[5, 9], units=7, dtype="int8", residual=True, activation="gelu"),
-        DenseSpec(input=[1, 65793], units=3, dtype="int8"),
-        DenseSpec(input=[5, 9], units=7, dtype="int7", output_dtype="uint8"),
-    ],
-    ids=lambda spec: f"{spec.kind}-{spec.activation}-{spec.output_dtype}",
-)
-def test_the_unscheduled_function_computes_the_reference(spec):
-    builder = UnscheduledBuilder(spec.task("t", NATIVE), threads=1)
-    (expected,), tolerance = builder.reference()
-    (got,) = builder.build([]).outputs()
-    assert got.shape == expected.shape
-    assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
 
 
 def computed(spec, inputs):

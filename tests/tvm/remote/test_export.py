@@ -10,25 +10,21 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import TargetError
-from chameleon_core.plugins import NoOptions
 from chameleon_tvm.building.remote.artifact import read_recipe
 from chameleon_tvm.building.remote.kernels import flush_of
 from chameleon_tvm.building.remote.local_device import LocalDevice
 from chameleon_tvm.building.remote.smoke_test import smoke_test_for
 from chameleon_tvm.device.linking import LINKER, architecture, linking_for
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
+from computing import resolved
 
 MIB = 1 << 20
 FAT_BINARY = b"\x50\xed\x55\xba"
 """What nvcc's output begins with."""
-
-
-def resolved(text: str) -> str:
-    return TVMTargets(NoOptions()).resolve(text)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +41,14 @@ def made(native):
     return space.builder(task, threads=1), [tuple(int(i) for i in row) for row in configs]
 
 
+@pytest.fixture
+def exported(made, tmp_path):
+    """The builder and the first configuration, which is exported to the test's folder."""
+    builder, (config, _) = made
+    builder.export(config, tmp_path)
+    return builder, config
+
+
 @pytest.fixture(scope="module")
 def device(native):
     found = LocalDevice("cpu", 0)
@@ -52,9 +56,8 @@ def device(native):
     return found
 
 
-def test_an_artifact_computes_what_the_kernel_does(made, device, tmp_path):
-    builder, (config, _) = made
-    builder.export(config, tmp_path)
+def test_an_artifact_computes_what_the_kernel_does(exported, device, tmp_path):
+    builder, config = exported
     kernel = device.load(tmp_path)
     shutil.rmtree(tmp_path)
     (expected,), tolerance = builder.reference()
@@ -63,19 +66,17 @@ def test_an_artifact_computes_what_the_kernel_does(made, device, tmp_path):
     assert np.array_equal(output, builder.build(config).outputs()[0])
 
 
+@pytest.mark.usefixtures("exported")
 @pytest.mark.parametrize("cold", [0, MIB])
-def test_it_is_timed_where_it_runs(made, device, tmp_path, cold):
-    builder, (config, _) = made
-    builder.export(config, tmp_path)
+def test_it_is_timed_where_it_runs(device, tmp_path, cold):
     kernel = device.load(tmp_path)
     seconds = kernel.repeats(3, 2, cold_bytes=cold)
     assert len(seconds) == 2
     assert min(seconds) > 0
 
 
-def test_caches_of_devices_that_are_no_cpu_are_emptied_by_copies(made, device, tmp_path):
-    builder, (config, _) = made
-    builder.export(config, tmp_path)
+@pytest.mark.usefixtures("exported")
+def test_caches_of_devices_that_are_no_cpu_are_emptied_by_copies(device, tmp_path):
     loader = attrs.evolve(device._loader, flush=flush_of("cuda", has_preprocessor=True))
     seconds = loader.load(tmp_path).repeats(2, 3, cold_bytes=MIB)
     assert len(seconds) == 3
@@ -105,9 +106,8 @@ def test_activations_of_all_candidates_are_one_file(made, tmp_path):
     assert digests[0] == digests[1]
 
 
-def test_inputs_stay_on_the_device(made, native, tmp_path):
-    builder, (config, _) = made
-    builder.export(config, tmp_path)
+@pytest.mark.usefixtures("exported")
+def test_inputs_stay_on_the_device(native, tmp_path):
     fresh = LocalDevice("cpu", 0)
     fresh.prepare(native, cache_bytes=64 * MIB, cooldown=0.0)
     buffers = fresh._loader.buffers
@@ -118,9 +118,8 @@ def test_inputs_stay_on_the_device(made, native, tmp_path):
     assert buffers.sent == sent
 
 
-def test_a_small_cache_forgets_and_goes_on(made, native, tmp_path):
-    builder, (config, _) = made
-    builder.export(config, tmp_path)
+@pytest.mark.usefixtures("exported")
+def test_a_small_cache_forgets_and_goes_on(native, tmp_path):
     small = LocalDevice("cpu", 0)
     small.prepare(native, cache_bytes=1, cooldown=0.0)
     outputs = [small.load(tmp_path).outputs()[0] for _ in range(2)]

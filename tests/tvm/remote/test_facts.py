@@ -8,18 +8,13 @@ from pathlib import Path
 import attrs
 import pytest
 from chameleon_core.errors import TargetError
-from chameleon_core.plugins import NoOptions
 from chameleon_system.processor import parse_cpuinfo
 from chameleon_tvm.building.remote.facts import ServerFacts, ask, check, own_facts, own_version
 from chameleon_tvm.device.cpus.naming import name_of, native_name
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.quick_tvm import codegen
+from computing import ARM, X86, resolved
 
 CPUINFO = Path(__file__).parents[1] / "cpus" / "cpuinfo"
-
-
-def target(text: str) -> str:
-    return TVMTargets(NoOptions()).resolve(text)
 
 
 def own(**other: object) -> ServerFacts:
@@ -30,12 +25,16 @@ def own(**other: object) -> ServerFacts:
 
 @pytest.mark.parametrize("facts", [own(), ServerFacts()], ids=["told", "silent"])
 def test_this_machine_runs_its_own_kernels(facts):
-    check("board:1", facts, target("native"), exists=True)
+    accepts(facts, "native")
+
+
+def accepts(facts: ServerFacts, text: str, *, exists: bool = True) -> None:
+    check("board:1", facts, resolved(text), exists=exists)
 
 
 def refusal(facts: ServerFacts, text: str, *, exists: bool = True) -> str:
     with pytest.raises(TargetError) as raised:
-        check("board:1", facts, target(text), exists=exists)
+        accepts(facts, text, exists=exists)
     assert raised.value.hint
     return str(raised.value)
 
@@ -48,7 +47,7 @@ def test_another_tvm():
 
 def test_a_patch_of_the_same_release_is_none():
     release = ".".join(own_version().split(".")[:2])
-    check("board:1", own(tvm=f"{release}.99"), target("native"), exists=True)
+    accepts(own(tvm=f"{release}.99"), "native")
 
 
 def test_another_architecture():
@@ -60,12 +59,11 @@ def test_another_architecture():
 
 def test_vectors_that_the_processor_lacks():
     board = own(triple="x86_64-linux-gnu", cpu="haswell")
-    said = refusal(board, "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512")
+    said = refusal(board, f"{X86}skylake-avx512")
     assert "haswell" in said
     assert "avx512" in said
-    check("board:1", board, target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"), exists=True)
-    older = target("llvm -mtriple=x86_64-linux-gnu -mcpu=sandybridge")
-    check("board:1", board, older, exists=True)
+    accepts(board, f"{X86}haswell")
+    accepts(board, f"{X86}sandybridge")
 
 
 def test_a_device_that_is_not_there():
@@ -76,30 +74,26 @@ def test_a_device_that_is_not_there():
 def test_compute_capability(has, fits):
     facts = own(gpu="a GPU", compute=has)
     if fits:
-        check("board:1", facts, target("nvidia/nvidia-h100"), exists=True)
+        accepts(facts, "nvidia/nvidia-h100")
     else:
         assert has in refusal(facts, "nvidia/nvidia-h100")
 
 
 def test_the_flags_of_a_server_count_more_than_its_name():
     guest = own(triple="x86_64-linux-gnu", cpu="rocketlake")
-    text = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
+    text = f"{X86}sapphirerapids"
     assert "amx-tile" in refusal(guest, text)
     told = name_of(
         parse_cpuinfo((CPUINFO / "graniterapids-guest").read_text(), "x86_64"),
         "rocketlake",
         "x86_64-linux-gnu",
     )
-    check(
-        "board:1", attrs.evolve(guest, cpu=told.mcpu, mattr=told.mattr), target(text), exists=True
-    )
+    accepts(attrs.evolve(guest, cpu=told.mcpu, mattr=told.mattr), text)
 
 
 def test_a_server_whose_processor_llvm_does_not_know_is_tried():
     board = own(triple="aarch64-linux-gnu", cpu="generic")
-    check(
-        "board:1", board, target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1"), exists=True
-    )
+    accepts(board, f"{ARM}neoverse-v1")
 
 
 @pytest.mark.parametrize("serves", [True, False], ids=["ours", "plain"])

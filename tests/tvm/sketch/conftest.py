@@ -3,15 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.primfunc_spec import PrimFuncSpec
 from chameleon_tvm.operators.specs import Conv2dSpec
+from computing import resolved
 
 
 @pytest.fixture(scope="session")
 def target():
-    return TVMTargets(NoOptions()).resolve("llvm -mcpu=native -num-cores=2")
+    return resolved("llvm -mcpu=native -num-cores=2")
 
 
 @pytest.fixture(scope="session")

@@ -9,50 +9,21 @@ from chameleon_tvm.spaces.sketch.lowered import loops_of
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.plan import INLINE
 from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchSpace
+from computing import require_reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 FILTERS = 32
 EVERYTHING = SketchOptions(start=0, prune=False)
+WIDE = {"input": (1, 4, 9, 9), "padding": 2}
 CONVOLUTIONS = {
-    "three": {
-        "input": (1, 8, 6, 6),
-        "filters": FILTERS,
-        "kernel": 3,
-        "padding": 1,
-        "layout": "NHWC",
-    },
-    "strided": {
-        "input": (1, 8, 8, 8),
-        "filters": FILTERS,
-        "kernel": 3,
-        "stride": 2,
-        "padding": 1,
-        "layout": "NHWC",
-    },
-    "wide": {
-        "input": (1, 4, 9, 9),
-        "filters": FILTERS,
-        "kernel": 5,
-        "padding": 2,
-        "layout": "NHWC",
-    },
-    "dilated": {
-        "input": (1, 4, 9, 9),
-        "filters": FILTERS,
-        "kernel": 3,
-        "padding": 2,
-        "dilation": 2,
-        "layout": "NHWC",
-    },
-    "NCHW": {
-        "input": (1, 8, 6, 16),
-        "filters": FILTERS,
-        "kernel": 3,
-        "padding": 1,
-        "layout": "NCHW",
-    },
+    "three": {"input": (1, 8, 6, 6)},
+    "strided": {"input": (1, 8, 8, 8), "stride": 2},
+    "wide": {**WIDE, "kernel": 5},
+    "dilated": {**WIDE, "dilation": 2},
+    "NCHW": {"input": (1, 8, 6, 16), "layout": "NCHW"},
 }
+USUAL = {"filters": FILTERS, "kernel": 3, "padding": 1, "layout": "NHWC"}
 
 
 def inlined(space, count):
@@ -68,15 +39,12 @@ def inlined(space, count):
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_inlined_padding_computes_the_same_numbers(name, target):
-    task = Conv2dSpec(**CONVOLUTIONS[name], name=name).task(name, target)
+    task = Conv2dSpec(**{**USUAL, **CONVOLUTIONS[name]}, name=name).task(name, target)
     provider = SketchSpace(EVERYTHING)
     space, builder = provider.design_space(task), provider.builder(task, threads=1)
-    expected, tolerance = builder.reference()
     configs = inlined(space, 6)
     assert len(configs)
-    for config in configs:
-        got = builder.build(config.tolist()).outputs()
-        assert np.abs(got[0] - expected[0]).max() <= tolerance * np.abs(expected[0]).max()
+    require_reference(builder, configs)
 
 
 def described(task, *, skips):
@@ -146,26 +114,16 @@ def test_metaschedules_own_programs_are_an_option(task):
 @settings(deadline=None, max_examples=60)
 @given(
     sizes=st.tuples(
-        st.integers(1, 6),
-        st.integers(1, 6),
-        st.integers(1, 5),
-        st.integers(1, 2),
-        st.integers(1, 2),
-        st.integers(0, 4),
-        st.integers(1, 20),
+        *(st.integers(1, most) for most in (6, 6, 5, 2, 2)), st.integers(0, 4), st.integers(1, 20)
     )
 )
-def test_versions_and_runs_cover_what_is_inside_and_nothing_else(
-    sizes,
-):
+def test_versions_and_runs_cover_what_is_inside_and_nothing_else(sizes):
     width, tiles, taps, stride, dilation, pad, size = sizes
     o, i, r = (tirx.Var(name, "int32") for name in ("o", "i", "r"))
     place = (o * width + i) * stride + r * dilation
     conjuncts = [pad <= place, place < pad + size]
     ranges = {"o": tiles, "r": taps, "i": width}
-    guards = guards_of(
-        conjuncts, ranges, reductions=["r"], tile=["i"], available={"r": frozenset({"o"})}
-    )
+    guards = guarded(conjuncts, ranges)
     assert not guards.hoisted
     where = dict(zip(("o", "r", "i"), np.ogrid[:tiles, :taps, :width], strict=True))
     inside = np.ones((tiles, taps, width), bool)
@@ -191,30 +149,25 @@ def _true(condition, o):
     return bool(holds(condition, {"o": o}))
 
 
+def guarded(conditions, ranges):
+    """Guards of a tile of ``i`` under a window of ``r``, further out ``o``."""
+    return guards_of(
+        conditions, ranges, reductions=["r"], tile=["i"], available={"r": frozenset({"o"})}
+    )
+
+
 def test_a_border_of_four_kinds_is_left_alone():
     o, i, r = (tirx.Var(name, "int32") for name in ("o", "i", "r"))
     # Tiles of one column under a wide window: many different beginnings and ends.
     place = o * 2 + i + r
-    guards = guards_of(
-        [place >= 6, place < 8],
-        {"o": 8, "r": 9, "i": 2},
-        reductions=["r"],
-        tile=["i"],
-        available={"r": frozenset({"o"})},
-    )
+    guards = guarded([place >= 6, place < 8], {"o": 8, "r": 9, "i": 2})
     assert not guards.borders
     assert len(guards.kept) == 2
 
 
 def test_conditions_on_outer_loops_are_moved_out():
     o, r, i = (tirx.Var(name, "int32") for name in ("o", "r", "i"))
-    guards = guards_of(
-        [o + r >= 1, i + r >= 1, o + i >= 1],
-        {"o": 4, "r": 3, "i": 2},
-        reductions=["r"],
-        tile=["i"],
-        available={"r": frozenset({"o"})},
-    )
+    guards = guarded([o + r >= 1, i + r >= 1, o + i >= 1], {"o": 4, "r": 3, "i": 2})
     assert len(guards.hoisted) == 1
     assert len(guards.borders) == 1
     assert len(guards.kept) == 1  # No loop of the reduction can be split for it.

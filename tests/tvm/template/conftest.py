@@ -4,9 +4,10 @@ from typing import ClassVar
 
 import pytest
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot
-from chameleon_tvm.instructions.bfloat16 import widened, widening
+from chameleon_tvm.instructions.conversions import widening
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import arithmetic
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 
 class Pairs(Dot):
@@ -21,7 +22,7 @@ class Pairs(Dot):
     vectors: ClassVar = {16: frozenset(), 32: frozenset(), 64: frozenset()}
 
     def meaning(self, sums, data, weights):
-        return sums + widened(weights) @ widened(data)
+        return sums + STORAGE[BFLOAT16].real(weights) @ STORAGE[BFLOAT16].real(data)
 
     def emit(self, sums, data, weights, lanes):
         words = tirx.reinterpret(f"int32x{lanes}", weights)
@@ -30,7 +31,7 @@ class Pairs(Dot):
             bits = (vector >> tirx.Broadcast(tirx.IntImm("int32", 16 * place), lanes)) & (
                 tirx.Broadcast(tirx.IntImm("int32", 0xFFFF), lanes)
             )
-            return widening(tirx.Cast(f"uint16x{lanes}", bits), lanes)
+            return widening(STORAGE[BFLOAT16], tirx.Cast(f"uint16x{lanes}", bits), lanes)
 
         for place in (1, 0):
             sums += half(data, place) * half(words, place)

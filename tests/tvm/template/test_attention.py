@@ -3,29 +3,17 @@
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
 from chameleon_tvm.building.kernel import TVMKernel
-from chameleon_tvm.building.lowering import compile_function
-from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target
-from chameleon_tvm.operators.exponentials import exponential
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.specs import AttentionSpec
-from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.attention_parts import exponential
+from computing import NATIVE, PROVIDER, check, few, ran, require_reference, resolved
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .computing import NATIVE, PROVIDER, check, few
-
 FEW = few(15)
 TARGETS = ["llvm -mcpu=haswell -num-cores=2", "llvm -mcpu=znver4 -num-cores=4"]
-
-
-def build(spec, config=None):
-    """The builder of a task and one kernel, of the first guess where no configuration is given."""
-    task = spec.task("t", NATIVE)
-    builder = PROVIDER.builder(task, threads=2)
-    start = PROVIDER.design_space(task).first_guesses
-    return builder, builder.build((start[0] if config is None else config).tolist())
 
 
 @st.composite
@@ -80,11 +68,7 @@ def test_blocks_of_keys_give_what_all_keys_at_once_do(causal):
     for config in configs:
         blocks.setdefault(space.decode(config)["key_block"], config)
     assert len(blocks) > 2
-    for config in blocks.values():
-        builder, kernel = build(spec, config)
-        (expected,), tolerance = builder.reference()
-        (got,) = kernel.outputs()
-        assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
+    require_reference(PROVIDER.builder(spec.task("t", NATIVE), threads=2), blocks.values())
 
 
 def test_a_query_without_a_visible_key_gets_zeros():
@@ -140,17 +124,15 @@ def test_exponentials_of_numbers_below_zero(lanes):
         return emit.store(target, [i * lanes], value, lanes)
 
     function = emit.function([source, target], emit.loop("i", count // lanes, some))
-    module = compile_function(function, tvm_target(NATIVE), plain_loops=True)
     x = np.linspace(-95, 0, count, dtype=np.float32)
     x[0] = -np.inf
-    y = tvm.runtime.tensor(np.zeros(count, np.float32))
-    module["main"](tvm.runtime.tensor(x), y)
+    y = ran(function, [x], count)
     expected = np.exp(x.astype(np.float64))
-    np.testing.assert_allclose(y.numpy(), expected, rtol=6e-6, atol=2e-38)
+    np.testing.assert_allclose(y, expected, rtol=6e-6, atol=2e-38)
     near = x > -10
-    np.testing.assert_allclose(y.numpy()[near], expected[near], rtol=1e-6)
-    assert y.numpy()[0] == 0.0
-    assert y.numpy()[-1] == 1.0
+    np.testing.assert_allclose(y[near], expected[near], rtol=1e-6)
+    assert y[0] == 0.0
+    assert y[-1] == 1.0
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -160,7 +142,7 @@ def test_exponentials_of_numbers_below_zero(lanes):
 def test_first_guesses_fill_the_registers_and_no_more(target, heads, tokens, features):
     shape = [1, heads, tokens, features]
     spec = AttentionSpec(query=shape, key=shape, value=shape, query_layout="BSHD")
-    task = spec.task("t", TVMTargets(NoOptions()).resolve(target))
+    task = spec.task("t", resolved(target))
     space = PROVIDER.design_space(task)
     info = target_info(task.target)
     first = space.decode(space.first_guesses[0])

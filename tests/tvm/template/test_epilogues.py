@@ -2,9 +2,9 @@
 
 from functools import partial
 
+import computing
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
 from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.base import operator_of
@@ -18,47 +18,16 @@ from chameleon_tvm.operators.specs import (
 from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import template_of
-from hypothesis import assume, given, settings
+from computing import EPILOGUES, NATIVE, convolutions, few, first_of, shapes_of
+from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from . import computing
-from .computing import NATIVE, few
 
 check = partial(computing.check, options=TemplateOptions(algorithms=("direct",)))
 FEW = few(16)
-EPILOGUES = st.fixed_dictionaries(
-    {
-        "bias": st.booleans(),
-        "residual": st.booleans(),
-        "activation": st.sampled_from(["none", "relu", "relu6"]),
-    }
-)
-
-
-@st.composite
-def convolutions(draw):
-    groups = draw(st.sampled_from([1, 1, 2]))
-    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW8c"]))
-    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW8c", "NCHW16c"]))
-    size = st.integers(3, 12)
-    try:
-        return Conv2dSpec(
-            input=[draw(st.integers(1, 2)), 8 * groups, draw(size), draw(size)],
-            filters=draw(st.sampled_from([3, 8, 16, 40, 48])) * groups,
-            kernel=draw(st.integers(1, 3)),
-            stride=draw(st.integers(1, 2)),
-            padding=draw(st.integers(0, 1)),
-            groups=groups,
-            layout=layout,
-            output_layout=output,
-            **draw(EPILOGUES),
-        )
-    except ConfigError:
-        assume(False)
 
 
 @FEW
-@given(convolutions(), st.integers(0, 1000))
+@given(convolutions(EPILOGUES), st.integers(0, 1000))
 def test_convolutions(spec, seed):
     check(spec, seed)
 
@@ -105,8 +74,7 @@ def test_a_network_packs_its_own_weights(spec):
     """As a network does: the function and ``pack``, on arrays in the operator's own shapes."""
     task = spec.task("t", NATIVE)
     template, operator = template_of(task), operator_of(task)
-    space = template.space()
-    values = space.decode(space.first_guesses[0])
+    values, function = first_of(template)
     rng = np.random.default_rng(5)
     inputs = [rng.normal(size=array.shape).astype(np.float32) for array in operator.inputs()]
     constants = sorted(operator.constants)
@@ -114,9 +82,7 @@ def test_a_network_packs_its_own_weights(spec):
     arrays = list(operator.arrange(inputs))
     for place, array in zip(constants, packed, strict=True):
         arrays[place] = array
-    function = template.function(values)
-    shapes = [tuple(int(extent) for extent in p.shape) for p in function.params]
-    assert shapes[:-1] == [array.shape for array in arrays]
+    assert shapes_of(function)[:-1] == [array.shape for array in arrays]
     kernel = TVMKernel(Program(function=function, inputs=arrays, plain_loops=True), NATIVE)
     (got,) = operator.logical(kernel.outputs())
     (expected,) = operator.reference(inputs)

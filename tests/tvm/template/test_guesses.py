@@ -6,23 +6,18 @@ import json
 
 import numpy as np
 import pytest
-from chameleon_tvm.building.lowering import lower_function
-from chameleon_tvm.device.targets import target_info, tvm_target
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.specs import Conv2dSpec
 from chameleon_tvm.spaces.template.conv2d import ConvolutionTemplate, geometry_of
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
+from computing import assembly_of
 
 AVX2 = json.dumps({"kind": "llvm", "mcpu": "znver3", "num-cores": 2})
 AVX512 = json.dumps({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
 NEON = json.dumps(
-    {
-        "kind": "llvm",
-        "mtriple": "aarch64-linux-gnu",
-        "mattr": ["+neon"],
-        "num-cores": 2,
-    }
+    {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mattr": ["+neon"], "num-cores": 2}
 )
 SPEC = Conv2dSpec(input=(1, 64, 1, 26), filters=24, kernel=1, layout="NHWC")
 
@@ -41,8 +36,7 @@ def _stack_accesses(columns, vectors):
     tile = {"tile_rows": 1, "tile_columns": columns, "tile_vectors": vectors}
     rest = {"channel_block": 64, "input": "in_place", "outermost": "positions", "unroll": 1}
     function = template.function({**tile, **rest})
-    module = lower_function(function, tvm_target(AVX2), plain_loops=True)
-    lines = module.mod.inspect_source("asm").splitlines()
+    lines = assembly_of(function, AVX2).splitlines()
     return sum("(%rsp)" in line and "ymm" in line for line in lines)
 
 

@@ -3,11 +3,11 @@
 import platform
 from functools import partial
 
+import computing
 import numpy as np
 import pytest
 from chameleon_core.errors import InvalidConfigurationError
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.device.targets import TVMTargets, target_info
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
     Conv2dSpec,
@@ -15,13 +15,11 @@ from chameleon_tvm.operators.specs import (
     DepthwiseConv2dSpec,
 )
 from chameleon_tvm.spaces.template.options import TemplateOptions
+from computing import NATIVE, convolutions, few, provider_of, resolved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from . import computing
-from .computing import NATIVE, convolutions, few, provider_of
-
-HASWELL = TVMTargets(NoOptions()).resolve("llvm -mcpu=haswell -num-cores=2")
+HASWELL = resolved("llvm -mcpu=haswell -num-cores=2")
 DIRECT = TemplateOptions(algorithms=("direct",))
 PROVIDER = provider_of(DIRECT)
 check = partial(computing.check, options=DIRECT)

@@ -9,82 +9,45 @@ from chameleon_tvm.operators.specs import Conv2dSpec, Conv3dSpec, DepthwiseConv2
 from chameleon_tvm.spaces.template.conv2d import ConvolutionTemplate, geometry_of
 from chameleon_tvm.spaces.template.geometry import block_diagonal, groups_per_vector
 from chameleon_tvm.spaces.template.provider import template_of
-from hypothesis import assume, given
+from computing import EPILOGUES, NATIVE, check, few, first_of
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from .computing import NATIVE, check, few
-
 FEW = few(16)
-EPILOGUE = st.fixed_dictionaries(
-    {
-        "bias": st.booleans(),
-        "residual": st.booleans(),
-        "activation": st.sampled_from(["none", "relu"]),
-    }
-)
-
-
-def window(draw, rank):
-    """Stride, padding, dilation and kernel along each axis."""
-    return {
-        "kernel": tuple(draw(st.integers(1, 3 if rank > 1 else 9)) for _ in range(rank)),
-        "stride": tuple(draw(st.integers(1, 3)) for _ in range(rank)),
-        "padding": tuple(draw(st.integers(0, 2)) for _ in range(2 * rank)),
-        "dilation": tuple(draw(st.integers(1, 2)) for _ in range(rank)),
-    }
-
-
-def layouts(draw, rank):
-    return {
-        name: draw(st.sampled_from([channels_first(rank), channels_last(rank)]))
-        for name in ("layout", "output_layout")
-    }
 
 
 @st.composite
-def convolutions(draw):
-    rank = draw(st.sampled_from([1, 3]))
-    groups = draw(st.sampled_from([1, 1, 2, 4]))
-    sizes = [draw(st.integers(3, 9 if rank == 3 else 40)) for _ in range(rank)]
+def operators(draw):
+    """Of any rank; of two axes depthwise ones alone, which may have several filters a channel."""
+    depthwise = draw(st.booleans())
+    rank = draw(st.sampled_from([1, 2, 3] if depthwise else [1, 3]))
+    axes = range(rank)
+    batch, channels = draw(st.integers(1, 2)), draw(st.integers(1, 40 if depthwise else 12))
+    groups = 1 if depthwise else draw(st.sampled_from([1, 1, 2, 4]))
+    sizes = [draw(st.integers(4, 40 if rank == 1 else 9)) for _ in axes]
+    layouts = st.sampled_from([channels_first(rank), channels_last(rank)])
+    kinds = {"multiplier": draw(st.sampled_from([1, 1, 2, 3]))}
+    if not depthwise:
+        kinds = {"filters": draw(st.integers(1, 24)) * groups, "groups": groups}
     try:
-        return GROUPED[rank](
-            input=[draw(st.integers(1, 2)), draw(st.integers(1, 12)) * groups, *sizes],
-            filters=draw(st.integers(1, 24)) * groups,
-            groups=groups,
-            **window(draw, rank),
-            **layouts(draw, rank),
-            **draw(EPILOGUE),
+        return (DEPTHWISE if depthwise else GROUPED)[rank](
+            input=[batch, channels * groups, *sizes],
+            kernel=tuple(draw(st.integers(1, 3 if rank > 1 else 9)) for _ in axes),
+            stride=tuple(draw(st.integers(1, 3)) for _ in axes),
+            padding=tuple(draw(st.integers(0, 2)) for _ in range(2 * rank)),
+            dilation=tuple(draw(st.integers(1, 2)) for _ in axes),
+            layout=draw(layouts),
+            output_layout=draw(layouts),
+            **kinds,
+            **draw(EPILOGUES),
         )
     except ConfigError:
         assume(False)
 
 
-@FEW
-@given(convolutions(), st.integers(0, 1000))
-def test_convolutions_of_one_and_three_axes(spec, seed):
-    check(spec, seed)
-
-
-@st.composite
-def depthwise(draw):
-    """Of any rank, also with few channels and with several filters for each."""
-    rank = draw(st.sampled_from([1, 2, 3]))
-    sizes = [draw(st.integers(5, 9)) for _ in range(rank)]
-    try:
-        return DEPTHWISE[rank](
-            input=[draw(st.integers(1, 2)), draw(st.integers(1, 40)), *sizes],
-            multiplier=draw(st.sampled_from([1, 1, 2, 3])),
-            **window(draw, rank),
-            **layouts(draw, rank),
-            **draw(EPILOGUE),
-        )
-    except ConfigError:
-        assume(False)
-
-
-@FEW
-@given(depthwise(), st.integers(0, 1000))
-def test_depthwise_convolutions(spec, seed):
+@settings(FEW, max_examples=32)
+@given(operators(), st.integers(0, 1000))
+def test_convolutions_of_any_rank(spec, seed):
     check(spec, seed)
 
 
@@ -161,8 +124,7 @@ def test_taps_in_the_padding_of_an_outer_axis_are_not_counted():
 def test_programs_take_the_shapes_of_the_operator(spec):
     """As a network calls them: arrays in the layout, packed constants."""
     template = template_of(spec.task("t", NATIVE))
-    space = template.space()
-    function = template.function(space.decode(space.first_guesses[0]))
+    _, function = first_of(template)
     shapes = {str(p.name): tuple(int(extent) for extent in p.shape) for p in function.params}
     n, c, *sizes = spec.input
     assert shapes["data"] == (n, *sizes, c)

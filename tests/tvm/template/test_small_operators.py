@@ -1,8 +1,6 @@
 """Operators of any size have configurations on vectors of any width."""
 
 import numpy as np
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import (
     AttentionSpec,
     BatchMatmulSpec,
@@ -14,11 +12,12 @@ from chameleon_tvm.operators.specs import (
 )
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
+from computing import resolved
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 TARGETS = [
-    TVMTargets(NoOptions()).resolve(words)
+    resolved(words)
     for words in (
         "llvm -mtriple=x86_64-linux-gnu -mcpu=nehalem",
         "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell",

@@ -2,16 +2,13 @@
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_testing.conformance_hardware import check_space_provider
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm.spaces.template.algorithms import rounding_error
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
+from computing import NATIVE, resolved
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
-HASWELL = TVMTargets(NoOptions()).resolve("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell")
+HASWELL = resolved("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell")
 SPEC = DenseSpec(input=[1, 512], units=96, bias=True, activation="relu")
 ALL = ("direct", "winograd2", "winograd4", "bfloat16_weights", "float16_weights")
 
@@ -37,7 +34,7 @@ def test_nothing_changes_unless_they_are_asked_for_and_the_bound_allows_them():
 
 
 def test_a_cpu_without_the_conversion_stores_no_float16():
-    target = TVMTargets(NoOptions()).resolve("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64")
+    target = resolved("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64")
     options = TemplateOptions(algorithms=ALL, max_error=None)
     assert algorithms(options, target=target) == ("direct", "bfloat16_weights")
 
@@ -75,11 +72,6 @@ def test_small_weights_take_half_the_bytes():
         sizes[kind] = builder.program(config.tolist()).inputs[1].itemsize
     assert sizes["direct"] == 4
     assert sizes["bfloat16_weights"] == 2
-
-
-def test_the_space_conforms():
-    options = TemplateOptions(algorithms=ALL, max_error=None)
-    check_space_provider(lambda: TemplateSpace(options), SPEC.task("t", NATIVE))
 
 
 def test_convolutions_have_the_algorithms_they_had():

@@ -7,15 +7,13 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import (
     InstructionRecord,
-    NoOptions,
     OperatorRecord,
     Registry,
     TemplateRecord,
     hookimpl,
 )
 from chameleon_core.space import Choice, DesignSpace
-from chameleon_testing.suites.checking import outcomes
-from chameleon_tvm.device.targets import TVMTargets
+from chameleon_testing.suites.base import outcomes
 from chameleon_tvm.instructions.neon import Sdot
 from chameleon_tvm.operators import base
 from chameleon_tvm.operators.base import Operator, seeded_array
@@ -27,8 +25,8 @@ from chameleon_tvm.spaces.template.scheduled import ScheduledTemplate
 from chameleon_tvm.testing import suites
 from chameleon_tvm.testing.conformance import check_operator, check_template
 from chameleon_tvm.testing.suites import InstructionSuite, OperatorSuite, TemplateSuite
+from computing import NATIVE
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
 SPECS = [
     Conv2dSpec(input=[1, 16, 8, 8], filters=32, kernel=3, padding=1, layout="NHWC"),
     DenseSpec(input=[4, 64], units=48, bias=True, activation="relu"),

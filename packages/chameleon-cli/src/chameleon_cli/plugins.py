@@ -121,7 +121,7 @@ def _shown(entry: Registration, count: int) -> str:
     return entry.name if count == 1 else f"{entry.distribution}:{entry.name}"
 
 
-_OUTCOMES = "chameleon_testing.suites.checking:outcomes"
+_OUTCOMES = "chameleon_testing.suites.base:outcomes"
 _KIT = "chameleon-tuner-testing"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from chameleon_core.dtypes import FLOAT32
 from chameleon_core.loop.end.result import OperatorResult
@@ -150,16 +150,22 @@ def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
 FRONT_HEADER = ("operators in", "seconds", "error", "")
 
 
-def front_rows(network: NetworkResult) -> list[tuple[str, ...]]:
+def front_rows(
+    network: NetworkResult, told: Callable[[float], str] = duration
+) -> list[tuple[str, ...]]:
     """The types that there were to choose among, one row a point, as in ``FRONT_HEADER``.
 
-    Where there are buckets of shapes, the first column says which.
+    If there are buckets of shapes, the first column says which.
+
+    Args:
+        network: the result.
+        told: writes seconds; a page has room for more digits than the terminal.
     """
     return [
         (
             *([] if point.bucket is None else [point.bucket]),
             ", ".join(f"{kind} {count}" for kind, count in point.types.items()),
-            duration(point.seconds),
+            told(point.seconds),
             f"{point.error:.1e}",
             "delivered" if point.delivered else "",
         )

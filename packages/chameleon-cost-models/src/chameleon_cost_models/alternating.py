@@ -17,7 +17,7 @@ class AlternatingModels(CostModel):
 
     A search guided by one model alone stays where that model is sure and wrong; what the other one
     has measured in its rounds tells it. Only the model whose turn it is learns, so that a round
-    takes no more time than one of them. Whose turn it is follows from how much was measured:
+    takes no more time than one of them. The number of measurements decides whose turn it is:
     a fit depends on nothing else.
 
     Args:
@@ -52,5 +52,5 @@ class AlternatingModels(CostModel):
         return self._turn.predict(configs)
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """What the model whose turn it is would measure at the same time."""
+        """The rows that the model whose turn it is would measure at the same time."""
         return self._turn.select_batch(configs, count)

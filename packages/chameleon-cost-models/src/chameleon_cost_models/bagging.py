@@ -55,7 +55,7 @@ def bagged_trees(
 
 
 def tree_parameters(seed: int) -> dict[str, Any]:
-    """What all models of boosted trees here have in common."""
+    """Options that all models of boosted trees here have in common."""
     return {"nthread": THREADS, "tree_method": "hist", "verbosity": 0, "seed": seed}
 
 

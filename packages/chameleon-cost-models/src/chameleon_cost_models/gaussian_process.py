@@ -125,7 +125,7 @@ class GaussianProcess(CostModel):
         return wanted - self._prior.mean(raw)
 
     def _expected(self, configs: Configs) -> Numbers:
-        """What the prior expects of configurations, in units of the targets."""
+        """The expectation of the prior, in units of the targets."""
         if not self._prior.available:
             return np.zeros(len(configs))
         return self._prior.mean(self._prior.raw(configs))
@@ -247,7 +247,7 @@ def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
         by_signal, by_noise = (outer * kernel).sum(), noise * np.trace(outer)
         return value, np.concatenate([by_length, [by_signal, by_noise]]) + off / spread
 
-    found = optimize.minimize(
+    fit = optimize.minimize(
         loss,
         centre,
         jac=True,
@@ -255,7 +255,7 @@ def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
         bounds=[(-_BOUND, _BOUND)] * len(centre),
         options={"maxiter": _ITERATIONS},
     )
-    best: Numbers = np.exp(found.x)
+    best: Numbers = np.exp(fit.x)
     return Parameters(lengths=best[:-2], signal=float(best[-2]), noise=float(best[-1]))
 
 

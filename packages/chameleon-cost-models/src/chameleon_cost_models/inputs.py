@@ -1,4 +1,4 @@
-"""What every tree model is fed: finite features and targets in which higher is better."""
+"""The inputs of every tree model: finite features, and targets in which higher is better."""
 
 from __future__ import annotations
 

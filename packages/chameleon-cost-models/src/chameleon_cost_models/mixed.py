@@ -30,7 +30,7 @@ class MixedEnsemble(CostModel):
     """Bagged boosted trees, half on relative throughput and half on its logarithm.
 
     Throughput tells the best configurations apart and hardly sees the others, which all are near
-    0 where the best is many times as fast; the logarithm orders those and hardly sees the best.
+    0 if the best is many times as fast; the logarithm orders those and hardly sees the best.
     The score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010,
     equation 6), over the members, each scale standardised. Failures have no throughput: a
     classifier learns which configurations fail, and its probability pulls a score towards

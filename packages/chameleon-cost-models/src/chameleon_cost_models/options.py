@@ -13,7 +13,7 @@ from chameleon_cost_models.prior_options import PRIOR, Prior, at_most_one
 
 @attrs.frozen(kw_only=True)
 class TransferOptions:
-    """What a model learns from other tasks and from earlier runs."""
+    """Options of learning from other tasks and from earlier runs."""
 
     tasks: bool = attrs.field(
         default=False, metadata={"help": "learn from the other tasks of the run"}

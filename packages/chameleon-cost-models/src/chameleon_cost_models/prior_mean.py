@@ -20,7 +20,7 @@ _TRUST = 4.0
 
 
 class PriorMean:
-    """What a model trained beforehand expects of configurations, if there is one and it knows.
+    """The expectation of a model trained beforehand, if there is one and it knows.
 
     Such a model predicts relative throughput. One that is not trained before the first measurement
     (a predictor says so of tasks unlike those it knows) is not asked.
@@ -39,8 +39,8 @@ class PriorMean:
         self._slope, self._offset = 1.0, 0.0
         if priors:
             (rng,) = context.rng.spawn(1)
-            made = create_member("cost_models", priors[0], attrs.evolve(context, rng=rng))
-            self._model = made if made.trained else None
+            model = create_member("cost_models", priors[0], attrs.evolve(context, rng=rng))
+            self._model = model if model.trained else None
 
     @property
     def available(self) -> bool:
@@ -48,7 +48,7 @@ class PriorMean:
         return self._model is not None
 
     def raw(self, configs: Configs) -> Scores:
-        """What the model says, as throughput or its logarithm, shape (n,); 0 without one."""
+        """The scores of the model, as throughput or its logarithm, shape (n,); 0 without one."""
         if self._model is None or not len(configs):
             return np.zeros(len(configs))
         predicted = self._model.predict(configs)

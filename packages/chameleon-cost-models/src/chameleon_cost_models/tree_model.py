@@ -1,4 +1,4 @@
-"""What all tree models share: features, transfer, and when there is nothing to learn.
+"""The base of all tree models: features, transfer, and when there is nothing to learn.
 
 AutoTVM's transfer is a base model of other tasks, whose weight falls with every measurement. Chen
 et al. 2018, section 4 (a global and a local model): what was measured elsewhere is the starting
@@ -115,7 +115,7 @@ class TreeModel(CostModel):
 log = structlog.get_logger()
 
 _SHARED = 0.5
-"""A task teaches another only where it has at least this share of the features of the other's
+"""A task teaches another only if it has at least this share of the features of the other's
 knobs: one common knob does not make two templates alike."""
 
 _GROWTH = 1.25
@@ -134,15 +134,15 @@ _PARAMETERS: dict[str, Any] = {
 _ROUNDS = 100
 
 Lesson = tuple[Features, NDArray[np.float64]]
-"""One other task: its features in the columns of this one, NaN where it has none, and its
+"""One other task: its features in the columns of this one, NaN if it has none, and its
 relative throughput; shapes (n, features) and (n,)."""
 
 
 class Prior:
     """Predicts relative throughput from the measurements of other tasks and earlier runs.
 
-    Only features that both spaces name are used. Of the run itself the task's own measurements
-    are never used (the archive does not give them out); of earlier runs only where
+    Only features that both spaces name are used. The task's own measurements in
+    this run are never used (the archive does not give them out), those in earlier runs only if
     ``same_task`` allows it.
     """
 
@@ -231,12 +231,12 @@ class Prior:
             for features, quality in ((self._features(task), _quality(task)) for task in wanted)
             if quality.any() and self._alike(np.logical_or.reduce(np.isfinite(features), axis=0))
         ]
-        found = sum(len(quality) for _, quality in lessons)
-        if found < self._options.records and not self._options.tasks:
+        records = sum(len(quality) for _, quality in lessons)
+        if records < self._options.records and not self._options.tasks:
             log.warning(
                 "earlier runs hold too little that applies to this task to learn from",
                 task=self._context.task.name,
-                measurements=found,
+                measurements=records,
                 needed=self._options.records,
                 hint="name more run folders under 'history', or lower 'records'",
             )
@@ -298,12 +298,12 @@ def earlier_tasks(folders: Sequence[Path]) -> list[EarlierTask]:
     Raises:
         RunFolderError: one of them is no run folder, or cannot be read.
     """
-    found = []
+    histories = []
     for folder in folders:
         with read_store(folder) as store:
             for stored in store.tasks():
                 measurements = store.measurements(stored.id)
-                found.append(
+                histories.append(
                     EarlierTask(
                         key=stored.task.key,
                         fingerprint=stored.fingerprint,
@@ -312,4 +312,4 @@ def earlier_tasks(folders: Sequence[Path]) -> list[EarlierTask]:
                         costs=np.array([m.cost for m in measurements], np.float64),
                     )
                 )
-    return found
+    return histories

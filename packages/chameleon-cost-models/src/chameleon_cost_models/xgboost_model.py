@@ -64,7 +64,7 @@ class XGBoostModel(TreeModel):
             self._trees = self._rounds
 
     def _margin(self, guess: Scores) -> Scores | None:
-        """What the trees start from: what other tasks let expect, else xgboost's own choice."""
+        """The start of the trees: what other tasks let expect, else xgboost's own choice."""
         return guess if self.expects else None
 
     def _grow_while_better(self, data: Any, quality: Scores) -> None:
@@ -106,5 +106,5 @@ def average_recall(predicted: NDArray[np.floating], truth: NDArray[np.floating],
     for row, values in enumerate((predicted, truth)):
         ranks[row, np.argsort(-values, kind="stable")] = np.arange(count)
     # A configuration is in both lists of length k from the larger of its ranks on.
-    found = np.cumsum(np.bincount(ranks.max(axis=0), minlength=count))[:top]
-    return float(np.mean(found / np.arange(1, len(found) + 1)))
+    recalled = np.cumsum(np.bincount(ranks.max(axis=0), minlength=count))[:top]
+    return float(np.mean(recalled / np.arange(1, len(recalled) + 1)))

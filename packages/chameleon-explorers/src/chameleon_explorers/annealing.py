@@ -57,10 +57,10 @@ class AnnealingExplorer(Explorer):
         if score is None:
             configs = visited.sample(count, self._rng)
             return Candidates(configs=configs, scores=np.zeros(len(configs)))
-        found = self._walk(score, visited, count)
+        best = self._walk(score, visited, count)
         if not self._options.neighbours or not len(self._leaders):
-            return found
-        return self._with_nearby(found, score, visited, count)
+            return best
+        return self._with_nearby(best, score, visited, count)
 
     def _walk(self, score: ScoreFunction, visited: Visited, count: int) -> Candidates:
         """The configurations of highest score, found by scoring everything or by annealing."""
@@ -149,7 +149,7 @@ class AnnealingExplorer(Explorer):
     def _filled(
         self, best: BestSet, score: ScoreFunction, visited: Visited, count: int, steps: int
     ) -> Candidates:
-        """What the walk found, filled up at random where it saw fewer than ``count``."""
+        """The best of the walk, filled up at random if it saw fewer than ``count``."""
         if len(best.scores) < count:
             # Twice as many, since those that the walk found come up again.
             more = visited.sample(2 * count, self._rng)

@@ -63,6 +63,6 @@ class BestSet:
         """Which of the configurations are kept already, shape (n,)."""
         if not len(self._keys):
             return np.zeros(len(keys), np.bool_)
-        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        held: NDArray[np.bool_] = self._keys[places] == keys
+        rows = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        held: NDArray[np.bool_] = self._keys[rows] == keys
         return held

@@ -22,7 +22,7 @@ class DropletExplorer(Explorer):
     """Walks down from the best configuration along one knob at a time; needs no cost model.
 
     A round looks one step either way along every knob, and further along the direction that
-    helped last. Where no step of that length helps, the next are twice as long; after the longest
+    helped last. If no step of that length helps, the next are twice as long; after the longest
     the search goes on from a perturbed configuration, and keeps what that leads to where it is
     better.
     """

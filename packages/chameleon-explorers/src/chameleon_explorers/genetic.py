@@ -67,16 +67,16 @@ class GeneticExplorer(Explorer):
             return visited.sample(wanted - self._measured, self._rng)
         if not self._fitness.any():
             return visited.sample(wanted, self._rng)
-        found = nothing(self._space)
+        bred = nothing(self._space)
         for _ in range(_TRIES):
             children = self._bred(self._parents, self._fitness, wanted)
             children = children[self._space.legal(children)]
             children = children[visited.fresh(children)]
-            found = self._space.distinct(np.concatenate([found, children]))
-            if len(found) >= wanted:
+            bred = self._space.distinct(np.concatenate([bred, children]))
+            if len(bred) >= wanted:
                 break
         # Similar parents have the same children again and again; random configurations differ.
-        return found[:wanted] if len(found) else visited.sample(wanted, self._rng)
+        return bred[:wanted] if len(bred) else visited.sample(wanted, self._rng)
 
     def _bred(self, parents: Configs, fitness: Scores, count: int) -> Configs:
         """Children by crossover and mutation, legal or not, shape (count, knobs)."""

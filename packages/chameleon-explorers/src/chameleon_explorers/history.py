@@ -41,10 +41,10 @@ class History:
 
     def cost_of(self, configs: Configs) -> NDArray[np.float64]:
         """Costs in seconds: infinity for failures, not-a-number where unmeasured; shape (n,)."""
-        found = np.full(len(configs), np.nan)
+        costs = np.full(len(configs), np.nan)
         if len(configs) and len(self._keys):
             keys = self._space.keys(configs)
-            place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-            same = np.asarray(self._keys[place] == keys, np.bool_)
-            found[same] = self._costs[place[same]]
-        return found
+            rows = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            same = np.asarray(self._keys[rows] == keys, np.bool_)
+            costs[same] = self._costs[rows[same]]
+        return costs

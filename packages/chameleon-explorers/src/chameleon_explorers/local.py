@@ -87,18 +87,18 @@ class LocalExplorer(Explorer):
 
     def _around_the_best(self, visited: Visited, count: int) -> Configs:
         """Unmeasured neighbours of the best configurations, best parents first."""
-        found = nothing(self._space)
+        near_best = nothing(self._space)
         for begin in range(0, len(self._history.best), _PARENTS):
             parents = self._history.best[begin : begin + _PARENTS]
             near = neighbourhoods(self._space, parents, self._rng)
             near = near[visited.fresh(near)]
-            found = self._space.distinct(np.concatenate([found, near]))
-            if len(found) >= count:
+            near_best = self._space.distinct(np.concatenate([near_best, near]))
+            if len(near_best) >= count:
                 break
-        return found[:count]
+        return near_best[:count]
 
     def _continued(self, climb: Climb, visited: Visited, slots: int) -> Configs:
-        """What a climb wants measured next: neighbours, or starts where it is at its end."""
+        """The rows that a climb wants measured next: neighbours, or starts if it is at its end."""
         if climb.at is None:
             costs = self._history.cost_of(climb.starts)
             if np.isfinite(costs).any():
@@ -118,7 +118,7 @@ class LocalExplorer(Explorer):
         return climb.starts
 
     def _starts(self, visited: Visited, count: int) -> Configs:
-        """Where a climb begins anew: kicks of the best, or random configurations."""
+        """Starts of a new climb: kicks of the best, or random configurations."""
         starts = nothing(self._space)
         if self._rng.random() >= self._options.restart:
             starts = kicked(

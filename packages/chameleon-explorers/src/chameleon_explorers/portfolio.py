@@ -53,13 +53,13 @@ class PortfolioExplorer(Explorer):
         self._best_cost = math.inf
 
     def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
-        """The candidates of the explorer whose turn it is, the next one's where it has none."""
+        """The candidates of the explorer whose turn it is, the next one's if it has none."""
         for arm in sorted(self._arms, key=self._promise, reverse=True):
-            found = arm.explorer.explore(score, visited, count)
+            candidates = arm.explorer.explore(score, visited, count)
             self._chosen = arm
-            if len(found.configs):
+            if len(candidates.configs):
                 break
-        return found
+        return candidates
 
     def observe(self, observations: Observations) -> None:
         """Credit the explorer of the last round, and let all of them learn."""
@@ -76,7 +76,7 @@ class PortfolioExplorer(Explorer):
             arm.explorer.observe(observations)
 
     def _gain(self, best: float) -> float:
-        """The share by which the best cost fell; 0 where there was none to compare with."""
+        """The share by which the best cost fell; 0 if there was none to compare with."""
         if not math.isfinite(self._best_cost) or not math.isfinite(best):
             return 0.0
         return 1.0 - best / self._best_cost

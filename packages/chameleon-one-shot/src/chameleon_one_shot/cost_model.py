@@ -98,7 +98,7 @@ class OneShotModel(CostModel):
         return self._fallback is None or self._fallback.trained
 
     def fit(self, observations: Observations) -> None:
-        """Fit the last layer, where the options say so; else nothing is learnt."""
+        """Fit the last layer, if the options say so; else nothing is learnt."""
         if self._fallback is not None:
             self._fallback.fit(observations)
         elif self._options.finetune:
@@ -123,7 +123,7 @@ class OneShotModel(CostModel):
         return scores
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """What the fallback selects; the best scores elsewhere."""
+        """The selection of the fallback; the best scores elsewhere."""
         return None if self._fallback is None else self._fallback.select_batch(configs, count)
 
     def _fitted(self, observations: Observations) -> LastLayer | None:
@@ -216,7 +216,7 @@ network learns next to nothing about the level."""
 
 
 class LastLayer:
-    """What a network gets wrong about a task, as a linear function of what it reads out.
+    """The error of a network about a task, as a linear function of its readout.
 
     The posterior of a normal prior on the weights (Bishop 2006, section 3.3). The prior's variance
     is the uncertainty that the network predicts; the noise's is the most likely of a few.

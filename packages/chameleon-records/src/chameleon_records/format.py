@@ -18,7 +18,7 @@ from chameleon_core.stages import Record, RecordKey
 from chameleon_records.errors import RecordsError
 
 VERSION = 1
-"""Of the format. A newer one is refused."""
+"""The version of the format. A newer one is refused."""
 
 NAME = "chameleon-records"
 
@@ -35,9 +35,9 @@ _DEEPEST = 60
 def dump(records: Mapping[RecordKey, Sequence[Record]]) -> bytes:
     """Records as a file, the same for the same records whatever their order."""
     lines: list[Any] = [{"format": NAME, "version": VERSION}]
-    for key, found in sorted(records.items(), key=lambda pair: pair[0].digest):
-        if found:
-            lines += [{"key": key.to_json()}, *sorted(map(record_to_json, found), key=_text)]
+    for key, of_key in sorted(records.items(), key=lambda pair: pair[0].digest):
+        if of_key:
+            lines += [{"key": key.to_json()}, *sorted(map(record_to_json, of_key), key=_text)]
     lines.append({"end": sum(map(len, records.values()))})
     return "".join(f"{_text(line)}\n" for line in lines).encode()
 
@@ -59,20 +59,20 @@ def load(content: bytes, place: str) -> Records:
             f"{place} holds no records", hint="Name a file that `chameleon records export` wrote."
         )
     check_version(header.get("version"), place)
-    found: Records = {}
+    loaded: Records = {}
     records: list[Record] = []
     count, ended = 0, False
     for number, line in enumerate(lines, 2):
         if ended or not isinstance(line, dict):
             raise _bad(place, number, "nothing may follow the last line, and all are mappings")
-        if not found and not line.keys() & {"key", "end"}:
+        if not loaded and not line.keys() & {"key", "end"}:
             raise _bad(place, number, "a record comes before any key")
         try:
             if "end" in line:
                 ended = line["end"] == count
                 continue
             if "key" in line:
-                records = found.setdefault(key_from_json(line["key"]), [])
+                records = loaded.setdefault(key_from_json(line["key"]), [])
             else:
                 records.append(record_from_json(line))
                 count += 1
@@ -83,7 +83,7 @@ def load(content: bytes, place: str) -> Records:
             f"{place} is cut off: its last line is not there",
             hint="Copy or export it again; a file that is being written has another name.",
         )
-    return found
+    return loaded
 
 
 def check_version(version: object, place: str) -> None:
@@ -101,16 +101,16 @@ def check_version(version: object, place: str) -> None:
 
 def record_to_json(record: Record) -> dict[str, Any]:
     """A record as JSON values; what has its default is left out."""
-    found = record.measurement
+    measured = record.measurement
     values: dict[str, Any] = {
-        "config": list(found.config),
+        "config": list(measured.config),
         "knobs": dict(record.knobs),
-        "seconds": list(found.seconds),
-        "failure": None if found.failure is None else str(found.failure),
-        "message": printable(found.message),
-        "max_relative_error": found.max_relative_error,
-        "build_seconds": found.build_seconds,
-        "run_seconds": found.run_seconds,
+        "seconds": list(measured.seconds),
+        "failure": None if measured.failure is None else str(measured.failure),
+        "message": printable(measured.message),
+        "max_relative_error": measured.max_relative_error,
+        "build_seconds": measured.build_seconds,
+        "run_seconds": measured.run_seconds,
         "measured_at": record.measured_at,
         "spent_seconds": record.spent_seconds,
     }

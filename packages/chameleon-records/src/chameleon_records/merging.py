@@ -36,9 +36,9 @@ class Table:
         return changed
 
     def keys(self, like: RecordKey | None = None) -> list[RecordKey]:
-        """The keys with records, by digest; of the family of one alone where it is given."""
-        found = (key for key, records in self._records.items() if records)
-        alike = (key for key in found if like is None or key.family == like.family)
+        """The keys with records, by digest; of the family of one alone if it is given."""
+        keys = (key for key, records in self._records.items() if records)
+        alike = (key for key in keys if like is None or key.family == like.family)
         return sorted(alike, key=lambda key: key.digest)
 
     def records(self, key: RecordKey) -> list[Record]:

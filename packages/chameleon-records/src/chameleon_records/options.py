@@ -10,7 +10,7 @@ class FilesOptions:
     """Options of the record database ``files``.
 
     Attributes:
-        location: where it is; the user's own database where nobody says.
+        location: where it is; the user's own database if nobody says.
     """
 
     location: str | None = attrs.field(

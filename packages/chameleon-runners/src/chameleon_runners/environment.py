@@ -1,4 +1,4 @@
-"""What workers are started with: memory, and an environment that sets their threads."""
+"""Memory limits of workers, and the environment that sets their threads."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def option(
     """``attrs.field`` with what options have in common.
 
     Args:
-        default: its value where none is given, which no check has to accept where it is None; a
+        default: its value if none is given, which no check has to accept where it is None; a
             type stands for a new object each time.
         words: its help.
         binds: whether measurements depend on it (``chameleon_core.plugins.options``).
@@ -64,10 +64,10 @@ def in_place(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attrib
     """
     known = {field.name: field for field in fields}
     order = [field.name for field in attrs.fields(cls.__bases__[0])]
-    place = len(order)
+    position = len(order)
     for name in [name for name in known if name not in order]:
         if known[name].metadata.get(_BEFORE):
-            place = order.index(known[name].metadata[_BEFORE])
-        order.insert(place, name)
-        place += 1
+            position = order.index(known[name].metadata[_BEFORE])
+        order.insert(position, name)
+        position += 1
     return [known[name] for name in order]

@@ -63,15 +63,9 @@ class TimingPolicy:
     @classmethod
     def of(cls, options: TimingOptions) -> Self:
         """The policy that a runner's options ask for."""
-        return cls(
-            repeat_seconds=options.repeat_seconds,
-            min_repeats=options.min_repeats,
-            max_repeats=max(options.max_repeats, options.min_repeats),
-            spread=options.spread,
-            slow_factor=options.slow_factor,
-            turn_seconds=options.turn_seconds,
-            cold_bytes=options.cold_bytes,
-        )
+        chosen = {name: getattr(options, name) for name in attrs.fields_dict(cls)}
+        most = max(options.max_repeats, options.min_repeats)
+        return cls(**{**chosen, "max_repeats": most})
 
     def runs_per_repeat(self, run_seconds: float) -> int:
         """Back-to-back runs that make one repeat of a kernel of ``run_seconds``."""
@@ -84,7 +78,7 @@ class TimingPolicy:
 
 @attrs.frozen(kw_only=True)
 class Timing:
-    """What timing one kernel gave.
+    """The result of timing one kernel.
 
     Attributes:
         seconds: mean seconds of each repeat that counts.

@@ -43,13 +43,13 @@ class DiversitySampler(Sampler):
         """Rows of the plan in the order of their gains, shape (at most ``count``,)."""
         cardinalities = self._space.cardinalities
         # Every choice of every knob gets a place in one table of what is not covered yet.
-        places = plan + np.concatenate([[0], np.cumsum(cardinalities)[:-1]])
+        columns = plan + np.concatenate([[0], np.cumsum(cardinalities)[:-1]])
         missing = np.ones(int(cardinalities.sum()), np.bool_)
         gains = self._options.score_weight * scores
         picked: list[int] = []
         for _ in range(min(count, len(plan))):
-            row = int(np.argmax(gains + self._options.alpha * missing[places].sum(axis=1)))
+            row = int(np.argmax(gains + self._options.alpha * missing[columns].sum(axis=1)))
             picked.append(row)
-            missing[places[row]] = False
+            missing[columns[row]] = False
             gains[row] = -np.inf
         return np.array(picked, np.intp)

@@ -52,7 +52,7 @@ class ModeSynthesizer(Synthesizer):
         self, candidates: Configs, kept: Configs, visited: Visited, wanted: int
     ) -> Configs:
         """The most frequent combinations that can be measured and are not kept already."""
-        found = kept
+        refined = kept
         tables = [
             self._preference(column, candidates[:, column]) for column in range(kept.shape[1])
         ]
@@ -63,10 +63,10 @@ class ModeSynthesizer(Synthesizer):
                 break
             rows = self._space.canonical(np.array(chunk, np.int32))
             new = measurable(self._space, rows, visited)
-            found = self._space.distinct(np.concatenate([found, new]))
-            if len(found) >= len(kept) + wanted:
+            refined = self._space.distinct(np.concatenate([refined, new]))
+            if len(refined) >= len(kept) + wanted:
                 break
-        return found[len(kept) : len(kept) + wanted]
+        return refined[len(kept) : len(kept) + wanted]
 
     def _preference(self, column: int, chosen: NDArray[np.int32]) -> NDArray[np.float64]:
         """Log frequency of each choice of a knob among the candidates; shape (cardinality,).

@@ -65,7 +65,7 @@ class KMeansKneeOptions:
 
     @classmethod
     def release(cls) -> KMeansKneeOptions:
-        """What the code released with the paper does."""
+        """The options that the code released with the paper amounts to."""
         return cls(step=8, knobs="widest", scaled=False, representative="floor")
 
 
@@ -91,7 +91,7 @@ class DiversityOptions:
 
     @classmethod
     def release(cls) -> DiversityOptions:
-        """What AutoTVM's code does: among the best two batches, knob values count alone."""
+        """The options of AutoTVM's code: among the best two batches, knob values count alone."""
         return cls(alpha=1.0, score_weight=0.0, ratio=2)
 
 

@@ -1,4 +1,4 @@
-"""What all synthesizers share: which rows of a batch are replaced, and by rows that are new."""
+"""The base of all synthesizers: it replaces rows of a batch, by rows that are new."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The contracts of search stages: call these from a plugin's own tests.
+"""The contracts of stages: call these from a plugin's own tests.
 
-Each check takes a factory, makes the stage on ordinary, extreme and degenerate design spaces,
-and asserts its contract with a sentence::
+Each check takes a factory and asserts a contract with a sentence. Those of search stages make the
+stage on ordinary, extreme and degenerate design spaces; those of spaces, runners and baselines
+touch code and hardware::
 
     from chameleon_testing.conformance import check_explorer
 
@@ -13,14 +14,26 @@ and asserts its contract with a sentence::
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 from chameleon_core import stages
+from chameleon_core.measurement import Measurement
 from chameleon_core.space import Configs, DesignSpace
-from chameleon_core.stages import Candidates, Observations, Scores, StageContext, Visited
+from chameleon_core.stages import (
+    Arrays,
+    Candidates,
+    MeasureJob,
+    Observations,
+    Scores,
+    StageContext,
+    Visited,
+)
+from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_testing.conformance_cases import context_of, observe, quality, spaces
@@ -105,7 +118,7 @@ def _tried(
     for name, space in spaces().items():
         for label, case in cases(space).items():
             fields = attrs.asdict(case, recurse=False) if attrs.has(type(case)) else {}
-            given = {key: one for key, one in fields.items() if isinstance(one, np.ndarray)}
+            given = {key: value for key, value in fields.items() if isinstance(value, np.ndarray)}
             with trial(f"{noun} on the space '{name}', {label}", **given):
                 once, again = (use(make(context_of(space)), space, case) for _ in range(2))
                 assert np.array_equal(once, again), "two runs of one seed differ"
@@ -141,16 +154,16 @@ def _explore(explorer: stages.Explorer, space: DesignSpace, guided: bool) -> Con
     possible = len(space.sample(2 * _COUNT * _ROUNDS, np.random.default_rng(0)))
     for _ in range(_ROUNDS):
         score = (lambda configs: quality(space, configs)) if guided else None
-        found, before = explorer.explore(score, visited, _COUNT), len(seen)
-        assert isinstance(found, Candidates), f"{type(found).__name__} instead of Candidates"
+        proposed, before = explorer.explore(score, visited, _COUNT), len(seen)
+        assert isinstance(proposed, Candidates), f"{type(proposed).__name__} instead of Candidates"
         assert len(visited) == before, "it marks configurations as visited itself"
-        _require_batch(space, found.configs, visited, _COUNT)
-        assert found.scores.shape == (len(found.configs),), "not one score per candidate"
-        assert np.isfinite(found.scores).all(), "a score is not finite"
-        assert (np.diff(found.scores) <= 0).all(), "candidates are not best first"
-        assert before >= possible or len(found.configs), "nothing found although there is more"
-        visited.add(found.configs)
-        seen = np.concatenate([seen, found.configs])
+        _require_batch(space, proposed.configs, visited, _COUNT)
+        assert proposed.scores.shape == (len(proposed.configs),), "not one score per candidate"
+        assert np.isfinite(proposed.scores).all(), "a score is not finite"
+        assert (np.diff(proposed.scores) <= 0).all(), "candidates are not best first"
+        assert before >= possible or len(proposed.configs), "nothing found although there is more"
+        visited.add(proposed.configs)
+        seen = np.concatenate([seen, proposed.configs])
         # Every third fails, so that an explorer which learns meets failures too.
         observed = observe(space, seen, failing=np.arange(len(seen)) % 3 == 0)
         with trial(configs=observed.configs, costs=observed.costs):
@@ -246,4 +259,164 @@ def _check_learning(make: Callable[[StageContext], stages.CostModel]) -> None:
     assert alone, "a score depends on what else is asked about"
 
 
-__all__ = ["check_cost_model", "check_explorer", "check_sampler", "check_synthesizer"]
+_SAMPLE = 64
+"""Configurations that are looked at."""
+
+
+def after_json(value: object, name: str) -> Any:
+    """A value, written as JSON and read again.
+
+    Args:
+        value: anything that must be JSON.
+        name: the value's name in a sentence.
+    """
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise AssertionError(f"{name} is no JSON: {error}") from error
+
+
+def check_space_provider(make: Callable[[], stages.SpaceProvider], task: Task) -> None:
+    """Check a space provider's design space of one task; builds nothing.
+
+    Args:
+        make: makes the provider.
+        task: a task that it supports.
+    """
+    where = f"space of task '{task.name}'"
+    space, again = make().design_space(task), make().design_space(task)
+    assert space.fingerprint == again.fingerprint, f"{where}: two spaces of one task differ"
+    same = np.array_equal(space.first_guesses, again.first_guesses)
+    assert same, f"{where}: its first guesses differ"
+    configs, others = (each.sample(_SAMPLE, np.random.default_rng(SEED)) for each in (space, again))
+    assert np.array_equal(configs, others), f"{where}: two samples of one seed differ"
+    assert len(configs), f"{where}: nothing in it is legal"
+    features = space.features(configs)
+    assert features.shape[1] == len(space.feature_names), f"{where}: features without names"
+    assert np.isfinite(features).all(), f"{where}: a feature is not finite"
+    for config in configs.tolist():
+        after_json(space.decode(config), f"{where}: a knob's value")
+
+
+def check_runner(make: Callable[[], stages.Runner], job: MeasureJob) -> list[Measurement]:
+    """Check a runner on a job that may hold bad candidates, and its stream if it has its own.
+
+    Args:
+        make: makes the runner.
+        job: what to measure; its configurations are distinct.
+
+    Returns:
+        The measurements, in the order in which they arrived.
+    """
+    with make() as runner:
+        measurements, again = (list(runner.measure(job)) for _ in range(2))
+        streamed = check_stream(runner, job)
+        described = runner.describe()
+        assert described, "runner: says nothing about what measures"
+        after_json(described, "runner: what it says about what measures")
+        runner.close()
+    wanted = Counter(tuple(config) for config in job.configs)
+    for round_ in (measurements, again, *streamed):
+        got = Counter(measurement.config for measurement in round_)
+        assert got == wanted, "runner: not exactly one measurement per configuration"
+    for result in measurements:
+        assert result.ok or result.message, f"runner: the failure of {result.config} has no message"
+        positive = all(np.isfinite(seconds) and seconds > 0 for seconds in result.seconds)
+        assert positive, f"runner: {result.config} has times that are not positive"
+    return measurements
+
+
+def check_stream(runner: stages.Runner, job: MeasureJob) -> list[list[Measurement]]:
+    """Check how a runner measures two jobs side by side, if it has a way of its own.
+
+    Args:
+        runner: entered.
+        job: what to measure, twice.
+
+    Returns:
+        The measurements of each job; empty if the runner has no way of its own.
+    """
+    if type(runner).stream is stages.Runner.stream:
+        return []
+    assert runner.lanes >= 0, f"runner: has {runner.lanes} lanes"
+    arrived: dict[MeasureJob, list[Measurement]] = {job: [], attrs.evolve(job): []}
+    with runner.stream() as stream:
+        early = stream.busy
+        assert not early, "stream: busy before it has a job"
+        stream.wake()
+        stream.submit(job)
+        assert stream.busy, "stream: not busy although it has a job"
+        stream.poll(timeout=0.0)
+    with runner.stream() as stream:
+        for submitted in arrived:
+            stream.submit(submitted)
+        while stream.busy:
+            arrival = stream.poll()
+            assert arrival or not stream.busy, "stream: nobody woke it, yet it came with nothing"
+            if arrival is not None:
+                assert arrival.job in arrived, "stream: a measurement of a job that nobody gave it"
+                arrived[arrival.job].append(arrival.measurement)
+        assert stream.poll() is None, "stream: a measurement after the last one"
+        stream.close()
+    return list(arrived.values())
+
+
+def check_baseline(make: Callable[[], stages.Baseline], task: Task) -> None:
+    """Check every variant of a baseline on one task, in this process.
+
+    Args:
+        make: makes the baseline.
+        task: a task that it supports.
+    """
+    baseline = make()
+    assert baseline.supports(task), f"baseline: does not support task '{task.name}'"
+    variants = baseline.variants(task)
+    assert variants, f"baseline: has no way to compute task '{task.name}'"
+    assert len(set(variants)) == len(variants), "baseline: two variants have one name"
+    for variant in variants:
+        builder = baseline.builder(task, variant, threads=1)
+        check_kernel(builder, builder.build(()), where=f"baseline variant '{variant}'")
+
+
+def check_kernel(builder: stages.Builder, kernel: stages.Kernel, *, where: str) -> None:
+    """Check a kernel's outputs against its builder's reference, and its clock.
+
+    Args:
+        builder: has a reference.
+        kernel: built by it.
+        where: said first in the sentence of a failure.
+    """
+    expected, tolerance = builder.reference()
+    require_close(kernel.outputs(), expected, tolerance, where)
+    for cold_bytes in (0, 1 << 20):
+        assert kernel.time(2, cold_bytes=cold_bytes) > 0, f"{where}: takes no time"
+        for count in (1, 3):
+            repeats = kernel.repeats(2, count, cold_bytes=cold_bytes)
+            assert len(repeats) == count, f"{where}: {len(repeats)} repeats, not {count}"
+            assert min(repeats) > 0, f"{where}: a repeat takes no time"
+    # Timing must leave the kernel as it was.
+    require_close(kernel.outputs(), expected, tolerance, f"{where}, after it was timed")
+
+
+def require_close(got: Arrays, expected: Arrays, tolerance: float, where: str) -> None:
+    """Require outputs that agree with a reference.
+
+    Args:
+        got: the outputs.
+        expected: the reference's.
+        tolerance: the largest accepted difference over the largest magnitude of an output.
+        where: said first in the sentence of a failure.
+
+    Raises:
+        AssertionError: they do not agree, or are of another number or shape.
+    """
+    assert len(got) == len(expected), f"{where}: {len(got)} outputs, not {len(expected)}"
+    for output, other in zip(got, expected, strict=True):
+        assert output.shape == other.shape, f"{where}: shape {output.shape}, not {other.shape}"
+        # Differences of unsigned numbers would wrap around.
+        ours, wanted = output.astype(np.float64), other.astype(np.float64)
+        scale = float(np.abs(wanted).max(initial=0.0)) or 1.0
+        error = float(np.abs(ours - wanted).max(initial=0.0)) / scale
+        assert error <= tolerance, (
+            f"{where}: outputs differ by {error:.2g} of the largest, more than {tolerance:.2g}"
+        )

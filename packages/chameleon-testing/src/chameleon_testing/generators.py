@@ -90,12 +90,12 @@ class Making:
     Attributes:
         maker: the function or class that was called, such as ``numpy.random.default_rng``.
         seed: the arguments as text; empty if there were none.
-        place: file and line of the plugin's own code.
+        line: file and line of the plugin's own code.
     """
 
     maker: str
     seed: str
-    place: str
+    line: str
 
 
 def check_seeds(stage: object, use: Callable[[int], Used]) -> tuple[Used, Used]:
@@ -122,12 +122,13 @@ def check_seeds(stage: object, use: Callable[[int], Used]) -> tuple[Used, Used]:
         first = use(SEED)
     with _generators_made(package) as other:
         second = use(SEED + 1)
-    for one in once:
-        assert one.seed, (
-            f"{one.place} makes a generator that nobody seeds, {one.maker}(); draw from context.rng"
+    for making in once:
+        where, call = making.line, f"{making.maker}({making.seed})"
+        assert making.seed, (
+            f"{where} makes a generator that nobody seeds, {call}; draw from context.rng"
         )
-        assert one not in other, (
-            f"{one.place} makes a generator of its own with a fixed seed, {one.maker}({one.seed}); "
+        assert making not in other, (
+            f"{where} makes a generator of its own with a fixed seed, {call}; "
             "draw from context.rng, or seed it with a number drawn there"
         )
     return first, second
@@ -138,9 +139,9 @@ def _generators_kept(package: str) -> list[str]:
     holders: dict[str, Any] = {}
     for module in _modules(package):
         holders[module.__name__] = module
-        for one in vars(module).values():
-            if isinstance(one, type) and one.__module__ == module.__name__:
-                holders[one.__qualname__] = one
+        for member in vars(module).values():
+            if isinstance(member, type) and member.__module__ == module.__name__:
+                holders[member.__qualname__] = member
     return [
         f"{holder}.{name}"
         for holder, kept in holders.items()
@@ -152,18 +153,18 @@ def _generators_kept(package: str) -> list[str]:
 @contextlib.contextmanager
 def _generators_made(package: str) -> Iterator[list[Making]]:
     """Note the generators that one package's imported modules make, however they import makers."""
-    made: list[Making] = []
+    makings: list[Making] = []
     makers, homes = dict(_MAKERS), [np.random, random]
     if (torch := sys.modules.get("torch")) is not None:
         makers["torch.Generator"] = torch.Generator
         homes.append(torch)
     with contextlib.ExitStack() as stack:
         for name, original in makers.items():
-            watched = _Watched(name, original, package, made)
+            watched = _Watched(name, original, package, makings)
             for module in (*homes, *_modules(package)):
-                for attribute in [key for key, one in vars(module).items() if one is original]:
+                for attribute in [key for key, value in vars(module).items() if value is original]:
                     stack.enter_context(mock.patch.object(module, attribute, watched))
-        yield made
+        yield makings
 
 
 class _Watched:
@@ -178,11 +179,11 @@ class _Watched:
         self._maker = _noting(original) if self._torch else original
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        given = [one for one in (*arguments, *keywords.values()) if one is not None]
+        given = [value for value in (*arguments, *keywords.values()) if value is not None]
         seed = "its default seed" if self._torch else ", ".join(map(repr, given))
-        place, generator = _place(self._package), self._maker(*arguments, **keywords)
-        if place and all(isinstance(one, _NUMBERS) for one in given):
-            self._made.append(Making(maker=self._name, seed=seed, place=place))
+        line, generator = _line_of(self._package), self._maker(*arguments, **keywords)
+        if line and all(isinstance(value, _NUMBERS) for value in given):
+            self._made.append(Making(maker=self._name, seed=seed, line=line))
             if self._torch:
                 generator.noted = self._made[-1]
         return generator
@@ -216,7 +217,7 @@ def _noting(original: Any) -> Any:
     return Generator
 
 
-def _place(package: str) -> str:
+def _line_of(package: str) -> str:
     """The line at which the package's own code called; empty if it did not."""
     for frame, line in traceback.walk_stack(inspect.currentframe()):
         module = str(frame.f_globals.get("__name__", ""))

@@ -1,4 +1,4 @@
-"""What plugins of the kinds ``transforms`` and ``network_scores`` implement."""
+"""The contract of plugins of the kinds ``transforms`` and ``network_scores``."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Transform(ABC):
 
     @abstractmethod
     def variants(self, program: Program) -> Iterable[tuple[str, Program]]:
-        """What it can make of a program.
+        """The variants that it can make of a program.
 
         Args:
             program: a convolution, perhaps transformed before.
 
         Yields:
             Pairs of a label, unique for the transform's options, such as ``group(4)``, and a
-            program with input and output of the same shapes. Nothing where it is illegal.
+            program with input and output of the same shapes. Nothing if it is illegal.
         """
 
 
@@ -43,7 +43,7 @@ class Judged(ABC):
     labels: Tensor
     """Classes, shape (n,)."""
     multiply_adds: int
-    """Of all convolutions, for one sample."""
+    """Multiply-adds of all convolutions, for one sample."""
 
     @abstractmethod
     def run(
@@ -70,12 +70,12 @@ class NetworkScore(ABC):
 
     proportional: bool = False
     """Whether it counts what a network has, so that a cheaper one has less of it by construction.
-    A candidate is then accepted where it keeps as large a share of the original's score as of its
-    multiply-adds; otherwise where it is not below the original."""
+    A candidate is then accepted if it keeps as large a share of the original's score as of its
+    multiply-adds; otherwise if it is not below the original."""
 
     def __init__(self, options: Any) -> None:
         self.options = options
 
     @abstractmethod
     def score(self, network: Judged) -> float:
-        """The larger, the better; not finite where it cannot be told."""
+        """The larger, the better; not finite if it cannot be told."""

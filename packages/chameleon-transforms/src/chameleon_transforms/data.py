@@ -47,18 +47,18 @@ def batches(source: str, shape: Shape, classes: int, batch: int, seed: int = 0) 
         )
     factory = named_object(source, "transform.data")
     try:
-        found: Iterable[Any] = factory()
-    except Exception as error:
+        batches: Iterable[Any] = factory()
+    except Exception as error:  # the user's code
         raise ConfigError(
             f"{source} failed: {type(error).__name__}: {error}",
             hint="The function takes no argument and returns a DataLoader.",
         ) from error
-    if not hasattr(found, "__iter__"):
+    if not hasattr(batches, "__iter__"):
         raise ConfigError(
-            f"{source} returned a {type(found).__name__}, which has no batches",
+            f"{source} returned a {type(batches).__name__}, which has no batches",
             hint="Return a torch DataLoader of pairs of images and classes.",
         )
-    return found
+    return batches
 
 
 def minibatch(
@@ -73,7 +73,7 @@ def minibatch(
         batch: samples that are wanted.
 
     Returns:
-        Images, shape (batch, channels, rows, columns), and classes, shape (batch,). Fewer where
+        Images, shape (batch, channels, rows, columns), and classes, shape (batch,). Fewer if
         the loader has fewer.
 
     Raises:
@@ -149,19 +149,19 @@ def synthetic(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def digits(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
     """scikit-learn's handwritten digits, 1797 of them, in the network's shape."""
-    from sklearn.datasets import load_digits  # noqa: PLC0415 - only where it is asked for
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - only if it is asked for
 
     if classes < 10:  # noqa: PLR2004
         raise ConfigError(
             f"there are ten digits, and the network has {classes} outputs",
             hint="Give the network ten outputs, or other data.",
         )
-    found = load_digits()
-    images = torch.tensor(found.images, dtype=torch.float32)[:, None] / 8.0 - 1.0
+    digits = load_digits()
+    images = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 8.0 - 1.0
     if tuple(shape[1:]) != tuple(images.shape[2:]):
         images = torch.nn.functional.interpolate(images, size=shape[1:], mode="bilinear")
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
-    return images[order].expand(-1, shape[0], -1, -1), torch.tensor(found.target)[order]
+    return images[order].expand(-1, shape[0], -1, -1), torch.tensor(digits.target)[order]
 
 
 BUILT_IN: dict[str, Callable[[Shape, int, int], tuple[Tensor, Tensor]]] = {

@@ -40,12 +40,12 @@ from chameleon_transforms.search.search import TransformSearch
 log = structlog.get_logger()
 
 FOLDER = "transform"
-"""Where all of it goes, in the folder that the pipeline names."""
+"""All of it goes here, in the folder that the pipeline names."""
 FRONT = "front.json"
 
 
 class Session:
-    """What `chameleon transform` does with a pipeline.
+    """The work of `chameleon transform` on a pipeline.
 
     Args:
         pipeline: with a section ``transform``.
@@ -143,24 +143,24 @@ class Session:
         """Search, and write the front as JSON, CSV and a page; returns what the JSON holds."""
         began = time.monotonic()
         search = self.search()
-        found = search.run(progress)
+        points = search.run(progress)
         score = self.options.scores[0].name
         result = {
             "target": self.pipeline.target,
             "network": self._identity,
             "score": score,
             "judged": len(search.points) - 1,
-            "accepted": sum(one.accepted for one in search.points[1:]),
+            "accepted": sum(point.accepted for point in search.points[1:]),
             "measured": self.options.per_round > 0,
             "seconds": time.monotonic() - began,
             "original": search.original.to_json(),
-            "front": [one.to_json() for one in found],
+            "front": [one.to_json() for one in points],
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         texts = {
             FRONT: json.dumps(result, indent=1) + "\n",
-            "front.csv": table(found, search.original),
-            "front.html": page(search.points, found, score, "Transformed networks"),
+            "front.csv": table(points, search.original),
+            "front.html": page(search.points, points, score, "Transformed networks"),
         }
         for name, text in texts.items():
             (self.folder / name).write_text(text, encoding="utf-8")
@@ -168,7 +168,7 @@ class Session:
 
     @property
     def _identity(self) -> Any:
-        """What a point's row of indices means something for."""
+        """The search space that a point's row of indices is for."""
         return [self.pipeline.document["model"], self.space.design.fingerprint]
 
     def known(self) -> dict[str, Any] | None:
@@ -176,8 +176,8 @@ class Session:
         file = self.folder / FRONT
         if not file.is_file():
             return None
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return found if found["network"] == self._identity else None
+        front: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return front if front["network"] == self._identity else None
 
     def deliver(self, result: dict[str, Any], place: int) -> tuple[Path, list[str]]:
         """Write the folder of a point of the front; returns it, and layers with initial weights.
@@ -263,11 +263,10 @@ def user_network(source: str) -> SourceNetwork:
         ConfigError: there is none, or it takes something else than one batch of images.
     """
     try:
-        made = named_object(source, "frontend 'torch'")()
-        module, inputs = made
+        module, inputs = named_object(source, "frontend 'torch'")()
     except ConfigError:
         raise
-    except Exception as error:
+    except Exception as error:  # the user's code
         raise ConfigError(
             f"{source} gives no module and example inputs: {type(error).__name__}: {error}",
             hint="Return the torch module and a tuple of example inputs.",

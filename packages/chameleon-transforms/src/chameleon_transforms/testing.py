@@ -16,8 +16,9 @@ import torch
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.generators import trial
 from chameleon_testing.suites.base import StageSuite
-from chameleon_tvm.operators.base import Operator, operator_of, tolerance_of
+from chameleon_tvm.operators.base import Operator, operator_of
 from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.types import FLOAT32, tolerance_of
 from numpy.typing import NDArray
 from torch import nn
 
@@ -53,15 +54,15 @@ class TransformSuite(StageSuite):
 
     def test_variants(self) -> None:
         """Its variants have labels of their own and the shapes of what they replace."""
-        found = 0
+        count = 0
         for name, program in programs().items():
             where = f"{self.where} of the convolution '{name}'"
             with trial(where):
-                made, again = (list(self.make().variants(program)) for _ in range(2))
-            assert made == again, f"{where}: it makes other variants the next time"
-            labels = [label for label, _ in made]
+                variants, again = (list(self.make().variants(program)) for _ in range(2))
+            assert variants == again, f"{where}: it makes other variants the next time"
+            labels = [label for label, _ in variants]
             assert len(set(labels)) == len(labels), f"{where}: two variants have one label"
-            for label, changed in made:
+            for label, changed in variants:
                 assert isinstance(changed, Program), (
                     f"{where}: {label} is {type(changed).__name__} and no Program"
                 )
@@ -70,11 +71,11 @@ class TransformSuite(StageSuite):
                     and changed.stages[-1].output == program.stages[-1].output
                 ), f"{where}: {label} has another shape than what it replaces"
                 assert changed != program, f"{where}: {label} changes nothing"
-            found += len(made)
-        assert found, f"{self.where}: it transforms none of {len(programs())} convolutions"
+            count += len(variants)
+        assert count, f"{self.where}: it transforms none of {len(programs())} convolutions"
 
     def test_agreement(self) -> None:
-        """What torch computes of a variant, its operators compute as well."""
+        """A variant's operators compute what torch computes of it."""
         for name, program in programs().items():
             for label, changed in self.make().variants(program):
                 told = disagreement(changed)
@@ -141,8 +142,8 @@ def _space() -> tuple[NetworkSpace, torch.Tensor]:
             nn.Linear(8, 10),
         ).eval()
         images = torch.randn(_SAMPLES, 1, _SIDE, _SIDE)
-    made = NetworkSpace(traced(network, images[:1]), [_depthwise()], sequence=1, widths=(1,))
-    return made, images
+    space = NetworkSpace(traced(network, images[:1]), [_depthwise()], sequence=1, widths=(1,))
+    return space, images
 
 
 def _depthwise() -> Depthwise:
@@ -151,7 +152,7 @@ def _depthwise() -> Depthwise:
 
 def _changed(space: NetworkSpace) -> tuple[int, ...]:
     """The network in which as much as possible is depthwise."""
-    return tuple(int(one) - 1 for one in space.design.cardinalities)
+    return tuple(int(cardinality) - 1 for cardinality in space.design.cardinalities)
 
 
 Array = NDArray[np.float32]
@@ -168,7 +169,7 @@ def _kernel(spec: Spec) -> tuple[Operator, Any]:
 
 
 def _computed(nest: Nest, x: Array, weight: Array) -> Array:
-    """What TVM computes of one nest.
+    """Compute one nest with TVM.
 
     Args:
         nest: which.
@@ -181,13 +182,13 @@ def _computed(nest: Nest, x: Array, weight: Array) -> Array:
     inputs = operator.arrange([np.ascontiguousarray(read), weight])
     shape = (len(x), nest.rows.length, nest.columns, nest.outputs.length)
     out = tvm.runtime.tensor(np.zeros(shape, np.float32))
-    compiled["main"](*(tvm.runtime.tensor(np.ascontiguousarray(one)) for one in inputs), out)
+    compiled["main"](*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in inputs), out)
     (result,) = operator.logical([out.numpy()])
     return result.astype(np.float32)
 
 
 def with_tvm(program: Program, module: TransformedConvolution, x: Array) -> Array:
-    """What the operators of a program compute with the weights of its module.
+    """Compute the operators of a program with the weights of its module.
 
     Args:
         program: which.
@@ -209,28 +210,27 @@ def with_tvm(program: Program, module: TransformedConvolution, x: Array) -> Arra
     return with_bias
 
 
-def disagreement(program: Program, *, batch: int = 1, seed: int = 0) -> Mapping[str, float]:
+def disagreement(program: Program, *, batch: int = 1) -> Mapping[str, float]:
     """How far torch and TVM are from each other for random weights and images.
 
     Args:
         program: any; of few channels, since nothing is scheduled.
         batch: samples.
-        seed: of everything.
 
     Returns:
-        ``error``: the largest difference over the largest output, not a number where an output is
+        ``error``: the largest difference over the largest output, not a number if an output is
         written by nobody; ``tolerance``: what is allowed.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         module = module_of(program)
         x = torch.randn((batch, *program.stages[0].input))
         if module.bias is not None:
             torch.nn.init.normal_(module.bias)
     with torch.no_grad():
         expected = module(x).numpy()
-    found = with_tvm(program, module, x.numpy())
-    if found.shape != expected.shape:
-        return {"error": float("nan"), "tolerance": tolerance_of("float32")}
-    error = np.abs(found - expected).max() / np.abs(expected).max()
-    return {"error": float(error), "tolerance": tolerance_of("float32")}
+    computed = with_tvm(program, module, x.numpy())
+    if computed.shape != expected.shape:
+        return {"error": float("nan"), "tolerance": tolerance_of(FLOAT32)}
+    error = np.abs(computed - expected).max() / np.abs(expected).max()
+    return {"error": float(error), "tolerance": tolerance_of(FLOAT32)}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from chameleon_core.dtypes import FLOAT32, display_name
 from chameleon_core.errors import ChameleonError
 from chameleon_core.words import listing
+
+from chameleon_tvm.types import FLOAT32, display_name
 
 WAY_OUT = (
     "Write that part of the network with other operators, or tune its operators one by one under "
@@ -15,6 +16,8 @@ WAY_OUT = (
 )
 """What to do about an operator that cannot be compiled."""
 
+TVM_ERRORS = (RuntimeError, ValueError, TypeError, LookupError)
+"""What TVM raises where it refuses something: its own errors are ``RuntimeError`` beneath."""
 
 _LONGEST = 200
 """Letters of a library's own words that a sentence may hold."""
@@ -25,6 +28,13 @@ def first_line(error: BaseException) -> str:
     text = str(error).strip()
     kind = type(error).__name__
     return f"{kind}: {text.splitlines()[0][:300]}" if text else kind
+
+
+def telling_line(error: BaseException) -> str:
+    """The most telling line of one of TVM's errors, which come with long back traces."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if "rror" in line or "Check failed" in line]
+    return (told or lines or [type(error).__name__])[-1][:300]
 
 
 def one_line(error: Exception) -> str:

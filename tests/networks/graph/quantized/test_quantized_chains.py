@@ -44,7 +44,7 @@ def test_constants_of_a_chain():
         return OUT.pair(emit, emit(op.nn.relu(x)))
 
     chain = chain_of(build, 1, 4, 6, 6)
-    weights, scale, bias, quantization = chain.constants
+    weights, scale, bias, quantization = chain.constants.arrays
     assert (weights.dtype, scale.dtype, bias.dtype) == (np.int8, np.float32, np.int32)
     assert weights.shape == (5, 4, 3, 3)
     # The output's scale is in the sums': a positive factor passes through a ReLU.
@@ -63,8 +63,8 @@ def test_what_a_factor_does_not_pass_through_is_multiplied_behind_it():
 
     chain = chain_of(build, 1, 4, 6, 6)
     assert chain.spec.activation == "sigmoid"
-    assert chain.constants[3][3] == 1 / OUT.scale
-    assert chain.constants[1].max() == DATA.scale * 2.0**-6
+    assert chain.constants.quantization[3] == 1 / OUT.scale
+    assert chain.constants.scale.max() == DATA.scale * 2.0**-6
 
 
 def test_a_result_that_others_read_as_well_is_real():
@@ -98,7 +98,7 @@ def test_a_bias_that_may_pass_32_bits_is_added_to_real_numbers(*, residual: bool
 
     chain = chain_of(build, 1, 4, 6, 6)
     assert (chain.spec.dtype, chain.spec.output_dtype) == ("int8", "float32")
-    assert not chain.constants[2].any()
+    assert not chain.constants.bias.any()
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint16"])

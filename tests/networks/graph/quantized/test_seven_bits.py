@@ -61,7 +61,7 @@ def test_what_weights_allow_is_used_where_it_is_faster() -> None:
     assert dtypes(small, cpu("znver4")) == ["int8"] * 4
     assert dtypes(chains(127), cpu("haswell")) == ["int8"] * 4
     for beyond in (-65, 65, -128):
-        small[0].constants[0][0, 0, 0, 0] = beyond
+        small[0].constants.weights[0, 0, 0, 0] = beyond
         assert dtypes(small, cpu("haswell")) == ["int8", "int8", "int7", "int7"]
 
 

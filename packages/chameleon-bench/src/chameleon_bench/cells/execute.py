@@ -81,7 +81,7 @@ class Workers:
     """Runs cells in parallel processes; a context manager.
 
     Args:
-        count: processes; as many as there are cores where None.
+        count: processes; as many as there are cores if None.
         registry: ``"module:function"`` that makes the registry in a worker.
     """
 
@@ -125,9 +125,9 @@ class Workers:
                 for worker in self._workers:
                     worker.child.kill()
                 interruption.check()
-            for place, worker in enumerate(self._workers):
+            for index, worker in enumerate(self._workers):
                 if worker.cell is None and waiting:
-                    self._begin(place, waiting.pop())
+                    self._begin(index, waiting.pop())
             for worker in self._ready():
                 self._receive(worker, ended)
 
@@ -180,9 +180,9 @@ class Execution:
     """How a suite is run.
 
     Attributes:
-        registry: the plugins of live cells; the installed ones where None.
+        registry: the plugins of live cells; the installed ones if None.
         worker_registry: ``"module:function"`` that makes a worker's registry.
-        workers: processes for replayed cells; one per core where None.
+        workers: processes for replayed cells; one per core if None.
         retry: whether cells that failed before are run again.
         interruption: through which the suite may be asked to stop.
         ended: told of every cell that ends and why it failed, or None.
@@ -226,7 +226,7 @@ def results(suite: Suite) -> dict[Cell, CellResult]:
 
 
 def move_aside(suite: Suite) -> Path | None:
-    """Move the cells of earlier runs out of the way; where to, or None where there are none."""
+    """Move the cells of earlier runs out of the way; where to, or None if there are none."""
     cells = suite.output / CELLS
     if not cells.exists():
         return None

@@ -37,10 +37,10 @@ from chameleon_bench.suites.suite import Cell
 log = structlog.get_logger()
 
 NOTES = "clock.jsonl"
-"""What the recorder writes in a cell's run folder."""
+"""The recorder writes this file in a cell's run folder."""
 
 VERSIONS = "versions.json"
-"""What a live cell's folder was begun with."""
+"""The versions that a live cell's folder was begun with."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -52,7 +52,7 @@ class CellResult:
         trajectories: one per operator of the cell's task.
         failure: why there are none, in a sentence, or None.
         environment: what did the measuring, as the runner describes itself.
-        versions: of the distributions that took part; empty where nobody kept them.
+        versions: of the distributions that took part; empty if nobody kept them.
     """
 
     identity: str
@@ -293,7 +293,7 @@ class _Notes:
 
 
 def read_notes(path: Path) -> dict[str, _Notes]:
-    """What a recorder noted, by task."""
+    """The notes of a recorder, by task."""
     notes: dict[str, _Notes] = {}
     if not path.exists():
         return notes

@@ -1,4 +1,4 @@
-"""What a search did with one task, measurement by measurement and round by round, as arrays."""
+"""A search of one task, measurement by measurement and round by round, as arrays."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Trajectory:
         flop: floating-point operations of one evaluation.
         costs: kernel time of every measurement in seconds, infinity for failures, in order of
             arrival, shape (n,). For a rival the best of each batch.
-        failures: the kind of failure of each, empty where there is none.
+        failures: the kind of failure of each, empty if there is none.
         at: seconds on the run's clock at which each was known, rising, shape (n,).
         count: measurements made by then, rising, shape (n,); 1, 2, 3, ... but for rivals.
         rounds: one row per round, columns as in ``ROUND_FIELDS``, shape (rounds, 8); NaN for a
-            score where no trained cost model guided the walk.
-        best_known: the lowest cost that any configuration has, where the runner knows, in seconds.
+            score if no trained cost model guided the walk.
+        best_known: the lowest cost that any configuration has, if the runner knows, in seconds.
         final_seconds: the winner measured again at the end of the run, or None.
-        origins: where its configurations came from, how many by ``Origin``; empty where nobody
+        origins: where its configurations came from, how many by ``Origin``; empty if nobody
             recorded it.
     """
 
@@ -55,7 +55,7 @@ class Trajectory:
 
     @property
     def best(self) -> float:
-        """The lowest cost in seconds; infinity where nothing succeeded."""
+        """The lowest cost in seconds; infinity if nothing succeeded."""
         return float(np.min(self.costs, initial=np.inf))
 
     @property

@@ -44,10 +44,10 @@ def claim_core(cores: Sequence[int], folder: Path | None = None) -> int | None:
 
     Args:
         cores: ids of the cores to choose from.
-        folder: where claims are kept; one of the user's own where None.
+        folder: where claims are kept; one of the user's own if None.
 
     Returns:
-        The first core that no living process has claimed, or None where all are claimed or
+        The first core that no living process has claimed, or None if all are claimed or
         claims cannot be kept.
     """
     if folder is None:

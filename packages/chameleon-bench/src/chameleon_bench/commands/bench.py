@@ -154,7 +154,7 @@ def _print(report: dict[str, Any]) -> None:
 
 
 def _seeds(row: dict[str, Any]) -> str:
-    """How many seeds have a result, of all that ended where some failed."""
+    """How many seeds have a result, of all that ended if some failed."""
     ended, failed = row["seeds"], len(row["failed_cells"])
     return f"{ended}/{ended + failed}" if failed else str(ended)
 

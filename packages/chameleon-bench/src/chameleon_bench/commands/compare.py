@@ -32,17 +32,17 @@ def command(folders: tuple[Path, ...], as_json: bool) -> None:
     """
     if len(folders) < 2:  # noqa: PLR2004 - there is nothing to compare one with
         raise click.UsageError("name two run folders or more")
-    found = comparison_of(folders)
+    comparison = comparison_of(folders)
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(comparison))
         return
-    _print_runs(found["runs"])
-    _print_times(found)
-    for pair in found["pairs"]:
+    _print_runs(comparison["runs"])
+    _print_times(comparison)
+    for pair in comparison["pairs"]:
         _print_pair(pair)
     for what in _TITLES:
-        _print_differences(what, found)
-    if found["machines_differ"]:
+        _print_differences(what, comparison)
+    if comparison["machines_differ"]:
         click.echo(
             "warning: these runs were made on different machines or with other threads; their "
             "times are not comparable",

@@ -43,7 +43,7 @@ def command(folder: Path, output: Path | None, sheets: Path | None, as_json: boo
         ) from error
     if as_json:
         named = {"run": str(folder.absolute()), "report": str(file.absolute())}
-        listed = {} if sheets is None else {"plots": [str(one.absolute()) for one in plots]}
+        listed = {} if sheets is None else {"plots": [str(plot.absolute()) for plot in plots]}
         click.echo(json.dumps({**named, **listed}))
     else:
         for one in (file, *plots):

@@ -3,15 +3,165 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import attrs
 import click
 from chameleon_cli.result_rows import duration
 from chameleon_cli.results_table import print_table
-from chameleon_core.errors import RunFolderError
+from chameleon_core.errors import ChameleonError, RunFolderError
+from chameleon_core.run_folder import EVENTS, NETWORK, RECORDS
+from chameleon_core.run_view import RunView
 
-from chameleon_bench.runs.listing import listed_runs
+BROKEN = "broken"
+"""State of a run folder that cannot be read."""
+
+_SHORT = 40
+"""A model's words are cut to so many characters."""
+
+
+@attrs.frozen(kw_only=True)
+class ListedRun:
+    """A run folder in one line.
+
+    Attributes:
+        folder: where it is, absolute.
+        name: the same below the folder that was listed.
+        state: a ``RunState``, or ``BROKEN``.
+        because: of a failed or a broken one the reason; else empty.
+        model: what is tuned, in a few words.
+        target: as the pipeline names it.
+        operators: how many there are.
+        measurements: configurations measured, failures included.
+        seconds: the best time: one inference of a network, or the one operator's, or the sum of
+            the best times of several, as often as each occurs; None if nothing has a time.
+        seconds_of: which of these, as ``network``, ``operator`` or ``sum``.
+        at: when its last measurement was made, in seconds since 1970; else when it was written.
+    """
+
+    folder: Path
+    name: str
+    state: str
+    because: str = ""
+    model: str = ""
+    target: str = ""
+    operators: int = 0
+    measurements: int = 0
+    seconds: float | None = None
+    seconds_of: str = ""
+    at: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        values = attrs.asdict(self)
+        values["run"] = str(values.pop("folder"))
+        return values
+
+
+def listed_runs(folder: Path) -> list[ListedRun]:
+    """The run folders below a folder, itself included, those measured last at the end.
+
+    Args:
+        folder: where to look.
+    """
+    runs = [_listed(one, folder, reason) for one, reason in _run_folders(folder)]
+    return sorted(runs, key=lambda one: (one.at or 0.0, one.name))
+
+
+def _run_folders(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Run folders, and folders that nobody can look into with the reason."""
+    denied: list[OSError] = []
+    for path, inner, names in os.walk(folder, onerror=denied.append):
+        is_run = RECORDS in names or EVENTS in names
+        # What was moved aside by --fresh is a run, too; a delivered network is none.
+        hidden = {NETWORK} if is_run else set()
+        inner[:] = sorted(name for name in inner if name[0] != "." and name not in hidden)
+        if is_run:
+            yield Path(path), ""
+    for error in denied:
+        yield Path(error.filename), error.strerror or str(error)
+
+
+def _listed(place: Path, folder: Path, reason: str) -> ListedRun:
+    name = str(place.relative_to(folder))
+    broken = ListedRun(
+        folder=place.absolute(),
+        name=folder.absolute().name if name == "." else name,
+        state=BROKEN,
+        because=reason,
+        at=_written_at(place),
+    )
+    if reason:
+        return broken
+    try:
+        with RunView(place) as run:
+            return _described(broken, run)
+    except ChameleonError as error:
+        return attrs.evolve(broken, because=str(error))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        # Rows that somebody else has written, or another version.
+        said = f"{type(error).__name__}: {error}"
+        return attrs.evolve(broken, because=f"what it holds cannot be understood ({said})")
+
+
+def _described(blank: ListedRun, run: RunView) -> ListedRun:
+    standing, network, document = run.standing, run.network, run.document
+    operators = [operator.result for operator in run.operators]
+    times = [
+        (one.tuned_seconds or one.search_seconds, int(one.task.get("weight", 1)))
+        for one in operators
+        if not one.task.get("alternative_of")
+    ]
+    total = sum(seconds * weight for seconds, weight in times if seconds is not None) or None
+    of = "operator" if len(times) == 1 else "sum"
+    if network is not None and network.result.latency_seconds is not None:
+        total, of = network.seconds, "network"
+    elif of == "operator":
+        total = times[0][0]
+    return attrs.evolve(
+        blank,
+        state=str(standing.state),
+        because=standing.because,
+        model=model_in_words(document.get("model")),
+        target=str(document.get("target", run.target)),
+        operators=len(operators),
+        measurements=run.store.measured,
+        seconds=total,
+        seconds_of=of if total is not None else "",
+        at=run.store.last_measured_at or blank.at,
+    )
+
+
+def model_in_words(section: Any) -> str:
+    """A pipeline's ``model`` in a few words: its frontend, and the first text or count below it.
+
+    Args:
+        section: the section, as JSON values.
+    """
+    if not isinstance(section, Mapping) or not section:
+        return str(section or "")
+    [(frontend, options), *_] = section.items()
+    values = list(options.values()) if isinstance(options, Mapping) else [options]
+    texts = [value for value in values if isinstance(value, str) and value]
+    lists = [value for value in values if isinstance(value, list)]
+    if texts:
+        # The end of a path says more than its beginning.
+        told = texts[0] if len(texts[0]) <= _SHORT else f"…{texts[0][-_SHORT:]}"
+        return f"{frontend} {told}"
+    return f"{frontend} ({len(lists[0])})" if lists else str(frontend)
+
+
+def _written_at(place: Path) -> float | None:
+    for name in (RECORDS, EVENTS, "."):
+        try:
+            return (place / name).stat().st_mtime
+        except OSError:
+            continue
+    return None
 
 
 @click.command("runs")

@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 from chameleon_core.run_folder import read_store
 
-from chameleon_bench.runs.live_page import LiveRun
-from chameleon_bench.runs.server import PageServer
+from chameleon_bench.runs.live_page import LiveRun, PageServer
 
 _LOOK_SECONDS = 1.0
 
@@ -35,7 +34,7 @@ def command(folder: Path, port: int, as_json: bool) -> None:
 
     Ctrl-C ends it with exit code 130; the run is not touched by that.
     """
-    read_store(folder).close()  # a sentence now where there is no run, instead of a page with it
+    read_store(folder).close()  # a sentence now if there is no run, instead of a page with it
     run = LiveRun(folder.absolute())
     with PageServer(run, port=port) as server:
         look = run.look()

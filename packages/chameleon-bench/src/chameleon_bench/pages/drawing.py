@@ -70,8 +70,8 @@ def drawing(plot: Plot) -> Drawing:
     shown = sum(map(min, counts, limits))
     pieces: list[str] = []
     paths: list[str] = []
-    for place in range(len(traces)):
-        for piece, in_grid in _marks(plot, traces, place, x, y, limit=limits[place]):
+    for index in range(len(traces)):
+        for piece, in_grid in _marks(plot, traces, index, x, y, limit=limits[index]):
             (paths if in_grid else pieces).append(piece)
     html = Markup(
         '{}<div class=axes style="height:{}px;padding:{}px {}px {}px {}px"><svg role=img>'
@@ -132,7 +132,7 @@ def _count(trace: Trace) -> int:
 def _marks(
     plot: Plot, traces: Sequence[Trace], place: int, x: Axis, y: Axis, *, limit: int
 ) -> Iterator[tuple[str, bool]]:
-    """What one trace puts into a plot, and whether it is a path of the grid."""
+    """The elements of one trace in a plot, and whether it is a path of the grid."""
     trace = traces[place]
     if trace["type"] == "bar":
         stack = plot.layout.get("barmode") == "stack"
@@ -174,17 +174,17 @@ def _ticks(x: Axis, y: Axis, left: int, *, above: bool) -> Iterator[Markup]:
     """Lines across the plot, what is written at them, and the axes' titles."""
     level = Markup('<line x1="0%" x2="100%" y1="{0:.2%}" y2="{0:.2%}"/>')
     yield level.format(1.0)
-    for place, word in x.ticks:
+    for tick, word in x.ticks:
         if not x.names:
-            yield Markup('<line x1="{0:.2%}" x2="{0:.2%}" y1="0%" y2="100%"/>').format(place)
-        yield text(place, 1.0, word, "dy=18 text-anchor=middle")
-    for place, word in y.ticks:
+            yield Markup('<line x1="{0:.2%}" x2="{0:.2%}" y1="0%" y2="100%"/>').format(tick)
+        yield text(tick, 1.0, word, "dy=18 text-anchor=middle")
+    for tick, word in y.ticks:
         if above:
-            begin = place - 0.5 / len(y.names)
+            begin = tick - 0.5 / len(y.names)
             yield level.format(begin)
             yield text(0.0, begin + y.band[0] / 2 / len(y.names), word, "dy=.4em")
             continue
-        at = place if y.names else 1.0 - place
+        at = tick if y.names else 1.0 - tick
         if not y.names:
             yield level.format(at)
         yield text(0.0, at, word, "dx=-7 dy=.35em text-anchor=end")
@@ -245,7 +245,7 @@ class Axis:
 
     Attributes:
         title: beside it.
-        low: the value at its begin, a power of ten where ``log``.
+        low: the value at its begin, a power of ten if ``log``.
         high: the value at its end likewise.
         log: whether it is logarithmic.
         names: its words, the first at its begin; empty for an axis of numbers.
@@ -262,9 +262,9 @@ class Axis:
     ticks: Sequence[tuple[float, str]] = ()
 
     def places(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
-        """Where values are; NaN for gaps and for words that the axis does not show."""
+        """The positions of values; NaN for gaps and for words that the axis does not show."""
         if self.names:
-            rank = {name: place for place, name in enumerate(self.names)}
+            rank = {name: index for index, name in enumerate(self.names)}
             ranks = np.array([rank.get(str(value), np.nan) for value in values], np.float64)
             return (ranks + sum(self.band) / 2) / len(self.names)
         numbers = np.array(values, np.float64)
@@ -274,7 +274,7 @@ class Axis:
         return np.where(np.isfinite(shares), shares, np.nan)
 
     def upwards(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
-        """Where values are from the top on: numbers rise, and the first word is at the top."""
+        """The positions of values from the top: numbers rise, and the first word is at the top."""
         places = self.places(values)
         return places if self.names else 1.0 - places
 
@@ -284,7 +284,7 @@ def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, ze
 
     Args:
         layout: of the axis.
-        column: its title where the layout has none.
+        column: its title if the layout has none.
         values: all that is to be seen on it.
         zero: whether it begins at 0 unless the layout says where.
     """
@@ -293,7 +293,7 @@ def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, ze
         names = list(layout.get("categoryarray") or dict.fromkeys(map(str, values)))
         if "range" in layout:
             names = names[: round(max(layout["range"]) + 0.5)]
-        ticks = [((place + 0.5) / len(names), name) for place, name in enumerate(names)]
+        ticks = [((index + 0.5) / len(names), name) for index, name in enumerate(names)]
         return Axis(title=title, names=names, ticks=ticks)
     log = layout.get("type") == "log"
     low, high = layout.get("range") or _ends(values, log=log, zero=zero)
@@ -304,7 +304,7 @@ def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, ze
 
 
 def _ends(values: Sequence[Any], *, log: bool, zero: bool) -> tuple[float, float]:
-    """Where an axis begins and ends."""
+    """The ends of an axis."""
     numbers = np.array(values, np.float64)
     numbers = numbers[np.isfinite(numbers)]
     if log:
@@ -323,11 +323,11 @@ def _steps(low: float, high: float) -> list[float]:
     power = 10.0 ** math.floor(math.log10(least))
     step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [float(f"{step * place:.12g}") for place in range(first, last + 1)]
+    return [float(f"{step * number:.12g}") for number in range(first, last + 1)]
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Values of a logarithmic axis: 1, 2 and 5, or powers of ten, or any where there is no room."""
+    """Values of a logarithmic axis: 1, 2 and 5, or powers of ten, or any if there is no room."""
     powers = range(math.floor(low), math.ceil(high) + 1)
     digits = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
     inside = [value for value in digits if low <= math.log10(value) <= high]
@@ -415,12 +415,12 @@ def bars(
     bar = Markup('<rect x="{:.2%}" y="{:.2%}" width="{:.2%}" height="{:.2%}" style="fill:{}"/>')
     css, _ = paint(trace["marker"]["color"])
     ends = zip(middles, x.places(begins), x.places(begins + lengths), strict=True)
-    for place, (middle, start, end) in enumerate(ends):
+    for index, (middle, start, end) in enumerate(ends):
         if np.isnan(middle):
             continue
         yield bar.format(start, middle - 0.46 * thick, end - start, 0.92 * thick, css)
         if words:
-            yield text(end, middle, words[place], "dx=5 dy=.35em class=small")
+            yield text(end, middle, words[index], "dx=5 dy=.35em class=small")
 
 
 def line(trace: Trace, before: Trace | None, x: Axis, y: Axis) -> str:
@@ -471,8 +471,8 @@ def points(marker: Trace, across: Places, up: Places) -> Iterator[tuple[str, boo
     if end is None:
         css, _ = paint(marker["color"])
         use = Markup('<use href="#{}" x="{:.2%}" y="{:.2%}" style="fill:{}" opacity="{}"/>')
-        for place in zip(across, up, strict=True):
-            yield use.format(marker["symbol"], *place, css, opacity), False
+        for point in zip(across, up, strict=True):
+            yield use.format(marker["symbol"], *point, css, opacity), False
         return
     for colour, rows in _coloured(marker, len(across)):
         ends = zip(_units(across[rows]), _units(up[rows]), strict=True)
@@ -506,7 +506,7 @@ def _coloured(marker: Trace, count: int) -> Iterator[tuple[str, NDArray[np.int64
 
 def _units(places: Places) -> list[int]:
     """Places in the grid."""
-    return [round(place) for place in (_GRID * places).tolist()]
+    return [round(unit) for unit in (_GRID * places).tolist()]
 
 
 def _way(across: Places, up: Places, *, steps: bool, back: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""What was measured of one operator, as columns: the arrays that plots and tables are made of."""
+"""The measurements of one operator as columns: plots and tables are made of these arrays."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Categories:
     @property
     def words(self) -> list[str]:
         """The word of each row, empty for none."""
-        found = [*self.labels, ""]
-        return [found[code] for code in self.codes.tolist()]
+        labels = [*self.labels, ""]
+        return [labels[code] for code in self.codes.tolist()]
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -50,10 +50,10 @@ class Measured:
             time between the run's processes, float64 of shape (n,).
         origins: what put it into its batch.
         scores: what the cost model said when it was proposed, on its own scale, higher is better;
-            NaN where no trained one was asked, float64 of shape (n,).
+            NaN if no trained one was asked, float64 of shape (n,).
         failures: the kind of failure; none of those that have a time.
-        messages: the failure in words, empty where there is none, n of them.
-        knobs: the decoded values by the knob's name; none where the knob does not apply.
+        messages: the failure in words, empty if there is none, n of them.
+        knobs: the decoded values by the knob's name; none if the knob does not apply.
     """
 
     configs: NDArray[np.int64]
@@ -130,14 +130,14 @@ def _categories(words: Sequence[str | None], order: Iterable[str] = ()) -> Categ
     labels = list(dict.fromkeys(word for word in words if word is not None))
     ranks = {word: rank for rank, word in enumerate(order)}
     labels.sort(key=lambda word: ranks.get(word, len(ranks)))
-    places = {word: place for place, word in enumerate(labels)}
+    places = {word: code for code, word in enumerate(labels)}
     codes = [-1 if word is None else places[word] for word in words]
     return Categories(labels=labels, codes=np.array(codes, np.int64))
 
 
 def _knobs(decoded: Sequence[dict[str, Any]]) -> dict[str, Categories]:
     names = dict.fromkeys(name for one in decoded for name in one)
-    found = {}
+    knobs = {}
     for name in names:
         values = [one.get(name) for one in decoded]
         words = [None if value is None else shown(value) for value in values]
@@ -146,5 +146,5 @@ def _knobs(decoded: Sequence[dict[str, Any]]) -> dict[str, Categories]:
             for word, value in zip(words, values, strict=True)
             if word is not None and isinstance(value, int | float)
         }
-        found[name] = _categories(words, sorted(numbers, key=lambda word: numbers[word]))
-    return found
+        knobs[name] = _categories(words, sorted(numbers, key=lambda word: numbers[word]))
+    return knobs

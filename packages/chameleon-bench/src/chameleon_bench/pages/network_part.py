@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chameleon_cli.result_rows import network_remarks, rival_rows
+from chameleon_cli.result_rows import FRONT_HEADER, front_rows, network_remarks, rival_rows
 from chameleon_core.network_result import (
     BucketResult,
     KernelTime,
@@ -50,18 +50,10 @@ def network_part(record: RunRecord) -> dict[str, Any]:
 def _front(network: NetworkResult) -> Table:
     """The types that there were to choose among: their error against their seconds."""
     whole = max(point.seconds for point in network.front)
-    buckets = [("bucket", lambda point: point.bucket)] if network.buckets else []
-    table: Table = Table.of(
-        network.front,
-        *buckets,
-        ("operators in", lambda point: ", ".join(f"{kind} {n}" for kind, n in point.types.items())),
-        ("seconds", lambda point: in_seconds(point.seconds)),
-        ("error", lambda point: f"{point.error:.1e}"),
-        ("", lambda point: "delivered" if point.delivered else ""),
-    )
-    return table.with_bars(
-        "seconds", (bar({"operators": point.seconds}, whole) for point in network.front)
-    )
+    bars = [bar({"operators": point.seconds}, whole) for point in network.front]
+    which = ("bucket",) if network.buckets else ()
+    table = Table(header=(*which, *FRONT_HEADER), rows=front_rows(network, in_seconds))
+    return table.with_bars("seconds", bars)
 
 
 def _buckets(network: NetworkResult) -> Table:

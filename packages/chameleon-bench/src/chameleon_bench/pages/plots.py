@@ -158,7 +158,7 @@ def packed(plots: Sequence[Plot], name: str) -> Markup:
         name: what files that are saved of them begin with.
     """
     tables = {id(plot.columns): plot.columns for plot in plots}
-    places = {key: place for place, key in enumerate(tables)}
+    places = {key: index for index, key in enumerate(tables)}
     described = [
         {
             "table": places[id(plot.columns)],
@@ -188,8 +188,8 @@ def write_sheets(plots: Sequence[Plot], folder: Path, *, subject: str) -> list[P
 
     Args:
         plots: those with one key share a file.
-        folder: made where it is missing.
-        subject: header of the column of subjects, where plots have any.
+        folder: made if it is missing.
+        subject: header of the column of subjects, if plots have any.
 
     Returns:
         The files, in order of the keys.
@@ -252,11 +252,11 @@ def stacked_seconds(parts: Sequence[str], along: str) -> dict[str, Any]:
             bars(
                 f"{part} seconds",
                 along,
-                colour(place),
+                colour(index),
                 name=part,
                 hovertemplate=f"%{{y}}<br>{part}: %{{x:.3~s}}s<extra></extra>",
             )
-            for place, part in enumerate(parts)
+            for index, part in enumerate(parts)
         ],
         "layout": {"barmode": "stack", "xaxis": titled("seconds"), "yaxis": DOWNWARDS},
     }

@@ -49,13 +49,13 @@ class Table:
     def filled(self) -> Table:
         """The table without columns in which no row has anything."""
         places = [
-            place
-            for place in range(len(self.header))
-            if not self.rows or any(row[place] not in {"-", ""} for row in self.rows)
+            index
+            for index in range(len(self.header))
+            if not self.rows or any(row[index] not in {"-", ""} for row in self.rows)
         ]
         return Table(
-            header=[self.header[place] for place in places],
-            rows=[[row[place] for place in places] for row in self.rows],
+            header=[self.header[index] for index in places],
+            rows=[[row[index] for index in places] for row in self.rows],
         )
 
     def with_bars(self, after: str, bars: Iterable[Markup]) -> Table:

@@ -1,4 +1,4 @@
-"""What the log of a run's events tells that its store does not: batches, and processes."""
+"""The log of a run's events tells what its store does not: batches, and processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Round:
 
 @attrs.frozen(kw_only=True)
 class RunEvents:
-    """The log of a run; empty where it has none.
+    """The log of a run; empty if it has none.
 
     Attributes:
         starts: when each process began, rising, in seconds since 1970.
@@ -84,7 +84,7 @@ def since(times: NDArray[np.float64], starts: Sequence[float]) -> NDArray[np.flo
     Args:
         times: in seconds since 1970, shape (n,).
         starts: when each process began, rising, in seconds since 1970; the first of the times
-            where there are none.
+            if there are none.
     """
     if not len(times):
         return times

@@ -25,17 +25,17 @@ from chameleon_bench.pages.search_tables import Listing, listings_of
 
 @attrs.frozen(kw_only=True)
 class _Search:
-    """What is shown of one operator's search.
+    """The part of the page about one operator's search.
 
     Attributes:
         record: the operator.
         described: what it computes, in the words of a pipeline.
-        best: the ten fastest measurements; None where nothing has a time.
+        best: the ten fastest measurements; None if nothing has a time.
         agreed: knobs that hold one value in all of these.
-        comparison: the final one; None where there was nothing to compare.
-        reasons: failures by kind and reason; None where nothing failed.
-        failing: values of knobs that fail more often than others; None where there are none.
-        winner: the winner's knobs; None where there is none.
+        comparison: the final one; None if there was nothing to compare.
+        reasons: failures by kind and reason; None if nothing failed.
+        failing: values of knobs that fail more often than others; None if there are none.
+        winner: the winner's knobs; None if there is none.
         listings: what the winner became: its scheduled program, its assembly.
     """
 
@@ -59,23 +59,23 @@ def page_of(record: RunRecord) -> str:
     settled = None if record.network.layout else record.settled
     plots = plots_of(record)
     searches = [
-        _search(one, record.folder) for one in sorted(record.tasks, key=_seconds, reverse=True)
+        _search(task, record.folder) for task in sorted(record.tasks, key=_seconds, reverse=True)
     ]
     return rendered_page(
         "run.html",
         record.folder.name,
         plots,
         record=record,
-        measured=sum(one.operator.measurements for one in record.tasks),
+        measured=sum(task.operator.measurements for task in record.tasks),
         headline=headline(record),
         facts=facts_of(record),
-        slower=slower(record.network, [one.operator for one in record.tasks]),
+        slower=slower(record.network, [task.operator for task in record.tasks]),
         settled=None if settled is None else settled.get("summary", settled),
         network=network_part(record),
         operators=_operators(record),
         rounds=len(record.rounds) if len(record.tasks) > 1 else 0,
         searches=searches,
-        listed=sum(bool(one.listings) for one in searches),
+        listed=sum(bool(search.listings) for search in searches),
         origins=_origins(record),
         spending=_spending(record),
         failures=_failures(record),
@@ -89,7 +89,7 @@ def page_of(record: RunRecord) -> str:
 
 
 def _seconds(one: TaskRecord) -> float:
-    """What an operator takes in one inference: those that matter most come first."""
+    """The time of an operator in one inference: those that matter most come first."""
     return (one.best_seconds or 0.0) * one.task.weight
 
 
@@ -132,12 +132,12 @@ def _search(one: TaskRecord, folder: Path) -> _Search:
 
 
 def _origins(record: RunRecord) -> Table | None:
-    """What put configurations into batches; None of a run whose version did not record it."""
-    if not any(one.operator.origins for one in record.tasks):
+    """The origins of configurations; None of a run whose version did not record them."""
+    if not any(task.operator.origins for task in record.tasks):
         return None
     rows = [
-        (one.task.name, *(str(one.operator.origins.get(origin, 0)) for origin in Origin))
-        for one in record.tasks
+        (task.task.name, *(str(task.operator.origins.get(origin, 0)) for origin in Origin))
+        for task in record.tasks
     ]
     return Table(header=("operator", *Origin), rows=rows)
 
@@ -145,15 +145,15 @@ def _origins(record: RunRecord) -> Table | None:
 def _spending(record: RunRecord) -> Table:
     parts = ("total", "search", "model", "measure", "build", "run")
     rows = [
-        (one.task.name, *(f"{getattr(one.operator.spending, part):.2f}" for part in parts))
-        for one in record.tasks
+        (task.task.name, *(f"{getattr(task.operator.spending, part):.2f}" for part in parts))
+        for task in record.tasks
     ]
     header = ("operator", "total", "search", "model", "measuring", "build", "run")
     return Table(header=header, rows=rows)
 
 
 def _failures(record: RunRecord) -> Table | None:
-    failing = [one.operator for one in record.tasks if one.operator.failed]
+    failing = [task.operator for task in record.tasks if task.operator.failed]
     if not failing:
         return None
     return Table.of(
@@ -199,10 +199,10 @@ def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
 def _read(target: str) -> Any:
     """A target that is written as JSON, as a mapping; any other one as it is."""
     try:
-        found = json.loads(target)
+        value = json.loads(target)
     except json.JSONDecodeError:
         return target
-    return found if isinstance(found, dict) else target
+    return value if isinstance(value, dict) else target
 
 
 @attrs.frozen(kw_only=True)
@@ -221,13 +221,13 @@ class Fact:
 
 
 def headline(record: RunRecord) -> list[str]:
-    """What was won, as sentences; first the network, where there is one."""
+    """The gain in sentences; first the network, if there is one."""
     network = record.network
     if network.failure is not None:
         return ["No network was delivered."]
     if network.latency_seconds is not None:
         return _of_network(record, network.latency_seconds)
-    timed = [one for one in record.tasks if one.best_seconds is not None]
+    timed = [task for task in record.tasks if task.best_seconds is not None]
     if not timed:
         return ["Nothing has a time yet." if not record.finished else "Nothing succeeded."]
     if len(record.tasks) == 1:
@@ -246,8 +246,8 @@ def facts_of(record: RunRecord) -> list[Fact]:
         flop = record.tasks[0].task.flop
         speed = f"{flop / best / 1e9:.4g} GFLOP/s" if flop else ""
         facts.append(Fact(name="fastest", value=in_seconds(best), note=speed))
-    measured = sum(len(one.measured.seconds) for one in record.tasks)
-    failed = sum(int((~one.measured.ok).sum()) for one in record.tasks)
+    measured = sum(len(task.measured.seconds) for task in record.tasks)
+    failed = sum(int((~task.measured.ok).sum()) for task in record.tasks)
     share = f"{failed} failed" if failed else "none failed"
     facts.append(Fact(name="measurements", value=f"{measured:,}", note=share))
     if len(record.tasks) > 1:
@@ -277,7 +277,7 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
 
 
 def _of_kernels(record: RunRecord) -> list[str]:
-    """What the kernels of a network add up to that was not timed as a whole."""
+    """The sum of the kernels of a network that was not timed as a whole."""
     total = math.fsum(kernel.seconds for kernel in record.network.kernels)
     return [f"The delivered network's kernels take {in_seconds(total)} in all."] if total else []
 
@@ -358,7 +358,7 @@ def write_plots(folder: Path, output: Path) -> list[Path]:
 
     Args:
         folder: the run's; it may be at work.
-        output: a folder; made where it is missing.
+        output: a folder; made if it is missing.
 
     Returns:
         The files.

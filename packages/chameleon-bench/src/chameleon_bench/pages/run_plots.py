@@ -51,13 +51,13 @@ def plots_of(record: RunRecord) -> list[Plot]:
 
 @attrs.frozen(kw_only=True)
 class _Bar:
-    """What one contender takes for one operator, all its occurrences.
+    """The time that one contender takes for one operator, all its occurrences.
 
     Attributes:
         operator: its name.
         contender: whose time it is.
         seconds: of all occurrences in one inference.
-        delivered: the kernels that it is in the delivered network, in words; empty where that is
+        delivered: the kernels that it is in the delivered network, in words; empty if that is
             the tuned one alone, or not known.
     """
 
@@ -80,7 +80,7 @@ _BASELINES = " Untuned and vendor are the baselines of the final comparison."
 
 
 def _before_and_after(record: RunRecord) -> Plot | None:
-    """What each operator takes untuned, by the vendor, and as it was tuned."""
+    """The time of each operator untuned, by the vendor, and as it was tuned."""
     contending = _bars(record)
     if not contending:
         return None
@@ -91,7 +91,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
         bars(
             "drawn",
             "operator",
-            colour(place),
+            colour(index),
             name=contender,
             where=["contender", contender],
             text=of("label"),
@@ -99,7 +99,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
             cliponaxis=False,
             hover=["operator", "contender", "seconds", "delivered as"],
         )
-        for place, contender in enumerate(contenders)
+        for index, contender in enumerate(contenders)
     ]
     note = f" Bars that end with an arrow are longer than {in_seconds(cut, '.3g')}." if cut else ""
     return Plot(
@@ -139,17 +139,17 @@ def _bars(record: RunRecord) -> list[_Bar]:
         kernels.setdefault(replaced.get(name) or name, []).append(kernel)
     of_operator: dict[str, dict[str, float | None]] = {}
     delivered: dict[str, str] = {}
-    for name, found in kernels.items():
+    for name, kinds in kernels.items():
         task = tasks.get(name)
         times: dict[str, float | None] = {}
         if task is not None:
-            calls = float(sum(one.calls for one in found) or task.task.weight)
+            calls = float(sum(one.calls for one in kinds) or task.task.weight)
             times = {key: _times(value, calls) for key, value in _alone(task).items()}
-        if found:
-            times[_IN_PLACE] = math.fsum(one.seconds for one in found)
+        if kinds:
+            times[_IN_PLACE] = math.fsum(one.seconds for one in kinds)
         of_operator[name] = times
-        if [one.name for one in found] not in ([], [name]):
-            delivered[name] = ", ".join(f"{one.name} ({one.calls})" for one in found)
+        if [one.name for one in kinds] not in ([], [name]):
+            delivered[name] = ", ".join(f"{one.name} ({one.calls})" for one in kinds)
     order = sorted(of_operator, key=lambda name: -_ours(of_operator[name]))
     contenders = ("untuned", "vendor", _FIRST, _TUNED, _IN_PLACE)
     return [
@@ -183,7 +183,7 @@ def _times(seconds: float | None, calls: float) -> float | None:
 
 
 def _cut(bars: list[_Bar]) -> tuple[dict[str, Any], float | None]:
-    """The table of the bars, and where the long ones are cut off; None where none is."""
+    """The table of the bars, and where the long ones are cut off; None if none is."""
     rest = [bar.seconds for bar in bars if bar.contender != "untuned"]
     longest = max(bar.seconds for bar in bars)
     limit = _FAR / 2 * max(rest, default=longest)
@@ -266,7 +266,7 @@ def _progress(record: RunRecord) -> list[Plot]:
 
 def _spending(record: RunRecord) -> Plot | None:
     """Seconds of search, model and measuring, of each operator."""
-    spent = [(one.task.name, one.operator.spending) for one in record.tasks]
+    spent = [(task.task.name, task.operator.spending) for task in record.tasks]
     if not any(one.total for _, one in spent):
         return None
     spent.sort(key=lambda pair: -pair[1].total)

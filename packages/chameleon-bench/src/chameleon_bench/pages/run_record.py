@@ -1,4 +1,4 @@
-"""What a run folder knows, finished or not, as its report shows it."""
+"""A run folder, finished or not, as its report shows it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TaskRecord:
 
     @property
     def best_seconds(self) -> float | None:
-        """The time in seconds from the final comparison; from the search where none was made."""
+        """The time in seconds from the final comparison; from the search if none was made."""
         return self.operator.tuned_seconds or self.operator.search_seconds
 
 
@@ -63,7 +63,7 @@ class RunRecord:
         tasks: in the run's order.
         rounds: in the order in which they were measured.
         starts: when each of its processes began, in seconds since 1970, as far as the log says.
-        network: what became of the network; empty where there is none.
+        network: what became of the network; empty if there is none.
         disturbance: what disturbed timing, as far as it is known.
     """
 
@@ -113,8 +113,8 @@ def network_seconds(record: RunRecord) -> list[float]:
 
     Infinite until every operator has a time.
     """
-    best = {one.task.name: float("inf") for one in record.tasks}
-    weights = {one.task.name: one.task.weight for one in record.tasks}
+    best = {task.task.name: float("inf") for task in record.tasks}
+    weights = {task.task.name: task.task.weight for task in record.tasks}
     sums = []
     for turn in record.rounds:
         if turn.task in best and turn.best_seconds is not None:

@@ -27,7 +27,7 @@ from chameleon_bench.pages.run_record import TaskRecord
 
 
 def search_plots(task: TaskRecord) -> list[Plot]:
-    """The plots of an operator; none where nothing has a time.
+    """The plots of an operator; none if nothing has a time.
 
     Args:
         task: an operator of a run.
@@ -115,7 +115,7 @@ def _importance(task: TaskRecord) -> Plot | None:
 
 
 def _predicted(task: TaskRecord) -> Plot | None:
-    """What the cost model promised of each configuration, and what was measured."""
+    """The promise of the cost model for each configuration, and the time measured."""
     measured = task.measured
     rows = np.flatnonzero(measured.ok & np.isfinite(measured.scores))
     if len(rows) < 2:  # noqa: PLR2004 - a point is no relation
@@ -146,7 +146,7 @@ def _predicted(task: TaskRecord) -> Plot | None:
 
 
 def _agreement(measured: Measured, rows: NDArray[np.int64]) -> str:
-    """How well the scores rank the times, in words; nothing where one of them is constant."""
+    """How well the scores rank the times, in words; nothing if one of them is constant."""
     scores, seconds = measured.scores[rows], measured.seconds[rows]
     if len(np.unique(scores)) < 2 or len(np.unique(seconds)) < 2:  # noqa: PLR2004 - no ranks
         return ""
@@ -179,7 +179,7 @@ def knob_shares(measured: Measured) -> dict[str, float]:
         measured: of one operator.
 
     Returns:
-        Shares from 0 to 1 by knob; empty where too little has a time, or all is equally fast.
+        Shares from 0 to 1 by knob; empty if too little has a time, or all is equally fast.
     """
     ok = measured.ok
     logs = np.log(measured.seconds[ok])
@@ -260,7 +260,7 @@ _PLACES = frozenset({"component 1", "component 2"})
 
 
 def _groups(measured: Measured, slow: float) -> Categories:
-    """What each measurement is drawn as: its origin, or that it is slow, or that it failed."""
+    """The group of each measurement: its origin, or that it is slow, or that it failed."""
     labels = [*measured.origins.labels, f"over {in_seconds(slow, '.3g')}", _FAILED]
     codes = np.where(measured.seconds > slow, len(labels) - 2, measured.origins.codes)
     return Categories(labels=labels, codes=np.where(measured.ok, codes, len(labels) - 1))
@@ -282,12 +282,12 @@ def _candidates(
     symbols = {last - 1: "triangle-up", last: "x"}
     counts = np.bincount(groups.codes, minlength=len(groups.labels))
     traces: list[dict[str, Any]] = []
-    for place, (name, count) in enumerate(zip(groups.labels, counts.tolist(), strict=True)):
+    for index, (name, count) in enumerate(zip(groups.labels, counts.tolist(), strict=True)):
         if not count:
             continue
         look = {
-            "color": _MUTED if place >= last - 1 else colour(place),
-            "symbol": symbols.get(place, "circle"),
+            "color": _MUTED if index >= last - 1 else colour(index),
+            "symbol": symbols.get(index, "circle"),
             "size": 6,
             "opacity": 0.75,
         }
@@ -296,7 +296,7 @@ def _candidates(
                 **points("measurement", "seconds", _hover(task), **look),
                 "name": f"{name} ({count})",
                 "where": ["group", name],
-                "y": drawn_at.get(place, of("seconds")),
+                "y": drawn_at.get(index, of("seconds")),
             }
         )
     lines = _levels(task, len(task.measured.seconds))
@@ -330,7 +330,7 @@ def _levels(task: TaskRecord, count: int) -> list[dict[str, Any]]:
             fastest[variant.name] = min(variant.seconds, fastest.get(variant.name, np.inf))
     top = float(task.measured.seconds.min()) * _SLOW
     lines = []
-    for place, (name, seconds) in enumerate(fastest.items()):
+    for index, (name, seconds) in enumerate(fastest.items()):
         beyond = ", above the plot" if seconds > top else ""
         lines.append(
             {
@@ -340,7 +340,7 @@ def _levels(task: TaskRecord, count: int) -> list[dict[str, Any]]:
                 "x": [1, max(count, 2)],
                 # A line that is out of sight has its time in the legend.
                 "y": [None if beyond else seconds] * 2,
-                "line": {"dash": "dash" if place % 2 else "dot", "width": 1.5, "color": "--ink"},
+                "line": {"dash": "dash" if index % 2 else "dot", "width": 1.5, "color": "--ink"},
                 "hoverinfo": "name",
             }
         )
@@ -348,7 +348,7 @@ def _levels(task: TaskRecord, count: int) -> list[dict[str, Any]]:
 
 
 def _map(task: TaskRecord, table: Mapping[str, Column]) -> Plot | None:
-    """Where measurements are in the space; None if they do not differ in any knob."""
+    """A map of the measurements in the space; None if they do not differ in any knob."""
     measured = task.measured
     _, kept = projected(measured.configs)
     if not kept:
@@ -397,7 +397,7 @@ def _map(task: TaskRecord, table: Mapping[str, Column]) -> Plot | None:
 
 
 def _upper(seconds: NDArray[np.float64]) -> float:
-    """Where the scale of colours ends: nine in ten have a colour of their own."""
+    """The end of the scale of colours: nine in ten have a colour of their own."""
     times = seconds[np.isfinite(seconds)] / seconds.min()
     return max(1.1, float(np.quantile(times, 0.9)))
 

@@ -31,7 +31,7 @@ _LEAST = 5
 
 
 def comparison(one: TaskRecord) -> Table | None:
-    """What the final comparison found; None where there was nothing to compare."""
+    """The findings of the final comparison; None if there was nothing to compare."""
     timed = [
         (variant.seconds, f"{variant.name} {variant.variant}".strip(), variant.name)
         for variant in one.operator.variants
@@ -54,7 +54,7 @@ def comparison(one: TaskRecord) -> Table | None:
 
 
 def ten_best(measured: Measured) -> Table | None:
-    """The fastest measurements as columns, with their knobs; None where nothing has a time."""
+    """The fastest measurements as columns, with their knobs; None if nothing has a time."""
     rows = measured.fastest(_TEN).tolist()
     if not rows:
         return None
@@ -94,7 +94,7 @@ def agreed(measured: Measured) -> dict[str, str]:
 
 
 def winner(one: TaskRecord) -> Table | None:
-    """The winner's knobs; None where nothing succeeded."""
+    """The winner's knobs; None if nothing succeeded."""
     best = one.operator.best
     if best is None:
         return None
@@ -104,7 +104,7 @@ def winner(one: TaskRecord) -> Table | None:
 
 
 def reasons(measured: Measured) -> Table | None:
-    """Failures by kind and reason, the most frequent first; None where nothing failed."""
+    """Failures by kind and reason, the most frequent first; None if nothing failed."""
     kinds = measured.failures.words
     # Numbers of sizes and processes differ in what is one reason.
     counts = Counter(
@@ -122,7 +122,7 @@ def reasons(measured: Measured) -> Table | None:
 
 
 def failing_values(measured: Measured) -> Table | None:
-    """The knobs' values that fail more often than the others; None where nothing failed."""
+    """The knobs' values that fail more often than the others; None if nothing failed."""
     failed = ~measured.ok
     if not failed.any():
         return None
@@ -150,7 +150,7 @@ def failing_values(measured: Measured) -> Table | None:
 
 
 LINES, CHARACTERS, WIDTH = 400, 40_000, 400
-"""What a page shows of a listing at most: lines, characters, and characters of a line."""
+"""A page shows at most so much of a listing: lines, characters, and characters of a line."""
 
 _ASSEMBLY = ".s"
 _COMMENT = "#"
@@ -172,15 +172,15 @@ class Listing:
 
 
 def listings_of(folder: Path, task: Task) -> list[Listing]:
-    """The listings of a task's winner; none where the run folder has none.
+    """The listings of a task's winner; none if the run folder has none.
 
     Args:
         folder: the run's.
         task: one of its tasks.
     """
-    place = Path(LISTINGS, listing_folder(task))
-    files = sorted((folder / place).glob("[!.]*"))
-    return [_listing(file, place / file.name) for file in files if file.is_file()]
+    below = Path(LISTINGS, listing_folder(task))
+    files = sorted((folder / below).glob("[!.]*"))
+    return [_listing(file, below / file.name) for file in files if file.is_file()]
 
 
 def _listing(file: Path, place: Path) -> Listing:
@@ -267,21 +267,21 @@ def innermost_loops(lines: Sequence[str]) -> list[Loop]:
     """
     labels: dict[str, int] = {}
     ends: dict[int, int] = {}
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if label := _LABEL.match(line):
-            labels[label[1]] = place
+            labels[label[1]] = index
         elif (jump := _TARGET.match(line)) and jump[1] in labels:
-            ends[labels[jump[1]]] = place
-    returns = [place for place, line in enumerate(lines) if _RETURN.match(line)]
+            ends[labels[jump[1]]] = index
+    returns = [index for index, line in enumerate(lines) if _RETURN.match(line)]
     loops = sorted(
         (first, last)
         for first, last in ends.items()
-        if not any(first < place < last for place in returns)
+        if not any(first < index < last for index in returns)
     )
-    found = []
+    innermost = []
     for first, last in loops:
         around = sum(begin <= first and last <= end for begin, end in loops)
         inside = any(first < begin and end <= last for begin, end in loops)
         if not inside:
-            found.append(Loop(first=first, last=last, depth=around))
-    return found
+            innermost.append(Loop(first=first, last=last, depth=around))
+    return innermost

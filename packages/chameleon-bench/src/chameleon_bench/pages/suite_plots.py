@@ -13,13 +13,13 @@ from chameleon_bench.statistics.summary import CHECKPOINTS
 Row = Mapping[str, Any]
 
 PARTS = ("search", "model", "build", "run")
-"""Where seconds go; those of workers are summed."""
+"""The parts that seconds go to; those of workers are summed."""
 
 _BAND = "/26"
 """Opacity of a band, as two hexadecimal digits."""
 
 _HIGHEST = 1.03
-"""Where axes of shares of the best known speed end."""
+"""Axes of shares of the best known speed end here."""
 
 
 def suite_plots(report: Row) -> list[Plot]:
@@ -28,7 +28,7 @@ def suite_plots(report: Row) -> list[Plot]:
     Args:
         report: as ``report_of`` makes it.
     """
-    colours = {name: colour(place) for place, name in enumerate(report["pipelines"])}
+    colours = {name: colour(index) for index, name in enumerate(report["pipelines"])}
     plots: list[Plot] = []
     for task in report["tasks"]:
         rows = [row for row in report["results"] if row["task"] == task]
@@ -50,13 +50,13 @@ def _curves(
     """Best-so-far as a share of the best known speed: the median over seeds and its quartiles."""
     columns: dict[str, list[Any]] = {name: [] for name in ("pipeline", over, *_SHARES)}
     traces: list[dict[str, Any]] = []
-    for one in curves:
-        name, found = one["pipeline"], one[over]
+    for curve in curves:
+        name, steps = curve["pipeline"], curve[over]
         begin = len(columns["pipeline"])
-        columns["pipeline"] += [name] * len(found["at"])
-        columns[over] += found["at"]
+        columns["pipeline"] += [name] * len(steps["at"])
+        columns[over] += steps["at"]
         for share, key in _SHARES.items():
-            columns[share] += [best / value if value else 0.0 for value in found[key]]
+            columns[share] += [best / value if value else 0.0 for value in steps[key]]
         rows = list(range(begin, len(columns["pipeline"])))
         traces += _line(name, rows, over, colours[name])
     return Plot(
@@ -201,5 +201,5 @@ def _spending(task: str, rows: Sequence[Row]) -> Plot | None:
 
 
 def _middle(value: Row | None) -> float:
-    """A median for a bar, which has no length where it is not known."""
+    """A median for a bar, which has no length if it is not known."""
     return 0.0 if value is None else value["median"] or 0.0

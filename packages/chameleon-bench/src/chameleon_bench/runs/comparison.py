@@ -25,11 +25,11 @@ from chameleon_core.run_view import (
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_bench.statistics.contrasts import geometric_ratio, holm, paired_p
 from chameleon_bench.statistics.estimates import estimate, finite, interval, resampled_medians
-from chameleon_bench.statistics.paired_tests import geometric_ratio, holm, paired_p
 
 _DIGITS = 24
-"""Of the digest: as many as a task's key has."""
+"""Characters of the digest: as many as a task's key has."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -39,7 +39,7 @@ class ComparedOperator:
     Attributes:
         name: its name there.
         weight: how often it occurs in the network.
-        time: of its best configuration, with what took it; None where nothing has a time.
+        time: of its best configuration, with what took it; None if nothing has a time.
         costs: of every measurement in seconds, infinity for failures, in order of arrival,
             shape (n,).
         seconds: wall-clock that tuning it took.
@@ -57,16 +57,16 @@ class ComparedOperator:
 
     @property
     def repeats(self) -> tuple[float, ...]:
-        """The repeats that its time is the median of, in seconds; empty where it has none."""
+        """The repeats that its time is the median of, in seconds; empty if it has none."""
         return () if self.time is None else self.time.measurement.seconds
 
     @property
     def median(self) -> float:
-        """Its time in seconds; infinity where it has none."""
+        """Its time in seconds; infinity if it has none."""
         return math.inf if self.time is None else self.time.seconds
 
     def measurements_to(self, seconds: float) -> int | None:
-        """Measurements until one was as fast; None where none was."""
+        """Measurements until one was as fast; None if none was."""
         there = np.flatnonzero(self.costs <= seconds)
         return int(there[0]) + 1 if len(there) and math.isfinite(seconds) else None
 
@@ -80,10 +80,10 @@ class ComparedRun:
         name: what it is called beside the others.
         state: how far it is.
         operators: by what they compute, whatever the target; see ``computed``.
-        network: what is known of its network, or None where the model is none.
+        network: what is known of its network, or None if the model is none.
         measurements: configurations measured, failures included.
         seconds: wall-clock of all its processes.
-        document: the pipeline with every default written out; empty where the folder has none.
+        document: the pipeline with every default written out; empty if the folder has none.
         target: the resolved target, or empty.
         environment: what the runner says of itself, without versions.
         versions: of the distributions that took part.
@@ -103,7 +103,7 @@ class ComparedRun:
 
     @property
     def latency(self) -> float | None:
-        """One inference of the delivered network in seconds; None where it was not timed."""
+        """One inference of the delivered network in seconds; None if it was not timed."""
         return None if self.network is None else self.network.result.latency_seconds
 
 
@@ -148,7 +148,7 @@ def _operator(operator: ViewedOperator) -> ComparedOperator:
         name=operator.result.name,
         weight=task.weight,
         time=operator.time,
-        costs=np.array([one.cost for one in operator.measurements], np.float64),
+        costs=np.array([measured.cost for measured in operator.measurements], np.float64),
         seconds=operator.result.spending.total,
         kind=task.operator,
         arguments=task.arguments,
@@ -156,7 +156,7 @@ def _operator(operator: ViewedOperator) -> ComparedOperator:
 
 
 _NAMED = 4
-"""Operators of each run that are named where two runs have none in common."""
+"""Operators of each run that are named if two runs have none in common."""
 
 
 class NoTimesError(ChameleonError):
@@ -206,7 +206,7 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:
-    """What folders are called beside each other: their last parts, as many as tell them apart.
+    """The names of folders beside each other: their last parts, as many as tell them apart.
 
     Args:
         folders: all different.
@@ -257,7 +257,7 @@ def _have_something_in_common(one: ComparedRun, other: ComparedRun) -> None:
 
 
 def _same_names(one: ComparedRun, other: ComparedRun) -> str:
-    """What differs of the first operators that have one name in both runs, as a further clause."""
+    """Differences of the first operators that have one name in both runs, as a further clause."""
     first, second = ({each.name: each for each in run.operators.values()} for run in (one, other))
     name = next((name for name in first if name in second), None)
     if name is None:
@@ -314,14 +314,14 @@ def _operators(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
 
 
 def _by_run(runs: Sequence[ComparedRun], found: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
-    names = [one.name for one in runs]
+    names = [run.name for run in runs]
     return {key: dict(zip(names, values, strict=True)) for key, values in found.items()}
 
 
 def shared(runs: Sequence[ComparedRun]) -> list[str]:
-    """What all runs tune, in the order of the first."""
+    """The operators that all runs tune, in the order of the first."""
     first, *others = runs
-    return [key for key in first.operators if all(key in one.operators for one in others)]
+    return [key for key in first.operators if all(key in other.operators for other in others)]
 
 
 def time_json(operator: ComparedOperator) -> dict[str, Any]:
@@ -366,7 +366,7 @@ def sum_json(run: ComparedRun, weights: Mapping[str, int]) -> dict[str, Any]:
     counts = list(weights.values())
     total = sum(count * one.median for count, one in zip(counts, operators, strict=True))
     low, high = math.nan, math.nan
-    if operators and all(len(one.repeats) > 1 for one in operators):
+    if operators and all(len(operator.repeats) > 1 for operator in operators):
         rng = np.random.default_rng(0)
         drawn = sum(
             count * resampled_medians(np.asarray(one.repeats), rng)
@@ -428,10 +428,10 @@ _OWN = ("output",)
 """Keys of a pipeline that say where a run is, which is no difference between two."""
 
 _HARDWARE = ("device", "devices", "cores", "threads")
-"""What runners say of the hardware that kernels are timed on."""
+"""Facts that runners tell of the hardware that kernels are timed on."""
 
 _PASSING = ("state", "pace", "reason")
-"""What runners of several devices say of one that holds for the moment."""
+"""Facts of one of several devices that hold for the moment only."""
 
 
 def pipeline_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
@@ -446,7 +446,7 @@ def pipeline_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
         By key, as in ``explorer.chains``, JSON text of each run's value, or ``NOT_SET``.
     """
     return _differing(
-        [{key: value for key, value in one.document.items() if key not in _OWN} for one in runs]
+        [{key: value for key, value in run.document.items() if key not in _OWN} for run in runs]
     )
 
 
@@ -457,21 +457,21 @@ def version_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
         runs: the runs.
     """
     names = sorted({name for one in runs for name in one.versions})
-    found = {}
+    differences = {}
     for name in names:
-        versions = [one.versions.get(name, NOT_SET) for one in runs]
+        versions = [run.versions.get(name, NOT_SET) for run in runs]
         if len({version for version in versions if version is not None}) > 1:
-            found[name] = versions
-    return found
+            differences[name] = versions
+    return differences
 
 
 def environment_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
-    """What runners say of themselves that differs, the resolved target among it.
+    """Facts of the runners that differ, the resolved target among them.
 
     Args:
         runs: the runs.
     """
-    return _differing([{"target": one.target, **one.environment} for one in runs])
+    return _differing([{"target": run.target, **run.environment} for run in runs])
 
 
 def machines_differ(runs: Sequence[ComparedRun]) -> bool:
@@ -483,13 +483,13 @@ def machines_differ(runs: Sequence[ComparedRun]) -> bool:
         runs: the runs.
     """
     said = [
-        (one.target, *(_lasting(one.environment.get(key)) for key in _HARDWARE)) for one in runs
+        (run.target, *(_lasting(run.environment.get(key)) for key in _HARDWARE)) for run in runs
     ]
     return any(one != said[0] for one in said)
 
 
 def _lasting(value: Any) -> Any:
-    """What is said of a device, or of several in whatever order, without what passes."""
+    """The lasting facts of a device, or of several in whatever order."""
     if isinstance(value, list):
         return sorted(json.dumps(_lasting(one), sort_keys=True, default=str) for one in value)
     if isinstance(value, Mapping):
@@ -507,7 +507,7 @@ def _differing(values: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 def _opened(value: Any) -> Any:
     """JSON values with the place as the key of each mapping in a list, such as an operator."""
     if isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
-        value = {str(place): one for place, one in enumerate(value)}
+        value = {str(index): one for index, one in enumerate(value)}
     if isinstance(value, Mapping):
         return {key: _opened(inner) for key, inner in value.items()}
     return value

@@ -1,19 +1,25 @@
-"""Pipelines against each other: paired tests by seed, ratios over tasks, catching up."""
+"""Pipelines against each other: paired tests by seed, ratios over tasks, catching up.
+
+A search that never reached its goal has the value infinity. It counts as slower than every one
+that did, and nothing is invented about when it would have got there.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+import numpy as np
+
 from chameleon_bench.statistics import goals
-from chameleon_bench.statistics.estimates import estimate, estimated, finite
-from chameleon_bench.statistics.paired_tests import geometric_ratio, holm, paired_p
+from chameleon_bench.statistics.estimates import RESAMPLES, estimate, estimated, finite, interval
 from chameleon_bench.statistics.summary import Group
 
 METRICS = ("measurements_to_95", "seconds_to_95", "cost")
-"""What pipelines are compared by; less is better in all of them."""
+"""Pipelines are compared by these; less is better in all of them."""
 
 
 def paired_tests(groups: Sequence[Group]) -> list[dict[str, Any]]:
@@ -61,7 +67,7 @@ def ratios(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def catching_up(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """What each pipeline needed to reach the other's final result with the same seed.
+    """The effort that each pipeline needed to reach the other's final result with the same seed.
 
     As the paper compares optimization times (section 4.3): shares are of what the other spent
     in all, so 0.25 says a quarter. Seeds in which the result was never reached count as infinite.
@@ -95,3 +101,107 @@ def _matched(first: Group, second: Group, metric: str) -> tuple[list[float], lis
     one, other = first.values(metric), second.values(metric)
     seeds = sorted(one.keys() & other.keys())
     return [one[seed] for seed in seeds], [other[seed] for seed in seeds]
+
+
+def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Two-sided p of Wilcoxon's signed-rank test between values paired by seed.
+
+    Two censored values are a tie; a censored and an uncensored one differ by more than any
+    others. None if fewer than two pairs can be compared.
+    """
+    one, other = np.asarray(first, float), np.asarray(second, float)
+    if len(one) < 2:  # noqa: PLR2004 - a pair of pairs
+        return None
+    both = np.isinf(one) & np.isinf(other)
+    difference = np.where(both, 0.0, np.subtract(one, other, where=~both, out=np.zeros(len(one))))
+    known = np.abs(difference[np.isfinite(difference)])
+    most = 2 * float(known.max(initial=0.0)) or 1.0
+    difference = np.clip(difference, -most, most)
+    if not difference.any():
+        return 1.0
+    from scipy import stats  # noqa: PLC0415 - takes half a second
+
+    return float(stats.wilcoxon(difference, zero_method="wilcox").pvalue)
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """p-values adjusted for their number by Holm's step-down method; None stays None."""
+    order = sorted(
+        (index for index, value in enumerate(values) if value is not None),
+        key=lambda index: values[index] or 0.0,
+    )
+    adjusted: list[float | None] = [None] * len(values)
+    highest = 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * (values[index] or 0.0)))
+        adjusted[index] = highest
+    return adjusted
+
+
+@attrs.frozen(kw_only=True)
+class Ratio:
+    """A geometric mean over tasks of how two pipelines' medians relate.
+
+    Attributes:
+        mean: first over second; NaN if no task has both medians.
+        low: lower end of the 95 % bootstrap interval over seeds, NaN if there is none.
+        high: upper end.
+        tasks: over how many tasks.
+        left_out: tasks in which a median is censored, which has no ratio.
+    """
+
+    mean: float
+    low: float
+    high: float
+    tasks: int
+    left_out: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, null for infinity and NaN."""
+        ends = {"ratio": finite(self.mean), "low": finite(self.low), "high": finite(self.high)}
+        return {**ends, "tasks": self.tasks, "left_out": list(self.left_out)}
+
+
+def geometric_ratio(
+    pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    paired: bool = True,
+) -> Ratio:
+    """The geometric mean over tasks of first median over second median.
+
+    Args:
+        pairs: for each task the values of both pipelines, paired by seed.
+        paired: False if the values of a task do not belong together in twos, as those of two
+            runs that were timed apart; then there may be more of one than of the other.
+    """
+    rng = np.random.default_rng(0)
+    logs: list[float] = []
+    drawn = np.zeros(RESAMPLES)
+    left_out = []
+    resample = True
+    for task, (first, second) in pairs.items():
+        one, other = np.asarray(first, float), np.asarray(second, float)
+        medians = [float(np.median(values)) if len(values) else 0.0 for values in (one, other)]
+        if not all(0 < median < math.inf for median in medians):
+            left_out.append(task)
+            continue
+        logs.append(math.log(medians[0] / medians[1]))
+        resample = resample and min(len(one), len(other)) > 1
+        rows = rng.integers(len(one), size=(RESAMPLES, len(one)))
+        # The same seeds for both if they are paired: they start alike, and vary together.
+        others = rows if paired else rng.integers(len(other), size=(RESAMPLES, len(other)))
+        tops, bottoms = np.median(one[rows], axis=1), np.median(other[others], axis=1)
+        with np.errstate(all="ignore"):
+            drawn += np.where(np.isinf(tops) & np.isinf(bottoms), 0.0, np.log(tops / bottoms))
+    low, high, mean = math.nan, math.nan, math.nan
+    if logs:
+        mean = math.exp(sum(logs) / len(logs))
+        if resample:
+            low, high = interval(np.exp(drawn / len(logs)))
+    return Ratio(
+        mean=mean,
+        low=low,
+        high=high,
+        tasks=len(logs),
+        left_out=tuple(left_out),
+    )

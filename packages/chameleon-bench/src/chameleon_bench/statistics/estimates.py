@@ -23,8 +23,8 @@ class Estimate:
     """A median over seeds, or turns, with its bootstrap interval.
 
     Attributes:
-        median: infinity where at least half of the values are censored.
-        low: lower end of the 95 % interval; NaN where there are fewer than two values.
+        median: infinity if at least half of the values are censored.
+        low: lower end of the 95 % interval; NaN if there are fewer than two values.
         high: upper end.
         reached: values that are not censored.
         of: all values.
@@ -41,15 +41,14 @@ class Estimate:
         return {name: finite(value) for name, value in attrs.asdict(self).items()}
 
 
-def estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
+def estimate(values: Sequence[float]) -> Estimate:
     """The median and its 95 % percentile-bootstrap interval.
 
     Args:
-        values: one per seed or turn, infinity where censored; not empty.
-        seed: of the resampling.
+        values: one per seed or turn, infinity if censored; not empty.
     """
     array = np.asarray(values, float)
-    drawn = resampled_medians(array, np.random.default_rng(seed)) if len(array) > 1 else None
+    drawn = resampled_medians(array, np.random.default_rng(0)) if len(array) > 1 else None
     low, high = (math.nan, math.nan) if drawn is None else interval(drawn)
     return Estimate(
         # The mean of the two middle values is infinite if one of them is.
@@ -62,7 +61,7 @@ def estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
 
 
 def estimated(values: Iterable[float]) -> dict[str, Any] | None:
-    """The median as JSON values; None where every search failed, or nobody knows."""
+    """The median as JSON values; None if every search failed, or nobody knows."""
     known = [value for value in values if not math.isnan(value)]
     return estimate(known).to_json() if known else None
 

@@ -1,4 +1,4 @@
-"""What is read off one trajectory: when it reached a goal, how good it was, where its time went."""
+"""Figures of one trajectory: when it reached a goal, how good it was, where its time went."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLUMN = {name: index for index, name in enumerate(ROUND_FIELDS)}
 
 
 def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
-    """Measurements and seconds until a cost was reached; infinity where it never was.
+    """Measurements and seconds until a cost was reached; infinity if it never was.
 
     Args:
         trajectory: the search.
@@ -37,7 +37,7 @@ def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
 
 
 def quality(trajectory: Trajectory, measurements: int, best_known: float) -> float:
-    """Best known cost over the lowest cost after so many measurements, 0 where there was none.
+    """Best known cost over the lowest cost after so many measurements, 0 if there was none.
 
     A search that ended earlier keeps what it had.
     """
@@ -47,19 +47,19 @@ def quality(trajectory: Trajectory, measurements: int, best_known: float) -> flo
 
 
 def invalid_share(trajectory: Trajectory) -> float:
-    """The share of measurements that gave no time; NaN where nothing was measured."""
+    """The share of measurements that gave no time; NaN if nothing was measured."""
     failed = sum(bool(kind) for kind in trajectory.failures)
     return failed / len(trajectory.failures) if trajectory.failures else math.nan
 
 
 def fallback_share(trajectory: Trajectory) -> float:
-    """The share of measurements that no stage proposed; NaN where nobody recorded it."""
+    """The share of measurements that no stage proposed; NaN if nobody recorded it."""
     known = sum(trajectory.origins.values())
     return trajectory.origins.get(Origin.FALLBACK, 0) / known if known else math.nan
 
 
 def seconds(trajectory: Trajectory) -> dict[str, float]:
-    """Where the seconds went: search, model, build, run, and all of it; NaN where nobody knows.
+    """The seconds of search, model, build and run, and all of them; NaN if nobody knows.
 
     Workers build in parallel, so the parts can be more than the whole.
     """
@@ -110,7 +110,7 @@ def best_at(trajectory: Trajectory, grid: Floats, over: str) -> Floats:
 def band(curves: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
     """Lower quartile, median and upper quartile over seeds at every point; each shape (g,).
 
-    The median is that of ``estimate``: the mean of the middle two where their number is even.
+    The median is that of ``estimate``: the mean of the middle two if their number is even.
     """
     costs = np.array(curves)
     low, high = np.quantile(costs, [0.25, 0.75], axis=0, method="inverted_cdf")

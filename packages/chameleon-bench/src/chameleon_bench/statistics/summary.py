@@ -31,7 +31,7 @@ class Group:
 
     Attributes:
         pipeline: the pipeline's name.
-        task: the task's name, with the operator's where the task has several.
+        task: the task's name, with the operator's if the task has several.
         budget: measurements that the pipeline may make, or None for any number.
         best_known: the lowest cost known of the operator, in seconds.
         exhaustive: whether nothing better exists, because every configuration was recorded.
@@ -52,9 +52,9 @@ class Group:
         if metric == "cost":
             return {seed: run.best for seed, run in self.runs.items()}
         kind, _, level = metric.partition("_to_")
-        place = 0 if kind == "measurements" else 1
+        column = 0 if kind == "measurements" else 1
         goal = self.best_known * 100 / int(level)
-        return {seed: goals.reached(run, goal)[place] for seed, run in self.runs.items()}
+        return {seed: goals.reached(run, goal)[column] for seed, run in self.runs.items()}
 
     def to_json(self) -> dict[str, Any]:
         """The row of the report."""
@@ -159,7 +159,7 @@ def _groups_of_operator(
 
 
 def grid_ends(groups: Sequence[Group]) -> dict[str, tuple[float, float]]:
-    """Where each task's figures end: the most measurements of a search, and seconds.
+    """The end of each task's figures: the most measurements of a search, and seconds.
 
     Seconds end when three quarters of the searches have ended: a straggler would squeeze the rest.
     """

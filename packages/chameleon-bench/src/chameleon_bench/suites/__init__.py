@@ -1,1 +1,1 @@
-"""What a suite is, and how its file is read."""
+"""Suites, and how their files are read."""

@@ -9,26 +9,27 @@ import functools
 import hashlib
 import importlib.util
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.pipeline.assemble import Assembler
-from chameleon_core.pipeline.nodes import Collecting, Item, Node, PipelineError, Problem
+import attrs
+from chameleon_core.pipeline.documents import DocumentReader
+from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem
 from chameleon_core.pipeline.paths import absolute
-from chameleon_core.pipeline.resolve import STAGES, apply_overrides, merge
+from chameleon_core.pipeline.resolve import KEYS as PIPELINE_KEYS
+from chameleon_core.pipeline.resolve import STAGES, merge
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.pipeline.stage_reader import StageReader
-from chameleon_core.pipeline.yaml import read_yaml
 from chameleon_core.plugins import CommandRecord, PresetRecord
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.given import canonical, given
-from chameleon_core.plugins.registry import Registry, default_registry
-from chameleon_core.words import did_you_mean
+from chameleon_core.plugins.registry import Registry
+from chameleon_core.words import did_you_mean, listing
 
-from chameleon_bench.suites.entries import SuiteEntry, pipelines_of, tasks_of
 from chameleon_bench.suites.suite import Pairing, Suite
 
 SHARED = ("target", *STAGES, "budget", "baselines")
@@ -46,54 +47,36 @@ def load_suite(
     Args:
         path: the file; errors call it as it is given here.
         overrides: assignments such as ``seeds=3``, stronger than the file.
-        registry: where names are looked up; the installed plugins where None.
+        registry: where names are looked up; the installed plugins if None.
 
     Raises:
         PipelineError: with everything that is wrong, one line each.
         ConfigError: the file cannot be read.
     """
-    file = Path(path)
-    changes = tuple(overrides)
-    root = read_yaml(file, shown=str(path))
-    if not root.is_mapping:
-        message = f"a suite must be a mapping with 'pipelines:' and 'tasks:', not {root.in_words()}"
-        raise PipelineError([Problem(mark=root.mark, message=message)])
-    root, problems = apply_overrides(root, changes)
-    loader = _Loader(root, registry or default_registry(), problems)
-    return loader.load(file.resolve(), file.read_text(encoding="utf-8-sig"), changes)
+    source, overrides = Path(path).resolve(), tuple(overrides)
+    wanted = "a suite must be a mapping with 'pipelines:' and 'tasks:'"
+    reader = _SuiteReader(path, overrides, registry, keys=KEYS, wanted=wanted)
+    return reader.suite(source, source.read_text(encoding="utf-8-sig"), overrides)
 
 
-class _Loader:
+class _SuiteReader(DocumentReader):
     """Checks one suite and collects the problems of all of its parts."""
 
-    def __init__(self, root: Node, registry: Registry, problems: list[Problem]) -> None:
-        self._root = root
-        self._registry = registry
-        self._problems = problems
-        self._stages = StageReader(registry, problems)
-        self._structurer = self._stages.structurer
-
-    def load(self, source: Path, text: str, overrides: tuple[str, ...]) -> Suite:
-        for key, item in self._root.items():
-            if key not in KEYS:
-                self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, KEYS)}")
-        title = self._stages.value(self._root, "title", str, source.stem)
+    def suite(self, source: Path, text: str, overrides: tuple[str, ...]) -> Suite:
+        title = self.stages.value(self.root, "title", str, source.stem)
         seeds = self._seeds()
-        compare = self._stages.value(self._root, "compare", bool, default=False)
-        output = self._stages.value(self._root, "output", str, f"bench/{source.stem}")
-        data = None if (given := self._root.get("data")) is None else absolute(given)
-        pipelines = pipelines_of(self._root, self._stages, self._problems)
-        tasks = tasks_of(self._root, data, self._problems)
+        compare = self.stages.value(self.root, "compare", bool, default=False)
+        output = self.stages.value(self.root, "output", str, f"bench/{source.stem}")
+        data = None if (given := self.root.get("data")) is None else absolute(given)
+        pipelines = pipelines_of(self)
+        tasks = tasks_of(self, data)
         pairings = [
             pairing
             for task in tasks
             for pipeline in pipelines
             if (pairing := self._pairing(pipeline, task, compare=compare)) is not None
         ]
-        if self._problems:
-            raise PipelineError(
-                self._problems, hint="\n".join(dict.fromkeys(self._stages.hints)) or None
-            )
+        self.check()
         return Suite(
             title=title,
             pairings=tuple(pairings),
@@ -106,7 +89,7 @@ class _Loader:
 
     def _pairing(self, pipeline: SuiteEntry, task: SuiteEntry, *, compare: bool) -> Pairing | None:
         resolved = self._resolved(pipeline, task)
-        if resolved is None or self._problems:
+        if resolved is None or self.problems:
             return None
         document = dict(resolved.document)
         if not compare:
@@ -115,7 +98,7 @@ class _Loader:
         # What somebody measured before must not decide between pipelines.
         document.pop("records", None)
         measures_hardware = pipeline.rival is not None
-        with Collecting(self._problems):
+        with self.collecting():
             # A rival is a process that measures, whatever the suite's runner is.
             measures_hardware = measures_hardware or bool(
                 getattr(load_factory(resolved.runner.factory), "measures_hardware", True)
@@ -128,41 +111,34 @@ class _Loader:
             document=document,
             rival=pipeline.rival,
             measures_hardware=measures_hardware,
-            versions=versions_of([document, more], self._registry),
+            versions=versions_of([document, more], self.registry),
         )
 
     def _resolved(self, pipeline: SuiteEntry, task: SuiteEntry) -> ResolvedPipeline | None:
-        shared = {key: item for key, item in self._root.items() if key in SHARED}
+        shared = {key: item for key, item in self.root.items() if key in SHARED}
         sections = merge(merge(shared, pipeline.sections), task.sections)
         # Seeds are dealt later; the output's place is the suite's.
-        output = Node(value="bench", mark=self._root.mark)
+        output = Node(value="bench", mark=self.root.mark)
         sections["output"] = Item(key_mark=output.mark, node=output)
-        try:
-            root = Node(value=sections, mark=task.mark)
-            return Assembler(root, self._registry, []).assemble(None)
-        except PipelineError as error:
-            self._problems.extend(error.problems)
-            self._stages.hints.append(error.hint or "")
-            return None
+        with self.collecting():
+            return self.assembler(sections, task.mark).assemble(None)
+        return None
 
     def _seeds(self) -> tuple[int, ...]:
-        node = self._root.get("seeds")
+        node = self.root.get("seeds")
         if node is None:
             return (0,)
-        with Collecting(self._problems):
+        with self.collecting():
             if node.is_sequence:
-                seeds = tuple(self._structurer.make(node, list[int], "'seeds'"))
+                seeds = tuple(self.stages.structurer.make(node, list[int], "'seeds'"))
             else:
-                seeds = tuple(range(self._structurer.make(node, int, "'seeds'")))
+                seeds = tuple(range(self.stages.structurer.make(node, int, "'seeds'")))
             if not seeds or min(seeds) < 0:
-                self._say(node.mark, "'seeds' must be a number of at least 1, or a list of seeds")
+                self.say(node.mark, "'seeds' must be a number of at least 1, or a list of seeds")
             if len(set(seeds)) < len(seeds):
-                self._say(node.mark, "'seeds' lists a seed twice; a second run would be the same")
+                self.say(node.mark, "'seeds' lists a seed twice; a second run would be the same")
             return seeds
         return (0,)
-
-    def _say(self, mark: Any, message: str) -> None:
-        self._problems.append(Problem(mark=mark, message=message))
 
 
 ALWAYS = {CORE: "chameleon_core", "chameleon-tuner-system": "chameleon_system"}
@@ -182,7 +158,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
         registry: knows who registers which name.
 
     Returns:
-        The version of each distribution by name, with a digest of its sources where it is editable.
+        The version of each distribution by name, with a digest of its sources if it is editable.
     """
     named = set(_texts(documents))
     packages = {name: {package} for name, package in ALWAYS.items()}
@@ -198,7 +174,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
 
 @functools.cache
 def version_of(distribution: str, packages: Collection[str]) -> str:
-    """What tells one state of a distribution from another.
+    """Tell one state of a distribution from another.
 
     Args:
         distribution: its name.
@@ -207,13 +183,13 @@ def version_of(distribution: str, packages: Collection[str]) -> str:
     if any(canonical(one.distribution) == canonical(distribution) for one in given()):
         return f"given, sources {_digest(packages)}"
     try:
-        found = metadata.distribution(distribution)
+        installed = metadata.distribution(distribution)
     except metadata.PackageNotFoundError:
         return "not installed"  # a registry made in this process
-    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    origin = json.loads(installed.read_text("direct_url.json") or "{}")
     if not origin.get("dir_info", {}).get("editable"):
-        return found.version
-    return f"{found.version}, sources {_digest(packages)}"
+        return installed.version
+    return f"{installed.version}, sources {_digest(packages)}"
 
 
 def _digest(packages: Collection[str]) -> str:
@@ -230,8 +206,8 @@ def _sources(packages: Collection[str]) -> Iterator[tuple[Path, str]]:
         spec = importlib.util.find_spec(package)
         if spec is None:
             continue
-        for place in spec.submodule_search_locations or ():
-            folder = Path(place)
+        for directory in spec.submodule_search_locations or ():
+            folder = Path(directory)
             for file in sorted(folder.rglob("*")):
                 if file.is_file() and "__pycache__" not in file.parts:
                     yield file, f"{package}/{file.relative_to(folder).as_posix()}"
@@ -250,3 +226,192 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _texts(inner)
+
+
+# ----- pipelines and tasks -------------------------------------------------------------------
+
+SOURCES = ("table", "operator", "model")
+"""The kinds of tasks of a suite: a recorded table, one operator, or a whole ``model`` section."""
+
+RECORDED: dict[str, str] = {"space": "table", "runner": "replay", "target": "llvm"}
+"""A recorded table is searched and measured with these. It was recorded on a target of its own;
+the one named here only has to exist."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_OURS = frozenset({"model", "seed", "output", "require"})
+
+
+@attrs.frozen(kw_only=True)
+class SuiteEntry:
+    """One pipeline or one task of a suite.
+
+    Attributes:
+        name: what reports call it; also a folder's name.
+        sections: keys of a pipeline file.
+        mark: where it was written.
+        rival: for a pipeline that is another tuner, ``{"name": ..., options}``.
+    """
+
+    name: str
+    sections: dict[str, Item]
+    mark: Mark
+    rival: Mapping[str, Any] | None = None
+
+
+def pipelines_of(reader: DocumentReader) -> list[SuiteEntry]:
+    """The suite's pipelines: each the name of a preset, stages, or a rival."""
+    node = reader.root.get("pipelines")
+    if node is None or not node.is_mapping or not node.value:
+        mark = (node or reader.root).mark
+        reader.say(mark, "a suite needs 'pipelines', a mapping of names to stages or presets")
+        return []
+    entries = []
+    for name, item in node.items():
+        if not _NAME.fullmatch(name):
+            reader.say(item.key_mark, _misnamed("pipeline", name))
+            continue
+        with reader.collecting():
+            entries.append(_pipeline(name, item, reader.stages))
+    return entries
+
+
+def _pipeline(name: str, item: Item, stages: StageReader) -> SuiteEntry:
+    node = item.node
+    if isinstance(node.value, str):
+        preset = Item(key_mark=node.mark, node=node)
+        return SuiteEntry(name=name, sections={"preset": preset}, mark=item.key_mark)
+    if node.value is None:
+        return SuiteEntry(name=name, sections={}, mark=item.key_mark)
+    if not node.is_mapping:
+        wanted = "must be a preset's name or a mapping of stages"
+        raise _wrong(node.mark, f"pipeline '{name}' {wanted}, not {node.in_words()}")
+    if node.get("rival") is not None:
+        rival = _rival(node, stages)
+        return SuiteEntry(name=name, sections={}, mark=item.key_mark, rival=rival)
+    wrong = [
+        Problem(
+            mark=inner.key_mark,
+            message=f"'{key}' belongs to the suite and not to pipeline '{name}'"
+            + ("; write it under 'tasks'" if key == "model" else ""),
+        )
+        for key, inner in node.items()
+        if key in _OURS
+    ]
+    if wrong:
+        raise PipelineError(wrong)
+    return SuiteEntry(name=name, sections=dict(node.items()), mark=item.key_mark)
+
+
+def _rival(node: Node, stages: StageReader) -> dict[str, Any]:
+    chosen: Node = node.value["rival"].node
+    if not isinstance(chosen.value, str):
+        raise _wrong(chosen.mark, f"'rival' must name a rival, not be {chosen.in_words()}")
+    options = {key: item for key, item in node.items() if key != "rival"}
+    spec = stages.spec("rivals", chosen, lambda _: Node(value=options, mark=node.mark))
+    if spec is None:
+        raise PipelineError([])
+    return {"name": spec.name, **spec.options_json}
+
+
+def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
+    """The suite's tasks.
+
+    Args:
+        reader: of the suite.
+        data: the folder that tables are in, absolute; the suite's own if None.
+    """
+    node = reader.root.get("tasks")
+    if node is None or not node.is_sequence or not node.value:
+        mark = (node or reader.root).mark
+        reader.say(mark, f"a suite needs 'tasks', a list whose entries are {listing(SOURCES)}")
+        return []
+    entries: dict[str, SuiteEntry] = {}
+    for task in node.value:
+        with reader.collecting():
+            entry = _task(task, reader.root, data)
+            if entry.name in entries:
+                message = f"two tasks are called '{entry.name}'; give one of them another 'name'"
+                reader.say(task.mark, message)
+            entries.setdefault(entry.name, entry)
+    return list(entries.values())
+
+
+def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
+    given = [key for key in SOURCES if node.get(key) is not None]
+    if len(given) != 1:
+        wanted = listing([repr(key) for key in SOURCES])
+        there = " and ".join(given) or node.in_words()
+        message = f"a task has one key that says what is tuned, {wanted}, not {there}"
+        raise _wrong(node.mark, message)
+    allowed = ["name", *SOURCES, *(key for key in PIPELINE_KEYS if key not in _OURS)]
+    wrong = [
+        Problem(mark=item.key_mark, message=f"unknown key '{key}'{did_you_mean(key, allowed)}")
+        for key, item in node.items()
+        if key not in allowed
+    ]
+    if wrong:
+        raise PipelineError(wrong)
+    source = node.value[given[0]]
+    sections, name = _SOURCES[given[0]](source, root, data)
+    chosen = node.get("name")
+    if chosen is not None:
+        name = str(chosen.value)
+    if not _NAME.fullmatch(name):
+        mark = (chosen or source.node).mark
+        raise _wrong(mark, _misnamed("task", name))
+    rest = {key: item for key, item in node.items() if key not in {"name", *SOURCES}}
+    return SuiteEntry(name=name, sections={**sections, **rest}, mark=node.mark)
+
+
+Sections = tuple[dict[str, Item], str]
+"""Keys of a pipeline file, and the name of a task if nobody gives it one."""
+
+
+def _table(source: Item, root: Node, data: Node | None) -> Sections:
+    node = source.node
+    if not isinstance(node.value, str):
+        raise _wrong(node.mark, f"'table' must be a file's name, not {node.in_words()}")
+    place = (
+        absolute(node).value if data is None else Path(data.value) / Path(node.value).expanduser()
+    )
+    path = str(place)
+    if not Path(path).exists():
+        hint = "say where the tables are with 'data' or --set data=FOLDER"
+        raise _wrong(node.mark, f"there is no table {path}; {hint}")
+    name = Path(path).name.removesuffix(".gz").removesuffix(".json")
+    sections = {
+        key: _item(value, source)
+        for key, value in RECORDED.items()
+        if key != "target" or root.get("target") is None
+    }
+    return {"model": _item({"table": _item(path, source)}, source), **sections}, name
+
+
+def _operator(source: Item, _root: Node, _data: Node | None) -> Sections:
+    node = source.node
+    name = "operator"
+    if node.is_mapping and len(node.value) == 1:
+        ((kind, item),) = node.items()
+        own = item.node.get("name")
+        name = kind if own is None else str(own.value)
+    model = {"operators": _item((node,), source)}
+    return {"model": _item(model, source)}, name
+
+
+def _model(source: Item, _root: Node, _data: Node | None) -> Sections:
+    return {"model": source}, next((key for key, _ in source.node.items()), "model")
+
+
+_SOURCES = {"table": _table, "operator": _operator, "model": _model}
+
+
+def _item(value: Any, place: Item) -> Item:
+    return Item(key_mark=place.key_mark, node=Node(value=value, mark=place.node.mark))
+
+
+def _misnamed(noun: str, name: str) -> str:
+    return f"{noun} '{name}' must be named with letters, digits, '-', '_', '.' and '+'"
+
+
+def _wrong(mark: Mark, message: str) -> PipelineError:
+    return PipelineError([Problem(mark=mark, message=message)])

@@ -1,4 +1,4 @@
-"""What a suite is once it is read: pipelines, tasks, seeds, and the cells they make."""
+"""A suite that has been read: pipelines, tasks, seeds, and the cells they make."""
 
 from __future__ import annotations
 

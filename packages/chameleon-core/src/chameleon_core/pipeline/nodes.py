@@ -72,11 +72,13 @@ class Collecting:
     """A ``with`` block whose ``PipelineError`` is remembered, so that the next part runs too.
 
     Args:
-        problems: where the error's problems are added.
+        problems: the error's problems are added here.
+        hints: its hint is added here, empty if it has none.
     """
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[Problem], hints: list[str] | None = None) -> None:
         self._problems = problems
+        self._hints = [] if hints is None else hints
 
     def __enter__(self) -> None:
         """Nothing is set up."""
@@ -84,6 +86,7 @@ class Collecting:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         if isinstance(error, PipelineError):
             self._problems.extend(error.problems)
+            self._hints.append(error.hint or "")
             return True
         return False
 

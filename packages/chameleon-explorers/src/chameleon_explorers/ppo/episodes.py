@@ -28,7 +28,7 @@ REWARDS: dict[str, Reward] = {
 
 @attrs.frozen(kw_only=True, eq=False)
 class Step:
-    """What a step of all episodes led to.
+    """The outcome of one step of all episodes.
 
     Attributes:
         rewards: shape (episodes,).
@@ -48,7 +48,7 @@ class EpisodeBatch:
 
     The environment of the paper's section 3.2: an action moves every knob by one index down or
     up, or not at all, or (beyond the paper) to any other choice. A knob at a bound stays there.
-    Where the configuration as a whole is not legal, the episode stays where it was.
+    If the configuration as a whole is not legal, the episode stays where it was.
 
     Args:
         space: the design space.
@@ -174,7 +174,7 @@ class EpisodeBatch:
         self.alive[rows] = True
 
     def _proposed(self, actions: NDArray[np.int64]) -> Configs:
-        """Where the actions lead, clamped at the bounds of every knob."""
+        """The rows to which the actions lead, clamped at the bounds of every knob."""
         shift = actions.astype(np.int32) - STAY
         jumping = np.nonzero(actions == JUMP)
         shift[jumping] = 0

@@ -156,7 +156,7 @@ class PPOExplorer(Explorer):
         )
 
     def _shifts(self, episodes: EpisodeBatch) -> Tensor:
-        """What is added to the logits, shape (episodes, knobs, actions)."""
+        """The numbers to add to the logits, shape (episodes, knobs, actions)."""
         if not self._options.masking:
             return self._bias.expand(*episodes.configs.shape, -1)
         allowed = torch.from_numpy(episodes.movable()[:, :, : self._actions])

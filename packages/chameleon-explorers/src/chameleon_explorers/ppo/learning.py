@@ -24,8 +24,8 @@ class Rollout:
         log_probabilities: of the joint actions when they were taken, shape (steps, episodes).
         values: of the states, and of those after the last step, shape (steps + 1, episodes).
         rewards: shape (steps, episodes).
-        alive: 1 where the episode had not ended before the step, shape (steps, episodes).
-        goes_on: 1 where it had not ended after it either, shape (steps, episodes).
+        alive: 1 if the episode had not ended before the step, shape (steps, episodes).
+        goes_on: 1 if it had not ended after it either, shape (steps, episodes).
     """
 
     states: Tensor
@@ -160,7 +160,7 @@ def _joint(every: Tensor, actions: Tensor) -> Tensor:
 
 
 def masked(allowed: Tensor, bias: Tensor) -> Tensor:
-    """What is added to logits: the bias where an action is allowed, else never."""
+    """The numbers to add to logits: the bias if an action is allowed, else never."""
     return torch.where(allowed, bias, _NEVER)
 
 
@@ -177,7 +177,7 @@ def advantages(
         rewards: of every step, shape (steps, episodes).
         values: the critic's estimates of the states before every step and after the last one,
             shape (steps + 1, episodes).
-        goes_on: 1 where an episode goes on after the step and 0 where the step ended it, shape
+        goes_on: 1 if an episode goes on after the step and 0 if the step ended it, shape
             (steps, episodes). What comes after an end counts for nothing.
         discount: of the rewards (gamma).
         decay: of the temporal differences (lambda).

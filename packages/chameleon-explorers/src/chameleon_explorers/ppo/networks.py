@@ -100,9 +100,9 @@ class TokenActorCritic(ActorCritic):
 
 
 def stay_bias(knobs: int, actions: int, moves: float) -> float:
-    """What added to the logit of staying makes a uniform policy move ``moves`` knobs a step.
+    """The bias on staying with which a uniform policy moves ``moves`` knobs a step.
 
-    0 where ``moves`` is 0, which leaves every action equally likely.
+    0 if ``moves`` is 0, which leaves every action equally likely.
     """
     if not moves:
         return 0.0

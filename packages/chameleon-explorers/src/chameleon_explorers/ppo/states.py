@@ -83,7 +83,7 @@ class TokenStates:
 
 
 def _choices(knob: Knob) -> States:
-    """What a token says of every choice of a knob, shape (cardinality, columns)."""
+    """The columns of a token for every choice of a knob, shape (cardinality, columns)."""
     cardinality = knob.cardinality
     index = np.arange(cardinality, dtype=np.float32)
     position = 2.0 * index / max(cardinality - 1, 1) - 1.0

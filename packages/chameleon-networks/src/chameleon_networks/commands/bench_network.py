@@ -9,7 +9,7 @@ import click
 from chameleon_cli.options import trust_option
 from chameleon_core.errors import ConfigError
 
-from chameleon_networks.importers.options import PRECISIONS
+from chameleon_networks.frameworks import PRECISIONS
 
 MOST = 64
 """The largest number of clients, and of neighbours."""

@@ -15,7 +15,6 @@ from chameleon_bench.statistics.estimates import estimate
 from chameleon_cli.result_rows import duration
 from chameleon_cli.results_table import print_table
 from chameleon_cli.streams import results_alone
-from chameleon_core.dtypes import AS_IT_COMES
 from chameleon_core.errors import ConfigError, RunFolderError
 from chameleon_core.run_folder import NETWORK
 from chameleon_core.run_view import RunView
@@ -25,6 +24,7 @@ from chameleon_networks.commands.runs import network_of, pipeline_of, threads_of
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.reduced_rivals import ComputedIn, reduced_request
 from chameleon_networks.delivery.side_by_side import Compared, SideBySide, side_by_side
+from chameleon_networks.frameworks import AS_IT_COMES
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.serving.model_files import FRAMEWORKS
 from chameleon_networks.serving.streams import Served, served

@@ -14,9 +14,9 @@ from chameleon_core.stages import SpaceProvider, Winner
 from chameleon_core.task import Task
 from chameleon_tvm.building.builder import TVMBuilder
 from chameleon_tvm.building.kernel import Program
-from chameleon_tvm.operators.element_types import OUTPUTS
 from chameleon_tvm.operators.specs import OperatorSpec, TypedSpec
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import COMPUTE
 from numpy.typing import NDArray
 
 from chameleon_networks.compile.loop_tasks import TunedLoops
@@ -37,7 +37,7 @@ def _next_guess(winner: Winner) -> Winner | None:
 def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
     """The same operator with each other type that its output may have."""
     if isinstance(spec, TypedSpec):
-        for kind in OUTPUTS[spec.dtype]:
+        for kind in COMPUTE[spec.dtype].outputs:
             if kind != spec.output_dtype:
                 yield attrs.evolve(spec, output_dtype=kind)
 
@@ -176,7 +176,7 @@ class Kernels:
             return None
         operator = builder.operator
         inputs = list(builder.inputs)
-        for place, constant in zip(sorted(operator.constants), chain.constants, strict=True):
+        for place, constant in zip(sorted(operator.constants), chain.constants.arrays, strict=True):
             inputs[place] = np.ascontiguousarray(constant)
         builder.use(inputs)
         program = self._program(task.key, builder)

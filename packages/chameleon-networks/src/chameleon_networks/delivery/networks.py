@@ -144,7 +144,7 @@ class NetworkFrontend(SettledNetwork):
         chains = fastest(chains, target)
         names = dict(zip(dict.fromkeys(chain.spec for chain in chains), specs, strict=True))
         for chain in chains:
-            if any(np.isnan(constant).any() for constant in chain.constants):
+            if any(np.isnan(constant).any() for constant in chain.constants.arrays):
                 raise ConfigError(
                     f"there is NaN among the weights of {names[chain.spec].name}, "
                     f"a {chain.spec.kind} that gives {list(shape_of(chain.last))}",

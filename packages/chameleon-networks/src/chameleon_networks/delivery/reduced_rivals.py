@@ -10,12 +10,13 @@ from pathlib import Path
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.dtypes import AS_IT_COMES, FLOAT32, display_name
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import NetworkResult, RivalTime
 from chameleon_core.stages import Arrays
+from chameleon_tvm.types import FLOAT32, display_name
 from chameleon_tvm.words import one_line
 
+from chameleon_networks.frameworks import AS_IT_COMES
 from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.batches import KEPT, batches_of
@@ -32,7 +33,7 @@ def reduced_request(
 
     Args:
         network: as its framework has it.
-        precisions: each one of ``importers.options.PRECISIONS``.
+        precisions: each one of ``frameworks.PRECISIONS``.
         source: of inputs to calibrate with, as for ``batches_of``.
         run: the reference in float32.
 
@@ -79,7 +80,7 @@ class ReducedRequest:
     """In which precisions a network is compared with whatever else runs it.
 
     Attributes:
-        precisions: each one of ``importers.options.PRECISIONS``.
+        precisions: each one of ``frameworks.PRECISIONS``.
         calibration: inputs of some inferences, the same for all that have to be calibrated; none
             where nothing has to.
         samples: what errors are measured on.

@@ -9,9 +9,9 @@ from pathlib import Path
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.dtypes import FLOAT32, INT8
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import NetworkResult
+from chameleon_tvm.types import FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.delivery.reduced_rivals import (

@@ -18,8 +18,8 @@ from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.metaschedule.traces import applied
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.sketch.packing import layout_free
 from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchPlan
-from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from tvm.s_tir import meta_schedule as ms
 
 from chameleon_networks.compile.defaults import OURS
@@ -53,7 +53,7 @@ def with_workloads(
             return None
         operator = builder.operator
         inputs = operator.inputs()
-        for place, constant in zip(sorted(operator.constants), chain.constants, strict=True):
+        for place, constant in zip(sorted(operator.constants), chain.constants.arrays, strict=True):
             inputs[place] = np.ascontiguousarray(constant)
         return OperatorKernel(
             task=builder.task.name,

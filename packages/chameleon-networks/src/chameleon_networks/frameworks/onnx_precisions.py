@@ -9,9 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from chameleon_core.dtypes import INT8
 from chameleon_core.stages.code import Arrays
 from chameleon_system.processor import own_architecture
+from chameleon_tvm.types import INT8
 
 from chameleon_networks.frameworks.reduced import ReducedNetwork, Reduction, sums_saturate
 from chameleon_networks.frameworks.running import NetworkForms, onnx_session

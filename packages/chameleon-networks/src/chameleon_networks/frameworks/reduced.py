@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 
 import attrs
-from chameleon_core.dtypes import AS_IT_COMES, BFLOAT16, FLOAT16, INT8
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages.code import Arrays
 from chameleon_system.processor import this_processor
+from chameleon_tvm.types import BFLOAT16, FLOAT16, INT8
 
+from chameleon_networks.frameworks import AS_IT_COMES
 from chameleon_networks.frameworks.running import Network, NetworkForms, not_installed
 
 _VNNI = {"avx512_vnni", "avx_vnni"}
@@ -54,7 +55,7 @@ class Reduction:
     Attributes:
         forms: the network.
         calibration: inputs of as many inferences, from which ranges of numbers are read.
-        precision: one of ``options.PRECISIONS``.
+        precision: one of ``frameworks.PRECISIONS``.
         threads: that it computes with.
     """
 
@@ -70,7 +71,7 @@ class Reduced:
 
     Attributes:
         framework: its name.
-        precision: one of ``options.PRECISIONS``.
+        precision: one of ``frameworks.PRECISIONS``.
         factory: ``module:function`` of a ``Reduction``, which gives a ``ReducedNetwork``.
         needs: modules without which it does not run.
         converts: modules that it needs as well where the network is one of torch.
@@ -148,7 +149,7 @@ def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
 
     Args:
         forms: the network.
-        precisions: each one of ``options.PRECISIONS``.
+        precisions: each one of ``frameworks.PRECISIONS``.
     """
     return [
         one

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from chameleon_core.dtypes import INT8
+from chameleon_tvm.types import INT8
 
 from chameleon_networks.frameworks.precision import in_half as half_program
 from chameleon_networks.frameworks.reduced import ReducedNetwork, Reduction, sums_saturate

@@ -4,107 +4,27 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
-import numpy as np
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.instructions.halves import half_in
 from chameleon_tvm.operators.layouts import channels_first, is_channels_last
 from chameleon_tvm.operators.specs import (
-    BatchMatmulSpec,
     ConvolutionSpec,
-    DenseSpec,
     FusedSpec,
     GroupedSpec,
-    OperatorSpec,
-    TypedSpec,
 )
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.attention_operators import attentions_of
-from chameleon_networks.graph.constants import array_of, per_channel, single_matrix
-from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.half_steps import ROUND, WIDEN, HalfSteps
+from chameleon_networks.graph.constants import array_of, per_channel
+from chameleon_networks.graph.fused_operators import Constants, FusedOperator
 from chameleon_networks.graph.matching_activations import activation_after
-from chameleon_networks.graph.matching_convolutions import (
-    CONVOLUTION_RANKS,
-    convolution_of,
-    made_of,
-)
+from chameleon_networks.graph.matching_products import product_of
 from chameleon_networks.graph.moves import axes_of, shape_of
-from chameleon_networks.graph.quantized_operators import in_integers, operands_of
-from chameleon_networks.graph.quantized_products import product_in_integers
-from chameleon_networks.graph.quantized_steps import is_call
 from chameleon_networks.graph.relaxed import relax, tvm
-
-
-def to_half_precision(
-    chain: FusedOperator,
-    steps: HalfSteps,
-    values: Mapping[Any, Any],
-    users: Mapping[Any, Sequence[Any]],
-) -> FusedOperator:
-    """A chain of float32 as one of a type of two bytes where it is one, else as it is.
-
-    Args:
-        chain: with all that follows the product but what rounds it.
-        steps: those of the module.
-        values: of all variables.
-        users: the bindings that read each variable; None among them for the function's result.
-    """
-    spec = chain.spec
-    if not isinstance(spec, TypedSpec):
-        return chain
-    sources = [steps.source(values.get(one), WIDEN) for one in chain.operands]
-    operands = [one for one in sources if isinstance(one, relax.Var)]
-    held = {str(one.ty.dtype) for one in operands}
-    if not operands or len(operands) < len(sources):
-        return chain
-    half = half_in(held.pop())
-    if half is None or held:
-        return chain
-    for weights in chain.constants[:1]:
-        if not np.array_equal(half.widened(half.rounded(weights)), weights):
-            return chain
-    rest = chain.inputs[len(operands) :]
-    passed = _rounded_after(chain.last, steps, users, half.held)
-    if isinstance(spec, FusedSpec) and spec.residual and passed:
-        # A residual has the type of the output.
-        [residual] = (steps.source(values.get(one), WIDEN) for one in rest)
-        if isinstance(residual, relax.Var) and str(residual.ty.dtype) == half.held:
-            rest = (residual,)
-        else:
-            passed = ()
-    written = half.name if passed else "float32"
-    try:
-        narrow = attrs.evolve(spec, dtype=half.name, output_dtype=written)
-    except ConfigError:
-        return chain
-    return attrs.evolve(
-        chain, spec=narrow, inputs=(*operands, *rest), members=(*chain.members, *passed)
-    )
-
-
-def _rounded_after(
-    variable: Any, steps: HalfSteps, users: Mapping[Any, Sequence[Any]], held: str
-) -> tuple[Any, ...]:
-    """The variables up to the rounding that alone reads a variable; none where others do."""
-    passed: list[Any] = []
-    while True:
-        reading = users[variable]
-        if len(reading) != 1 or reading[0] is None:
-            return ()
-        value, variable = reading[0].value, reading[0].var
-        passed.append(variable)
-        if steps.source(value, ROUND) is not None:
-            return tuple(passed) if str(variable.ty.dtype) == held else ()
-        if not is_call(value, "relax.reshape"):
-            return ()
-
-
-_MATRIX = 2
+from chameleon_networks.graph.steps import Steps
+from chameleon_networks.graph.typed_operators import TypedOperators
 
 
 def chains_of(module: Any) -> list[FusedOperator]:
@@ -124,12 +44,11 @@ def chains_of(module: Any) -> list[FusedOperator]:
     Raises:
         ConfigError: an operator cannot be what it says.
     """
-    return list(_Finder(module["main"], HalfSteps(module)).chains())
+    return list(_Finder(module["main"], Steps(module)).chains())
 
 
 class _Finder:
-    def __init__(self, function: Any, steps: HalfSteps) -> None:
-        self._steps = steps
+    def __init__(self, function: Any, steps: Steps) -> None:
         self._bindings = [binding for block in function.body.blocks for binding in block.bindings]
         self._values = {binding.var: binding.value for binding in self._bindings}
         self._users: dict[Any, list[Any]] = defaultdict(list)
@@ -138,43 +57,46 @@ class _Finder:
                 self._users[variable].append(binding)
         self._users[function.body.body].append(None)
         self._taken: set[Any] = set()
+        self._typed = TypedOperators(steps, self._values, self._users)
 
     def chains(self) -> Iterator[FusedOperator]:
         attentions = {}
-        for found in attentions_of(self._bindings, self._values, self._users):
-            attentions[found.members[0]] = found
-            self._taken.update(found.members)
+        for match in attentions_of(self._bindings, self._values, self._users):
+            attentions[match.members[0]] = match
+            self._taken.update(match.members)
         for binding in self._bindings:
             value = binding.value
             if binding.var in attentions:
-                found = attentions[binding.var]
-                attention = FusedOperator(
-                    spec=found.spec,
-                    inputs=found.inputs,
-                    members=found.members,
-                    readers=found.readers,
+                match = attentions[binding.var]
+                attention = self._typed.typed(
+                    FusedOperator(
+                        spec=match.spec,
+                        inputs=match.inputs,
+                        members=match.members,
+                        readers=match.readers,
+                    )
                 )
-                attention = to_half_precision(attention, self._steps, self._values, self._users)
                 self._taken.update(attention.members)
                 yield attention
             if binding.var in self._taken:
                 continue
-            operands = operands_of(value, self._values)
-            made = _made(value) if operands is None else operands.made
-            if made is None:
+            operands = self._typed.operands(value)
+            found = operands or product_of(value)
+            if found is None:
                 continue
-            spec, inputs, constants = made
             chain = FusedOperator(
-                spec=spec, inputs=inputs, constants=constants, members=(binding.var,)
+                spec=found.spec,
+                inputs=found.inputs,
+                constants=Constants(weights=found.weights),
+                members=(binding.var,),
             )
             if operands is None:
                 chain = self._with_move(chain)
-            longer = self._extended(chain) if isinstance(spec, FusedSpec) else chain
+            longer = self._extended(chain) if isinstance(found.spec, FusedSpec) else chain
             if operands is not None:
-                longer = in_integers(longer, chain, operands, self._values, self._users)
+                longer = self._typed.in_integers(longer, chain, operands)
             else:
-                longer = to_half_precision(longer, self._steps, self._values, self._users)
-                longer = product_in_integers(longer, self._values, self._users)
+                longer = self._typed.typed(longer)
             self._taken.update(longer.members)
             yield longer
 
@@ -253,7 +175,7 @@ def _with_sum(chain: FusedOperator, spec: FusedSpec, call: Any) -> FusedOperator
         bias = None if spec.bias else _bias(array_of(other), spec, call)
         if bias is None:
             return None
-        constants = (*chain.constants, bias)
+        constants = attrs.evolve(chain.constants, bias=bias)
         return attrs.evolve(chain, spec=attrs.evolve(spec, bias=True), constants=constants)
     if not isinstance(other, relax.Var) or shape_of(other) != shape_of(call):
         return None
@@ -267,44 +189,3 @@ def _bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | 
     first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
     axis = 1 if first else rank - 1
     return per_channel(constant, rank=rank, axis=axis, channels=spec.output_channels)
-
-
-_Made = tuple[OperatorSpec, tuple[Any, ...], tuple[NDArray[Any], ...]]
-
-
-def _made(value: Any) -> _Made | None:
-    """What a convolution or matrix product in float32 is; None for another expression."""
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-        return None
-    name = str(value.op.name)
-    if name in CONVOLUTION_RANKS:
-        return _convolution(value)
-    return _product(value) if name == "relax.matmul" else None
-
-
-def _convolution(call: Any) -> _Made | None:
-    found = convolution_of(call)
-    if found is None:
-        return None
-    spec, weights = made_of(found)
-    return spec, (call.args[0],), (weights,)
-
-
-def _product(call: Any) -> _Made | None:
-    left, right = call.args
-    a, b = shape_of(left), shape_of(right)
-    if _dtype(left) != "float32" or len(a) < _MATRIX or len(b) < _MATRIX:
-        return None
-    weights = single_matrix(array_of(right)) if isinstance(right, tvm.ir.GenericConst) else None
-    if weights is not None:
-        sizes: dict[str, Any] = {"input": (math.prod(a[:-1]), a[-1]), "units": b[-1]}
-        return DenseSpec(**sizes), (left,), (weights.T,)
-    if a[:-2] != b[:-2] or not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
-        return None  # broadcast, or a constant batch: no template of ours, and rare
-    batch = math.prod(a[:-2])
-    sizes = {"a": (batch, *a[-2:]), "b": (batch, *b[-2:])}
-    return BatchMatmulSpec(**sizes), (left, right), ()
-
-
-def _dtype(argument: Any) -> str:
-    return str(argument.ty.dtype)

@@ -12,8 +12,8 @@ import numpy as np
 
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.quantized_steps import DEQUANTIZE, Step, is_call, step_of
 from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.steps import DECODE, Step, is_call, step_of
 
 _CENTRE = 128
 """The zero point that kernels are compiled with, in the middle of uint8: sums are small with it,
@@ -39,8 +39,8 @@ class _Rewriter(relax.PyExprMutator):
         if not is_call(call, "relax.matmul"):
             return call
         data, weights = (self._value(one) for one in call.args)
-        known = step_of(weights, DEQUANTIZE)
-        if known is None or not is_call(data, DEQUANTIZE) or not _is_computed(data):
+        known = step_of(weights, DECODE)
+        if known is None or not is_call(data, DECODE) or not _is_computed(data):
             return call
         if not isinstance(known.source, tvm.ir.GenericConst) or not _is_matrix(known):
             return call

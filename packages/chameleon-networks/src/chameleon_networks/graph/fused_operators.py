@@ -1,4 +1,4 @@
-"""One chain of a network: an operator worth tuning with what is fused into its kernel."""
+"""A fused operator of a network: what is worth tuning, with what its kernel computes besides."""
 
 from __future__ import annotations
 
@@ -10,6 +10,29 @@ from numpy.typing import NDArray
 
 
 @attrs.frozen(kw_only=True, eq=False)
+class Constants:
+    """What never changes of an operator; in the order in which operators take it.
+
+    Attributes:
+        weights: logical ones, output channels first.
+        scale: of each output channel's sums, of an operator of whole numbers.
+        bias: of each output channel.
+        quantization: what such an operator needs besides, the same for all channels.
+    """
+
+    weights: NDArray[Any] | None = None
+    scale: NDArray[Any] | None = None
+    bias: NDArray[Any] | None = None
+    quantization: NDArray[Any] | None = None
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Those that there are."""
+        known = (self.weights, self.scale, self.bias, self.quantization)
+        return tuple(array for array in known if array is not None)
+
+
+@attrs.frozen(kw_only=True, eq=False)
 class FusedOperator:
     """One tuned kernel's place in a network.
 
@@ -17,9 +40,7 @@ class FusedOperator:
         spec: what the kernel computes; unnamed.
         inputs: expressions of the graph it reads: data, then for a batch of products the right
             side, otherwise the residual where there is one; for attention, the operator's own.
-        constants: logical constants in the operator's order: weights, then the bias; of an int8
-            operator weights, scale, bias and quantization, or the last alone of a batch of
-            products.
+        constants: what it computes with besides.
         members: the variables that the kernel replaces; the last one is what it computes.
         readers: for each operand the variables of the bindings that read it for the chain, where
             these are not its first member: attention's operands are rearranged first. None where
@@ -28,7 +49,7 @@ class FusedOperator:
 
     spec: OperatorSpec
     inputs: tuple[Any, ...]
-    constants: tuple[NDArray[Any], ...] = ()
+    constants: Constants = Constants()
     members: tuple[Any, ...]
     readers: tuple[tuple[Any, ...], ...] | None = ()
 

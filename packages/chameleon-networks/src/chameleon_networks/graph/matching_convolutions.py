@@ -101,8 +101,12 @@ class ConvolutionCall:
         return relax.Call(call.op, [call.args[0], constant], call.attrs, call.ty_args)
 
 
-def convolution_of(value: Any) -> ConvolutionCall | None:
+def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> ConvolutionCall | None:
     """The convolution that an expression is; None where it is none, or its weights vary.
+
+    Args:
+        value: any expression.
+        numbers: weights in the place of its own, which need not be constant then.
 
     Raises:
         ConfigError: it has layouts that no importer writes.
@@ -114,10 +118,12 @@ def convolution_of(value: Any) -> ConvolutionCall | None:
         return None
     layout = layout_of(value)
     data, weights = value.args
-    if str(data.ty.dtype) != "float32" or not isinstance(weights, tvm.ir.GenericConst):
+    if numbers is None and isinstance(weights, tvm.ir.GenericConst):
+        numbers = array_of(weights)
+    if numbers is None or str(data.ty.dtype) != "float32":
         return None
-    array = logical_weights(array_of(weights), layout)
-    return ConvolutionCall(call=value, layout=layout, weights=array)
+    logical = np.moveaxis(numbers, -1, 1) if is_channels_last(layout) else numbers
+    return ConvolutionCall(call=value, layout=layout, weights=logical)
 
 
 def layout_of(call: Any) -> str:
@@ -140,11 +146,6 @@ def layout_of(call: Any) -> str:
             hint="Import the network as its framework writes it, in NCHW and OIHW.",
         )
     return layout
-
-
-def logical_weights(weights: NDArray[Any], layout: str) -> NDArray[Any]:
-    """Filters of images in a layout with their channels in front of the spatial axes."""
-    return np.moveaxis(weights, -1, 1) if is_channels_last(layout) else weights
 
 
 def made_of(found: ConvolutionCall) -> tuple[ConvolutionSpec, NDArray[Any]]:

@@ -12,9 +12,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.dtypes import INT7, INT8, LARGEST_WEIGHT
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
 from chameleon_tvm.operators.specs import DenseSpec, FusedSpec, GroupedSpec, OperatorSpec
+from chameleon_tvm.types import INT7, INT8, STORAGE
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.fused_operators import FusedOperator
@@ -42,7 +42,7 @@ def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
         and spec.dtype == INT8
         and shares_data(spec)
         and json.loads(target)["kind"] == "llvm"
-        and _are_small(chain.constants[0])
+        and _are_small(chain.constants.weights)
         and narrow_weights_pay(target)
     ):
         yield attrs.evolve(spec, dtype=INT7)
@@ -59,8 +59,10 @@ def fastest(chains: Sequence[FusedOperator], target: str) -> list[FusedOperator]
     return [attrs.evolve(chain, spec=next(specs_for(chain, target))) for chain in chains]
 
 
-def _are_small(weights: NDArray[Any]) -> bool:
-    largest = LARGEST_WEIGHT[INT7]
+def _are_small(weights: NDArray[Any] | None) -> bool:
+    if weights is None:
+        return False
+    largest = STORAGE[INT7].magnitude
     return bool(np.min(weights, initial=0) >= -largest and np.max(weights, initial=0) <= largest)
 
 

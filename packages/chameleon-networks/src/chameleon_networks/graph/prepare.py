@@ -16,18 +16,19 @@ from chameleon_networks.graph.constants import array_of, fold_constants
 from chameleon_networks.graph.layout_error import NEXT_STEP, LayoutError
 from chameleon_networks.graph.matching_convolutions import channels_last_layouts
 from chameleon_networks.graph.moves import shape_of, without_moves
-from chameleon_networks.graph.quantized_moves import dequantized_constant, with_small_moves
-from chameleon_networks.graph.quantized_operators import operands_of
-from chameleon_networks.graph.quantized_steps import (
-    DEQUANTIZE,
-    QUANTIZE,
+from chameleon_networks.graph.moving import with_encoded_moves
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.steps import (
+    DECODE,
+    ENCODE,
     Step,
+    decoded_constant,
     is_call,
     is_quantized,
     step_of,
 )
-from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.graph.transposed import without_transposed
+from chameleon_networks.graph.typed_operators import operands_of
 
 _ADD, _ASTYPE = "relax.add", "relax.astype"
 
@@ -71,13 +72,13 @@ class _Hider(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        for name in (QUANTIZE, DEQUANTIZE):
+        for name in (ENCODE, DECODE):
             step = step_of(call, name) if is_call(call, name) else None
             if step is None or not step.whole or not isinstance(step.source, relax.Var):
                 continue
             mark = relax.const(float(len(self.steps)), "float32")
             self.steps[mark] = name, step
-            if name == QUANTIZE:
+            if name == ENCODE:
                 return relax.op.astype(
                     self.builder_.emit(relax.op.add(step.source, mark)), step.dtype
                 )
@@ -103,13 +104,13 @@ class _Shower(relax.PyExprMutator):
         before: Any = self._values.get(call.args[0]) if call.args else None
         if is_call(call, _ASTYPE):
             found = self._marked(before)
-            if found is not None and found[0] == QUANTIZE:
+            if found is not None and found[0] == ENCODE:
                 self.shown.add(before.args[1])
-                return found[1].quantize(self.visit_expr(before.args[0]))
+                return found[1].encode(self.builder_, self.visit_expr(before.args[0]))
         found = self._marked(call)
-        if found is not None and found[0] == DEQUANTIZE and is_call(before, _ASTYPE):
+        if found is not None and found[0] == DECODE and is_call(before, _ASTYPE):
             self.shown.add(call.args[1])
-            return found[1].dequantize(self.visit_expr(before.args[0]))
+            return found[1].decode(self.builder_, self.visit_expr(before.args[0]))
         return super().visit_call_(call)
 
     def _marked(self, value: Any) -> tuple[str, Step] | None:
@@ -125,7 +126,7 @@ def with_real_constants(module: Any) -> Any:
     What multiplies or is added to real numbers is folded, and computed in float32, as any constant.
 
     Args:
-        module: what ``with_small_moves`` returned.
+        module: what ``with_encoded_moves`` returned.
     """
     bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
     values = {binding.var: binding.value for binding in bindings}
@@ -146,7 +147,7 @@ class _Folder(relax.PyExprMutator):
         self._constants: dict[Any, Any] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
-        found = dequantized_constant(binding.value)
+        found = decoded_constant(binding.value)
         if found is not None and isinstance(binding.var, relax.DataflowVar):
             self._constants[binding.var] = relax.const(np.ascontiguousarray(found), "float32")
         super().visit_var_binding_(binding)
@@ -381,7 +382,7 @@ def prepared(module: Any, layout: str) -> Any:
     for parameter in module["main"].params:
         _check_shape(parameter)
     passes = relax.transform
-    small = [with_small_moves, passes.CanonicalizeBindings()] if is_quantized(module) else []
+    small = [with_encoded_moves, passes.CanonicalizeBindings()] if is_quantized(module) else []
     try:
         folded = _sequence(
             module,
@@ -433,7 +434,7 @@ def _integers(passes: Any) -> list[Any]:
     simplified = passes.CanonicalizeBindings(), fold_constants
     return [
         *simplified,
-        with_small_moves,
+        with_encoded_moves,
         with_folded_pads,
         with_known_zero_points,
         *simplified,

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import attrs
 from attrs import validators
-from chameleon_core.dtypes import AS_IT_COMES, BFLOAT16, FLOAT16, INT8
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins.options import FORMER, NOT_BINDING
+from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, VARYING
 
 from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.shapes import Buckets, check_shapes
 
-REDUCED = (BFLOAT16, FLOAT16, INT8)
+REDUCED = tuple(sorted(name for name in VARYING if name != FLOAT32))
 """Types that networks may be computed in beside float32, where the target has them."""
-
-PRECISIONS = (INT8, BFLOAT16, FLOAT16, AS_IT_COMES)
-"""What other frameworks can be asked for beside float32, to compare with.
-
-There is no row for ONNX Runtime and torch.compile as they come: they compute in float32 then.
-"""
 
 AUTO = "auto"
 """The layout that is chosen by measurement."""
@@ -84,9 +78,9 @@ class BuiltinOptions(NetworkOptions):
         default=1, validator=validators.ge(1), metadata={"help": "samples per inference"}
     )
     dtype: str = attrs.field(
-        default="float32",
-        validator=validators.in_(("float32", "float16", "bfloat16")),
-        metadata={"help": "of weights and images: float32, float16 or bfloat16"},
+        default=FLOAT32,
+        validator=validators.in_((FLOAT32, FLOAT16, BFLOAT16)),
+        metadata={"help": f"of weights and images: {FLOAT32}, {FLOAT16} or {BFLOAT16}"},
     )
 
 

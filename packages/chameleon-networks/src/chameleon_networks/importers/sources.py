@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import structlog
-from chameleon_core.dtypes import FLOAT32, INT8
 from chameleon_core.stages.code import Arrays
+from chameleon_tvm.types import FLOAT32, INT8
 from numpy.typing import NDArray
 
 from chameleon_networks.frameworks.precision import half_type, in_float32, in_float64, rounded

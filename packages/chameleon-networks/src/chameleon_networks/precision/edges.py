@@ -10,16 +10,15 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.operators.element_types import INTEGERS
+from chameleon_tvm.types import COMPUTE
 
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.precision.choice import Tensor
 from chameleon_networks.precision.fronts import Floats
-from chameleon_networks.quantize.eligibility import INT8
 from chameleon_networks.quantize.reads import Network
 
-_FLOAT_BYTES, _HALF_BYTES = 4, 2
+_FLOAT_BYTES = 4
 _COPIED_BYTES = 8 << 20
 _COPIES = 5
 
@@ -110,16 +109,11 @@ def _roots(variable: Any, sources: dict[Any, set[Any]]) -> set[Any]:
 def _conversions(variable: Any, kinds: Sequence[str], rate: float) -> Floats:
     """Seconds from one type to another: what is read and what is written."""
     elements = 0 if isinstance(variable.ty, relax.TupleType) else math.prod(shape_of(variable))
-    sizes = [_bytes(kind, place) for place, kind in enumerate(kinds)]
+    forms = [COMPUTE[kind].data for kind in kinds]
+    sizes = [one.bits // 8 for one in forms]
     both = np.add.outer(sizes, sizes) * (elements / rate)
-    forms = np.array([INT8 if kind in INTEGERS else kind for kind in kinds])
-    return np.asarray(both * (forms[:, None] != forms), np.float64)
-
-
-def _bytes(kind: str, place: int) -> int:
-    if not place:
-        return _FLOAT_BYTES
-    return 1 if kind in INTEGERS else _HALF_BYTES
+    differ = np.array([[one != other for other in forms] for one in forms])
+    return np.asarray(both * differ, np.float64)
 
 
 __all__ = ["bytes_per_second", "order_of", "tensors_of"]

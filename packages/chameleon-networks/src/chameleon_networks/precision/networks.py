@@ -7,13 +7,14 @@ from types import MappingProxyType
 from typing import Any
 
 import attrs
+from chameleon_tvm.types import FLOAT32
 
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.owners import signatures_of
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.quantize.correction import Means
-from chameleon_networks.quantize.eligibility import FLOAT32, eligible, reading_as
+from chameleon_networks.quantize.eligibility import eligible, reading_as
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.types import with_types

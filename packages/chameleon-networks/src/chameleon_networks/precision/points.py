@@ -10,13 +10,13 @@ import attrs
 import numpy as np
 from chameleon_core.network_result import FrontPoint
 from chameleon_core.words import in_seconds
+from chameleon_tvm.types import FLOAT32
 from chameleon_tvm.words import types_in_words
 
 from chameleon_networks.precision.choice import TypeChoice
 from chameleon_networks.precision.edges import order_of, tensors_of
 from chameleon_networks.precision.fronts import Floats, spread
 from chameleon_networks.precision.networks import TypedNetworks, Types
-from chameleon_networks.quantize.eligibility import FLOAT32
 
 POINTS = 16
 """Of the front that are told of, and whose errors are found with all types together."""

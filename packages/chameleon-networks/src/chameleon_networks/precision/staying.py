@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from chameleon_core.dtypes import display_name
 from chameleon_core.words import listing
+from chameleon_tvm.types import FLOAT32, display_name
 
 from chameleon_networks.precision.fronts import Floats
 from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_networks.quantize.eligibility import FLOAT32, eligible
+from chameleon_networks.quantize.eligibility import eligible
 
 
 def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) -> list[str]:

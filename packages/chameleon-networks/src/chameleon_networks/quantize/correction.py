@@ -10,14 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.operators.element_types import INTEGERS
 from chameleon_tvm.operators.layouts import is_channels_last
 from chameleon_tvm.operators.specs import ConvolutionSpec
+from chameleon_tvm.types import COMPUTE, FLOAT32
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.quantize.eligibility import FLOAT32
-from chameleon_networks.quantize.rounding import rounded
+from chameleon_networks.graph.fused_operators import Constants, FusedOperator
 from chameleon_networks.quantize.weights import quantized_weights
 
 Means = Mapping[str, NDArray[Any]]
@@ -33,9 +31,7 @@ def channel_means(chain: FusedOperator, data: NDArray[Any]) -> NDArray[np.float6
     return means
 
 
-def constants_in(
-    chain: FusedOperator, kind: str, mean: NDArray[Any] | None = None
-) -> tuple[NDArray[Any], ...]:
+def constants_in(chain: FusedOperator, kind: str, mean: NDArray[Any] | None = None) -> Constants:
     """A chain's constants in a type: rounded weights, and the bias where there is one.
 
     Args:
@@ -44,19 +40,21 @@ def constants_in(
         mean: of each channel of its data; None where the bias is to stay.
 
     Returns:
-        In float32, in the order of ``FusedOperator.constants``.
+        All in float32.
     """
-    if kind == FLOAT32 or not chain.constants:
+    weights, bias = chain.constants.weights, chain.constants.bias
+    if kind == FLOAT32 or weights is None:
         return chain.constants
-    weights, *others = chain.constants
     made = _rounded(weights, kind)
-    if mean is not None and others:
-        others[0] = (others[0] - _shift(chain, made - weights, mean)).astype(np.float32)
-    return (made, *others)
+    if mean is not None and bias is not None:
+        bias = (bias - _shift(chain, made - weights, mean)).astype(np.float32)
+    return Constants(weights=made, bias=bias)
 
 
 def _rounded(weights: NDArray[Any], kind: str) -> NDArray[np.float32]:
-    return quantized_weights(weights, kind).real if kind in INTEGERS else rounded(weights, kind)
+    if COMPUTE[kind].quantized:
+        return quantized_weights(weights, kind).real
+    return COMPUTE[kind].weights.rounded(weights)
 
 
 def _shift(chain: FusedOperator, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
-from chameleon_core.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT7, INT8
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.operators.element_types import (
-    INTEGERS,
+from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
+from chameleon_tvm.types import (
+    COMPUTE,
+    FLOAT32,
     LARGEST_DIFFERENCES,
     LARGEST_PRODUCT,
     LARGEST_SUM,
+    REDUCED,
 )
-from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
 
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.narrow_weights import shares_data
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.quantize.rounding import overflows
-
-REDUCED = (INT8, INT7, BFLOAT16, FLOAT16)
-"""Types that a float32 network's chains may be computed in instead."""
 
 
 def reading_as(kind: str) -> tuple[str, ...]:
@@ -30,7 +28,8 @@ def reading_as(kind: str) -> tuple[str, ...]:
     Args:
         kind: one of ``REDUCED``.
     """
-    return (INT8, INT7) if kind == INT7 else (kind,)
+    variant_of = COMPUTE[kind].variant_of
+    return (variant_of, kind) if variant_of else (kind,)
 
 
 @attrs.frozen(kw_only=True)
@@ -77,20 +76,22 @@ def _reason(chain: FusedOperator, kind: str) -> str | None:
         return "its input is no tensor of the network that could be observed"
     if chain.readers is None:
         return "its inputs are rearranged for other operators, too"
-    return _no_integers(spec, kind) if kind in INTEGERS else _too_large(chain, kind)
+    return _no_integers(spec, kind) if COMPUTE[kind].quantized else _too_large(chain, kind)
 
 
 def _too_large(chain: FusedOperator, kind: str) -> str | None:
     """Why a chain's weights cannot be stored in two bytes."""
-    if chain.constants and overflows(chain.constants[0], kind):
+    weights = chain.constants.weights
+    if weights is not None and overflows(weights, COMPUTE[kind].weights):
         return f"its weights are larger than what {kind} holds"
     return None
 
 
 def _no_integers(spec: TypedSpec, kind: str) -> str | None:
     """Why an operator cannot be computed in eight bits, or gains nothing by seven."""
-    if kind == INT7 and not shares_data(spec):
-        return f"weights of fewer bits than those of {INT8} make it no faster"
+    variant_of = COMPUTE[kind].variant_of
+    if variant_of and not shares_data(spec):
+        return f"weights of fewer bits than those of {variant_of} make it no faster"
     if isinstance(spec, FusedSpec):
         sums, largest = spec.reduced, LARGEST_PRODUCT
     elif isinstance(spec, BatchMatmulSpec):
@@ -102,14 +103,4 @@ def _no_integers(spec: TypedSpec, kind: str) -> str | None:
     return None
 
 
-__all__ = [
-    "BFLOAT16",
-    "FLOAT16",
-    "FLOAT32",
-    "INT7",
-    "INT8",
-    "REDUCED",
-    "Eligible",
-    "eligible",
-    "reading_as",
-]
+__all__ = ["Eligible", "eligible", "reading_as"]

@@ -15,22 +15,13 @@ from typing import Any
 
 import attrs
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.operators.element_types import INTEGERS
 from chameleon_tvm.operators.specs import FusedSpec
+from chameleon_tvm.types import COMPUTE, StorageType
 
 from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.quantize.eligibility import INT8
+from chameleon_networks.graph.moving import is_carrying
+from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.quantize.ranges import Affine
-
-_CARRYING = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("reshape", "permute_dims", "squeeze", "expand_dims", "flatten", "strided_slice"),
-        *("concat", "split", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"),
-    )
-)
-"""Operators whose numbers are all among those that they read."""
 
 
 @attrs.frozen(kw_only=True)
@@ -38,11 +29,11 @@ class Form:
     """How a tensor's numbers are rounded for those who read it.
 
     Attributes:
-        kind: the type, of what is read in eight bits int8.
-        affine: of eight bits; None for other types.
+        kind: the type.
+        affine: of whole numbers; None for other types.
     """
 
-    kind: str
+    kind: StorageType
     affine: Affine | None = None
 
 
@@ -130,15 +121,6 @@ class Network:
                     yield variable, binding.var
 
 
-def is_carrying(value: Any) -> bool:
-    """Whether an expression moves or selects numbers, and computes none."""
-    if isinstance(value, relax.TupleGetItem | relax.Tuple):
-        return True
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-        return False
-    return str(value.op.name) in _CARRYING
-
-
 def _names(variables: Sequence[Any]) -> dict[Any, str]:
     named: dict[Any, str] = {}
     taken: set[str] = set()
@@ -171,7 +153,8 @@ class Reads:
         self, network: Network, types: Mapping[int, str], ranges: Mapping[str, Affine]
     ) -> None:
         self._network = network
-        self._types = types
+        # Types that differ by their weights alone read the same.
+        self._types = {place: COMPUTE[kind].data for place, kind in types.items()}
         self._ranges = ranges
         self._known: dict[Any, Form | None] = {}
         self.narrow: set[int] = set()
@@ -184,13 +167,12 @@ class Reads:
                 self._settle(place)
         self._settle_all()
 
-    def form(self, kind: str, variable: Any) -> Form | None:
+    def form(self, kind: StorageType, variable: Any) -> Form | None:
         """A tensor's form in a type; None where it has no range."""
-        if kind not in INTEGERS:
+        if not kind.whole:
             return Form(kind=kind)
         affine = self._ranges.get(self._network.names[variable])
-        # Types that differ by their weights alone read the same.
-        return None if affine is None else Form(kind=INT8, affine=affine)
+        return None if affine is None else Form(kind=kind, affine=affine)
 
     def _settle(self, place: int) -> None:
         """Decide about a chain's output, when all its readers are known."""
@@ -219,12 +201,12 @@ class Reads:
                 if user.var not in self._network.chain_at:
                     self.of[user.var][chain.last] = self._certain(kind, chain.last)
 
-    def _certain(self, kind: str, variable: Any) -> Form:
+    def _certain(self, kind: StorageType, variable: Any) -> Form:
         found = self.form(kind, variable)
         if found is None:
             raise ConfigError(
                 f"there is no range for the network's tensor {self._network.names[variable]!r}, "
-                f"which is to be read in {kind}",
+                f"which is to be read in {kind.name}",
                 hint="Calibrate the very network whose operators get types.",
             )
         return found

@@ -14,6 +14,7 @@ from chameleon_core.stages import Arrays, Winner
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.types import FLOAT32
 from numpy.typing import NDArray
 
 from chameleon_networks.compile.compile import fused, interpreted
@@ -25,10 +26,8 @@ from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.quantize.correction import Means, constants_in
-from chameleon_networks.quantize.eligibility import FLOAT32
 from chameleon_networks.quantize.ranges import LEVELS, Affine
 from chameleon_networks.quantize.reads import Form, Network, Reads
-from chameleon_networks.quantize.rounding import rounded
 
 _ALGORITHMS: Any = ("direct",)
 
@@ -308,7 +307,7 @@ def _round(values: NDArray[Any], form: Form | None, written: NDArray[Any]) -> No
     if form is None:
         np.copyto(written, values)
     elif form.affine is None:
-        np.copyto(written, rounded(values, form.kind))
+        np.copyto(written, form.kind.rounded(values))
     else:
         zero = np.float32(form.affine.zero_point)
         with np.errstate(over="ignore"):

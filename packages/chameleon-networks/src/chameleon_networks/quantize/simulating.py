@@ -16,11 +16,12 @@ import structlog
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Message
+from chameleon_tvm.types import INT8
 from numpy.typing import NDArray
 
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.quantize.correction import Means, channel_means
-from chameleon_networks.quantize.eligibility import INT8, eligible
+from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.histograms import Histogram
 from chameleon_networks.quantize.ranges import Affine, candidates
 from chameleon_networks.quantize.reads import Network
@@ -108,7 +109,7 @@ class Calibrator:
             group = self._group_of.get(name, name)
             self._histograms.setdefault(group, Histogram()).add(values)
         chain = self._simulated.network.chains[place]
-        if number == 0 and chain.constants:
+        if number == 0 and chain.constants.weights is not None:
             means = channel_means(chain, values)
             self._sums[len(self._tried) < _TRIED].add((place, name), means)
 

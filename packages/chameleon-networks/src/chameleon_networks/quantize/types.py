@@ -9,24 +9,21 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.instructions.halves import half_of
-from chameleon_tvm.operators.element_types import HALVES, INTEGERS
 from chameleon_tvm.operators.layouts import is_channels_last
 from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec, FusedSpec
+from chameleon_tvm.types import COMPUTE, FLOAT32
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.half_moves import with_bits_moved
-from chameleon_networks.graph.half_steps import round_to, widen
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.quantized_moves import with_small_moves
+from chameleon_networks.graph.moving import with_encoded_moves
 from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.steps import Step
 from chameleon_networks.quantize.correction import Means, constants_in
-from chameleon_networks.quantize.eligibility import FLOAT32, eligible
+from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Form, Network, Reads
-from chameleon_networks.quantize.rounding import rounded
 from chameleon_networks.quantize.weights import quantized_weights, sketched_weights
 
 
@@ -79,8 +76,7 @@ def with_types(
     typed = _Typed(module, reads, constants, sketched=sketched)
     variable = module.get_global_var("main")
     typed.builder_.update_func(variable, typed.visit_expr(module["main"]))
-    made = with_small_moves(typed.builder_.get())
-    return with_bits_moved(made) if set(HALVES).intersection(reduced.values()) else made
+    return with_encoded_moves(typed.builder_.get())
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -103,7 +99,7 @@ def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict
     found: dict[Any, _Constant] = {}
     for place, kind in types.items():
         chain = network.chains[place]
-        if not chain.constants:
+        if chain.constants.weights is None:
             continue
         own = [one for one in network.bindings if network.chain_at.get(one.var) == place]
         # The first member with a constant multiplies by weights; a move in front of it has none.
@@ -111,7 +107,7 @@ def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict
         found[reading[0]] = _Constant(chain=chain, kind=kind)
         mean = means.get(network.names[chain.inputs[0]])
         if mean is not None and isinstance(chain.spec, FusedSpec) and chain.spec.bias:
-            _, bias = constants_in(chain, kind, mean)
+            bias = constants_in(chain, kind, mean).bias
             found[reading[1]] = _Constant(chain=chain, bias=bias)
     return found
 
@@ -168,17 +164,9 @@ class _Typed(relax.PyExprMutator):
     def _pair(self, variable: Any, form: Form) -> Any:
         """A tensor rounded and back in float32: one pair for all who read it so."""
         if (variable, form) not in self._pairs:
-            emit, op, read = self.builder_.emit, relax.op, self.visit_expr(variable)
-            half = half_of(form.kind)
-            if half is not None:
-                made = emit(widen(self.builder_, round_to(self.builder_, read, half)))
-            else:
-                assert form.affine is not None  # noqa: S101 - of eight bits
-                scale = relax.const(form.affine.scale, FLOAT32)
-                zero = relax.const(form.affine.zero_point, "uint8")
-                quantized = emit(op.quantize(read, scale, zero, out_dtype="uint8"))
-                made = emit(op.dequantize(quantized, scale, zero, out_dtype=FLOAT32))
-            self._pairs[variable, form] = made
+            builder, step = self.builder_, _step(self.visit_expr(variable), form)
+            encoded = builder.emit(step.encode(builder, step.source))
+            self._pairs[variable, form] = builder.emit(step.decode(builder, encoded))
         return self._pairs[variable, form]
 
     def _constant(self, operand: Any, constant: _Constant, rank: int) -> Any:
@@ -190,8 +178,9 @@ class _Typed(relax.PyExprMutator):
             shape = [-1 if place == axis else 1 for place in range(rank)]
             return relax.const(constant.bias.reshape(shape), FLOAT32)
         weights = array_of(operand)
-        if constant.kind not in INTEGERS:
-            made = np.ones_like(weights) if self._sketched else rounded(weights, constant.kind)
+        kind = COMPUTE[constant.kind]
+        if not kind.quantized:
+            made = np.ones_like(weights) if self._sketched else kind.weights.rounded(weights)
             return relax.const(made, FLOAT32)
         # Filters have output channels first, in any layout; matrices of products last.
         axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
@@ -201,13 +190,25 @@ class _Typed(relax.PyExprMutator):
         values = np.ascontiguousarray(np.moveaxis(found.values, 0, axis))
         return self.builder_.emit(
             relax.op.dequantize(
-                relax.const(values, "int8"),
+                relax.const(values),
                 relax.const(found.scales, FLOAT32),
-                relax.const(np.zeros(found.scales.shape, np.int8), "int8"),
+                relax.const(np.zeros(found.scales.shape, values.dtype)),
                 axis=axis,
                 out_dtype=FLOAT32,
             )
         )
+
+
+def _step(source: Any, form: Form) -> Step:
+    """What encodes a tensor in a form."""
+    if form.affine is None:
+        return Step(source=source, dtype=form.kind.name)
+    return Step(
+        source=source,
+        dtype=form.kind.name,
+        scale=np.array([form.affine.scale], np.float32),
+        zero_point=np.array([form.affine.zero_point], np.int64),
+    )
 
 
 def _is_constant(argument: Any) -> bool:

@@ -6,12 +6,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.dtypes import INT7, INT8
 from chameleon_core.errors import ConfigError
+from chameleon_tvm.types import INT8, STORAGE
 from numpy.typing import NDArray
-
-LARGEST = {INT8: 127, INT7: 64}
-"""Weights are between its negative and it, so that a weight and its negative are both there."""
 
 _TINY = np.finfo(np.float32).tiny
 
@@ -50,12 +47,13 @@ def quantized_weights(weights: NDArray[Any], kind: str = INT8) -> ChannelWeights
             "there are infinities or NaN among weights, which have no range then",
             hint="Mend the weights.",
         )
-    most = LARGEST[kind]
+    most = STORAGE[kind].symmetric
     flat = weights.reshape(len(weights), -1)
     largest = np.abs(flat).max(axis=1, initial=0.0).astype(np.float32)
     scales = np.where(largest > 0, np.maximum(largest / np.float32(most), _TINY), 1.0)
     scales = scales.astype(np.float32)
-    values = np.clip(np.rint(flat / scales[:, None]), -most, most).astype(np.int8)
+    values = np.clip(np.rint(flat / scales[:, None]), -most, most)
+    values = values.astype(STORAGE[kind].storage_dtype)
     return ChannelWeights(values=values.reshape(weights.shape), scales=scales)
 
 
@@ -66,5 +64,5 @@ def sketched_weights(weights: NDArray[Any], kind: str = INT8) -> ChannelWeights:
         weights: output channels first.
         kind: ``int8`` or ``int7``.
     """
-    values = np.full(weights.shape, LARGEST[kind], np.int8)
+    values = np.full(weights.shape, STORAGE[kind].symmetric, STORAGE[kind].storage_dtype)
     return ChannelWeights(values=values, scales=np.ones(len(weights), np.float32))

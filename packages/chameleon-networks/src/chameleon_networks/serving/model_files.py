@@ -13,9 +13,9 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core.dtypes import FLOAT32, INT8
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.conversation import Message
+from chameleon_tvm.types import FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.frameworks.onnx_precisions import quantized_file

@@ -13,11 +13,11 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_core.errors import ChameleonError
 from chameleon_system.cores import usable_cores
 from chameleon_system.processes.child import ChildProcess
 from chameleon_system.processes.conversation import Conversation
+from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.delivery.side_by_side import told_of

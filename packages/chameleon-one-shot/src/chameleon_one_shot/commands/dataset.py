@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 import click
+import numpy as np
 from chameleon_cli.options import given_again, output_option, set_option, trust_option
 from chameleon_cli.progress import progress_for
 from chameleon_cli.streams import results_alone
@@ -17,10 +19,119 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.plugins.registry import default_registry
 
+from chameleon_one_shot.dataset.collecting import Collected, Collector
+from chameleon_one_shot.dataset.format import parts_of, read_dataset, read_manifest, read_part
+from chameleon_one_shot.dataset.importing.sources import add
 from chameleon_one_shot.dataset.plan import Plan, read_plan
+from chameleon_one_shot.dataset.tasks import Dataset, DatasetError, DatasetTask, merged
 
-if TYPE_CHECKING:
-    from chameleon_one_shot.dataset.collecting import Collected
+_FEWEST = 2
+"""Tasks that a predictor needs: it is judged by tasks that it has not seen."""
+
+
+@attrs.frozen(kw_only=True)
+class Summary:
+    """A data set in numbers.
+
+    Attributes:
+        tasks: distinct ones.
+        candidates: measured, each once.
+        failed: candidates by kind of failure.
+        operators: tasks by kind of operator.
+        devices: candidates by device, in few words.
+        sources: candidates by source.
+        threads: candidates by number of threads.
+    """
+
+    tasks: int
+    candidates: int
+    failed: dict[str, int]
+    operators: dict[str, int]
+    devices: dict[str, int]
+    sources: dict[str, int]
+    threads: dict[str, int]
+
+
+def summary_of(dataset: Dataset) -> Summary:
+    """Count what there is."""
+
+    def counted(of: Callable[[DatasetTask], str]) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        for task in dataset.tasks:
+            counts[of(task)] += len(task)
+        return dict(counts.most_common())
+
+    failures = Counter(one for task in dataset.tasks for one in task.failures if one is not None)
+    return Summary(
+        tasks=len(dataset.tasks),
+        candidates=dataset.candidates,
+        failed=dict(failures.most_common()),
+        operators=dict(Counter(task.task.operator for task in dataset.tasks).most_common()),
+        devices=counted(_device_in_words),
+        sources=counted(lambda task: task.source),
+        threads=counted(lambda task: str(task.threads)),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Check:
+    """The errors and oddities of a data set.
+
+    Attributes:
+        parts: files that could be read.
+        candidates: in them, each once.
+        duplicates: candidates that are there a second time; readers leave them out.
+        errors: what keeps a predictor from being trained with it, a sentence for each.
+        warnings: what it should be known for.
+    """
+
+    parts: int
+    candidates: int
+    duplicates: int
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def checked(folder: Path) -> Check:
+    """Read every part by itself, and say all that is wrong.
+
+    Raises:
+        DatasetError: it is no data set, or of a newer version.
+    """
+    read_manifest(folder)
+    errors: list[str] = []
+    read: list[DatasetTask] = []
+    files = parts_of(folder)
+    for file in files:
+        try:
+            read += read_part(file)
+        except DatasetError as error:
+            errors.append(str(error))
+    readable = len(files) - len(errors)
+    tasks, duplicates = merged(read)
+    useful = [task for task in tasks if np.isfinite(task.seconds).sum() > 1]
+    if len({task.task.key for task in useful}) < _FEWEST:
+        errors.append(
+            f"{len(useful)} of {len(tasks)} tasks have two valid candidates or more, and training "
+            f"needs {_FEWEST} such tasks"
+        )
+    warnings = []
+    if len(useful) < len(tasks):
+        warnings.append(f"{len(tasks) - len(useful)} tasks have less than two valid candidates")
+    if any(not task.device for task in tasks):
+        warnings.append("of some candidates the device is not known")
+    return Check(
+        parts=readable,
+        candidates=sum(map(len, tasks)),
+        duplicates=duplicates,
+        errors=tuple(errors),
+        warnings=tuple(warnings),
+    )
+
+
+def _device_in_words(task: DatasetTask) -> str:
+    words = [task.device.get(name) for name in ("kind", "mcpu", "arch")]
+    return " ".join(str(word) for word in words if word) or "unknown"
 
 
 @click.group("dataset")
@@ -50,25 +161,19 @@ def collect(
     """
     again, overrides = given_again("dataset collect", plan, overrides, output)
     with results_alone():
-        found = _collect(read_plan(plan, overrides), again, trust_source=trust_source)
+        collected = _collect(read_plan(plan, overrides), again, trust_source=trust_source)
+    folder = collected.folder
     if as_json:
-        told = {
-            "dataset": str(found.folder),
-            "tasks": found.tasks,
-            "candidates": found.candidates,
-            "failed_runs": list(found.failed_runs),
-        }
-        click.echo(json.dumps(told))
+        facts = attrs.asdict(collected)
+        click.echo(json.dumps({"dataset": str(facts.pop("folder")), **facts}))
     else:
-        click.echo(f"{found.folder}: {found.tasks} tasks, {found.candidates} candidates")
-    for sentence in found.failed_runs:
+        click.echo(f"{folder}: {collected.tasks} tasks, {collected.candidates} candidates")
+    for sentence in collected.failed_runs:
         click.echo(sentence, err=True)
-    sys.exit(ExitCode.NO_VALID_RESULT if found.failed_runs else ExitCode.OK)
+    sys.exit(ExitCode.NO_VALID_RESULT if collected.failed_runs else ExitCode.OK)
 
 
 def _collect(plan: Plan, again: str, *, trust_source: bool) -> Collected:
-    from chameleon_one_shot.dataset.collecting import Collector  # noqa: PLC0415
-
     interruption = Interruption()
     collector = Collector(
         plan=plan,
@@ -119,16 +224,12 @@ def import_(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
 @_JSON
 def merge(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
     """Add data sets to a data set; of two measurements of one candidate the first stands."""
-    from chameleon_one_shot.dataset.format import read_manifest  # noqa: PLC0415
-
     for source in sources:
         read_manifest(source)
     _add(sources, folder, as_json=as_json)
 
 
 def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
-    from chameleon_one_shot.dataset.importing.sources import add  # noqa: PLC0415
-
     with results_alone():
         added = add(folder, sources, registry=default_registry())
     if as_json:
@@ -145,15 +246,12 @@ def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
 @_JSON
 def list_(folder: Path, as_json: bool) -> None:
     """Show what there is in the data set FOLDER."""
-    from chameleon_one_shot.dataset.format import read_dataset  # noqa: PLC0415
-    from chameleon_one_shot.dataset.summary import summary_of  # noqa: PLC0415
-
-    found = summary_of(read_dataset(folder)).to_json()
+    facts = attrs.asdict(summary_of(read_dataset(folder)))
     if as_json:
-        click.echo(json.dumps({"dataset": str(folder), **found}))
+        click.echo(json.dumps({"dataset": str(folder), **facts}))
         return
-    click.echo(f"{folder}: {found.pop('tasks')} tasks, {found.pop('candidates')} candidates")
-    for what, counts in found.items():
+    click.echo(f"{folder}: {facts.pop('tasks')} tasks, {facts.pop('candidates')} candidates")
+    for what, counts in facts.items():
         told = ", ".join(f"{name} {count}" for name, count in counts.items())
         click.echo(f"{what}: {told or 'none'}")
 
@@ -166,16 +264,14 @@ def check(folder: Path, as_json: bool) -> None:
 
     Exits with 1 where a predictor cannot be trained with it.
     """
-    from chameleon_one_shot.dataset import summary  # noqa: PLC0415
-
-    found = summary.check(folder)
+    problems = checked(folder)
     if as_json:
-        click.echo(json.dumps({"dataset": str(folder), **attrs.asdict(found)}))
+        click.echo(json.dumps({"dataset": str(folder), **attrs.asdict(problems)}))
     else:
         click.echo(
-            f"{folder}: {found.parts} parts, {found.candidates} candidates, "
-            f"{found.duplicates} there twice"
+            f"{folder}: {problems.parts} parts, {problems.candidates} candidates, "
+            f"{problems.duplicates} there twice"
         )
-        for sentence in (*found.errors, *found.warnings):
+        for sentence in (*problems.errors, *problems.warnings):
             click.echo(sentence)
-    sys.exit(ExitCode.NO_VALID_RESULT if found.errors else ExitCode.OK)
+    sys.exit(ExitCode.NO_VALID_RESULT if problems.errors else ExitCode.OK)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 from chameleon_cli.streams import results_alone
+
+_ALTERNATIVES = ("xgboost", "lightgbm", "flat-network", "first-guesses")
 
 
 @click.command("evaluate-predictor")
@@ -14,7 +17,7 @@ from chameleon_cli.streams import results_alone
 @click.option(
     "--against",
     multiple=True,
-    type=click.Choice(["xgboost", "lightgbm", "flat-network", "first-guesses"]),
+    type=click.Choice(_ALTERNATIVES),
     help="What to compare it with; all by default. Give it several times for several.",
 )
 @click.option("--alone", is_flag=True, help="Compare it with nothing.")
@@ -36,29 +39,24 @@ def command(  # noqa: PLR0917 - click passes them by name
     same ones. Regret is how much longer the best of the first 1 or 10 candidates takes than the
     best of all.
     """
-    import json  # noqa: PLC0415 - --help is quick
-
+    # torch takes seconds to import, which `--help` need not wait for.
     import torch  # noqa: PLC0415
 
-    from chameleon_one_shot.dataset.format import read_dataset  # noqa: PLC0415
-    from chameleon_one_shot.predictor.evaluation import evaluate, table  # noqa: PLC0415
-    from chameleon_one_shot.predictor.examples import examples_of  # noqa: PLC0415
-    from chameleon_one_shot.predictor.model import load  # noqa: PLC0415
-    from chameleon_one_shot.predictor.rivals import RIVALS  # noqa: PLC0415
+    from chameleon_one_shot.predictor import evaluation  # noqa: PLC0415
 
     if threads is not None:
         torch.set_num_threads(threads)
     with results_alone():
-        found = evaluate(
-            load(model),
-            examples_of(read_dataset(dataset)),
-            rivals=() if alone else against or tuple(RIVALS),
+        judged = evaluation.evaluate_file(
+            model,
+            dataset,
+            alternatives=() if alone else against or _ALTERNATIVES,
             seed=seed,
             say=lambda sentence: click.echo(sentence, err=True),
         )
     if as_json:
-        click.echo(json.dumps(found.to_json()))
+        click.echo(json.dumps(judged.to_json()))
         return
-    tasks = len({one.task for one in found.results})
+    tasks = len({result.task for result in judged.results})
     click.echo(f"{tasks} tasks that the model has not seen, mean over tasks:")
-    click.echo(table(found.means))
+    click.echo(evaluation.table(judged.means))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import attrs
 import click
 from chameleon_cli.streams import results_alone
 
+from chameleon_one_shot.dataset.format import read_dataset
 from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
 
 
@@ -56,25 +58,22 @@ def command(  # noqa: PLR0917 - click passes them by name
     **given: Any,
 ) -> None:
     """Train a predictor of kernels' speed on the folder DATASET."""
-    import json  # noqa: PLC0415 - --help is quick
-
+    # torch takes seconds to import, which `--help` need not wait for.
     import torch  # noqa: PLC0415
 
-    from chameleon_one_shot.dataset.format import read_dataset  # noqa: PLC0415
-    from chameleon_one_shot.predictor.model import save  # noqa: PLC0415
-    from chameleon_one_shot.predictor.pretraining import Division, pretrain  # noqa: PLC0415
+    from chameleon_one_shot.predictor import pretraining  # noqa: PLC0415
 
     if threads is not None:
         torch.set_num_threads(threads)
     with results_alone():
-        model = pretrain(
+        model = pretraining.pretrain(
             read_dataset(dataset),
             _options(given),
-            Division(stopping=stop_by, held_out=hold_out),
+            pretraining.Division(stopping=stop_by, held_out=hold_out),
             command=_command(dataset, file, hold_out, stop_by, given),
             say=lambda sentence: click.echo(sentence, err=True),
         )
-        save(file, model)
+        model.save(file)
     provenance = model.provenance
     if as_json:
         told = {

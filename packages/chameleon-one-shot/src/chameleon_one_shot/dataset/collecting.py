@@ -36,13 +36,13 @@ from chameleon_core.task import Task
 from chameleon_one_shot.dataset.format import MANIFEST, PARTS, create, read_manifest, write_part
 from chameleon_one_shot.dataset.from_run import tasks_of_run
 from chameleon_one_shot.dataset.plan import Plan, differences
-from chameleon_one_shot.dataset.records import DatasetError, canonical
-from chameleon_one_shot.dataset.sampling.distribution import Observed
-from chameleon_one_shot.dataset.sampling.drawing import TaskSampler
-from chameleon_one_shot.dataset.sampling.hold_out import HeldOut
+from chameleon_one_shot.dataset.sampling import HeldOut, Observed, TaskSampler
 from chameleon_one_shot.dataset.task_file import read_tasks, write_tasks
+from chameleon_one_shot.dataset.tasks import DatasetError, canonical
 
 log = structlog.get_logger()
+
+_TASKS = "tasks.json"
 
 _BROKEN = 3
 """Runs in a row that may fail before the collection ends: nothing will work then."""
@@ -50,7 +50,7 @@ _BROKEN = 3
 
 @attrs.frozen(kw_only=True)
 class Collected:
-    """What a collection has.
+    """The result of a collection.
 
     Attributes:
         folder: the data set's.
@@ -140,13 +140,9 @@ class Collector:
     def _folder(self) -> Path:
         return self.plan.output / "collection"
 
-    @property
-    def _file(self) -> Path:
-        return self._folder / "tasks.json"
-
     def _tasks(self, target: str) -> list[Task]:
         """The tasks, as many as the plan wants; those drawn before stay."""
-        file, count = self._file, self.plan.amounts.tasks
+        file, count = self._folder / _TASKS, self.plan.amounts.tasks
         known = read_tasks(file) if file.exists() else []
         others = sorted({task.target for task in known} - {target})
         if others:
@@ -157,7 +153,10 @@ class Collector:
         if len(known) >= count:
             return known[:count]
         reader = NetworkTasks(
-            self._folder / "networks", target, interruption=self.interruption, say=self.say
+            folder=self._folder / "networks",
+            target=target,
+            interruption=self.interruption,
+            say=self.say,
         )
         held_out = HeldOut(task for tasks in reader.of(self.plan.hold_out) for task in tasks)
         sampler = TaskSampler(
@@ -192,7 +191,7 @@ class Collector:
         folder = self._folder / "runs" / name
         search = self.plan.searches[number % len(self.plan.searches)]
         taken = {"start": start, "count": count, "trust_source": self.trust_source}
-        model = {"tasks": {"file": str(self._file), **taken}}
+        model = {"tasks": {"file": str(self._folder / _TASKS), **taken}}
         document = {**search.document, "model": model, "output": str(folder)}
         pipeline = from_dict(document, registry=self.registry)
         try:
@@ -203,41 +202,33 @@ class Collector:
         return measured
 
     def _keep(self, name: str, folder: Path, device: Mapping[str, Any]) -> int:
-        """Make a part of what a run has measured, where there is none yet."""
+        """Make a part of what a run has measured, if there is none yet."""
         if not (folder / RECORDS).exists():
             return 0
         part = self.plan.output / PARTS / f"{name}.parquet"
         with read_store(folder) as store:
             measured = store.measured
         if measured and not (part.exists() and pq.read_metadata(part).num_rows == measured):
-            source = self.plan.output.name
-            found = tasks_of_run(folder, device=device, source=source)
-            write_part(self.plan.output, found, name=name)
+            tasks = tasks_of_run(folder, device=device, source=self.plan.output.name)
+            write_part(self.plan.output, tasks, name=name)
         return measured
 
 
+@attrs.frozen(kw_only=True)
 class NetworkTasks:
     """Reads networks, each once.
 
-    Args:
-        folder: where their tasks are kept; made where it is missing.
+    Attributes:
+        folder: where their tasks are kept; made if it is missing.
         target: canonical, that the tasks are for.
         interruption: the request to stop.
         say: tells what is done, in a line.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        target: str,
-        *,
-        interruption: Interruption,
-        say: Callable[[str], None],
-    ) -> None:
-        self._folder = folder
-        self._target = target
-        self._interruption = interruption
-        self._say = say
+    folder: Path
+    target: str
+    interruption: Interruption
+    say: Callable[[str], None]
 
     def of(self, networks: Sequence[Subject]) -> list[list[Task]]:
         """The tasks of each network.
@@ -245,12 +236,12 @@ class NetworkTasks:
         Raises:
             ConfigError: some cannot be read; says which, after all others have been read.
         """
-        found, problems = [], []
+        tasks_by_network, problems = [], []
         for number, network in enumerate(networks, 1):
             try:
-                found.append(self._one(network, f"{number} of {len(networks)}"))
+                tasks_by_network.append(self._one(network, f"{number} of {len(networks)}"))
             except ChameleonError as error:
-                self._interruption.check()
+                self.interruption.check()
                 problems.append(f"{_words(network)}: {error}")
         if problems:
             raise ConfigError(
@@ -258,16 +249,16 @@ class NetworkTasks:
                 hint="Take these networks out of the plan, or install what they need; those that "
                 "could be read are kept.",
             )
-        return found
+        return tasks_by_network
 
     def _one(self, network: Subject, place: str) -> list[Task]:
-        text = canonical([network.model.to_json(), self._target])
-        file = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+        text = canonical([network.model.to_json(), self.target])
+        file = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if file.exists():
             return read_tasks(file)
-        self._say(f"network {place}: {_words(network)}")
-        with self._interruption.at_once():
-            tasks = named_tasks(network, frontend_of(network), self._target)
+        self.say(f"network {place}: {_words(network)}")
+        with self.interruption.at_once():
+            tasks = named_tasks(network, frontend_of(network), self.target)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_tasks(file, tasks)
         return tasks

@@ -17,7 +17,7 @@ from chameleon_core.task import Task
 from chameleon_system.files import replacing, write_whole
 from numpy.typing import NDArray
 
-from chameleon_one_shot.dataset.records import (
+from chameleon_one_shot.dataset.tasks import (
     Dataset,
     DatasetError,
     DatasetTask,
@@ -30,26 +30,24 @@ FORMAT = 1
 
 MANIFEST, PARTS = "dataset.json", "parts"
 
-_REPEATED = (
-    *("task", "operator", "arguments", "target", "device", "space", "space_options"),
-    *("fingerprint", "failure", "origin", "versions", "source"),
-)
+_WHAT = ("operator", "arguments", "target", "flop")
+"""Columns that are attributes of a ``Task``."""
+_AROUND = ("device", "threads", "space", "space_options", "fingerprint", "versions", "source")
+"""Columns that are attributes of a ``DatasetTask``, alike for all its candidates."""
+_JSON = frozenset({"arguments", "device", "space_options", "versions"})
+_NUMBERS = {"flop": pa.float64(), "threads": pa.int32()}
+_TEXTS = tuple(name for name in ("task", *_WHAT, *_AROUND) if name not in _NUMBERS)
+_REPEATED = (*_TEXTS[:-2], "failure", "origin", *_TEXTS[-2:])
 _SCHEMA = pa.schema(
     [
         *((name, pa.dictionary(pa.int32(), pa.string())) for name in _REPEATED),
-        ("flop", pa.float64()),
-        ("threads", pa.int32()),
+        *_NUMBERS.items(),
         ("knobs", pa.string()),
         ("config", pa.list_(pa.int32())),
         ("seconds", pa.float64()),
         ("measured_at", pa.float64()),
     ]
 )
-_TASK = (
-    *("task", "operator", "arguments", "target", "device", "space", "space_options"),
-    *("fingerprint", "versions", "source"),
-)
-"""Text columns that are alike in all candidates of a task."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _KINDS = frozenset(FailureKind)
@@ -78,7 +76,7 @@ def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What ``dataset.json`` says.
+    """The content of ``dataset.json``.
 
     Raises:
         DatasetError: there is none, it is damaged, or of a newer version.
@@ -135,23 +133,14 @@ def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path
 
 
 def _append(columns: dict[str, list[Any]], task: DatasetTask) -> None:
-    count, what = len(task), task.task
+    count = len(task)
     alike = {
-        "task": what.key,
-        "operator": what.operator,
-        "arguments": canonical(dict(what.arguments)),
-        "target": what.target,
-        "device": canonical(dict(task.device)),
-        "space": task.space,
-        "space_options": canonical(dict(task.space_options)),
-        "fingerprint": task.fingerprint,
-        "versions": canonical(dict(task.versions)),
-        "source": task.source,
-        "flop": what.flop,
-        "threads": task.threads,
+        "task": task.task.key,
+        **{name: getattr(task.task, name) for name in _WHAT},
+        **{name: getattr(task, name) for name in _AROUND},
     }
     for name, value in alike.items():
-        columns[name] += [value] * count
+        columns[name] += [canonical(dict(value)) if name in _JSON else value] * count
     columns["knobs"] += [canonical(dict(choice)) for choice in task.choices]
     columns["config"] += [[]] * count if task.configs is None else task.configs.tolist()
     columns["seconds"] += np.where(np.isinf(task.seconds), np.nan, task.seconds).tolist()
@@ -173,8 +162,8 @@ def read_dataset(folder: Path) -> Dataset:
             positive number nor a failure's; says which part.
     """
     manifest = read_manifest(folder)
-    found = [task for part in parts_of(folder) for task in read_part(part)]
-    tasks, duplicates = merged(found)
+    read = [task for part in parts_of(folder) for task in read_part(part)]
+    tasks, duplicates = merged(read)
     return Dataset(tasks=tasks, plan=manifest.get("plan"), duplicates=duplicates)
 
 
@@ -200,12 +189,12 @@ def read_part(file: Path) -> list[DatasetTask]:
 
 
 def _runs(table: pa.Table) -> Iterator[tuple[int, int]]:
-    """Where rows of one task begin and end, for all columns that are alike in one."""
+    """The first and last rows of each task, told by the columns that are alike in one."""
     count = table.num_rows
     if not count:
         return
     changes = np.zeros(count, bool)
-    for name in (*_TASK, "threads"):
+    for name in (*_TEXTS, "threads"):
         codes = _codes(table, name)
         changes[1:] |= codes[1:] != codes[:-1]
     yield from itertools.pairwise([0, *np.flatnonzero(changes).tolist(), count])
@@ -219,33 +208,23 @@ def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
 
 def _task(table: pa.Table, first: int, last: int) -> DatasetTask:
     rows = table.slice(first, last - first)
-    alike = {name: rows.column(name)[0].as_py() for name in (*_TASK, "flop", "threads")}
+    alike = {name: rows.column(name)[0].as_py() for name in (*_TEXTS, *_NUMBERS)}
+    alike |= {name: json.loads(alike[name]) for name in _JSON}
     failures = rows.column("failure").to_pylist()
     seconds = np.asarray(rows.column("seconds"), dtype=np.float64)
-    problem = _wrong(np.where(np.isnan(seconds), np.inf, seconds), failures)
+    seconds = np.where(np.isnan(seconds), np.inf, seconds)
+    problem = _wrong(seconds, failures)
     if problem is not None:
         raise ValueError(f"a candidate of task {alike['task']} has {problem}")
-    task = Task(
-        name=alike["task"],
-        operator=alike["operator"],
-        arguments=json.loads(alike["arguments"]),
-        target=alike["target"],
-        flop=alike["flop"],
-    )
+    task = Task(name=alike["task"], **{name: alike[name] for name in _WHAT})
     if task.key != alike["task"]:
         raise ValueError(f"the key {alike['task']} is not that of its task, {task.key}")
     return DatasetTask(
         task=task,
-        device=json.loads(alike["device"]),
-        threads=alike["threads"],
-        space=alike["space"],
-        space_options=json.loads(alike["space_options"]),
-        fingerprint=alike["fingerprint"],
-        versions=json.loads(alike["versions"]),
-        source=alike["source"],
+        **{name: alike[name] for name in _AROUND},
         configs=_configs(rows.column("config").to_pylist(), alike["task"]),
         choices=[json.loads(text) for text in rows.column("knobs").to_pylist()],
-        seconds=np.where(np.isnan(seconds), np.inf, seconds),
+        seconds=seconds,
         failures=failures,
         origins=rows.column("origin").to_pylist(),
         measured_at=np.asarray(rows.column("measured_at"), dtype=np.float64),
@@ -260,7 +239,7 @@ def _configs(rows: Sequence[Sequence[int]], key: str) -> NDArray[np.int32] | Non
 
 
 def _wrong(seconds: NDArray[np.float64], failures: Sequence[str | None]) -> str | None:
-    """What is wrong with times, infinity for failures; None where nothing is."""
+    """The first error in times, infinity for failures; None if there is none."""
     failed = np.array([failure is not None for failure in failures], bool)
     unknown = sorted({one for one in failures if one is not None and one not in _KINDS})
     if unknown:

@@ -11,8 +11,7 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.run_view import RunView
 from chameleon_core.store import StoredTask
 
-from chameleon_one_shot.dataset.records import DatasetTask
-from chameleon_one_shot.dataset.sampling.drawing import named_by_key
+from chameleon_one_shot.dataset.tasks import DatasetTask, named_by_key
 
 
 def tasks_of_run(folder: Path, *, device: Mapping[str, Any], source: str) -> list[DatasetTask]:
@@ -52,10 +51,10 @@ def _task(
         fingerprint=stored.fingerprint,
         versions=run.versions,
         source=source,
-        configs=np.array([one.config for one in measurements], np.int32),
+        configs=np.array([measured.config for measured in measurements], np.int32),
         choices=run.store.decoded(stored.id),
-        seconds=np.array([one.cost for one in measurements], np.float64),
-        failures=[None if one.failure is None else one.failure.value for one in measurements],
+        seconds=np.array([measured.cost for measured in measurements], np.float64),
+        failures=[measured.failure and measured.failure.value for measured in measurements],
         origins=run.store.origins(stored.id),
         measured_at=np.array(run.store.measured_at(stored.id), np.float64),
     )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 from chameleon_core.pipeline.assemble import Assembler
-from chameleon_core.pipeline.nodes import Collecting, Item, Mark, Node, PipelineError, Problem
-from chameleon_core.pipeline.resolve import apply_overrides
+from chameleon_core.pipeline.documents import DocumentReader
+from chameleon_core.pipeline.nodes import Item, Mark, Node
 from chameleon_core.pipeline.schema import ResolvedPipeline, Subject
-from chameleon_core.pipeline.stage_reader import StageReader
-from chameleon_core.pipeline.yaml import read_yaml
-from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean
 
 _SEARCH = ("preset", "explorer", "cost_model", "sampler", "synthesizer")
@@ -95,46 +92,28 @@ def read_plan(
     Args:
         path: the file; errors call it as it is given here.
         overrides: assignments such as ``tasks=20``, stronger than the file.
-        registry: where names are looked up; the installed plugins where None.
+        registry: where names are looked up; the installed plugins if None.
 
     Raises:
         PipelineError: with everything that is wrong, one line each.
         ConfigError: the file cannot be read.
     """
-    root = read_yaml(Path(path), shown=str(path))
-    if not root.is_mapping:
-        message = f"a plan must be a mapping with 'networks:' and 'output:', not {root.in_words()}"
-        raise PipelineError([Problem(mark=root.mark, message=message)])
-    root, problems = apply_overrides(root, overrides)
-    return _Reader(root, registry or default_registry(), problems).plan()
+    wanted = "a plan must be a mapping with 'networks:' and 'output:'"
+    return _PlanReader(path, overrides, registry, keys=KEYS, wanted=wanted).plan()
 
 
-class _Reader:
+class _PlanReader(DocumentReader):
     """Checks a plan and collects the problems of all of its parts."""
 
-    def __init__(self, root: Node, registry: Registry, problems: list[Problem]) -> None:
-        self._root = root
-        self._registry = registry
-        self._problems = problems
-        self._hints: list[str] = []
-        self._stages = StageReader(registry, problems)
-        shared = {key: item for key, item in root.items() if key in _SHARED}
-        self._shared = {"target": _item("native", root.mark), **shared}
-
     def plan(self) -> Plan:
-        for key, item in self._root.items():
-            if key not in KEYS:
-                self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, KEYS)}")
         amounts = self._amounts()
         output = self._output()
         networks = self._networks("networks")
         if not networks:
-            self._say(self._root.mark, "a plan needs 'networks', a list of models to learn from")
+            self.say(self.root.mark, "a plan needs 'networks', a list of models to learn from")
         hold_out = self._networks("hold_out")
         searches = self._searches(amounts)
-        if self._problems:
-            hints = dict.fromkeys((*self._stages.hints, *self._hints))
-            raise PipelineError(self._problems, hint="\n".join(filter(None, hints)) or None)
+        self.check()
         return Plan(
             networks=networks,
             hold_out=hold_out,
@@ -143,52 +122,52 @@ class _Reader:
             output=output,
             document={
                 **{key: searches[0].document[key] for key in _SHARED},
-                "networks": [one.model.to_json() for one in networks],
+                "networks": [network.model.to_json() for network in networks],
                 "hold_out": [one.model.to_json() for one in hold_out],
                 **attrs.asdict(amounts),
                 "searches": [
-                    {key: one.document[key] for key in _SEARCH if key in one.document}
-                    for one in searches
+                    {key: search.document[key] for key in _SEARCH if key in search.document}
+                    for search in searches
                 ],
             },
         )
 
     def _amounts(self) -> Amounts:
-        given = {key: item for key, item in self._root.items() if key in _AMOUNTS}
-        with Collecting(self._problems):
-            made: Amounts = self._stages.structurer.make(
-                Node(value=given, mark=self._root.mark), Amounts, "the plan"
+        given = {key: item for key, item in self.root.items() if key in _AMOUNTS}
+        with self.collecting():
+            amounts: Amounts = self.stages.structurer.make(
+                Node(value=given, mark=self.root.mark), Amounts, "the plan"
             )
-            return made
+            return amounts
         return Amounts()
 
     def _output(self) -> Path:
-        text: str | None = self._stages.value(self._root, "output", str)
+        text: str | None = self.stages.value(self.root, "output", str)
         if text is None or not text.strip():
-            self._say(self._root.mark, "a plan needs 'output', the data set's folder")
+            self.say(self.root.mark, "a plan needs 'output', the data set's folder")
         return Path.cwd() / Path(text or ".").expanduser()
 
     def _networks(self, key: str) -> tuple[Subject, ...]:
-        found = []
-        for entry in self._listed(self._root.get(key), f"'{key}' is a list of models"):
+        networks = []
+        for entry in self._listed(self.root.get(key), f"'{key}' is a list of models"):
             model = Item(key_mark=entry.mark, node=entry)
-            with self._telling():
-                found.append(self._assembler({"model": model}, entry.mark).subject())
-        return tuple(found)
+            with self.collecting():
+                networks.append(self._sharing({"model": model}, entry.mark).subject())
+        return tuple(networks)
 
     def _searches(self, amounts: Amounts) -> tuple[ResolvedPipeline, ...]:
-        node = self._root.get("searches")
+        node = self.root.get("searches")
         entries: Sequence[Node]
         if node is None or node.value in (None, ()):
-            entries = [_item(search, self._root.mark).node for search in _DEFAULT_SEARCHES]
+            entries = [_item(search, self.root.mark).node for search in _DEFAULT_SEARCHES]
         else:
             entries = self._listed(node, "'searches' is a list of mappings with stages of a search")
-        found = []
+        searches = []
         for entry in entries:
             for key, item in entry.items():
                 if key not in _SEARCH:
                     guess = did_you_mean(key, _SEARCH)
-                    self._say(item.key_mark, f"a search has no key '{key}'{guess}")
+                    self.say(item.key_mark, f"a search has no key '{key}'{guess}")
             sections = {key: item for key, item in entry.items() if key in _SEARCH}
             around = {
                 "model": {"tasks": "tasks.json"},
@@ -202,34 +181,24 @@ class _Reader:
                 },
             }
             more = {key: _item(value, entry.mark) for key, value in around.items()}
-            with self._telling():
-                found.append(self._assembler({**sections, **more}, entry.mark).assemble(None))
-        return tuple(found)
+            with self.collecting():
+                searches.append(self._sharing({**sections, **more}, entry.mark).assemble(None))
+        return tuple(searches)
 
     def _listed(self, node: Node | None, what: str) -> Sequence[Node]:
         if node is None or node.value is None:
             return ()
         if not node.is_sequence:
-            self._say(node.mark, f"{what}, and here is {node.in_words()}")
+            self.say(node.mark, f"{what}, and here is {node.in_words()}")
             return ()
         entries: Sequence[Node] = node.value
         return entries
 
-    def _assembler(self, sections: dict[str, Item], mark: Mark) -> Assembler:
-        sections = {**self._shared, **sections, "output": _item("run", mark)}
-        return Assembler(Node(value=sections, mark=mark), self._registry, [])
-
-    @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Keep what is wrong with a part, and what to do about it."""
-        try:
-            yield
-        except PipelineError as error:
-            self._problems.extend(error.problems)
-            self._hints.append(error.hint or "")
-
-    def _say(self, mark: Mark, message: str) -> None:
-        self._problems.append(Problem(mark=mark, message=message))
+    def _sharing(self, sections: dict[str, Item], mark: Mark) -> Assembler:
+        """Assemble a pipeline that shares what the plan says once for all of them."""
+        shared = {key: item for key, item in self.root.items() if key in _SHARED}
+        target, output = _item("native", self.root.mark), _item("run", mark)
+        return self.assembler({"target": target, **shared, **sections, "output": output}, mark)
 
 
 def _item(value: Any, mark: Mark) -> Item:

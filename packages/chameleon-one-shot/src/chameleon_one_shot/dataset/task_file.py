@@ -49,12 +49,12 @@ class TasksFrontend(Frontend):
         self._taken = slice(options.start, end)
 
     def tasks(self, target: str) -> list[Task]:
-        found = read_tasks(self._file)[self._taken]
-        others = sorted({task.target for task in found} - {target})
+        tasks = read_tasks(self._file)[self._taken]
+        others = sorted({task.target for task in tasks} - {target})
         if others:
             raise ConfigError(
                 f"{self._file} holds tasks for target {others[0]}, not for {target}",
                 hint="Collect on the machine that they are for, or draw tasks anew elsewhere.",
             )
-        check_tasks(self._file, found, trust_source=self._trusted)
-        return found
+        check_tasks(self._file, tasks, trust_source=self._trusted)
+        return tasks

@@ -86,12 +86,12 @@ def _vector_bytes(device: Mapping[str, Any]) -> int:
 def _suited(file: Path, device: Mapping[str, Any]) -> list[tuple[bool, int]]:
     """How near a device is to each target of a model that suits it; the nearest is the largest."""
     features = frozenset(map(str, device.get("features", ())))
-    found = []
+    suited = []
     for target in read_header(file)["provenance"]["targets"]:
         words, same = frozenset(target["features"]), same_vectors(target, device)
         if same or (target["kind"] == device.get("kind") and words <= features):
-            found.append((same, len(words & features)))
-    return found
+            suited.append((same, len(words & features)))
+    return suited
 
 
 __all__ = ["ENDING", "FOLDER", "NoModelError", "in_the_box", "model_file", "same_vectors"]

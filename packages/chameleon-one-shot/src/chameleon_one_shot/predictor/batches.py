@@ -63,12 +63,12 @@ def inverse_density(targets: NDArray[np.float64]) -> NDArray[np.float64]:
     as one of average density.
     """
     edges = np.linspace(targets.min(), targets.max() + 1e-9, _BINS + 1)
-    place = np.clip(np.digitize(targets, edges) - 1, 0, _BINS - 1)
-    counts = np.bincount(place, minlength=_BINS).astype(np.float64)
+    bin_of = np.clip(np.digitize(targets, edges) - 1, 0, _BINS - 1)
+    counts = np.bincount(bin_of, minlength=_BINS).astype(np.float64)
     # Smoothed, so that the edge of a bin makes no difference between neighbours.
     smooth = np.convolve(counts, [0.25, 0.5, 0.25], mode="same")
     floor = 0.1 * len(targets) / _BINS
-    weights: NDArray[np.float64] = 1.0 / np.maximum(smooth[place], floor)
+    weights: NDArray[np.float64] = 1.0 / np.maximum(smooth[bin_of], floor)
     return weights
 
 

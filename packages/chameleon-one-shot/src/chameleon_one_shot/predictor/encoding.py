@@ -71,7 +71,7 @@ class EncodedTask:
         return cls(
             tokens=tokens,
             fixed=fixed,
-            fixed_values=np.stack([_padded(one, fixed.columns.shape[1]) for one in values]),
+            fixed_values=np.stack([_padded(value, fixed.columns.shape[1]) for value in values]),
             rows=rows,
             tables=tuple(
                 _padded(vocabulary.standardised(knob.columns, knob.table), width)

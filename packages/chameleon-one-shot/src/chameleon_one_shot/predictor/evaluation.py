@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 import structlog
 
-from chameleon_one_shot.dataset.records import DatasetError
-from chameleon_one_shot.predictor.examples import Example
+from chameleon_one_shot.dataset.format import read_dataset
+from chameleon_one_shot.dataset.tasks import DatasetError
+from chameleon_one_shot.predictor.alternatives import ALTERNATIVES, Scores
+from chameleon_one_shot.predictor.examples import Example, examples_of
 from chameleon_one_shot.predictor.groups import divided, folds, task_groups
 from chameleon_one_shot.predictor.metrics import Quality
-from chameleon_one_shot.predictor.model import Model
+from chameleon_one_shot.predictor.model import Model, load
 from chameleon_one_shot.predictor.options import TrainingOptions
-from chameleon_one_shot.predictor.pretraining import Divided, trained_model
-from chameleon_one_shot.predictor.rivals import RIVALS, Scores
+from chameleon_one_shot.predictor.pretraining import Divided, Division, trained_model
 
 log = structlog.get_logger()
 
 ONE_SHOT = "one-shot"
-"""What the predictor itself is called in comparisons."""
+"""The name of the predictor itself in comparisons."""
 
 
 @attrs.frozen(kw_only=True)
 class TaskResult:
-    """What one model makes of one task.
+    """The order that one model gives the candidates of one task.
 
     Attributes:
         model: its name.
@@ -45,7 +47,7 @@ class TaskResult:
 
 @attrs.frozen(kw_only=True)
 class Evaluation:
-    """What several models make of the same tasks.
+    """The results of several models on the same tasks.
 
     Attributes:
         results: of every model and task.
@@ -56,18 +58,18 @@ class Evaluation:
     @property
     def means(self) -> dict[str, Quality]:
         """The mean over tasks, by model, the best Kendall's tau first."""
-        names = dict.fromkeys(one.model for one in self.results)
-        found = {
-            name: Quality.mean(one.quality for one in self.results if one.model == name)
+        names = dict.fromkeys(result.model for result in self.results)
+        qualities = {
+            name: Quality.mean(result.quality for result in self.results if result.model == name)
             for name in names
         }
-        return dict(sorted(found.items(), key=lambda item: -item[1].tau))
+        return dict(sorted(qualities.items(), key=lambda item: -item[1].tau))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return {
             "models": {name: attrs.asdict(quality) for name, quality in self.means.items()},
-            "tasks": [attrs.asdict(one) for one in self.results],
+            "tasks": [attrs.asdict(result) for result in self.results],
         }
 
 
@@ -78,29 +80,34 @@ def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], li
     """
     provenance = model.provenance
     trained, known = set(provenance.training), {*provenance.training, *provenance.stopping}
-    labels = task_groups([one.source for one in examples])
+    labels = task_groups([example.source for example in examples])
     met = {int(label) for label, one in zip(labels, examples, strict=True) if one.identity in known}
     return (
         [one for label, one in zip(labels, examples, strict=True) if int(label) not in met],
-        [one for one in examples if one.identity in trained],
+        [example for example in examples if example.identity in trained],
     )
+
+
+def evaluate_file(file: Path, dataset: Path, **given: Any) -> Evaluation:
+    """Judge the model of a file by a data set; see ``evaluate``."""
+    return evaluate(load(file), examples_of(read_dataset(dataset)), **given)
 
 
 def evaluate(
     model: Model,
     examples: Sequence[Example],
     *,
-    rivals: Sequence[str] = tuple(RIVALS),
+    alternatives: Sequence[str] = tuple(ALTERNATIVES),
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
-    """Judge a model by the tasks that it has not seen, beside rivals trained on those it has.
+    """Judge a model by the tasks that it has not seen, beside alternatives trained on those it has.
 
     Args:
         model: the model.
-        examples: of a data set. Rivals are trained on the part of it that the model was trained on.
-        rivals: keys of ``RIVALS``.
-        seed: of the rivals.
+        examples: of a data set. Others are trained on the part of it that the model was trained on.
+        alternatives: keys of ``ALTERNATIVES``.
+        seed: of the alternatives.
         say: told how it goes on.
 
     Raises:
@@ -112,10 +119,11 @@ def evaluate(
             "the model was trained on all tasks of the data set, or on tasks like them",
             hint="Leave some out with `chameleon pretrain --hold-out`, or name another data set.",
         )
-    stopping = [one for one in examples if one.identity in set(model.provenance.stopping)]
+    ends = set(model.provenance.stopping)
+    stopping = [example for example in examples if example.identity in ends]
     results = _results(ONE_SHOT, _predicted(model), judged)
-    for name in rivals:
-        rival = RIVALS[name]()
+    for name in alternatives:
+        other = ALTERNATIVES[name]()
         if name != "first-guesses":
             if not trained or not stopping:
                 log.warning(
@@ -125,8 +133,8 @@ def evaluate(
                 )
                 continue
             say(f"training {name} on {len(trained)} tasks")
-            rival.fit(trained, stopping, seed)
-        results += _results(name, rival.scores, judged)
+            other.fit(trained, stopping, seed)
+        results += _results(name, other.scores, judged)
     return Evaluation(results=tuple(results))
 
 
@@ -136,25 +144,25 @@ def cross_validate(
     *,
     count: int,
     labels: Sequence[int] | None = None,
-    stopping: float = 0.15,
-    rivals: Sequence[str] = tuple(RIVALS),
+    alternatives: Sequence[str] = tuple(ALTERNATIVES),
     say: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
     """Hold out each part of the tasks once, and train every model on the others.
 
     Args:
         examples: of a data set.
-        options: of the predictor's training; rivals get its seed.
+        options: of the predictor's training; alternatives get its seed.
         count: folds.
-        labels: what is held out together; groups of similar tasks where None.
-        stopping: share of the training part, in whole groups, that ends the training.
-        rivals: keys of ``RIVALS``.
+        labels: what is held out together; groups of similar tasks if None.
+        alternatives: keys of ``ALTERNATIVES``.
         say: told how it goes on.
 
     Raises:
         DatasetError: there are too few groups.
     """
-    groups = task_groups([one.source for one in examples]) if labels is None else np.asarray(labels)
+    sources = [example.source for example in examples]
+    groups = task_groups(sources) if labels is None else np.asarray(labels)
+    shares = [Division().stopping]
     results: list[TaskResult] = []
     for number, fold in enumerate(folds(groups, count, options.seed), 1):
         rest = np.setdiff1d(np.arange(len(examples)), fold)
@@ -163,7 +171,7 @@ def cross_validate(
         if len(np.unique(inner)) == 1:
             # One device is left, say: tasks of it that are not alike end the training.
             inner = task_groups([examples[at].source for at in rest])
-        first, second = (rest[part] for part in divided(inner, weights, [stopping], options.seed))
+        first, second = (rest[part] for part in divided(inner, weights, shares, options.seed))
         parts = Divided(
             training=[examples[at] for at in first],
             stopping=[examples[at] for at in second],
@@ -171,10 +179,10 @@ def cross_validate(
         )
         say(f"fold {number} of {count}: {len(first)} tasks to train on, {len(fold)} held out")
         own = _results(ONE_SHOT, _predicted(trained_model(parts, options)), parts.held_out)
-        for name in rivals:
-            rival = RIVALS[name]()
-            rival.fit(parts.training, parts.stopping, options.seed)
-            own += _results(name, rival.scores, parts.held_out)
+        for name in alternatives:
+            other = ALTERNATIVES[name]()
+            other.fit(parts.training, parts.stopping, options.seed)
+            own += _results(name, other.scores, parts.held_out)
         say(table(Evaluation(results=tuple(own)).means))
         results += own
     return Evaluation(results=tuple(results))
@@ -190,13 +198,13 @@ def _results(
     return [
         TaskResult(
             model=name,
-            task=one.identity,
-            operator=one.source.task.operator,
-            candidates=len(one),
-            quality=Quality.of(scores(one), one.quality),
+            task=example.identity,
+            operator=example.source.task.operator,
+            candidates=len(example),
+            quality=Quality.of(scores(example), example.quality),
         )
-        for one in examples
-        if np.ptp(one.quality) > 0.0
+        for example in examples
+        if np.ptp(example.quality) > 0.0
     ]
 
 

@@ -15,7 +15,7 @@ from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import SpaceProvider
 from numpy.typing import NDArray
 
-from chameleon_one_shot.dataset.records import Dataset, DatasetError, DatasetTask, canonical
+from chameleon_one_shot.dataset.tasks import Dataset, DatasetError, DatasetTask, canonical
 from chameleon_one_shot.tokens import TaskTokens, recorded_tokens, task_tokens
 
 log = structlog.get_logger()
@@ -53,19 +53,19 @@ class Example:
 
     @property
     def guesses(self) -> Configs:
-        """What the space recommends unmeasured, best first; none where it is not known."""
+        """The recommendations of the space, best first; none if the space is not known."""
         space = self.tokens.space
         return self.configs[:0] if space is None else space.first_guesses
 
 
 def identity(task: DatasetTask) -> str:
-    """What tells the task and its device from others, as text."""
+    """The identity of the task and its device, as text."""
     device = hashlib.sha256(canonical(dict(task.device)).encode()).hexdigest()[:8]
     return f"{task.task.key}@{device}x{task.threads}"
 
 
 def examples_of(dataset: Dataset) -> list[Example]:
-    """What can be learnt from a data set.
+    """The examples of a data set.
 
     Tasks without two timed configurations are left out. Of those whose space is not what it was
     when they were measured only the choices are used. Both are said in the log.
@@ -150,7 +150,7 @@ def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
     """
     registry = default_registry()
     record = registry.record("spaces", name)
-    made: SpaceProvider = registry.create(
+    space: SpaceProvider = registry.create(
         "spaces", name, read_options(options, record.options, f"space '{name}'")
     )
-    return made
+    return space

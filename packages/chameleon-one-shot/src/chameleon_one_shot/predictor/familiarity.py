@@ -1,6 +1,6 @@
 """Whether a task is like those that a predictor was trained on: limits learnt from held-out tasks.
 
-A task is strange where it is farther from every trained one, or predicted with less certainty, than
+A task is strange if it is farther from every trained one, or predicted with less certainty, than
 99 of 100 such tasks are as those that were held out of the training and predicted all the same.
 """
 
@@ -37,7 +37,7 @@ class Limits:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Familiarity:
-    """What a predictor was trained on.
+    """The tasks and devices that a predictor was trained on.
 
     Attributes:
         tasks: standardised numbers of the trained tasks, shape (tasks, numbers).
@@ -72,14 +72,14 @@ class Familiarity:
         tasks, task_columns = _table([_standardised(one, vocabulary) for one in trained])
         devices, device_columns = _table([_device(one) for one in trained])
         devices = np.unique(devices, axis=0)
-        found = cls(
+        familiarity = cls(
             tasks=np.unique(tasks, axis=0),
             task_columns=task_columns,
             devices=devices,
             device_columns=device_columns,
             limits=Limits(distance=np.inf, device=np.inf, deviation=np.inf),
         )
-        near = [found._distance(one, vocabulary) for one in held_out]
+        near = [familiarity._distance(one, vocabulary) for one in held_out]
         known = [one for one in near if np.isfinite(one)]
         between = [
             np.abs(np.delete(devices, row, axis=0) - devices[row]).max(axis=1).min()
@@ -87,7 +87,7 @@ class Familiarity:
             if len(devices) > 1
         ]
         return attrs.evolve(
-            found,
+            familiarity,
             limits=Limits(
                 distance=_upper_bound(known),
                 device=max([_SAME_DEVICE, *between]),
@@ -96,7 +96,7 @@ class Familiarity:
         )
 
     def strange(self, tokens: TaskTokens, vocabulary: Vocabulary) -> str | None:
-        """Why a task is unlike the trained ones, as half a sentence; None where it is not.
+        """Why a task is unlike the trained ones, as half a sentence; None if it is not.
 
         Args:
             tokens: the task's, of a device that is not strange.
@@ -143,7 +143,7 @@ class Familiarity:
         return float(np.sqrt(apart.mean(axis=1)).min())
 
     def strange_device(self, tokens: TaskTokens) -> str | None:
-        """Why the device is unlike the trained ones, as half a sentence; None where it is not.
+        """Why the device is unlike the trained ones, as half a sentence; None if it is not.
 
         Args:
             tokens: of any task for it.
@@ -176,7 +176,7 @@ class Familiarity:
         return int(self._apart(tokens).max(axis=1, initial=0.0).argmin())
 
     def _apart(self, tokens: TaskTokens) -> NDArray[np.float64]:
-        """What each device of the training differs by from that of a task, number by number."""
+        """The differences of each device of the training from that of a task, number by number."""
         device = _device(tokens)
         return np.abs(self.devices - [device.get(name, 0.0) for name in self.device_columns])
 
@@ -203,7 +203,7 @@ class Familiarity:
 
 
 def _upper_bound(values: Sequence[float]) -> float:
-    """What 99 of 100 further values are below, as far as few normal ones tell; none below these.
+    """A limit that 99 of 100 further values are below, as far as few normal ones tell.
 
     The upper end of a prediction interval. Infinity for fewer than two values, which tell nothing.
     """

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_one_shot.dataset.records import DatasetError, DatasetTask, canonical
+from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical
 from chameleon_one_shot.tokens import sizes
 
 SIMILAR = 1.1
-"""Tasks of one operator are similar where no size is more than so many times that of the other."""
+"""Tasks of one operator are similar if no size is more than so many times that of the other."""
 
 Labels = NDArray[np.int64]
 
@@ -73,15 +73,15 @@ def divided(
     order = np.random.default_rng(seed).permutation(groups)
     mass = np.bincount(np.searchsorted(groups, labels), weights)[np.searchsorted(groups, order)]
     parts: list[list[int]] = [[] for _ in range(len(shares) + 1)]
-    place, left = 0, len(order)
+    begin, left = 0, len(order)
     for part, share in enumerate(shares, 1):
         wanted, taken = share * mass.sum(), 0.0
         after = len(shares) - part + 1  # groups that the parts after this one, and the first, need
-        while not parts[part] or (taken + mass[place] / 2 <= wanted and left > after):
-            parts[part].append(int(order[place]))
-            taken += float(mass[place])
-            place, left = place + 1, left - 1
-    parts[0] = [int(group) for group in order[place:]]
+        while not parts[part] or (taken + mass[begin] / 2 <= wanted and left > after):
+            parts[part].append(int(order[begin]))
+            taken += float(mass[begin])
+            begin, left = begin + 1, left - 1
+    parts[0] = [int(group) for group in order[begin:]]
     return [np.flatnonzero(np.isin(labels, part)) for part in parts]
 
 

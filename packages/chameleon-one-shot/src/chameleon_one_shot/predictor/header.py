@@ -53,10 +53,10 @@ def read_header(file: Path) -> dict[str, Any]:
             "them, are never read.",
         ) from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        found = header.get("format") if isinstance(header, dict) else None
-        newer = isinstance(found, int) and found > FORMAT
+        version = header.get("format") if isinstance(header, dict) else None
+        newer = isinstance(version, int) and version > FORMAT
         raise ModelFileError(
-            f"{file} is a predictor of format {found}, and this version reads {FORMAT}",
+            f"{file} is a predictor of format {version}, and this version reads {FORMAT}",
             hint="Upgrade chameleon." if newer else "Train it anew with `chameleon pretrain`.",
         )
     if size != 8 + length + max(ends, default=0):

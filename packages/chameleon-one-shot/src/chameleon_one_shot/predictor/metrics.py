@@ -53,7 +53,7 @@ class Quality:
 
 
 def tau(scores: Numbers, quality: Numbers) -> float:
-    """Kendall's tau-b of scores and quality; 0 where either is constant."""
+    """Kendall's tau-b of scores and quality; 0 if either is constant."""
     return _order(scores, quality)[0]
 
 

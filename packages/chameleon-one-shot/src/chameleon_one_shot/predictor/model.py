@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import safetensors.torch
 import torch
 from chameleon_system.files import replacing
 
@@ -20,13 +21,13 @@ from chameleon_one_shot.predictor.header import FORMAT, KEY, ModelFileError, rea
 from chameleon_one_shot.predictor.network import TokenNetwork
 from chameleon_one_shot.predictor.options import Architecture
 from chameleon_one_shot.predictor.predictor import Predictor
-from chameleon_one_shot.predictor.training import Scale
+from chameleon_one_shot.predictor.training import Scale, new_network
 from chameleon_one_shot.tokens import Vocabulary
 
 
 @attrs.frozen(kw_only=True)
 class Provenance:
-    """What a model was made of; JSON values.
+    """The origin of a model; JSON values.
 
     Attributes:
         command: that made it.
@@ -65,41 +66,38 @@ class Model:
     familiarity: Familiarity
     provenance: Provenance
 
+    def save(self, file: Path) -> None:
+        """Write it; the file is there whole or not at all.
 
-def save(file: Path, model: Model) -> None:
-    """Write a model; the file is there whole or not at all.
-
-    Raises:
-        ModelFileError: it cannot be written.
-    """
-    from safetensors.torch import save as to_bytes  # noqa: PLC0415
-
-    predictor = model.predictor
-    header = {
-        "format": FORMAT,
-        "architecture": attrs.asdict(model.architecture),
-        "members": len(predictor.networks),
-        "vocabulary": predictor.vocabulary.to_json(),
-        "scale": attrs.asdict(predictor.scale),
-        "temperature": predictor.temperature,
-        "familiarity": model.familiarity.to_json(),
-        "provenance": attrs.asdict(model.provenance),
-    }
-    tensors = {
-        f"{member}.{name}": tensor.contiguous()
-        for member, network in enumerate(predictor.networks)
-        for name, tensor in network.state_dict().items()
-    }
-    data = to_bytes(tensors, metadata={KEY: json.dumps(header)})
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as stream:
-            stream.write(data)
-    except OSError as error:
-        raise ModelFileError(
-            f"cannot write the model {file}: {error.strerror or error}",
-            hint="Restore access or free space, and give the same command again.",
-        ) from error
+        Raises:
+            ModelFileError: it cannot be written.
+        """
+        predictor = self.predictor
+        header = {
+            "format": FORMAT,
+            "architecture": attrs.asdict(self.architecture),
+            "members": len(predictor.networks),
+            "vocabulary": predictor.vocabulary.to_json(),
+            "scale": attrs.asdict(predictor.scale),
+            "temperature": predictor.temperature,
+            "familiarity": self.familiarity.to_json(),
+            "provenance": attrs.asdict(self.provenance),
+        }
+        tensors = {
+            f"{member}.{name}": tensor.contiguous()
+            for member, network in enumerate(predictor.networks)
+            for name, tensor in network.state_dict().items()
+        }
+        data = safetensors.torch.save(tensors, metadata={KEY: json.dumps(header)})
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(file) as stream:
+                stream.write(data)
+        except OSError as error:
+            raise ModelFileError(
+                f"cannot write the model {file}: {error.strerror or error}",
+                hint="Restore access or free space, and give the same command again.",
+            ) from error
 
 
 def load(file: Path) -> Model:
@@ -108,14 +106,11 @@ def load(file: Path) -> Model:
     Raises:
         ModelFileError: as for ``read_header``, or its arrays do not fit its header.
     """
-    from safetensors import SafetensorError  # noqa: PLC0415
-    from safetensors.torch import load as of_bytes  # noqa: PLC0415
-
     header = read_header(file)
     try:
         architecture = Architecture(**header["architecture"])
         vocabulary = Vocabulary.of_json(header["vocabulary"])
-        tensors = of_bytes(file.read_bytes())
+        tensors = safetensors.torch.load(file.read_bytes())
         networks = [
             _network(member, tensors, vocabulary, architecture)
             for member in range(header["members"])
@@ -131,7 +126,14 @@ def load(file: Path) -> Model:
             familiarity=Familiarity.of_json(header["familiarity"]),
             provenance=_provenance(header["provenance"]),
         )
-    except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError, OSError) as error:
+    except (
+        safetensors.SafetensorError,
+        RuntimeError,
+        ValueError,
+        KeyError,
+        TypeError,
+        OSError,
+    ) as error:
         raise ModelFileError(
             f"{file} is damaged: {str(error).splitlines()[0]}",
             hint="Copy it again, or train it anew with `chameleon pretrain`.",
@@ -151,13 +153,14 @@ def _network(
     vocabulary: Vocabulary,
     architecture: Architecture,
 ) -> TokenNetwork:
-    network = TokenNetwork(1 + len(vocabulary.columns), 1 + len(vocabulary.tokens), architecture)
+    network = new_network(vocabulary, architecture)
     prefix = f"{member}."
-    own = {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
-    network.load_state_dict(own)
+    network.load_state_dict(
+        {
+            name.removeprefix(prefix): tensor
+            for name, tensor in tensors.items()
+            if name.startswith(prefix)
+        }
+    )
     network.eval()
     return network

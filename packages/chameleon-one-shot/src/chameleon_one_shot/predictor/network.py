@@ -70,29 +70,36 @@ class _FeedForward(nn.Module):
         return mixed
 
 
-class _Layer(nn.Module):
+class _Attention(nn.Module):
+    """The weights of attention, and a feed-forward part behind it."""
+
+    def __init__(self, architecture: Architecture, *, factor: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        width = architecture.width
+        self.heads = architecture.heads
+        self.norm = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.output = nn.Linear(width, width)
+        self.mix = _FeedForward(architecture, factor=factor, dropout=dropout)
+
+
+class _Layer(_Attention):
     """Attention and a feed-forward part, normalised before each (Xiong et al. 2020).
 
     The feed-forward part of all tokens takes as long as all else, so it is narrow here.
     """
 
     def __init__(self, architecture: Architecture) -> None:
-        super().__init__()
-        width = architecture.width
-        self.heads = architecture.heads
-        self.width = width // self.heads
-        self.norm = nn.LayerNorm(width)
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        self.output = nn.Linear(width, width)
-        self.mix = _FeedForward(architecture, factor=1)
+        super().__init__(architecture, factor=1)
+        self.width = architecture.width // self.heads
 
     def forward(self, tokens: Tensor, padding: Tensor | None) -> Tensor:
         """Tokens of the same shape, (n, tokens, width)."""
         return self._attend(tokens, self.asked(tokens).transpose(1, 2).flatten(0, 1), padding)
 
     def asked(self, tokens: Tensor) -> Tensor:
-        """What attention needs of tokens, whichever they are met with.
+        """The table of tokens that attention needs, whichever they are met with.
 
         Args:
             tokens: shape (..., width).
@@ -132,7 +139,7 @@ class _Layer(nn.Module):
         return mixed
 
 
-class _LastLayer(nn.Module):
+class _LastLayer(_Attention):
     """As ``_Layer`` for the one token that is read out, whose feed-forward part costs nothing.
 
     One query asks all tokens, so that it goes to the tokens, not each token to a key and a value:
@@ -142,14 +149,7 @@ class _LastLayer(nn.Module):
     """
 
     def __init__(self, architecture: Architecture) -> None:
-        super().__init__()
-        width = architecture.width
-        self.heads = architecture.heads
-        self.norm = nn.LayerNorm(width)
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        self.output = nn.Linear(width, width)
-        self.mix = _FeedForward(architecture, factor=4, dropout=architecture.dropout)
+        super().__init__(architecture, factor=4, dropout=architecture.dropout)
 
     def forward(self, tokens: Tensor, padding: Tensor | None) -> Tensor:
         """The first token, shape (n, 1, width)."""
@@ -174,7 +174,7 @@ class TokenTable:
 
     Attributes:
         tokens: shape (m, width).
-        asked: what the first layer's heads need of each, shape (m * heads, numbers); None where
+        asked: what the first layer's heads need of each, shape (m * heads, numbers); None if
             that layer is the last.
     """
 
@@ -210,11 +210,11 @@ class TokenNetwork(nn.Module):
         self.head = nn.Linear(width, 2)
 
     def representation(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
-        """What is read out, shape (n, width).
+        """The readout, shape (n, width).
 
         Args:
             tokens: shape (n, tokens, width).
-            padding: which of them are none, shape (n, tokens); None where all are.
+            padding: which of them are none, shape (n, tokens); None if all are.
         """
         first = self.readout.expand(len(tokens), 1, -1)
         tokens = torch.cat([first, tokens], dim=1)
@@ -225,7 +225,7 @@ class TokenNetwork(nn.Module):
         return self._read(tokens)
 
     def table(self, tokens: Tensor) -> TokenTable:
-        """What the layers need of tokens, shape (m, width), for ``representation_of``.
+        """The table of tokens, shape (m, width), for ``representation_of``.
 
         Its first row is that of the token that is read out.
         """

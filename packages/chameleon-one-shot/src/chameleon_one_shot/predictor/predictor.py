@@ -65,7 +65,7 @@ class TaskPredictor:
         self._temperature = predictor.temperature
         self._encoded = encoded = EncodedTask.of(tokens, predictor.vocabulary)
         with torch.inference_mode():
-            self._members = [_Member(one, encoded) for one in predictor.networks]
+            self._members = [_Member(network, encoded) for network in predictor.networks]
         counts = [1, len(encoded.fixed.names), *(len(table) for table in encoded.tables)]
         self._starts = np.cumsum(counts, dtype=np.int64)
         """Rows of the members' tables: where each knob's choices begin, and where all end."""
@@ -85,7 +85,7 @@ class TaskPredictor:
         )
 
     def representation(self, configs: Configs) -> Numbers:
-        """What the networks' last layers are given, shape (n, networks * width)."""
+        """The input of the networks' last layers, shape (n, networks * width)."""
         configs = np.asarray(configs)
         out = np.zeros((len(configs), sum(member.width for member in self._members)))
         for rows, read in self._read(configs):
@@ -154,7 +154,7 @@ class _Member:
         )
 
     def table(self, groups: Distinct) -> TokenTable:
-        """What the first layer needs of all tokens, those of loops and buffers behind the rest."""
+        """The first layer's table of all tokens, those of loops and buffers behind the rest."""
         places = len(self._encoded.tables) + groups.groups
         tokens = self._embedded(groups.values, places)
         return self._table.joined(self._network.table(tokens))
@@ -174,7 +174,7 @@ class _Member:
         return embedded[:, 0, 0]
 
     def read(self, table: TokenTable, rows: Tensor) -> Tensor:
-        """What is read out of configurations, shape (n, width)."""
+        """The readout of configurations, shape (n, width)."""
         return self._network.representation_of(table, rows)
 
     def moments(self, read: Tensor) -> tuple[Numbers, Numbers]:

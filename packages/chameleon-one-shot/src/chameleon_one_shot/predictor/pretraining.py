@@ -12,7 +12,7 @@ from chameleon_core.plugins.first_party import FIRST_PARTY
 from chameleon_core.versions import installed
 from numpy.typing import NDArray
 
-from chameleon_one_shot.dataset.records import Dataset, DatasetError
+from chameleon_one_shot.dataset.tasks import Dataset, DatasetError
 from chameleon_one_shot.predictor.examples import Example, examples_of
 from chameleon_one_shot.predictor.familiarity import Familiarity
 from chameleon_one_shot.predictor.groups import divided, task_groups
@@ -146,16 +146,16 @@ def trained_model(
 
 
 def _temperature(predictor: Predictor, examples: Sequence[Example]) -> float:
-    """What makes the standard deviations right on average, each task counting alike."""
+    """The factor that makes standard deviations right on average, each task counting alike."""
     ratios = []
-    for one in examples:
-        mean, deviation = predictor.of(one.tokens).moments(one.configs)
-        ratios.append(((_missing(one, mean) / deviation) ** 2).mean())
+    for example in examples:
+        mean, deviation = predictor.of(example.tokens).moments(example.configs)
+        ratios.append(((_missing(example, mean) / deviation) ** 2).mean())
     return float(np.sqrt(np.mean(ratios)))
 
 
 def _missing(example: Example, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What predictions lack, but for what all of a task lack: networks are not trained for it."""
+    """The error of predictions, less its mean over the task: networks are not trained for that."""
     missing = example.quality - mean
     centred: NDArray[np.float64] = missing - missing.mean()
     return centred
@@ -168,13 +168,13 @@ def _deviation(predictor: Predictor, example: Example) -> float:
 def _judged(predictor: Predictor, examples: Sequence[Example]) -> dict[str, Any]:
     """How good the order is on tasks held out, and how honest the uncertainty."""
     qualities, inside = [], []
-    for one in examples:
-        mean, deviation = predictor.of(one.tokens).moments(one.configs)
-        if np.ptp(one.quality) > 0.0:
-            qualities.append(Quality.of(mean, one.quality))
-        inside.append((np.abs(_missing(one, mean)) <= _NORMAL_90 * deviation).mean())
-    found = {"tasks": len(examples), "coverage_90": float(np.mean(inside))}
-    return found | (attrs.asdict(Quality.mean(qualities)) if qualities else {})
+    for example in examples:
+        mean, deviation = predictor.of(example.tokens).moments(example.configs)
+        if np.ptp(example.quality) > 0.0:
+            qualities.append(Quality.of(mean, example.quality))
+        inside.append((np.abs(_missing(example, mean)) <= _NORMAL_90 * deviation).mean())
+    figures = {"tasks": len(examples), "coverage_90": float(np.mean(inside))}
+    return figures | (attrs.asdict(Quality.mean(qualities)) if qualities else {})
 
 
 def _provenance(parts: Divided, command: str, results: dict[str, Any]) -> Provenance:

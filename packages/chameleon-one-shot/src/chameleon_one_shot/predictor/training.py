@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -19,7 +19,7 @@ from chameleon_one_shot.predictor.encoding import EncodedTask
 from chameleon_one_shot.predictor.examples import Example
 from chameleon_one_shot.predictor.metrics import tau
 from chameleon_one_shot.predictor.network import TokenNetwork
-from chameleon_one_shot.predictor.options import TrainingOptions
+from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
 from chameleon_one_shot.tokens import Vocabulary
 
 log = structlog.get_logger()
@@ -93,12 +93,12 @@ def train(
     began = time.perf_counter()
     device = torch.device(options.device)
     rng = np.random.default_rng(seed)
-    tasks = [training_task(one, vocabulary, scale) for one in examples]
+    tasks = [training_task(example, vocabulary, scale) for example in examples]
     unseen = [training_task(one, vocabulary, scale) for one in held_out]
     weights = _weights(tasks) if options.inverse_density else [None] * len(tasks)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        network = new_network(vocabulary, options).to(device)
+        network = new_network(vocabulary, options.architecture).to(device)
         averaged = copy.deepcopy(network).eval()
         optimizer = torch.optim.AdamW(
             network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay
@@ -118,21 +118,21 @@ def train(
             _average(averaged, network, min(_KEPT, 1.0 - 1.0 / step))
             if step % options.evaluate_every and step != options.steps:
                 continue
-            found = _mean_tau(averaged, unseen, device)
-            log.debug("evaluated", step=step, loss=float(loss.detach()), tau=found)
-            if found > best.tau:
-                best = Trained(network=copy.deepcopy(averaged), step=step, tau=found, seconds=0.0)
+            agreement = _mean_tau(averaged, unseen, device)
+            log.debug("evaluated", step=step, loss=float(loss.detach()), tau=agreement)
+            if agreement > best.tau:
+                best = Trained(
+                    network=copy.deepcopy(averaged), step=step, tau=agreement, seconds=0.0
+                )
             elif step - best.step >= options.patience * options.evaluate_every:
                 break
     best.network.cpu()
     return attrs.evolve(best, seconds=time.perf_counter() - began)
 
 
-def new_network(vocabulary: Vocabulary, options: TrainingOptions) -> TokenNetwork:
+def new_network(vocabulary: Vocabulary, architecture: Architecture) -> TokenNetwork:
     """A network with weights drawn from torch's own generator."""
-    return TokenNetwork(
-        1 + len(vocabulary.columns), 1 + len(vocabulary.tokens), options.architecture
-    )
+    return TokenNetwork(1 + len(vocabulary.columns), 1 + len(vocabulary.tokens), architecture)
 
 
 def training_task(example: Example, vocabulary: Vocabulary, scale: Scale) -> TrainingTask:
@@ -189,7 +189,7 @@ def _draw(
 
 
 def _weights(tasks: Sequence[TrainingTask]) -> list[NDArray[np.float64]]:
-    """Of each task's candidates the chance to be drawn."""
+    """The chance of each task's candidates to be drawn."""
     every = inverse_density(np.concatenate([task.wanted for task in tasks]).astype(np.float64))
     ends = np.cumsum([len(task.wanted) for task in tasks])
     return [one / one.sum() for one in np.split(every, ends[:-1])]
@@ -210,41 +210,30 @@ def _average(averaged: TokenNetwork, network: TokenNetwork, kept: float) -> None
 
 
 def _mean_tau(network: TokenNetwork, tasks: Sequence[TrainingTask], device: torch.device) -> float:
-    return float(
-        np.mean(
-            [tau(means(network, task, device), task.wanted.astype(np.float64)) for task in tasks]
-        )
-    )
+    wanted = [task.wanted.astype(np.float64) for task in tasks]
+    predicted = [means(network, task, device) for task in tasks]
+    return float(np.mean(list(map(tau, predicted, wanted))))
 
 
 def means(network: TokenNetwork, task: TrainingTask, device: torch.device) -> NDArray[np.float64]:
-    """What a network predicts of a task's candidates, standardised, shape (n,)."""
+    """The predictions of a network for a task's candidates, standardised, shape (n,)."""
     network.eval()
-    found = []
+    predicted = []
     with torch.inference_mode():
-        for rows in _chunks(len(task.wanted)):
+        every = np.arange(len(task.wanted))
+        for first in range(0, len(every), _ROWS):
+            rows = every[first : first + _ROWS]
             mean, _ = forward(network, _moved(batch_of([task], [rows]), device))
-            found.append(mean.cpu().numpy().astype(np.float64))
-    return np.concatenate(found)
-
-
-def _chunks(count: int) -> Iterator[NDArray[np.intp]]:
-    for first in range(0, count, _ROWS):
-        yield np.arange(first, min(count, first + _ROWS))
+            predicted.append(mean.cpu().numpy().astype(np.float64))
+    return np.concatenate(predicted)
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:
     if device.type == "cpu":
         return batch
-    return Batch(
-        values=batch.values.to(device),
-        columns=batch.columns.to(device),
-        names=batch.names.to(device),
-        kinds=batch.kinds.to(device),
-        absent=batch.absent.to(device),
-        fixed=tuple(one.to(device) for one in batch.fixed),
-        wanted=batch.wanted.to(device),
-    )
+    tensors = attrs.asdict(batch, recurse=False)
+    fixed = tuple(tensor.to(device) for tensor in tensors.pop("fixed"))
+    return Batch(fixed=fixed, **{name: tensor.to(device) for name, tensor in tensors.items()})
 
 
 _SHARPNESS = 3.0

@@ -22,7 +22,7 @@ from chameleon_one_shot.tokens.numbers import named_numbers
 Numbers = NDArray[np.float32]
 
 _NAMES = frozenset({"mcpu", "name"})
-"""What of a device's description is a name rather than a property."""
+"""These parts of a device's description are names rather than properties."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -47,7 +47,7 @@ class KnobToken:
     Attributes:
         name: the knob's.
         columns: names of its features.
-        table: shape (choices, len(columns)); NaN where a choice has no such feature.
+        table: shape (choices, len(columns)); NaN if a choice has no such feature.
     """
 
     name: str
@@ -77,8 +77,8 @@ class TaskTokens:
     Attributes:
         fixed: what they share.
         knobs: in the order of the knobs.
-        groups: loops and buffers; none where only the choices of configurations are known.
-        space: the design space, or None where only choices are known.
+        groups: loops and buffers; none if only the choices of configurations are known.
+        space: the design space, or None if only choices are known.
         ignored: names of knobs that count as if they applied to no configuration.
     """
 
@@ -109,7 +109,7 @@ class TaskTokens:
         return attrs.evolve(self, groups=groups, ignored=frozenset(names))
 
     def choices(self, configs: Configs) -> NDArray[np.int64]:
-        """The choice of each knob, and the number of its choices where it does not apply.
+        """The choice of each knob, and the number of its choices if it does not apply.
 
         Args:
             configs: shape (n, knobs).
@@ -167,12 +167,12 @@ def _groups(space: DesignSpace) -> Iterator[GroupToken]:
     """Tokens of loops, buffers and the guess, in the terms of ``TaskTokens.structure``."""
     block = space.features_block
     names = () if block is None else block.names
-    place = {name: at for at, name in enumerate(names)}
+    columns_of = {name: at for at, name in enumerate(names)}
     for name, columns in () if block is None else block.groups:
         yield GroupToken(
             name=f"{name}[]",  # no knob has such a name
             columns=tuple(f"{name}[].{column}" for column in columns),
-            places=np.array([place[column] for column in columns], np.intp),
+            places=np.array([columns_of[column] for column in columns], np.intp),
         )
     if space.guessed_cost is not None:
         yield GroupToken(
@@ -195,7 +195,7 @@ def recorded_tokens(
         choices: of each of n configurations, knob name to plain value.
 
     Returns:
-        The tokens, and the configurations as indices into them, shape (n, knobs): -1 where a
+        The tokens, and the configurations as indices into them, shape (n, knobs): -1 if a
         configuration has no such knob.
     """
     knobs = tuple(dict.fromkeys(name for one in choices for name in one))

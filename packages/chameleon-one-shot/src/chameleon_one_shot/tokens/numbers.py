@@ -13,11 +13,11 @@ _LONGEST_SYMBOL = 32
 """Longer texts are programs: they say nothing that another task shares."""
 
 _DIGEST = re.compile(r"[0-9a-f]{12,}")
-"""What names data, and says as little."""
+"""Keys that name data, and say as little."""
 
 
 def named_numbers(name: str, value: Any) -> dict[str, float]:
-    """What a JSON value says, as numbers under names.
+    """A JSON value as numbers under names.
 
     Args:
         name: of the value; parts of it get it as a prefix (``conv2d.input.1``).
@@ -50,9 +50,9 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, float | str]]:
         for key, part in value.items():
             yield from _leaves(f"{name}.{key}", part)
     elif isinstance(value, list | tuple):
-        for place, part in enumerate(value):
+        for index, part in enumerate(value):
             # A list of words is a set (instructions of a CPU), one of numbers has places (a shape).
-            yield from _leaves(name if isinstance(part, str) else f"{name}.{place}", part)
+            yield from _leaves(name if isinstance(part, str) else f"{name}.{index}", part)
     elif isinstance(value, str):
         if len(value) <= _LONGEST_SYMBOL and not _DIGEST.fullmatch(value):
             yield name, value

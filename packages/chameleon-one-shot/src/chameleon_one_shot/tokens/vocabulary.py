@@ -26,7 +26,7 @@ met in training nothing is known of what they do."""
 
 @attrs.frozen(kw_only=True, eq=False)
 class Vocabulary:
-    """What was met in training.
+    """The names that were met in training.
 
     Attributes:
         columns: names of numbers; the first one has id 1.

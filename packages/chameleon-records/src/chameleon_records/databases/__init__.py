@@ -1,1 +1,1 @@
-"""Where records are kept: a module for each kind of place."""
+"""Record databases: a module for each kind of place."""

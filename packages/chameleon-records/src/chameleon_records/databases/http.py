@@ -28,7 +28,7 @@ LONGEST = 60.0
 """Seconds that one file may take: a server that sends a byte now and then is never silent."""
 
 MOST_BYTES = 256 << 20
-"""What is read at most: far more than anybody has measured, and far less than fills a machine."""
+"""Bytes read at most: far more than anybody has measured, and far less than fills a machine."""
 
 _CHUNK = 1 << 16
 
@@ -49,12 +49,12 @@ def http_records(url: str) -> ReadRecords:
     base = url.rstrip("/")
     left = MOST_BYTES
     for name in parts_of(_read(f"{base}/{INDEX}", left), f"{base}/{INDEX}"):
-        place = f"{base}/{name}"
+        address = f"{base}/{name}"
         try:
-            content = checked_part(name, _read(place, left), place)
-            table.merge(load(content, place))
+            content = checked_part(name, _read(address, left), address)
+            table.merge(load(content, address))
         except RecordsError as error:
-            log.warning("records_left_out", part=place, problem=str(error))
+            log.warning("records_left_out", part=address, problem=str(error))
             continue
         left -= len(content)
     return ReadRecords(url, table)
@@ -79,10 +79,10 @@ def _read(url: str, most: int) -> bytes:
 
 
 def _content(response: http.client.HTTPResponse, most: int) -> bytes:
-    """What a server sends, and a byte more than ``most`` at most."""
-    ends, found = time.monotonic() + LONGEST, bytearray()
-    while len(found) <= most and (chunk := response.read1(_CHUNK)):
-        found += chunk
+    """The answer of a server, at most a byte more than ``most``."""
+    ends, content = time.monotonic() + LONGEST, bytearray()
+    while len(content) <= most and (chunk := response.read1(_CHUNK)):
+        content += chunk
         if time.monotonic() > ends:
             raise TimeoutError(f"it was not whole after {LONGEST:.0f} s")
-    return bytes(found)
+    return bytes(content)

@@ -14,7 +14,7 @@ from chameleon_records.format import NAME, VERSION, check_version
 from chameleon_records.merging import Table
 
 SUFFIX = ".jsonl"
-"""Of files with records."""
+"""The ending of files with records."""
 
 INDEX = "index.json"
 """Lists the parts of a folder for those who cannot list it, over HTTP."""

@@ -49,7 +49,7 @@ _ID = "SELECT id FROM keys WHERE digest = ?"
 
 
 class RecordsFile(SQLiteFile):
-    """The file; write-ahead logging where its file system can do it."""
+    """The file; write-ahead logging if its file system can do it."""
 
     version = VERSION
     schema = _SCHEMA
@@ -111,8 +111,8 @@ class SQLiteRecords(PlacedRecords):
             f"SELECT record FROM records WHERE key_id = ({_ID}) ORDER BY config",  # noqa: S608
             (key.digest,),
         )
-        made = (self._made(record_from_json, text) for (text,) in rows)
-        return [record for record in made if record is not None]
+        read = (self._made(record_from_json, text) for (text,) in rows)
+        return [record for record in read if record is not None]
 
     def add(self, found: Mapping[RecordKey, Sequence[Record]]) -> int:
         if not self.writable:
@@ -183,7 +183,7 @@ class SQLiteRecords(PlacedRecords):
         return [] if self._file is None else self._file.read(sql, values)
 
     def _made(self, make: Callable[[Any], Any], text: str) -> Any:
-        """What a row says; None, and a warning, where it says nothing that can be."""
+        """The record of a row; None, and a warning, if it holds none that can be."""
         try:
             return make(json.loads(text))
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:

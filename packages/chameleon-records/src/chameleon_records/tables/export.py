@@ -28,7 +28,7 @@ def as_csv(rows: Sequence[Row]) -> bytes:
     """Rows as a CSV file in UTF-8 (RFC 4180): lists are JSON, what is missing is empty."""
     columns = columns_of(rows)
     for name in _LISTS:
-        columns[name] = [json.dumps(one) for one in columns[name]]
+        columns[name] = [json.dumps(value) for value in columns[name]]
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(columns)
@@ -59,7 +59,7 @@ def dataframe(place: str | None = None) -> Any:
     """The measurements of a run folder or a record database, one row each.
 
     Args:
-        place: a run folder, or the place of a record database; the user's own where None.
+        place: a run folder, or the place of a record database; the user's own if None.
 
     Returns:
         A ``pandas.DataFrame`` with the columns of :func:`.columns_of`, ``measured_at`` as dates in
@@ -82,7 +82,7 @@ def dataframe(place: str | None = None) -> Any:
 
 
 def _arrow_type(pa: Any, name: str) -> Any:
-    """The type of a column; None where its values tell it."""
+    """The type of a column; None if its values tell it."""
     if name in _LISTS:
         return pa.list_(pa.type_for_alias(_LISTS[name]))
     if name in _NUMBERS:
@@ -91,7 +91,7 @@ def _arrow_type(pa: Any, name: str) -> Any:
 
 
 def _missing(library: str, purpose: str) -> RecordsError:
-    """The error where an optional library is not installed."""
+    """The error if an optional library is not installed."""
     return RecordsError(
         f"{library} is needed to {purpose}, and it is not installed",
         hint=f"Install it (`pip install {library}`), or take `--to csv`.",
@@ -99,17 +99,17 @@ def _missing(library: str, purpose: str) -> RecordsError:
 
 
 ARGUMENT, KNOB = "argument.", "knob."
-"""What names of columns of arguments and knobs begin with."""
+"""The names of columns of arguments and knobs begin with these."""
 
 Columns = dict[str, list[Any]]
 
 
 def columns_of(rows: Sequence[Row]) -> Columns:
-    """Columns of equal length, by name; None where a row has no such argument or knob.
+    """Columns of equal length, by name; None if a row has no such argument or knob.
 
     ``seconds`` is the median of ``repeats``, which are kernel times in seconds; both are missing
-    where a measurement failed. ``measured_at`` is in seconds since 1970. Arguments and knobs are
-    numbers and texts of one type in each column, and JSON where they are more than that.
+    if a measurement failed. ``measured_at`` is in seconds since 1970. Arguments and knobs are
+    numbers and texts of one type in each column, and JSON if they are more than that.
     """
     keys = [row.key for row in rows]
     measured = [row.record.measurement for row in rows]
@@ -167,7 +167,7 @@ def write_rows(rows: Sequence[Row], form: str, place: Path) -> list[Path]:
     Args:
         rows: of one or several tasks.
         form: a name in ``WHOLE`` or ``EACH``.
-        place: the file; of a form with a file for each task the folder, made where it is missing.
+        place: the file; of a form with a file for each task the folder, made if it is missing.
 
     Returns:
         The files.

@@ -71,7 +71,7 @@ class OneDNNBaseline(Baseline):
 def _every_core() -> Iterator[None]:
     """Let this process use every core for a while.
 
-    OpenMP looks at the affinity of the thread that loads it and starts its pool. Where the main
+    OpenMP looks at the affinity of the thread that loads it and starts its pool. If the main
     thread is already bound to one core, all threads would share it and run at half the speed.
     """
     if not hasattr(os, "sched_setaffinity"):

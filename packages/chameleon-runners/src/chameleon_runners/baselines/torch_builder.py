@@ -26,7 +26,7 @@ class TorchKernel(Kernel):
         arguments: makes a new copy of the arguments, packed as ``run`` wants them.
         sizes: bytes of each argument.
         constants: places of those that are constants of a network: cold caches are cold for them
-            alone. Empty where there are none: then for all arguments.
+            alone. Empty if there are none: then for all arguments.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class TorchKernel(Kernel):
         self._run = run
         self._make_arguments = arguments
         self._cold = frozenset(constants) or frozenset(range(len(sizes)))
-        self._cold_bytes_each = sum(sizes[place] for place in self._cold)
+        self._cold_bytes_each = sum(sizes[index] for index in self._cold)
         self._copies = [arguments()]
         self._turn = 0
 
@@ -76,7 +76,7 @@ class TorchKernel(Kernel):
         """The arguments with a fresh copy of those that are to be cold."""
         fresh = self._make_arguments()
         pairs = enumerate(zip(fresh, self._copies[0], strict=True))
-        return tuple(new if place in self._cold else first for place, (new, first) in pairs)
+        return tuple(new if index in self._cold else first for index, (new, first) in pairs)
 
 
 Run = Callable[..., torch.Tensor]

@@ -38,20 +38,20 @@ def command(  # noqa: PLR0917 - click gives them by name
 
     Exits with 4 when the tracker does not answer, has no such device, or a self-test fails.
     """
-    found = _found(tracker, key, timeout)
-    if not found["keys"] and (key is not None or test):
-        known = ", ".join(found["others"]) or "none"
+    shown = _found(tracker, key, timeout)
+    if not shown["keys"] and (key is not None or test):
+        known = ", ".join(shown["others"]) or "none"
         raise TargetError(
             f"the tracker at {tracker} has no device" + (f" of the key {key!r}" if key else ""),
             hint=f"Keys that it has: {known}.",
         )
     if test:
-        _test(found, tracker, target)
+        _test(shown, tracker, target)
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(shown))
     else:
-        _print(found)
-    if any(not test["ok"] for entry in found["keys"] for test in entry.get("tests", ())):
+        _print(shown)
+    if any(not test["ok"] for entry in shown["keys"] for test in entry.get("tests", ())):
         raise SystemExit(ExitCode.DEVICE)
 
 

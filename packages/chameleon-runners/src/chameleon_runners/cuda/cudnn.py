@@ -24,8 +24,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 class CudnnBaseline(Baseline):
     """cuDNN (products: cuBLAS) in each of its layouts, whatever layout the task has.
 
-    The algorithm is the fastest that cuDNN finds, and float32 is float32: TF32 is off. Where
-    PyTorch has no CUDA the contender fails and says so; it never just goes missing.
+    The algorithm is the fastest that cuDNN finds, and float32 is float32: TF32 is off. If
+    PyTorch has no CUDA, the contender fails and says so; it never just goes missing.
     """
 
     def __init__(self, options: NoOptions) -> None:

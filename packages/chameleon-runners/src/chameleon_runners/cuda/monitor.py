@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of a GPU: its name, clocks, temperature, and what slows it down."""
+"""Asks NVIDIA's driver about a GPU: its name, clocks, temperature, and what slows it down."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ def driver_lists() -> tuple[int, str]:
 
 
 def _visible() -> list[str] | None:
-    """The driver's names of the GPUs that this process may use; None where those are all."""
+    """The driver's names of the GPUs that this process may use; None if those are all."""
     text = os.environ.get(_VISIBLE)
     if text is None:
         return None
-    return [one.strip() for one in text.split(",") if one.strip() not in {"", "-1"}]
+    return [name.strip() for name in text.split(",") if name.strip() not in {"", "-1"}]
 
 
 def state_of(index: int) -> GpuState:
-    """What the driver says of a GPU now.
+    """The present state of a GPU, as the driver reports it.
 
     Args:
         index: of the GPU among those that this process may use.

@@ -28,7 +28,7 @@ class CudaRunner(FleetRunner):
 
 
 def device_refs_of(options: CudaOptions) -> Callable[[], Sequence[DeviceRef]]:
-    """What lists the GPUs that a runner's options name."""
+    """A function that lists the GPUs that a runner's options name."""
     if options.devices is not None:
         chosen = [_device_ref(options, index) for index in options.devices]
         return lambda: chosen
@@ -47,11 +47,11 @@ def device_refs_of(options: CudaOptions) -> Callable[[], Sequence[DeviceRef]]:
 
 
 def _device_ref(options: CudaOptions, index: int) -> DeviceRef:
-    one = CudaDeviceOptions(
+    device = CudaDeviceOptions(
         index=index,
         kind=options.kind,
         cache_bytes=options.cache_mib << 20,
         cooldown=options.cooldown,
     )
-    reference = StageRef(factory=FACTORY, options=attrs.asdict(one))
+    reference = StageRef(factory=FACTORY, options=attrs.asdict(device))
     return DeviceRef(name=f"{options.kind}:{index}", device=reference)

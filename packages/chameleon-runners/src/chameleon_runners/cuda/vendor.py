@@ -1,7 +1,6 @@
 """Kernels of vendors' libraries on a device of this machine.
 
-What is sent to the device's process is a kernel's name; the library is called there, through
-PyTorch.
+The device's process gets a kernel's name, and calls the library through PyTorch.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class VendorRecipe:
 
 
 def read_vendor_recipe(artifact: Path) -> VendorRecipe | None:
-    """The recipe in an artifact; None where a compiled kernel is in it."""
+    """The recipe in an artifact; None if a compiled kernel is in it."""
     path = artifact / RECIPE
     if not path.exists():
         return None

@@ -28,7 +28,7 @@ class BuildPhase(Generic[C]):
         context: what it is done with.
         built: told of each candidate that is built.
         failed: told of each that is not, and how that is to be recorded.
-        most: builders at work on it at most; None where it may have all.
+        most: builders at work on it at most; None if it may have all.
         keep: whether the worker that has built a candidate keeps it to itself, and builds no other.
         postponed: asked where memory did not suffice for a candidate: whether that is since the
             worker holds others, so that it is to be built again once that holds fewer.

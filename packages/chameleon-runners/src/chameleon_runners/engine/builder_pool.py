@@ -17,7 +17,7 @@ class BuilderPool:
         pool: starts the builders.
         size: how many there are at most.
         cores: of which each builder has one to build on; all of them if there are none.
-        recycle_after: builds after which a builder is replaced when it is given back; None where
+        recycle_after: builds after which a builder is replaced when it is given back; None if
             it may still hold kernels then.
         preload: ``"module:Class"`` of the space provider that is going to be asked for.
     """
@@ -53,7 +53,7 @@ class BuilderPool:
         return any(worker.work is not None for worker in self._numbers)
 
     def take(self, key: str) -> Worker | None:
-        """An idle builder, which its borrower gives back or ends; None where there is none.
+        """An idle builder, which its borrower gives back or ends; None if there is none.
 
         Args:
             key: what it is to build; who has built that before comes first.
@@ -85,5 +85,5 @@ class BuilderPool:
         self.forget(worker)
 
     def cores_of(self, worker: Worker) -> list[int]:
-        """The core on which a builder builds; empty where that may be any."""
+        """The core on which a builder builds; empty if that may be any."""
         return [self.cores[self._numbers[worker] % len(self.cores)]] if self.cores else []

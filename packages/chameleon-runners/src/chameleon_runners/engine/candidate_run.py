@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import attrs
 from chameleon_core.measurement import FailureKind, Measurement
@@ -33,7 +34,7 @@ class CandidateRun:
         again: repeats taken with the other leaders, in turn.
         disturbed: further ones, during which a thread lost its core (``timing.Repeats``).
         turns: how many turns gave them.
-        failure: its measurement, where it failed after it had been timed.
+        failure: its measurement, if it failed after it had been timed.
     """
 
     config: tuple[int, ...]
@@ -57,7 +58,7 @@ class CandidateRun:
 
     @property
     def repeat_seconds(self) -> float:
-        """What one of its repeats takes in seconds; infinity where there was none yet."""
+        """Seconds that one of its repeats takes; infinity if there was none yet."""
         return max(1, self.number) * self.fastest
 
     @property
@@ -104,23 +105,19 @@ class CandidateRun:
 
         Leaders were timed in turn with each other; those repeats alone compare them.
         """
-        return Measurement(
-            config=self.config,
-            seconds=undisturbed(self.again, self.disturbed) if self.turns else self.repeats,
-            max_relative_error=self.error,
-            build_seconds=self.build_seconds,
-            run_seconds=self.run_seconds,
-        )
+        seconds = undisturbed(self.again, self.disturbed) if self.turns else self.repeats
+        return self._measured(seconds=seconds, max_relative_error=self.error)
 
     def failed(self, kind: FailureKind, message: str, *, error: float | None = None) -> Measurement:
         """The measurement of a candidate that failed."""
+        return self._measured(failure=kind, message=message, max_relative_error=error)
+
+    def _measured(self, **outcome: Any) -> Measurement:
         return Measurement(
             config=self.config,
-            failure=kind,
-            message=message,
-            max_relative_error=error,
             build_seconds=self.build_seconds,
             run_seconds=self.run_seconds,
+            **outcome,
         )
 
     def failed_reply(self, reply: Message, log: str) -> Measurement:

@@ -6,59 +6,23 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
+from chameleon_core.errors import PluginError
 from chameleon_core.measurement import Measurement
 from chameleon_core.stages import ComparisonPlan
 from chameleon_core.task import Task
 
 from chameleon_runners.engine.build_phase import BuildPhase
 from chameleon_runners.engine.candidate_run import CandidateRun
-from chameleon_runners.engine.contenders import ContenderState, no_reference, turns
+from chameleon_runners.engine.contenders import ContenderState, turns
 from chameleon_runners.engine.context import MeasureContext
 from chameleon_runners.engine.preparation import Preparation
 from chameleon_runners.engine.workers import StoppedError, WorkerEvent
 from chameleon_runners.worker.protocol import Message
 
 C = TypeVar("C", bound=CandidateRun)
-
-
-def build_contenders(
-    task: Task,
-    entries: Sequence[ContenderState[C]],
-    *,
-    context: MeasureContext,
-    turn: Callable[[], None],
-    keep: bool,
-) -> None:
-    """Build all that is not built, and have somebody compute the reference if nobody has yet.
-
-    A failure is the contender's result.
-
-    Args:
-        task: the task.
-        entries: the contenders.
-        context: what it is done with.
-        turn: waits until something happens; raises ``StoppedError`` when all is to stop.
-        keep: whether a worker keeps to itself what it has built, and builds nothing else.
-
-    Raises:
-        PluginError: nobody can compute the expected outputs.
-        StoppedError: all is to stop.
-    """
-    builds = [_ContenderBuild(task, entry, context=context, keep=keep) for entry in entries]
-    try:
-        while any(build.unfinished for build in builds):
-            context.builders.fill(len(builds))
-            for build in builds:
-                build.phase.employ(1)
-            turn()
-    finally:
-        for build in builds:
-            build.phase.release()
-    if not context.reference.ready and any(entry.built for entry in entries):
-        raise no_reference(task.name, [build.without_reference for build in builds])
 
 
 class _ContenderBuild(Preparation, Generic[C]):
@@ -199,10 +163,35 @@ class Comparison(ABC, Generic[C]):
         return [entry.measurement for entry in self._entries]
 
     def _build(self) -> None:
-        """Build all that is not built and has not failed for good."""
-        build_contenders(
-            self._task, self._entries, context=self._context, turn=self._turn, keep=self._keep
-        )
+        """Build all that is not built, and have somebody compute the reference if nobody has yet.
+
+        A failure is the contender's result.
+
+        Raises:
+            PluginError: nobody can compute the expected outputs.
+            StoppedError: all is to stop.
+        """
+        context, entries = self._context, self._entries
+        builds = [
+            _ContenderBuild(self._task, entry, context=context, keep=self._keep)
+            for entry in entries
+        ]
+        try:
+            while any(build.unfinished for build in builds):
+                context.builders.fill(len(builds))
+                for build in builds:
+                    build.phase.employ(1)
+                self._turn()
+        finally:
+            for build in builds:
+                build.phase.release()
+        if not context.reference.ready and any(entry.built for entry in entries):
+            reasons = "; ".join(build.without_reference for build in builds)
+            raise PluginError(
+                f"no contender can compute the expected outputs of task {self._task.name!r} "
+                f"({reasons})",
+                hint="the builder of a space has to implement reference()",
+            )
 
     def _turn(self) -> None:
         """Wait until something happens.
@@ -211,7 +200,7 @@ class Comparison(ABC, Generic[C]):
             StoppedError: all is to stop.
         """
         self._go_on()
-        built = sum(one.built or one.result is not None for one in self._entries)
+        built = sum(entry.built or entry.result is not None for entry in self._entries)
         self._tell("built", built, len(self._entries))
         self._pool.run_once(self._due())
         self._go_on()
@@ -242,7 +231,7 @@ class Comparison(ABC, Generic[C]):
             raise StoppedError
 
     def _due(self) -> float | None:
-        """When there is something to do, whatever happens; None where there is nothing."""
+        """When there is something to do, whatever happens; None if there is nothing."""
         return None
 
     def _prepare(self) -> None:
@@ -261,7 +250,7 @@ class Comparison(ABC, Generic[C]):
     def _answer(
         self, entry: ContenderState[C], message: Message, *, timed: bool = False
     ) -> Message | None:
-        """What a command about a contender gives; None for one that has failed for good.
+        """The answer to a command about a contender; None for one that has failed for good.
 
         Args:
             entry: the contender.

@@ -7,7 +7,6 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 import numpy as np
-from chameleon_core.errors import PluginError
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Contender
 
@@ -51,7 +50,7 @@ class ContenderState(Generic[C]):
 
     @property
     def measurement(self) -> Measurement:
-        """What the comparison says of it."""
+        """Its result in the comparison."""
         if self.result is not None:
             return self.result
         if self.candidate.turns:
@@ -69,10 +68,10 @@ def turns(
     another: Callable[[int], bool] = lambda _done: True,
     in_time: Callable[[], bool] = lambda: True,
 ) -> Iterator[S]:
-    """Whose turn it is, one after the other.
+    """The contenders whose turn it is, one after the other.
 
-    The order is new in every round, so that nobody always runs after the same neighbour. Who is
-    hopelessly slow, so that more repeats would tell nothing new, has turns in a few rounds only.
+    The order is new in every round, so that nobody always runs after the same neighbour. The
+    hopelessly slow ones, of which more repeats would tell nothing new, have few turns.
 
     Args:
         racing: the contenders that may still be timed; asked again each time.
@@ -85,26 +84,13 @@ def turns(
         if not another(done):
             return
         present = racing()
-        for place in generator.permutation(len(present)).tolist():
+        for index in generator.permutation(len(present)).tolist():
             few = not done or (done < _FEW_ROUNDS and in_time())
-            if few or not _hopeless(present[place], racing()):
-                yield present[place]
+            if few or not _hopeless(present[index], racing()):
+                yield present[index]
 
 
 def _hopeless(one: S, racing: Sequence[S]) -> bool:
     own: float = one.candidate.fastest
     best: float = min((other.candidate.fastest for other in racing), default=own)
     return own > _HOPELESS * best
-
-
-def no_reference(task: str, reasons: Sequence[str]) -> PluginError:
-    """That no contender could compute the expected outputs.
-
-    Args:
-        task: the task's name.
-        reasons: of each contender that was asked.
-    """
-    return PluginError(
-        f"no contender can compute the expected outputs of task {task!r} ({'; '.join(reasons)})",
-        hint="the builder of a space has to implement reference()",
-    )

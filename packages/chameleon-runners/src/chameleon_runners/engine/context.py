@@ -1,4 +1,4 @@
-"""What the kernels of one task are built and timed with, whoever does it."""
+"""The tools that build and time the kernels of one task, whoever does it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _as_json = functools.cache(attrs.asdict)
 def checked_and_timed(
     reference: Reference, policy: TimingPolicy, best: float | None, cores: Sequence[int] = ()
 ) -> Message:
-    """What a command says that has a kernel checked and timed.
+    """Fields of a command that has a kernel checked and timed.
 
     Args:
         reference: its expected outputs.
@@ -55,7 +55,7 @@ class MeasureContext:
         threads: threads a kernel runs with.
         retries: further tries of a candidate whose worker was killed from outside.
         clock_cores: that the main thread of a worker is bound to while a kernel is timed there;
-            empty where that is another machine's business.
+            empty if that is another machine's business.
     """
 
     pool: WorkerPool

@@ -1,4 +1,4 @@
-"""What comes before the first build of a task: its builder is made, its outputs are computed."""
+"""Makes the builder of a task and computes its outputs, before the first build."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def stage_key(stage: StageRef, task: Task, variant: str = "") -> str:
 
 @attrs.define(kw_only=True)
 class Reference:
-    """Where the expected outputs of a task are.
+    """The file with the expected outputs of a task.
 
     Attributes:
         path: the file that a worker writes.
@@ -48,8 +48,8 @@ class References:
 
     def known(self, keys: Iterable[str]) -> Reference | None:
         """The first complete reference under some keys, or None."""
-        found = (self._known.get(key) for key in keys)
-        return next((reference for reference in found if reference and reference.ready), None)
+        references = (self._known.get(key) for key in keys)
+        return next((reference for reference in references if reference and reference.ready), None)
 
     def of(self, key: str) -> Reference:
         """The reference under a key, known or yet to be computed."""

@@ -1,4 +1,4 @@
-"""What runners that build and time have in common: workers, a folder, and how they end."""
+"""The base of runners that build and time: workers, a folder, and how they end."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Interruptible(Protocol):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Resources(Generic[Pool]):
-    """What there is once a runner was started.
+    """All that a runner has once it was started.
 
     Attributes:
         pool: the workers.
@@ -65,7 +65,7 @@ class Resources(Generic[Pool]):
 
 
 class MeasuringRunner(Runner, Generic[Options, Pool]):
-    """Builds in worker processes. Where kernels are timed is a subclass's to say.
+    """Builds in worker processes. A subclass says where kernels are timed.
 
     Workers are kept: the next batch of a task finds them warm. Entering the context starts
     them; closing, or the end of this process for whatever reason, ends them.
@@ -148,7 +148,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
 
     @property
     def _recycle_after(self) -> int | None:
-        """Builds after which a builder is replaced; None where it may still hold kernels."""
+        """Builds after which a builder is replaced; None if it may still hold kernels."""
         return None
 
     def _started(self, resources: Resources[Pool]) -> None:
@@ -213,7 +213,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         contenders: Sequence[Contender],
         reference: Reference,
     ) -> contextlib.AbstractContextManager[Comparison[Any]]:
-        """What compares contenders, and the workers that only it needs."""
+        """The comparison of contenders, and the workers that only it needs."""
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -229,7 +229,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
 
     @abstractmethod
     def _hardware(self) -> dict[str, Any]:
-        """What kernels are timed on, for the record."""
+        """The hardware that kernels are timed on, for the record."""
 
     def _activate(self, active: Interruptible) -> None:
         """Have what begins now told of an interrupt, such as one that came while it was made."""
@@ -247,9 +247,11 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         self._closed = True
         # A second caller returns no earlier than the first: when nothing is left.
         with self._closing:
-            self._leave(polite=polite)
-            if self._remove is not None:
-                self._remove()
+            try:
+                self._leave(polite=polite)
+            finally:
+                if self._remove is not None:
+                    self._remove()
 
     @abstractmethod
     def _leave(self, *, polite: bool) -> None:

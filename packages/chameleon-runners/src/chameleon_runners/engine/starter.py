@@ -62,7 +62,7 @@ class Starter:
 
         Args:
             worker: the worker.
-            reply: its answer; None where it ended.
+            reply: its answer; None if it ended.
             closed: whether it was told to end, with all others.
 
         Raises:

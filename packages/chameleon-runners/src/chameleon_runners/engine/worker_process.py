@@ -41,7 +41,7 @@ class WorkerProcess(Worker):
         theirs = (command_read, reply_write)
         try:
             self._child = ChildProcess(
-                _MODULE, [str(one) for one in theirs], environment=environment, descriptors=theirs
+                _MODULE, list(map(str, theirs)), environment=environment, descriptors=theirs
             )
         except BaseException:
             for descriptor in (self._commands, self.replies):
@@ -84,7 +84,7 @@ class WorkerProcess(Worker):
             self._child.signal(signal.SIGCONT)
 
     def poll(self) -> Message | None:
-        """The reply to the work in hand if it came; ends the worker where it has to.
+        """The reply to the work in hand if it came; ends the worker if it has to.
 
         After a call, either ``end`` is set, or a message was returned, or the work goes on.
         """

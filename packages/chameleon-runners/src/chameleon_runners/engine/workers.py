@@ -1,4 +1,4 @@
-"""What the engine works with: workers that do one thing at a time, and a pool of them.
+"""Workers of the engine, each of which does one thing at a time, and a pool of them.
 
 A worker is a process, an actor, or simulated: the engine cannot tell which. Nothing here is
 done once per worker and event, so that hundreds of workers cost what one costs.
@@ -250,7 +250,7 @@ class WorkerPool(ABC):
     def run_once(self, until: float | None) -> None:
         """Wait until something happens and tell the listeners.
 
-        What a listener raises goes to the caller; other listeners are told next time.
+        The caller gets an exception of a listener; other listeners are told next time.
 
         Raises:
             StoppedError: all workers were ended for good, and nobody is told what became of them.

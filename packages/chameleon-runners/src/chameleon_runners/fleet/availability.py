@@ -39,21 +39,21 @@ class Availability:
         return len(self._hopeful) > len(asked & self._hopeful)
 
     def take(self, avoid: Collection[str] = ()) -> DeviceState | None:
-        """A free device, which is busy from now on; None where there is none."""
+        """A free device, which is busy from now on; None if there is none."""
         skipped: list[DeviceState] = []
-        found = None
-        while self._free and found is None:
+        free = None
+        while self._free and free is None:
             device = self._free.popleft()
             if device.status is not DeviceStatus.READY:
                 continue
             if device.name in avoid:
                 skipped.append(device)
             else:
-                found = device
+                free = device
         self._free.extendleft(reversed(skipped))
-        if found is not None:
-            self.move(found, DeviceStatus.BUSY)
-        return found
+        if free is not None:
+            self.move(free, DeviceStatus.BUSY)
+        return free
 
     def move(self, device: DeviceState, state: DeviceStatus) -> None:
         """A device is at something else now."""
@@ -94,5 +94,5 @@ class Availability:
 
     @property
     def next_due(self) -> float:
-        """When the next device is due; infinity where none is."""
+        """When the next device is due; infinity if none is."""
         return self._timers[0][0] if self._timers else float("inf")

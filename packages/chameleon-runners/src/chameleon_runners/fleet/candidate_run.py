@@ -82,7 +82,7 @@ class FleetCandidateRun(CandidateRun):
         return report
 
     def judge(self, *, elsewhere: bool) -> Measurement | Verdict:
-        """What becomes of it.
+        """Decide what becomes of it.
 
         Args:
             elsewhere: whether there is a device that does not know it.
@@ -111,7 +111,7 @@ class FleetCandidateRun(CandidateRun):
 
     @property
     def _wrong(self) -> list[FailureReport]:
-        """Of devices on which its outputs were wrong."""
+        """Reports of devices on which its outputs were wrong."""
         return [o for o in self.reports if o.kind is FailureKind.WRONG_OUTPUT]
 
     @property
@@ -122,7 +122,7 @@ class FleetCandidateRun(CandidateRun):
     def run_command(
         self, reference: Reference, policy: TimingPolicy, best_seconds: float
     ) -> Message:
-        """What a device's worker is told to have it run.
+        """The command to a device's worker that has it run.
 
         Args:
             reference: its expected outputs.

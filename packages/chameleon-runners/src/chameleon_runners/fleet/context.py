@@ -1,4 +1,4 @@
-"""What the kernels of one task are measured with where devices time what is built here."""
+"""The tools that measure the kernels of one task if devices time what is built here."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import structlog
@@ -71,7 +71,7 @@ class WaitingPolicy:
         self._since = now if self._since is None else self._since
         refused = bool(devices) and all(_REFUSED in device.reason for device in devices)
         patience = self._seconds
-        if refused and patience is not None and not any(one.description for one in devices):
+        if refused and patience is not None and not any(device.description for device in devices):
             patience = min(patience, _REFUSED_SECONDS)
         if patience is not None and now >= self._since + patience:
             raise TargetError(
@@ -130,7 +130,7 @@ _LIST_SECONDS = 10.0
 """How often the devices are listed anew."""
 
 
-class DevicePool:
+class DevicePool(Availability):
     """Knows the devices, lends out who is free, and hears how they did.
 
     Args:
@@ -145,61 +145,30 @@ class DevicePool:
         options: FleetOptions,
         device_refs: Callable[[], Sequence[DeviceRef]],
     ) -> None:
+        super().__init__()
         self._pool = pool
         self._options = options
         self._device_refs = device_refs
         self._waiting_policy = WaitingPolicy(options.patience)
-        self._availability = Availability()
         self._fleet = Reliability()
-        self._connector = Connector(pool, options, self._availability, self.finished)
+        self._connector = Connector(pool, options, self, self.finished)
         self._list_due: float | None = None
 
     # -- who there is -----------------------------------------------------------------------
 
-    @property
-    def known(self) -> dict[str, DeviceState]:
-        """Every device by its name."""
-        return self._availability.known
-
-    @property
-    def hopeful(self) -> int:
-        """How many devices work, or may do so in a moment."""
-        return self._availability.hopeful
-
-    @property
-    def reached(self) -> bool:
-        """Whether a device was reached for the present target."""
-        return self._availability.reached
-
-    def elsewhere(self, names: Collection[str]) -> bool:
-        """Whether there is a hopeful device besides the named ones."""
-        return self._availability.elsewhere(names)
-
-    def take(self, avoid: Collection[str] = ()) -> DeviceState | None:
-        """A free device, which is busy from now on; None where there is none."""
-        return self._availability.take(avoid)
-
     def news(self) -> bool:
         """Whether devices came or went since this was last asked."""
-        changed, self._availability.changed = self._availability.changed, False
+        changed, self.changed = self.changed, False
         return changed
 
     # -- listing ----------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """List the devices and start their workers, before it is known what they are for.
-
-        Raises:
-            ChameleonError: they cannot be listed.
-        """
-        self._list()
-
     def aim(self, target: str) -> None:
         """Have every device ready for artifacts of a target."""
-        self._list()
+        self.list_anew()
         anew = target != self._connector.target
         self._connector.target = target
-        self._availability.reached &= not anew
+        self.reached &= not anew
         now = self._pool.now()
         for device in list(self.known.values()):
             waiting = device.worker is not None and device.worker.idle
@@ -212,7 +181,12 @@ class DevicePool:
             elif device.status is DeviceStatus.STARTING and waiting:
                 self._connector.connect(device)
 
-    def _list(self) -> None:
+    def list_anew(self) -> None:
+        """List the devices if that is due, and start the workers of new ones.
+
+        Raises:
+            ChameleonError: they cannot be listed for the first time.
+        """
         now = self._pool.now()
         if self._list_due is not None and now < self._list_due:
             return
@@ -233,7 +207,7 @@ class DevicePool:
             device = self.known[name]
             if device.unusable:
                 self._connector.drop_worker(device)
-                self._availability.remove(device)
+                self.remove(device)
                 _log.info("device_vanished", device=name, reason=device.reason)
         for name, ref in device_refs.items():
             known = self.known.get(name)
@@ -257,11 +231,11 @@ class DevicePool:
             ChameleonError: there is no device, and it is no use to wait, or no longer.
         """
         now = self._pool.now()
-        for device in self._availability.due(now):
+        for device in self.due(now):
             self._connector.reach(device)
-        self._list()
-        limits = [self._list_due or now, self._availability.next_due]
-        if self._availability.hopeful:
+        self.list_anew()
+        limits = [self._list_due or now, self.next_due]
+        if self.hopeful:
             self._waiting_policy.rest()
         else:
             limits.append(self._waiting_policy.wait(now, list(self.known.values())))
@@ -277,7 +251,7 @@ class DevicePool:
             self._connector.connect(device)
         else:
             device.used = self._pool.now()
-            self._availability.release(device)
+            self.release(device)
 
     def succeeded(self, device: DeviceState) -> None:
         """A candidate was right on a device, which is thereby trusted again."""
@@ -349,8 +323,8 @@ class DevicePool:
         pause = _ASIDE_PAUSES * self._options.probe_after * 2.0 ** min(device.asides - 1, 10)
         pause = min(pause, _ASIDE_PAUSES * LONGEST_PAUSE)
         _log.warning("device_set_aside", device=device.name, reason=reason, seconds=pause)
-        self._availability.leave(device, DeviceStatus.AWAY, reason)
-        self._availability.remind(device, self._pool.now() + pause)
+        self.leave(device, DeviceStatus.AWAY, reason)
+        self.remind(device, self._pool.now() + pause)
 
     # -- the end ----------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from chameleon_runners.worker.protocol import Message
 
 
 class DeviceStatus(StrEnum):
-    """What a device is at."""
+    """The present occupation of a device."""
 
     STARTING = "starting"
     CONNECTING = "connecting"
@@ -35,16 +35,16 @@ class DeviceState:
     Attributes:
         ref: the device as data.
         status: what it is at.
-        worker: who has it; None where nobody does.
+        worker: who has it; None if nobody does.
         fresh: whether the worker was started for the present attempt to reach the device.
         target: what it was last connected for.
         description: what it says it is.
-        identity: which device of several it was when it last answered; empty where it is but one.
-        reason: why it is away or excluded; empty where it is neither.
+        identity: which device of several it was when it last answered; empty if it is but one.
+        reason: why it is away or excluded; empty if it is neither.
         refusal: the reply that excluded it.
         condemned: why it is to be set aside once its present work is done, unless that succeeds.
-        pace: its times, relative to those of the fleet's median device; None where not known.
-        out_of_pace: how its times differ from the others'; empty where they do not.
+        pace: its times, relative to those of the fleet's median device; None if not known.
+        out_of_pace: how its times differ from the others'; empty if they do not.
         leaving: whether it is to be set aside for that once its present work is done.
         used: when it last answered, on the pool's clock.
         strikes: candidates in a row that failed here and nowhere else.

@@ -1,4 +1,4 @@
-"""What every runner of a fleet can be told; importable without any numerical library."""
+"""Options of every runner of a fleet; importable without any numerical library."""
 
 from __future__ import annotations
 
@@ -7,14 +7,6 @@ from attrs import validators
 
 from chameleon_runners.option_fields import duration, in_place, option, unbound
 from chameleon_runners.timing_options import TimingOptions
-
-_PATIENCE: float | None = 600.0
-_PACE_TOLERANCE: float | None = 1.25
-
-
-def _not_negative(_: object, attribute: attrs.Attribute[float | None], value: float | None) -> None:
-    if value is not None and value < 0.0:
-        raise ValueError(f"'{attribute.name}' must be at least 0, not {value}")
 
 
 @attrs.frozen(kw_only=True, field_transformer=in_place)
@@ -53,12 +45,12 @@ class FleetOptions(TimingOptions):
         1.0, "pause before a lost device is tried again, doubled each time"
     )
     patience: float | None = unbound(
-        _PATIENCE,
+        600.0,
         "how long to wait for a device when none is left; null for ever",
-        check=_not_negative,
+        check=validators.optional(validators.ge(0.0)),
     )
     pace_tolerance: float | None = option(
-        _PACE_TOLERANCE,
+        1.25,
         "a device whose times differ from the fleet's by more than this factor is "
         "named; null to compare none",
         check=validators.optional(validators.gt(1.0)),

@@ -159,14 +159,14 @@ class PaceMonitor:
         """Judge the devices that there are, once there are readings enough of all of them."""
         tolerance = self._options.pace_tolerance
         working = [device for device in self._devices.known.values() if device.hopeful]
-        if tolerance is None or any(one.actual_name not in self._readings for one in working):
+        if tolerance is None or any(d.actual_name not in self._readings for d in working):
             return
-        seconds = {one: min(some) for one in working if (some := self._readings[one.actual_name])}
+        seconds = {d: min(some) for d in working if (some := self._readings[d.actual_name])}
         limit = tolerance * min(seconds.values(), default=0.0)
         self._suspects = {
-            one.actual_name
-            for one, own in seconds.items()
-            if own > limit and len(self._readings[one.actual_name]) < _READINGS
+            device.actual_name
+            for device, own in seconds.items()
+            if own > limit and len(self._readings[device.actual_name]) < _READINGS
         }
         if self._suspects or not seconds:
             return

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
+from chameleon_core.errors import ChameleonError
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Arrival, Contender, MeasureJob, MeasureStream
 from chameleon_core.task import Task
@@ -54,8 +55,10 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
         numbers: Iterator[int],
     ) -> None:
         entries = [
-            ContenderState(contender=one, candidate=context.candidate(one.config, next(numbers)))
-            for one in contenders
+            ContenderState(
+                contender=contender, candidate=context.candidate(contender.config, next(numbers))
+            )
+            for contender in contenders
         ]
         super().__init__(task, entries, context=context, keep=False)
         self._devices = context.devices
@@ -157,7 +160,7 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
         raise _DeviceReplacedError
 
     def _judge(self, candidate: FleetCandidateRun) -> Measurement | Verdict:
-        """What becomes of a contender."""
+        """Decide what becomes of a contender."""
         while True:
             verdict = candidate.judge(elsewhere=self._devices.elsewhere(candidate.asked))
             if verdict is not Verdict.WAIT:
@@ -242,7 +245,7 @@ class FleetStream(MeasureStream):
         return self._arrival(whatever=True)
 
     def _employ(self) -> None:
-        """Give free devices and idle builders work: the oldest job's, where it has any for them."""
+        """Give free devices and idle builders work: the oldest job's, if it has any for them."""
         for run in self._runs:
             run.assign()
         room = self._options.build_ahead * max(1, self._devices.hopeful)
@@ -320,7 +323,8 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
 
     def _started(self, resources: Resources[WorkerPool]) -> None:
         devices = DevicePool(resources.pool, self._options, self._device_refs)
-        devices.start()
+        # Their workers start before it is known what they are for.
+        devices.list_anew()
         self._devices = devices
 
     @property
@@ -389,5 +393,6 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
 
     def _leave(self, *, polite: bool) -> None:
         if polite and self._devices is not None:
-            with contextlib.suppress(Exception):
+            # Workers may end meanwhile; what is left of them goes with the runner anyway.
+            with contextlib.suppress(StoppedError, ChameleonError):
                 self._devices.farewell()

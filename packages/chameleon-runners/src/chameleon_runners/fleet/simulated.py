@@ -27,7 +27,6 @@ from chameleon_runners.engine.workers import (
 from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.replay.table import Table
 from chameleon_runners.worker.protocol import Message
 
 Outcome = Callable[[tuple[int, ...], str], Measurement]
@@ -181,19 +180,6 @@ class SimulatedPool(WorkerPool):
 
     def close(self) -> None:
         self.closed = True
-
-
-def outcome_of_table(table: Table) -> Outcome:
-    """What a recorded table says, whatever the device."""
-
-    def outcome(config: tuple[int, ...], _device: str) -> Measurement:
-        found = table.outcome(config)
-        if found is None:
-            message = f"the table {table.name!r} has no row for this configuration"
-            return Measurement(config=config, failure=FailureKind.INVALID, message=message)
-        return found.measurement(config)
-
-    return outcome
 
 
 class SimulatedFleetRunner(FleetRunner):

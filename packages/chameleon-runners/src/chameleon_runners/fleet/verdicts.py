@@ -1,4 +1,4 @@
-"""Whose fault a failure is: the candidate's, or the device's that it ran on.
+"""Decides whose fault a failure is: the candidate's, or the device's that it ran on.
 
 A kernel may crash its device, and a device may fail, compute wrongly or vanish whatever runs on it.
 One failure alone says little. Several devices that report the same failure decide against the
@@ -39,7 +39,7 @@ fails, or that nothing is known of."""
 
 
 class Verdict(Enum):
-    """What to do with a candidate that is not done with."""
+    """The next step with a candidate that is not done with."""
 
     AGAIN = "again"
     WAIT = "wait"
@@ -53,7 +53,7 @@ class Reliability:
         faults: candidates that failed on it and succeeded elsewhere.
         successes: candidates that succeeded on it.
         fleet: the same of all devices together, which a device resembles until it has shown that
-            it does not; None where it is not known.
+            it does not; None if it is not known.
     """
 
     faults: int = 0
@@ -137,7 +137,7 @@ def conclusive(reports: Sequence[FailureReport], *, elsewhere: bool = True) -> b
 def judge(
     reports: Sequence[FailureReport], *, tries: int, elsewhere: bool
 ) -> Measurement | Verdict:
-    """What becomes of a candidate that has failed, so far everywhere.
+    """Decide what becomes of a candidate that has failed, so far everywhere.
 
     Args:
         reports: one for each failure, oldest first; at least one.

@@ -15,7 +15,7 @@ from chameleon_runners.worker.protocol import Message
 
 @attrs.frozen(kw_only=True, eq=False)
 class LocalContext(MeasureContext):
-    """What kernels are measured with where workers time what they have built.
+    """The tools that measure kernels if workers time what they have built.
 
     Attributes:
         pool: the workers.

@@ -43,7 +43,7 @@ class Rounds:
 
     Args:
         options: the runner's options.
-        best_seconds: the best cost before this batch; infinity where there is none.
+        best_seconds: the best cost before this batch; infinity if there is none.
 
     Attributes:
         held: the candidates, the fastest first.
@@ -94,10 +94,10 @@ class Rounds:
             asked = self.held if done < least else self._unsettled()
             if not asked:
                 break
-            for place in generator.permutation(len(asked)).tolist():
+            for index in generator.permutation(len(asked)).tolist():
                 if stopped():
                     break
-                time_again(asked[place])
+                time_again(asked[index])
             done += 1
             yield from self._keep([held for held in self.held if held.failure is None])
             lenience = _LENIENCE[done - 1] if done <= len(_LENIENCE) else 1.0
@@ -232,13 +232,13 @@ class TimingPhase:
         Cold caches need copies of the weights that only a kernel that is timed has.
 
         Returns:
-            Those that are done with; the candidate itself where nothing was beside it.
+            Those that are done with; the candidate itself if nothing was beside it.
         """
         waiting = self.waits_in(worker)
-        for one in waiting[len(waiting) // 2 :]:
-            self.built.remove(one)
-            one.discard()
-            self._pending.append(one)
+        for other in waiting[len(waiting) // 2 :]:
+            self.built.remove(other)
+            other.discard()
+            self._pending.append(other)
         gone = [] if waiting else self._rounds.give_up(worker)
         if not waiting and not gone:
             return [candidate]
@@ -360,9 +360,9 @@ class LocalJobRun:
         """Whether a worker whose memory did not suffice for one kernel more holds any.
 
         A packed copy of a large layer's weights is hundreds of megabytes, and each kernel has its
-        own. What waits to be timed is timed before anything is built again, and no more is built
-        ahead than there was room for; where leaders take the room, the slower ones have to do
-        with their first timing.
+        own. Kernels that wait are timed before anything is built again, and no more are built ahead
+        than there was room for. If leaders take the room, the slower ones have to do with their
+        first timing.
         """
         if self.timing_phase.waits_in(worker):
             self._room = min(self._room, len(self.timing_phase.built))
@@ -372,7 +372,7 @@ class LocalJobRun:
         return bool(gone)
 
     def known(self) -> Iterator[Measurement]:
-        """What is known of candidates that are not timed any more, and was not handed out yet."""
+        """Results of candidates that are not timed any more, which were not handed out yet."""
         while self._known:
             yield self._known.popleft()
 
@@ -436,7 +436,7 @@ class LocalJobRuns:
     def _recycle(self) -> None:
         """End workers that built much or grew much, unless they hold kernels that are of use."""
         options, builders = self._context.options, self._context.builders
-        holding = {one.worker for run in self._runs for one in run.timing_phase.held}
+        holding = {held.worker for run in self._runs for held in run.timing_phase.held}
         for worker in self._context.pool.workers:
             if worker in holding or not worker.idle:
                 continue
@@ -457,4 +457,4 @@ class LocalJobRuns:
 
 
 def _arrivals(run: LocalJobRun, measurements: Iterable[Measurement]) -> Iterator[Arrival]:
-    return (Arrival(job=run.job, measurement=one) for one in measurements)
+    return (Arrival(job=run.job, measurement=measurement) for measurement in measurements)

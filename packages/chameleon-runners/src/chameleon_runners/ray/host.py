@@ -1,4 +1,4 @@
-"""What runs in an actor on a node: keeps one worker process there and passes messages on.
+"""The actor on a node: it keeps one worker process there and passes messages on.
 
 The actor supervises a process rather than being the worker itself. A candidate that crashes,
 hangs or forks then costs that process alone, and how it ended (signal, status, what it printed,
@@ -33,7 +33,7 @@ _WATCH_SECONDS = 0.25
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """What became of a command.
+    """The outcome of a command.
 
     Attributes:
         reply: the worker's answer, or None.
@@ -106,13 +106,15 @@ class Host:
         worker.submit("work", message, timeout)
         reply = _answer_of(worker)
         seconds = time.monotonic() - started
-        made = self._collect(message, reply)
+        parcel_made = self._collect(message, reply)
         if reply is not None and "description" in reply:
             reply["description"] = {**reply["description"], **_where()}
-        return Answer(reply=reply, end=worker.end, log=worker.log, seconds=seconds, parcel=made)
+        return Answer(
+            reply=reply, end=worker.end, log=worker.log, seconds=seconds, parcel=parcel_made
+        )
 
     def _worker_of(self, number: int, preload: str | None) -> WorkerProcess | None:
-        """The worker of a number, ready or ended; None where nobody wants it any more."""
+        """The worker of a number, ready or ended; None if nobody wants it any more."""
         with self._lock:
             if number <= self._given_up:
                 return None
@@ -149,18 +151,18 @@ class Host:
 
     @staticmethod
     def _collect(message: Message, reply: Message | None) -> bytes | None:
-        """What a command made, and no more of it on this node."""
+        """Take away from this node what a command made."""
         good = reply is not None and reply["status"] == "ok"
-        made = None
+        parcel = None
         if message["command"] == "export" and good:
-            made = parcels.pack(Path(message["artifact"]))
+            parcel = parcels.pack(Path(message["artifact"]))
         if message["command"] == "reference" and good:
             path = Path(message["path"])
-            made = path.read_bytes()
+            parcel = path.read_bytes()
             path.unlink()
         if message["command"] in {"export", "run"}:
             shutil.rmtree(message["artifact"], ignore_errors=True)
-        return made
+        return parcel
 
     def end_worker(self, number: int) -> None:
         """End a worker, whatever it does."""

@@ -72,7 +72,7 @@ class RayOptions(FleetOptions):
 
     @property
     def needs(self) -> dict[str, float]:
-        """What a device takes of its node, by Ray's names."""
+        """Resources that a device takes of its node, by Ray's names."""
         needs = {_GPU: float(self.gpus), "CPU": self.cpus, **self.resources}
         return {name: amount for name, amount in needs.items() if amount > 0.0}
 

@@ -54,7 +54,7 @@ class ActorEnd(WorkerEnd):
 
 @attrs.frozen(kw_only=True)
 class _ActorPlace:
-    """What actor a worker needs: any for a builder, or the one that has a certain device.
+    """The actor that a worker needs: any for a builder, or the one that has a certain device.
 
     Attributes:
         name: of the device; empty for a builder.
@@ -169,7 +169,7 @@ class RayPool(WorkerPool):
         return host
 
     def _reference(self, message: Message) -> list[Any]:
-        """Where nodes can get the reference file that a command needs; put there once."""
+        """The object from which nodes get the reference file that a command needs; made once."""
         path = message.get("reference")
         if path is None:
             return []
@@ -226,6 +226,7 @@ class RayPool(WorkerPool):
         """An actor is gone, or as good as gone."""
         if worker.host is not None:
             self._hosts.discard(worker.host)
+            # Ray raises errors of its own for an actor that is gone already.
             with contextlib.suppress(Exception):
                 ray.kill(worker.host.actor)
         seconds = time.monotonic() - work.started

@@ -40,10 +40,10 @@ class TableFrontend(Frontend):
             ConfigError: a table is missing or cannot be read.
         """
         del target
-        found = [(path, table) for path in self._paths for table in tables_at(path)]
+        tables = [(path, table) for path in self._paths for table in tables_at(path)]
         names: set[str] = set()
         tasks = []
-        for path, table in found:
+        for path, table in tables:
             name, number = table.name, 1
             while name in names:
                 number += 1

@@ -7,17 +7,19 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence, Sized
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import attrs
 from chameleon_core.errors import ConfigError
-from chameleon_core.measurement import FailureKind
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.run_folder import read_store
+from chameleon_core.store import RecordStore, StoredTask
 from chameleon_core.task import Task
 
-from chameleon_runners.replay.run_records import tables_of_run
-from chameleon_runners.replay.table import Outcome, Table, table_of
+from chameleon_runners.replay.table import Table, table_of
 
 _MILLISECOND = 1e-3
 
@@ -53,23 +55,19 @@ def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
     """
     parameters = [str(key) for key in content["tune_params_keys"]]
     rows = content["cache"]
-    if not rows:
-        raise ConfigError(f"the table {name!r} has no row", hint="record it anew")
-    columns: dict[str, list[Any]] = {key: [] for key in parameters}
-    outcomes = []
-    flop = 0.0
+    _require_rows(name, rows)
     for key, row in rows.items():
-        missing = [one for one in (*parameters, "time") if one not in row]
-        if missing:
-            raise _incomplete(name, key, missing)
-        for parameter in parameters:
-            columns[parameter].append(_value(row[parameter]))
-        outcomes.append(_cache_outcome(row))
-        if not flop and outcomes[-1].failure is None and "GFLOP/s" in row:
-            # A metric of the user's, derived from the mean time; most GEMM and convolution
-            # tables have it.
-            flop = float(row["GFLOP/s"]) * 1e9 * float(row["time"]) * _MILLISECOND
-    return table_of(name, digest, columns, outcomes, flop=flop)
+        _require_all(name, key, [field for field in (*parameters, "time") if field not in row])
+    columns = {key: [_value(row[key]) for row in rows.values()] for key in parameters}
+    measurements = [_measured_in_cache(row) for row in rows.values()]
+    # A metric of the user's, derived from the mean time; most GEMM and convolution tables have it.
+    flops = (
+        float(row["GFLOP/s"]) * 1e9 * float(row["time"]) * _MILLISECOND
+        for row, measurement in zip(rows.values(), measurements, strict=True)
+        if measurement.ok and "GFLOP/s" in row
+    )
+    flop = next(filter(None, flops), 0.0)
+    return table_of(name, digest, columns, measurements, flop=flop)
 
 
 def table_of_t4(content: Mapping[str, Any], name: str, digest: str) -> Table:
@@ -85,25 +83,19 @@ def table_of_t4(content: Mapping[str, Any], name: str, digest: str) -> Table:
         ConfigError: a row lacks something, or there is none.
     """
     results: Sequence[Mapping[str, Any]] = content["results"]
-    if not results:
-        raise ConfigError(f"the table {name!r} has no row", hint="record it anew")
+    _require_rows(name, results)
     parameters = list(results[0].get("configuration", {}))
-    columns: dict[str, list[Any]] = {key: [] for key in parameters}
-    outcomes = []
     for number, row in enumerate(results):
+        missing = [field for field in ("configuration", "times", "invalidity") if field not in row]
         configuration = row.get("configuration", {})
-        missing = [one for one in ("configuration", "times", "invalidity") if one not in row]
-        missing += [one for one in parameters if one not in configuration]
-        if missing or not parameters:
-            raise _incomplete(name, str(number), missing or ["configuration"])
-        for parameter in parameters:
-            columns[parameter].append(_value(configuration[parameter]))
-        outcomes.append(_t4_outcome(row))
-    return table_of(name, digest, columns, outcomes)
+        missing += [parameter for parameter in parameters if parameter not in configuration]
+        _require_all(name, str(number), missing or ([] if parameters else ["configuration"]))
+    columns = {key: [_value(row["configuration"][key]) for row in results] for key in parameters}
+    return table_of(name, digest, columns, [_measured_in_t4(row) for row in results])
 
 
-def _cache_outcome(row: Mapping[str, Any]) -> Outcome:
-    return _outcome(
+def _measured_in_cache(row: Mapping[str, Any]) -> Measurement:
+    return _measurement(
         row["time"],
         row.get("times") or (),
         build=_seconds(row.get("compile_time")),
@@ -111,11 +103,11 @@ def _cache_outcome(row: Mapping[str, Any]) -> Outcome:
     )
 
 
-def _t4_outcome(row: Mapping[str, Any]) -> Outcome:
+def _measured_in_t4(row: Mapping[str, Any]) -> Measurement:
     times = row["times"]
     invalidity = str(row["invalidity"])
-    measured = {one.get("name"): one.get("value") for one in row.get("measurements", ())}
-    return _outcome(
+    measured = {entry.get("name"): entry.get("value") for entry in row.get("measurements", ())}
+    return _measurement(
         measured.get("time", math.nan) if invalidity == "correct" else invalidity,
         times.get("runtimes") or (),
         build=_seconds(times.get("compilation", times.get("compilation_time"))),
@@ -123,25 +115,18 @@ def _t4_outcome(row: Mapping[str, Any]) -> Outcome:
     )
 
 
-def _outcome(time: Any, times: Sequence[Any], *, build: float, run: float) -> Outcome:
+def _measurement(time: Any, times: Sequence[Any], *, build: float, run: float) -> Measurement:
     """One row: ``time`` is a mean in ms or a failure's name, ``times`` the repeats in ms."""
+    measured = partial(Measurement, config=(), build_seconds=build, run_seconds=run)
     if isinstance(time, str):
         kinds = (kind for part, kind in _FAILURES.items() if part in time.lower())
-        return Outcome(
-            failure=next(kinds, FailureKind.RUN_ERROR),
-            message=f"recorded as {time}",
-            build_seconds=build,
-            run_seconds=run,
-        )
-    repeats = tuple(float(one) * _MILLISECOND for one in (times or (time,)) if _is_time(one))
+        kind = next(kinds, FailureKind.RUN_ERROR)
+        return measured(failure=kind, message=f"recorded as {time}")
+    repeats = tuple(float(each) * _MILLISECOND for each in (times or (time,)) if _is_time(each))
     if not repeats or (time is not None and float(time) >= _FAILED_MILLISECONDS):
-        return Outcome(
-            failure=FailureKind.RUN_ERROR,
-            message=f"recorded without a usable time ({time})",
-            build_seconds=build,
-            run_seconds=run,
-        )
-    return Outcome(seconds=repeats, build_seconds=build, run_seconds=run)
+        message = f"recorded without a usable time ({time})"
+        return measured(failure=FailureKind.RUN_ERROR, message=message)
+    return measured(seconds=repeats)
 
 
 def _is_time(value: Any) -> bool:
@@ -159,11 +144,57 @@ def _value(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 
-def _incomplete(name: str, row: str, missing: Sequence[str]) -> ConfigError:
-    return ConfigError(
-        f"row {row!r} of the table {name!r} lacks {', '.join(map(repr, missing))}",
-        hint="the file is incomplete; fetch or record it anew",
-    )
+def _require_rows(name: str, rows: Sized) -> None:
+    if not rows:
+        raise ConfigError(f"the table {name!r} has no row", hint="record it anew")
+
+
+def _require_all(name: str, row: str, missing: Sequence[str]) -> None:
+    if missing:
+        raise ConfigError(
+            f"row {row!r} of the table {name!r} lacks {', '.join(map(repr, missing))}",
+            hint="the file is incomplete; fetch or record it anew",
+        )
+
+
+def tables_of_run(folder: Path) -> list[Table]:
+    """The tables of a run folder, in the order of its tasks; tasks never measured have none.
+
+    The space of a table has the recorded space's knobs, as far as their values occur in the
+    records, with the recorded configurations as the legal ones: what was never measured cannot
+    be replayed.
+
+    Raises:
+        RunFolderError: there is no run in this folder, or it cannot be read.
+    """
+    with read_store(folder) as store:
+        tables = [_table(store, stored) for stored in store.tasks()]
+    return [table for table in tables if table is not None]
+
+
+def _table(store: RecordStore, stored: StoredTask) -> Table | None:
+    measurements = store.measurements(stored.id)
+    if not measurements:
+        return None
+    decoded = store.decoded(stored.id)
+    names = list(decoded[0])
+    columns = {name: [_knob_value(knobs[name]) for knobs in decoded] for name in names}
+    ranks = {
+        name: [measurement.config[column] for measurement in measurements]
+        for column, name in enumerate(names)
+    }
+    # What is replayed was compared with no reference.
+    recorded = [attrs.evolve(m, max_relative_error=None) for m in measurements]
+    described = [stored.task.key, stored.fingerprint, [(m.config, m.seconds) for m in measurements]]
+    digest = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:24]
+    return table_of(stored.task.name, digest, columns, recorded, ranks=ranks, flop=stored.task.flop)
+
+
+def _knob_value(value: Any) -> Any:
+    """A knob's value, as JSON has kept it, as something that can be compared and hashed."""
+    if isinstance(value, list) and all(isinstance(part, int) for part in value):
+        return tuple(value)
+    return value if isinstance(value, bool | int | float | str) else json.dumps(value)
 
 
 OPERATOR = "table"
@@ -182,15 +213,15 @@ def tables_at(path: str) -> tuple[Table, ...]:
         ConfigError: there is nothing, or nothing that can be read.
         RunFolderError: it is a folder without a run in it.
     """
-    place = Path(path)
-    if not place.exists():
+    file = Path(path)
+    if not file.exists():
         raise ConfigError(
             f"there is no table at {path}",
             hint="name a Kernel Tuner cache or T4 file (.json or .json.gz), or a run folder",
         )
-    if place.is_dir():
-        return tuple(tables_of_run(place))
-    changed = place.stat()
+    if file.is_dir():
+        return tuple(tables_of_run(file))
+    changed = file.stat()
     return _tables_in(path, changed.st_mtime_ns, changed.st_size)
 
 

@@ -61,7 +61,7 @@ class ReplayRunner(Runner):
         """
         table = self._table(task)
         return [
-            self._recorded(table, contender.config)
+            table.measurement(tuple(contender.config))
             if contender.config
             else Measurement(
                 config=(),
@@ -75,7 +75,7 @@ class ReplayRunner(Runner):
         return {"device": "recorded tables", "noise": self._options.noise.value}
 
     def best_known(self, task: Task) -> float | None:
-        """The lowest cost in the table in seconds; None where nothing in it succeeded."""
+        """The lowest cost in the table in seconds; None if nothing in it succeeded."""
         best = self._table(task).best_seconds
         return best if math.isfinite(best) else None
 
@@ -89,7 +89,7 @@ class ReplayRunner(Runner):
         return table
 
     def _look_up(self, table: Table, config: tuple[int, ...]) -> Measurement:
-        measurement = self._recorded(table, config)
+        measurement = table.measurement(config)
         if self._options.noise is Noise.NONE or not measurement.ok:
             return measurement
         # Seeded by what is measured: neither the order of a batch nor another draw matters.
@@ -98,14 +98,3 @@ class ReplayRunner(Runner):
             measurement,
             seconds=tuple(rng.choice(measurement.seconds, self._options.draws).tolist()),
         )
-
-    @staticmethod
-    def _recorded(table: Table, config: tuple[int, ...]) -> Measurement:
-        outcome = table.outcome(config)
-        if outcome is None:
-            return Measurement(
-                config=config,
-                failure=FailureKind.INVALID,
-                message=f"the table {table.name!r} has no row for this configuration",
-            )
-        return outcome.measurement(config)

@@ -16,37 +16,6 @@ Config = tuple[int, ...]
 
 
 @attrs.frozen(kw_only=True)
-class Outcome:
-    """What was recorded of one configuration.
-
-    Attributes:
-        seconds: one kernel time per repeat in seconds; empty where it failed.
-        failure: the kind of failure, or None.
-        message: the failure in words.
-        build_seconds: seconds that compiling it took.
-        run_seconds: seconds that everything else about it took: benchmarking, verifying, the
-            tuner's own overhead per configuration.
-    """
-
-    seconds: tuple[float, ...] = ()
-    failure: FailureKind | None = None
-    message: str = ""
-    build_seconds: float = 0.0
-    run_seconds: float = 0.0
-
-    def measurement(self, config: Config) -> Measurement:
-        """The outcome as a measurement of a configuration."""
-        return Measurement(
-            config=config,
-            seconds=self.seconds,
-            failure=self.failure,
-            message=self.message,
-            build_seconds=self.build_seconds,
-            run_seconds=self.run_seconds,
-        )
-
-
-@attrs.frozen(kw_only=True)
 class RecordedTuples(Knob):
     """A choice among equally long tuples of integers, such as the tiles of a recorded run.
 
@@ -87,35 +56,38 @@ class Table:
         digest: of the content, wherever it lies.
         knobs: one per parameter with more than one value.
         configs: the recorded configurations as knob indices, distinct, shape (m, knobs).
-        outcomes: one per row of ``configs``.
-        flop: floating-point operations of one evaluation; 0 where the table does not say.
+        measurements: one per row of ``configs``; their ``run_seconds`` are those of everything
+            but compiling: benchmarking, verifying, the tuner's own overhead.
+        flop: floating-point operations of one evaluation; 0 if the table does not say.
     """
 
     name: str
     digest: str
     knobs: tuple[Knob, ...]
     configs: Configs
-    outcomes: Sequence[Outcome]
+    measurements: Sequence[Measurement]
     flop: float = 0.0
 
     @cached_property
     def _rows(self) -> Mapping[Config, int]:
         return {tuple(config): row for row, config in enumerate(self.configs.tolist())}
 
-    def outcome(self, config: Config) -> Outcome | None:
-        """What was recorded of a configuration, or None where it is not in the table."""
-        row = self._rows.get(tuple(config))
-        return None if row is None else self.outcomes[row]
+    def measurement(self, config: Config) -> Measurement:
+        """The record of a configuration; one that is not in the table is invalid."""
+        row = self._rows.get(config)
+        if row is not None:
+            return self.measurements[row]
+        message = f"the table {self.name!r} has no row for this configuration"
+        return Measurement(config=config, failure=FailureKind.INVALID, message=message)
 
     @cached_property
     def costs(self) -> NDArray[np.float64]:
         """Median seconds of every configuration, infinity for failures, shape (m,)."""
-        rows = zip(self.configs.tolist(), self.outcomes, strict=True)
-        return np.array([outcome.measurement(tuple(config)).cost for config, outcome in rows])
+        return np.array([measurement.cost for measurement in self.measurements])
 
     @property
     def best_seconds(self) -> float:
-        """The lowest cost in the table in seconds; infinity where everything failed."""
+        """The lowest cost in the table in seconds; infinity if everything failed."""
         return float(self.costs.min())
 
     def space(self) -> DesignSpace:
@@ -127,7 +99,7 @@ def table_of(
     name: str,
     digest: str,
     columns: Mapping[str, Sequence[Any]],
-    outcomes: Sequence[Outcome],
+    measurements: Sequence[Measurement],
     *,
     ranks: Mapping[str, Sequence[int]] | None = None,
     flop: float = 0.0,
@@ -138,7 +110,7 @@ def table_of(
         name: for people.
         digest: of the content.
         columns: parameter to its value in every row: numbers, texts or tuples of integers.
-        outcomes: one per row.
+        measurements: one per row, of whatever configuration.
         ranks: parameter to the place of each row's value among its options; without it values
             are ordered by size, so that a step of one index is a small change.
         flop: floating-point operations of one evaluation.
@@ -154,13 +126,15 @@ def table_of(
     kept = varying or dict(list(chosen.items())[:1])
     configs = np.array([indices for _, indices in kept.values()], np.int32).T
     _, first = np.unique(configs, axis=0, return_index=True)
-    rows = np.sort(first)
+    rows = np.sort(first).tolist()
     return Table(
         name=name,
         digest=digest,
         knobs=tuple(_knob(key, options) for key, (options, _) in kept.items()),
         configs=configs[rows],
-        outcomes=[outcomes[row] for row in rows.tolist()],
+        measurements=[
+            attrs.evolve(measurements[row], config=tuple(configs[row].tolist())) for row in rows
+        ],
         flop=flop,
     )
 
@@ -176,8 +150,8 @@ def _indexed(
     else:
         rank_of = dict(zip(values, ranks, strict=True))
         options = tuple(sorted(rank_of, key=lambda value: rank_of[value]))
-    place = {value: index for index, value in enumerate(options)}
-    return options, [place[value] for value in values]
+    index_of = {value: index for index, value in enumerate(options)}
+    return options, [index_of[value] for value in values]
 
 
 def _knob(name: str, options: tuple[Any, ...]) -> Knob:

@@ -12,7 +12,7 @@ _LAST_PORT = 65535
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """Where a tracker or a server listens.
+    """The place at which a tracker or a server listens.
 
     Attributes:
         host: name or number of the machine.

@@ -10,6 +10,8 @@ from typing import Any
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_tvm.building.remote.failures import meaning
 
+from chameleon_runners.rpc.addresses import Address
+
 _OTHER_KEY = "cannot find server that matches key"
 _NOT_CONNECTED = "sock.Connect(addr)"
 _WAITED_FOR = "already have key"
@@ -21,16 +23,16 @@ class WrongKeyError(TargetError):
 
 def hang_up(session: Any) -> None:
     """Give the device of a session back, if its server still listens."""
+    # TVM raises whatever its server did wrong, and there is nothing left to be done about it.
     with contextlib.suppress(Exception):
         session.get_function("CloseRPCConnection")()
 
 
-def connect(host: str, port: int, key: str, *, lifetime: float, deadline: float) -> Any:
+def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> Any:
     """A session of TVM's, made in a thread: TVM waits for ever for a server that says nothing.
 
     Args:
-        host: of the server.
-        port: of the server.
+        address: of the server.
         key: that it answers to.
         lifetime: seconds after which the server ends the session.
         deadline: seconds to wait.
@@ -42,27 +44,27 @@ def connect(host: str, port: int, key: str, *, lifetime: float, deadline: float)
     """
     from tvm import rpc  # noqa: PLC0415 - builders need it not
 
-    made: list[Any] = []
+    name = f"{address.host}:{address.port}"
+    sessions: list[Any] = []
     errors: list[Exception] = []
     given_up = threading.Event()
 
     def attempt() -> None:
         try:
-            session = rpc.connect(host, port, key, session_timeout=lifetime)
+            session = rpc.connect(address.host, address.port, key, session_timeout=lifetime)
         except Exception as error:  # noqa: BLE001 - said in the thread that waits
             errors.append(error)
             return
         if given_up.is_set():
             hang_up(session)
-        made.append(session)
+        sessions.append(session)
 
-    thread = threading.Thread(target=attempt, daemon=True, name=f"connect {host}:{port}")
+    thread = threading.Thread(target=attempt, daemon=True, name=f"connect {name}")
     thread.start()
     thread.join(max(0.1, deadline))
-    if made:
-        return made[0]
+    if sessions:
+        return sessions[0]
     given_up.set()
-    name = f"{host}:{port}"
     if not errors:
         raise DeviceLostError(
             f"{name} accepts connections and says nothing for {deadline:.0f} s",

@@ -79,13 +79,9 @@ class RpcDevice(Device):
         limit = time.monotonic() + options.connect_timeout
         address, key = self._granted(options.connect_timeout)
         try:
-            session = RpcSession(
-                address.host,
-                address.port,
-                key,
-                lifetime=options.session_timeout,
-                deadline=min(_ANSWER_SECONDS, limit - time.monotonic()),
-            )
+            deadline = min(_ANSWER_SECONDS, limit - time.monotonic())
+            lifetime = options.session_timeout
+            session = RpcSession(address, key, lifetime=lifetime, deadline=deadline)
         except WrongKeyError as error:
             if options.tracker is None:
                 raise

@@ -104,8 +104,10 @@ def _deserted(port: int) -> bool:
     """Whether there is a session whose client has hung up."""
     with contextlib.suppress(psutil.Error):
         return any(
-            one.status == psutil.CONN_CLOSE_WAIT and one.laddr and one.laddr.port == port
-            for one in psutil.Process().net_connections("tcp")
+            connection.status == psutil.CONN_CLOSE_WAIT
+            and connection.laddr
+            and connection.laddr.port == port
+            for connection in psutil.Process().net_connections("tcp")
         )
     return False
 

@@ -46,7 +46,7 @@ class RpcDeviceOptions:
 
     Attributes:
         tracker: where to ask for it, or None.
-        address: where it is, where there is no tracker.
+        address: where it is, if there is no tracker.
         key: of the devices.
         proxied: whether several servers may have one address, that of a proxy.
         device_index: which of the server's devices of the target's kind.

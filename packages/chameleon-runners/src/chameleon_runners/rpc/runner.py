@@ -25,12 +25,15 @@ _ANSWER_SECONDS = 0.9
 _FORGET_SECONDS = 60.0
 """A server that is restarted is missing from the tracker's summary for a moment."""
 
+_SAME = ("device_index", "threads", "priority", "session_timeout", "idle_timeout", "cooldown")
+"""Options of the runner that each of its devices has as well."""
+
 _GRACE = 0.8
 """Of the time that a runner gives a worker to connect: the worker says itself what is wrong."""
 
 
 def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
-    """What lists the devices that a runner's options name.
+    """A function that lists the devices that a runner's options name.
 
     Raises:
         ConfigError: they name none, or name them in two ways.
@@ -59,7 +62,7 @@ def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
             hint="Give `tracker: host:port` and `key:`, or `address: host:port`; "
             "`chameleon serve` starts one and prints these lines.",
         )
-    listed = [_addressed(options, Address.parse(one)) for one in options.addresses]
+    listed = [_addressed(options, Address.parse(text)) for text in options.addresses]
     chosen = listed[: options.devices]
     return lambda: chosen
 
@@ -102,8 +105,8 @@ class TrackerDevices:
         return [self._device_ref(number) for number in range(1, most + 1)][: self._options.devices]
 
     def _device_ref(self, number: int) -> DeviceRef:
-        one = RpcDeviceOptions(tracker=str(self._tracker), key=self._key, proxied=self._proxied)
-        return DeviceRef(name=f"{self._key}#{number}", device=_reference(self._options, one))
+        device = RpcDeviceOptions(tracker=str(self._tracker), key=self._key, proxied=self._proxied)
+        return DeviceRef(name=f"{self._key}#{number}", device=_reference(self._options, device))
 
     def _unknown(self, known: Sequence[Queue]) -> DeviceLostError | TargetError:
         others = sorted(queue.key for queue in known if queue.servers)
@@ -120,21 +123,16 @@ class TrackerDevices:
 
 
 def _addressed(options: RpcOptions, address: Address) -> DeviceRef:
-    one = RpcDeviceOptions(address=str(address), key=options.key or "")
-    return DeviceRef(name=str(address), device=_reference(options, one))
+    device = RpcDeviceOptions(address=str(address), key=options.key or "")
+    return DeviceRef(name=str(address), device=_reference(options, device))
 
 
 def _reference(options: RpcOptions, one: RpcDeviceOptions) -> StageRef:
     complete = attrs.evolve(
         one,
-        device_index=options.device_index,
-        threads=options.threads,
-        priority=options.priority,
+        **{name: getattr(options, name) for name in _SAME},
         connect_timeout=_GRACE * options.connect_timeout,
-        session_timeout=options.session_timeout,
-        idle_timeout=options.idle_timeout,
         cache_bytes=options.cache_mib << 20,
-        cooldown=options.cooldown,
     )
     return StageRef(factory=FACTORY, options=attrs.asdict(complete))
 

@@ -25,7 +25,7 @@ def main() -> None:
     """Ask for every free device, keep all of them, test each."""
     answers = Answers()
     wanted = next(requests())
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     with contextlib.ExitStack() as held:
         sessions = []
         for _ in range(wanted["count"]):
@@ -37,23 +37,18 @@ def main() -> None:
                     timeout=_ANSWER_SECONDS,
                 )
             except ChameleonError as error:
-                found.append({"server": None, "ok": False, "message": str(error)})
+                results.append({"server": None, "ok": False, "message": str(error)})
                 break
             try:
-                session = RpcSession(
-                    grant.address.host,
-                    grant.address.port,
-                    grant.key,
-                    lifetime=_SESSION_SECONDS,
-                    deadline=_ANSWER_SECONDS,
-                )
+                times = {"lifetime": _SESSION_SECONDS, "deadline": _ANSWER_SECONDS}
+                session = RpcSession(grant.address, grant.key, **times)
             except ChameleonError as error:
-                found.append({"server": str(grant.address), "ok": False, "message": str(error)})
+                results.append({"server": str(grant.address), "ok": False, "message": str(error)})
                 continue
             held.callback(session.close)
             sessions.append(session)
-        found += [_test(session, wanted["target"]) for session in sessions]
-    answers.send({"tests": found})
+        results += [_test(session, wanted["target"]) for session in sessions]
+    answers.send({"tests": results})
 
 
 def _test(session: RpcSession, target: str | None) -> dict[str, Any]:

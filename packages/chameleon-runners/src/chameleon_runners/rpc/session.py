@@ -22,6 +22,7 @@ from chameleon_tvm.building.remote.smoke_test import is_right, smoke_test_for
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.quick_tvm import tvm
 
+from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.connecting import brief, connect, hang_up
 
 _WATCH_SECONDS = 0.5
@@ -34,8 +35,7 @@ class RpcSession:
     """A session: the device is this process's alone until it is closed or expires.
 
     Args:
-        host: of the server.
-        port: of the server.
+        address: of the server.
         key: that the server answers to; from a tracker, or its own.
         lifetime: seconds after which the server ends it, a kernel that hangs included.
         deadline: seconds to open it in.
@@ -46,15 +46,15 @@ class RpcSession:
         TargetError: it is no server of TVM's RPC, or speaks another version.
     """
 
-    def __init__(self, host: str, port: int, key: str, *, lifetime: float, deadline: float) -> None:
-        self.name = f"{host}:{port}"
+    def __init__(self, address: Address, key: str, *, lifetime: float, deadline: float) -> None:
+        self.name = f"{address.host}:{address.port}"
         self.lifetime = lifetime
         self.over = False
         self._spoilt = False
         self._opened = self._used = time.monotonic()
         # One thread computes; another one may give the device back in between.
         self._using = threading.RLock()
-        self._session = connect(host, port, key, lifetime=lifetime, deadline=deadline)
+        self._session = connect(address, key, lifetime=lifetime, deadline=deadline)
         self._loader: KernelLoader | None = None
         self._trial: Kernel | None = None
 
@@ -68,7 +68,7 @@ class RpcSession:
         threading.Thread(target=self._watch, args=(seconds,), daemon=True).start()
 
     def keep(self) -> bool:
-        """Count as used now; False where another session is needed."""
+        """Count as used now; False if another session is needed."""
         with self._using:
             self._used = time.monotonic()
             return not (self.over or self._spoilt)
@@ -159,7 +159,7 @@ class RpcSession:
             return self._loader.load(artifact)
 
     def facts(self, kind: str, index: int) -> ServerFacts:
-        """What the server is, without any target."""
+        """Facts about the server, without any target."""
         with self.calls():
             return ask(self._session.get_function, self._session.device(kind, index), kind)
 

@@ -36,34 +36,29 @@ START_SECONDS = 60.0
 """Longest start of a process, its imports included, in seconds."""
 
 
+@attrs.define(eq=False)
 class Child:
     """One process that listens on a port, started again on the same port when it ends.
 
-    Args:
+    Attributes:
         role: ``server`` or ``tracker``.
         address: where it listens.
         arguments: more arguments of its module.
         environment: its environment variables.
+        restarts: how often it was started again.
     """
 
-    def __init__(
-        self,
-        role: str,
-        address: Address,
-        arguments: Sequence[str],
-        environment: dict[str, str],
-    ) -> None:
-        self.role = role
-        self.address = address
-        self.restarts = 0
-        self._arguments = list(arguments)
-        self._environment = environment
-        self._process: ChildProcess | None = None
-        self._conversation: Conversation | None = None
-        self._started = 0.0
-        self._pause = _FIRST_PAUSE
-        self._due = 0.0
-        self._listening = False
+    role: str
+    address: Address
+    _arguments: Sequence[str]
+    _environment: dict[str, str]
+    restarts: int = attrs.field(default=0, init=False)
+    _process: ChildProcess | None = attrs.field(default=None, init=False)
+    _conversation: Conversation | None = attrs.field(default=None, init=False)
+    _started: float = attrs.field(default=0.0, init=False)
+    _pause: float = attrs.field(default=_FIRST_PAUSE, init=False)
+    _due: float = attrs.field(default=0.0, init=False)
+    _listening: bool = attrs.field(default=False, init=False)
 
     @property
     def pid(self) -> int | None:
@@ -147,7 +142,7 @@ _MISSES = 3
 
 @attrs.frozen(kw_only=True)
 class ServingPlan:
-    """What is served.
+    """The tracker and the servers to start.
 
     Attributes:
         host: address that all listen on; anything but this machine's own lets others in.
@@ -182,16 +177,12 @@ class Serving:
     """A tracker and servers that live as long as this context.
 
     Args:
-        plan: what is served.
+        plan: the tracker and the servers to start.
     """
 
     def __init__(self, plan: ServingPlan) -> None:
         self._plan = plan
-        port, *ports = (
-            _named_ports(plan.host, plan.port, 1 + plan.servers)
-            if plan.port
-            else free_ports(plan.host, 1 + plan.servers)
-        )
+        port, *ports = ports_of(plan.host, plan.port, 1 + plan.servers)
         self._folder = make_scratch()
         environment = {**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1"}
         if plan.threads is not None:
@@ -204,8 +195,8 @@ class Serving:
         arguments += ["--announce", self._announced]
         arguments += ["--register", plan.register] if plan.register else []
         self.servers = [
-            Child("server", Address(host=plan.host, port=one), arguments, environment)
-            for one in ports
+            Child("server", Address(host=plan.host, port=number), arguments, environment)
+            for number in ports
         ]
         self._asked_at = time.monotonic()
         self._misses = 0
@@ -265,12 +256,12 @@ class Serving:
                     self.tracker.kill()
 
     def describe(self) -> dict[str, Any]:
-        """What a client has to know, and the runner section of a pipeline that says it."""
+        """All that a client has to know, and the runner section of a pipeline that says it."""
         runner = {"name": "rpc", "tracker": str(self.address), "key": self._plan.key}
         return {
             "tracker": str(self.address),
             "key": self._plan.key,
-            "servers": [f"{self._announced}:{one.address.port}" for one in self.servers],
+            "servers": [f"{self._announced}:{server.address.port}" for server in self.servers],
             "runner": runner,
         }
 
@@ -281,55 +272,53 @@ class Serving:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def free_port(host: str) -> int:
-    """A port that nobody listens on."""
-    (port,) = free_ports(host, 1)
-    return port
+def ports_of(host: str, first: int, count: int) -> list[int]:
+    """Ports to listen on, seen to be free: so many in a row, or any that are free.
 
+    Args:
+        host: the address that is listened on.
+        first: of the ports in a row; 0 for any.
+        count: how many.
 
-def free_ports(host: str, count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
+    Raises:
+        TargetError: nobody can listen there.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    ports = []
+    # All are held until the last one was found: none is given twice.
     with contextlib.ExitStack() as held:
-        ports = []
-        for _ in range(count):
-            one = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        for port in range(first, first + count) if first else [0] * count:
+            bound = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            if port:
+                # One that was given back a moment ago may be taken again, as servers do.
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                one.bind((host, 0))
-            except OSError as error:
-                raise TargetError(
-                    f"nothing can listen on {host}: {error.strerror or error}",
-                    hint="Give --host an address of this machine, such as 127.0.0.1.",
-                ) from error
-            ports.append(int(one.getsockname()[1]))
-        return ports
-
-
-def _named_ports(host: str, first: int, count: int) -> list[int]:
-    """So many ports one after the other, seen to be free before anything is started on them."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    ports = list(range(first, first + count))
-    for port in ports:
-        with socket.socket(family, socket.SOCK_STREAM) as one:
-            # One that was given back a moment ago may be taken again, as servers do.
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                one.bind((host, port))
+                bound.bind((host, port))
             except (OSError, OverflowError) as error:
-                raise TargetError(
-                    f"port {port} of {host} cannot be listened on: {_reason(error)}",
-                    hint=f"Choose another --port, with {count} free ones in a row from it on, or "
-                    "--port 0 for any that are free.",
-                ) from error
+                raise _cannot_listen(host, port, count, error) from error
+            ports.append(int(bound.getsockname()[1]))
     return ports
 
 
-def _reason(error: OSError | OverflowError) -> str:
+def _cannot_listen(host: str, port: int, count: int, error: Exception) -> TargetError:
+    if not port:
+        return TargetError(
+            f"nothing can listen on {host}: {_reason(error)}",
+            hint="Give --host an address of this machine, such as 127.0.0.1.",
+        )
+    return TargetError(
+        f"port {port} of {host} cannot be listened on: {_reason(error)}",
+        hint=f"Choose another --port, with {count} free ones in a row from it on, or "
+        "--port 0 for any that are free.",
+    )
+
+
+def _reason(error: Exception) -> str:
     if isinstance(error, OverflowError):
         return "there is no such port"
-    if error.errno == errno.EADDRINUSE:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return "another program listens on it"
-    return error.strerror or str(error)
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _outward() -> str:

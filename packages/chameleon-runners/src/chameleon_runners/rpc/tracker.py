@@ -2,7 +2,7 @@
 
 The protocol (tvm.rpc.tracker): either side says a magic number; then every message is JSON after
 its length, and every question has one answer. TVM's own client waits for ever for a tracker that
-is silent, and for a device where there is none.
+is silent, and for a device if there is none.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Queue:
 
 
 class ServerState(StrEnum):
-    """What a server did when it was called."""
+    """The reaction of a server to a call."""
 
     FREE = "free"
     BUSY = "busy"
@@ -133,7 +133,7 @@ def call(server: Address, *, timeout: float) -> tuple[ServerState, float]:
     """Call a server with a key that it cannot have, which a free one refuses at once.
 
     Returns:
-        What it did, and the seconds that a connection took (infinity where there is none).
+        What it did, and the seconds that a connection took (infinity if there is none).
     """
     said = b"client:nobody"
     started = time.perf_counter()
@@ -209,7 +209,7 @@ def _receive(connection: socket.socket, count: int, limit: float) -> bytes:
 
 
 def _granted(answer: Any) -> Any:
-    """What follows the code of success."""
+    """The value behind the code of success."""
     code, value = answer
     if code != _Code.SUCCESS:
         raise ValueError(f"it answers {code}")

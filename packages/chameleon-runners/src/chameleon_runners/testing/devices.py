@@ -1,4 +1,4 @@
-"""Devices that crash, hang, lie, slow down, vanish, fill up or get files that are cut off."""
+"""Devices that crash, lie, vanish, fill up, lack memory or get files that are cut off."""
 
 from __future__ import annotations
 
@@ -20,16 +20,12 @@ from chameleon_core.stages import Arrays, Device, Kernel, StageRef
 from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.testing.faults import ARTIFACT, load
 
-_SLOWER = 20.0
-
 
 class DeviceFault(StrEnum):
-    """What a device does wrong with the candidate that it is given."""
+    """A mistake that a device makes with the candidate that it is given."""
 
     CRASHES = "crashes"
-    HANGS = "hangs"
     LIES = "lies"
-    SLOWS_DOWN = "slows_down"
     DISCONNECTS = "disconnects"
     CORRUPTS = "corrupts"
     FILLS_UP = "fills_up"
@@ -47,7 +43,6 @@ class FaultDeviceOptions:
         rates: how often it does what, as shares of the candidates; at most 1 in all.
         down: attempts to reach it that fail after it disconnected.
         deaf: attempts to reach it that hang, from the first on.
-        dead: whether it can never be reached.
         gone_after: candidates after which it is never reached again; None for ever.
         target: the only target it can run; empty for any.
         seconds: what loading a candidate takes, in seconds.
@@ -59,7 +54,6 @@ class FaultDeviceOptions:
     rates: dict[str, float] = attrs.field(factory=dict)
     down: int = 1
     deaf: int = 0
-    dead: bool = False
     gone_after: int | None = None
     target: str = ""
     seconds: float = 0.0
@@ -96,7 +90,7 @@ class FaultDevice(Device):
             log.write(b".")
         if (self._state / "heard").stat().st_size <= options.deaf:
             _hang()
-        if options.dead or self._gone:
+        if self._gone:
             raise DeviceLostError("nobody answers")
         down = self._state / "down"
         if down.exists():
@@ -160,7 +154,7 @@ class _DeviceKernel(Kernel):
     def __init__(self, kernel: Kernel, fault: DeviceFault | None, pace: float) -> None:
         self._kernel = kernel
         self._fault = fault
-        self._slower = pace * (_SLOWER if fault is DeviceFault.SLOWS_DOWN else 1.0)
+        self._pace = pace
 
     def outputs(self) -> Arrays:
         outputs = self._kernel.outputs()
@@ -169,8 +163,7 @@ class _DeviceKernel(Kernel):
         return outputs
 
     def time(self, number: int, *, cold_bytes: int = 0) -> float:
-        seconds = self._kernel.time(number, cold_bytes=cold_bytes)
-        return seconds * self._slower
+        return self._pace * self._kernel.time(number, cold_bytes=cold_bytes)
 
 
 def _hang() -> None:
@@ -188,7 +181,6 @@ def _run_out() -> None:
 
 _LOADING: dict[DeviceFault, Callable[[FaultDevice], None]] = {
     DeviceFault.CRASHES: lambda _: os.abort(),
-    DeviceFault.HANGS: lambda _: _hang(),
     DeviceFault.DISCONNECTS: FaultDevice.disconnect,
     DeviceFault.FILLS_UP: lambda _: _fill_up(),
     DeviceFault.RUNS_OUT_OF_MEMORY: lambda _: _run_out(),
@@ -215,9 +207,9 @@ def fault_device_ref(name: str, folder: Path, **options: Any) -> DeviceRef:
     """
     state = folder / name
     state.mkdir(parents=True, exist_ok=True)
-    made = FaultDeviceOptions(state=str(state), **options)
+    chosen = FaultDeviceOptions(state=str(state), **options)
     factory = f"{FaultDevice.__module__}:{FaultDevice.__name__}"
     return DeviceRef(
         name=name,
-        device=StageRef(factory=factory, options=attrs.asdict(made)),
+        device=StageRef(factory=factory, options=attrs.asdict(chosen)),
     )

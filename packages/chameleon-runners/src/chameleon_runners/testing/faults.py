@@ -29,7 +29,7 @@ ARTIFACT = "program.json"
 
 
 class Fault(StrEnum):
-    """What a kernel does."""
+    """The behaviour of a kernel."""
 
     NONE = "none"
     INVALID = "invalid"
@@ -297,7 +297,7 @@ def load(artifact: Path) -> FaultKernel:
 
 
 def expected() -> np.ndarray:
-    """What a right kernel returns."""
+    """The outputs of a right kernel."""
     return np.arange(1.0, 21.0, dtype=np.float32).reshape(_SHAPE)
 
 

@@ -28,61 +28,6 @@ from chameleon_runners.worker.protocol import Message
 from chameleon_runners.worker.stages import Builders, make_device, preload
 
 
-class DeviceHolder:
-    """Holds at most one device; what it raises beyond the contract is a device that is lost."""
-
-    def __init__(self) -> None:
-        self._device: Device | None = None
-
-    @property
-    def held(self) -> bool:
-        """Whether there is a device."""
-        return self._device is not None
-
-    @property
-    def identity(self) -> str:
-        """Which device it is, where that may change; empty where it cannot."""
-        return "" if self._device is None else self._device.identity
-
-    def connect(self, message: Message) -> Message:
-        """Make the device unless it was made before, and reach it.
-
-        Raises:
-            DeviceLostError: it cannot be reached now.
-            ChameleonError: it can never be used.
-        """
-        if self._device is None:
-            self._device = make_device(message["factory"], message["options"])
-        with _losing("it cannot be reached"):
-            return {"status": "ok", "description": self._device.connect(message["target"])}
-
-    def probe(self) -> Message:
-        """Have the device test itself.
-
-        Raises:
-            DeviceLostError: it does not answer rightly.
-        """
-        with _losing("its self-test fails"):
-            self._connected.probe()
-        return {"status": "ok"}
-
-    def load(self, artifact: str) -> Kernel:
-        """A kernel on the device."""
-        return self._connected.load(Path(artifact))
-
-    def disconnect(self) -> Message:
-        """Let go of the device."""
-        if self._device is not None:
-            self._device.close()
-        return {"status": "ok"}
-
-    @property
-    def _connected(self) -> Device:
-        if self._device is None:
-            raise RuntimeError("a command came before the device was connected")
-        return self._device
-
-
 @contextlib.contextmanager
 def _losing(words: str) -> Iterator[None]:
     """Turns exceptions that no contract names into ``DeviceLostError``."""
@@ -147,7 +92,7 @@ def failed(kind: FailureKind, message: str, **more: Any) -> Message:
 
 
 def _kind_of(error: BaseException, *, building: bool) -> FailureKind:
-    """What kind of failure of a candidate an exception is."""
+    """The kind of failure of a candidate that an exception stands for."""
     if isinstance(error, InvalidConfigurationError):
         return FailureKind.INVALID
     if out_of_memory(error):
@@ -165,23 +110,13 @@ class CommandHandler:
     def __init__(self) -> None:
         self._builder: Builder | None = None
         self._builders = Builders()
-        self._device = DeviceHolder()
+        self._device: Device | None = None
         self._kernels: dict[int, Kernel] = {}
         self._references: dict[str, Arrays] = {}
-        self._commands: dict[str, Callable[[Message], Message]] = {
-            "init": self._init,
-            "open": self._open,
-            "reference": self._reference,
-            "build": self._build,
-            "measure": self._measure,
-            "repeat": self._repeat,
-            "export": self._export,
-            "connect": self._device.connect,
-            "probe": lambda _: self._device.probe(),
-            "disconnect": lambda _: self._device.disconnect(),
-            "load": self._load,
-            "run": self._run,
-        }
+        building = (self._init, self._open, self._reference, self._build, self._export)
+        timing = (self._load, self._run, self._measure, self._repeat)
+        answers = (*building, *timing, self._connect, self._probe, self._disconnect)
+        self._commands = {answer.__name__.removeprefix("_"): answer for answer in answers}
 
     def answer(self, message: Message) -> Message:
         """Do what a command says and return the reply, whatever a candidate does in Python."""
@@ -194,10 +129,11 @@ class CommandHandler:
         except BaseException as error:  # noqa: BLE001 - SystemExit of a candidate included
             reply = self._failure(message["command"], error)
         elapsed = time.perf_counter() - started
-        return {"elapsed": elapsed, "device": self._device.identity, **reply}
+        identity = "" if self._device is None else self._device.identity
+        return {"elapsed": elapsed, "device": identity, **reply}
 
     def _failure(self, command: str, error: BaseException) -> Message:
-        if isinstance(error, DeviceLostError) and self._device.held:
+        if isinstance(error, DeviceLostError) and self._device is not None:
             return {"status": "lost", "message": str(error)}
         # A target that this machine lacks would fail every candidate in the same words.
         hopeless = command == "build" and isinstance(error, TargetError)
@@ -238,6 +174,39 @@ class CommandHandler:
             raise RuntimeError("a command came before the builder was made")
         return self._builder
 
+    @property
+    def _ready_device(self) -> Device:
+        if self._device is None:
+            raise RuntimeError("a command came before the device was connected")
+        return self._device
+
+    def _connect(self, message: Message) -> Message:
+        """Make the device unless it was made before, and reach it.
+
+        Raises:
+            DeviceLostError: it cannot be reached now.
+            ChameleonError: it can never be used.
+        """
+        if self._device is None:
+            self._device = make_device(message["factory"], message["options"])
+        with _losing("it cannot be reached"):
+            return {"status": "ok", "description": self._device.connect(message["target"])}
+
+    def _probe(self, _message: Message) -> Message:
+        """Have the device test itself.
+
+        Raises:
+            DeviceLostError: it does not answer rightly.
+        """
+        with _losing("its self-test fails"):
+            self._ready_device.probe()
+        return {"status": "ok"}
+
+    def _disconnect(self, _message: Message) -> Message:
+        if self._device is not None:
+            self._device.close()
+        return {"status": "ok"}
+
     def _reference(self, message: Message) -> Message:
         try:
             arrays, tolerance = self._ready_builder.reference()
@@ -262,12 +231,12 @@ class CommandHandler:
         return {"status": "ok"}
 
     def _load(self, message: Message) -> Message:
-        self._kernels[message["slot"]] = self._device.load(message["artifact"])
+        self._kernels[message["slot"]] = self._ready_device.load(Path(message["artifact"]))
         return {"status": "ok"}
 
     def _run(self, message: Message) -> Message:
         """Load an artifact, check and time it, and let go of it."""
-        return self._clock(self._device.load(message["artifact"]), message)
+        return self._clock(self._ready_device.load(Path(message["artifact"])), message)
 
     def _measure(self, message: Message) -> Message:
         return self._clock(self._kernels[message["slot"]], message)

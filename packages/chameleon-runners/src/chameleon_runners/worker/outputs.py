@@ -16,9 +16,9 @@ class Difference:
     """How far outputs are from the reference.
 
     Attributes:
-        error: largest |difference| over the largest |expected|; infinity where they cannot be
+        error: largest |difference| over the largest |expected|; infinity if they cannot be
             compared.
-        problem: what cannot be compared, as a sentence; empty where the error says it all.
+        problem: what cannot be compared, as a sentence; empty if the error says it all.
     """
 
     error: float

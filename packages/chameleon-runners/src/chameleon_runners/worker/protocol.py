@@ -20,7 +20,7 @@ _LARGEST = 64 << 20
 
 
 class ProtocolError(Exception):
-    """What came through the pipe is no message."""
+    """Bytes came through the pipe that are no message."""
 
 
 def encode(message: Message) -> bytes:

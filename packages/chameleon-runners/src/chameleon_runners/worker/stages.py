@@ -62,9 +62,9 @@ def make_device(factory: str, options: dict[str, Any]) -> Device:
     Raises:
         ChameleonError: it cannot be imported or made.
     """
-    found = _load(factory)
-    unblock(getattr(found, "needs_modules", ()))
-    device: Device = found(options_for(found, options))
+    kind = _load(factory)
+    unblock(getattr(kind, "needs_modules", ()))
+    device: Device = kind(options_for(kind, options))
     return device
 
 

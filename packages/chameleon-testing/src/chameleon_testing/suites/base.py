@@ -1,12 +1,14 @@
-"""The record, the options and the task that conformance suites try a plugin with."""
+"""The record, the options and the task that suites try a plugin with, and how a suite is run."""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
 import subprocess
 import sys
 import unittest
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import attrs
@@ -19,6 +21,7 @@ from chameleon_core.plugins import KINDS, Kind, NoOptions, PluginRecord, make_st
 from chameleon_core.plugins.check import complaint
 from chameleon_core.task import Task
 from chameleon_core.versions import stages_of
+from chameleon_core.words import with_hint
 
 HEAVY = ("tvm", "torch", "sklearn", "xgboost", "lightgbm", "scipy", "pandas")
 """Libraries that no module which every command imports may import."""
@@ -70,13 +73,13 @@ class ConformanceSuite:
         Raises:
             unittest.SkipTest: it is not set.
         """
-        found = getattr(self, attribute)
-        if found is None:
+        value = getattr(self, attribute)
+        if value is None:
             raise unittest.SkipTest(
                 f"it needs {noun}: set the suite's attribute '{attribute}', or name a pipeline "
                 "that uses the plugin"
             )
-        return found
+        return value
 
     def test_record(self) -> None:
         """It registers a record that is complete."""
@@ -203,11 +206,59 @@ class TaskSuite(StageSuite):
         _, tasks = tasks_of(pipeline)
         return {**super().subjects(pipeline), **({"task": tasks[0]} if tasks else {})}
 
-    def given_task(self) -> Task:
-        """The task.
 
-        Raises:
-            unittest.SkipTest: there is none.
-        """
-        task: Task = self.given("task", "a task")
-        return task
+@attrs.define(kw_only=True)
+class Outcome:
+    """How one check ended.
+
+    Attributes:
+        name: of the check's method, without ``test_``.
+        sentence: what is checked.
+        failure: what is wrong, as a sentence; None if nothing is.
+        skipped: why it was not checked; None if it was.
+        error: the exception behind a failure, or None.
+    """
+
+    name: str
+    sentence: str
+    failure: str | None = None
+    skipped: str | None = None
+    error: BaseException | None = None
+
+
+def outcomes(suite: type[ConformanceSuite], attributes: Mapping[str, Any]) -> Iterator[Outcome]:
+    """Run the checks of a suite, one after the other; what plugins print goes to stderr.
+
+    Args:
+        suite: a suite of a kind, or one that is derived from it.
+        attributes: what is set of it: ``record``, ``options``, ``task`` and so on.
+
+    Raises:
+        ChameleonError: Python leaves assertions out, and with them all checks.
+    """
+    if not __debug__:
+        raise ChameleonError("checks are assertions, which `python -O` leaves out")
+    chosen = type(suite.__name__, (suite,), dict(attributes))
+    # In the order in which they are written, those that all suites have first.
+    written = [name for kind in reversed(chosen.__mro__) for name in vars(kind)]
+    for name in dict.fromkeys(name for name in written if name.startswith("test_")):
+        check = getattr(chosen, name)
+        sentence, _, _ = (inspect.getdoc(check) or name).partition("\n")
+        outcome = Outcome(name=name.removeprefix("test_"), sentence=sentence)
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                check(chosen())
+        except unittest.SkipTest as error:
+            outcome.skipped = str(error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a plugin raises
+            outcome.error, outcome.failure = error, _failure(error)
+        yield outcome
+
+
+def _failure(error: BaseException) -> str:
+    """A sentence of what is wrong."""
+    if isinstance(error, ChameleonError):
+        return with_hint(error)
+    if isinstance(error, AssertionError) and str(error):
+        return str(error)
+    return f"it raises {type(error).__name__}: {error}".rstrip(": ")

@@ -15,8 +15,8 @@ from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.stages import Contender, MeasureJob, Record, RecordKey, RivalTrace, StageRef
 
-from chameleon_testing import conformance_hardware as checks
-from chameleon_testing.generators import SEED
+from chameleon_testing import conformance as checks
+from chameleon_testing.generators import SEED, trial
 from chameleon_testing.suites.base import StageSuite, TaskSuite
 
 _SAMPLE = 4
@@ -36,11 +36,11 @@ class SpaceSuite(TaskSuite):
 
     def test_space(self) -> None:
         """A task's design space is the same in every process, and holds legal configurations."""
-        checks.check_space_provider(self.make, self.given_task())
+        checks.check_space_provider(self.make, self.given("task", "a task"))
 
     def test_kernel(self) -> None:
         """The first guess, or else a random configuration, computes what the reference does."""
-        task = self.given_task()
+        task = self.given("task", "a task")
         if not self.builds:
             raise unittest.SkipTest("its configurations are not built in this process")
         provider = self.make()
@@ -64,42 +64,34 @@ class RunnerSuite(TaskSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        found = super().subjects(pipeline)
-        if task := found.get("task"):
+        subjects = super().subjects(pipeline)
+        if task := subjects.get("task"):
             space = pipeline.space.create().design_space(task)
             configs = space.sample(_SAMPLE, np.random.default_rng(SEED)).tolist()
             stage = StageRef.of(pipeline.space)
-            found["job"] = MeasureJob(task=task, space=stage, configs=list(map(tuple, configs)))
-        return found
-
-    def given_job(self) -> MeasureJob:
-        """The job.
-
-        Raises:
-            unittest.SkipTest: there is none.
-        """
-        job: MeasureJob = self.given("job", "configurations")
-        return job
+            subjects["job"] = MeasureJob(task=task, space=stage, configs=list(map(tuple, configs)))
+        return subjects
 
     def test_measurements(self) -> None:
         """It gives one measurement per configuration, with times or a failure in words."""
-        checks.check_runner(self.make, self.given_job())
+        checks.check_runner(self.make, self.given("job", "configurations"))
 
     def test_comparison(self) -> None:
         """It times contenders against each other, one measurement each, in their order."""
-        job = self.given_job()
+        job = self.given("job", "configurations")
         configs = job.configs[:2]
         with self.make() as runner:
             runner.prepare(job.space)
-            found = runner.compare(
-                job.task, [Contender(name="tuned", stage=job.space, config=one) for one in configs]
+            measurements = runner.compare(
+                job.task,
+                [Contender(name="tuned", stage=job.space, config=config) for config in configs],
             )
-        assert [one.config for one in found] == configs, (
-            f"{self.where}: a comparison gives other measurements than one per contender, in order"
-        )
+        same = [measurement.config for measurement in measurements] == configs
+        told = "a comparison gives other measurements than one per contender, in order"
+        assert same, f"{self.where}: {told}"
 
     def test_conditions(self) -> None:
-        """What it says of itself is JSON, and lanes and batch size are numbers that make sense."""
+        """It describes itself in JSON, and lanes and batch size are numbers that make sense."""
         with self.make() as runner:
             checks.after_json(runner.describe(), f"{self.where}: describe()")
             checks.after_json(runner.conditions(), f"{self.where}: conditions()")
@@ -115,7 +107,7 @@ class BaselineSuite(TaskSuite):
 
     def test_variants(self) -> None:
         """Each of its variants computes the task's outputs, and has a clock."""
-        checks.check_baseline(self.make, self.given_task())
+        checks.check_baseline(self.make, self.given("task", "a task"))
 
 
 class RivalSuite(TaskSuite):
@@ -131,30 +123,34 @@ class RivalSuite(TaskSuite):
     wall_seconds: ClassVar[float] = 60.0
 
     def test_trace(self) -> None:
-        """What it found is a curve that rises in time and falls in cost, within its limits."""
+        """Its results are a curve that rises in time and falls in cost, within its limits."""
         limits = {"measurements": self.measurements, "wall_seconds": self.wall_seconds}
-        trace = self.make().tune(self.given_task(), **limits, seed=SEED)
-        where, kind = self.where, type(trace).__name__
-        assert isinstance(trace, RivalTrace), f"{where}: {kind} instead of a RivalTrace"
+        trace = self.make().tune(self.given("task", "a task"), **limits, seed=SEED)
+        with trial(self.where):
+            self._check(trace)
+
+    def _check(self, trace: object) -> None:
+        kind = type(trace).__name__
+        assert isinstance(trace, RivalTrace), f"{kind} instead of a RivalTrace"
         curve = (trace.at_seconds, trace.measurements, trace.best_seconds)
-        lengths = {len(one) for one in curve}
+        lengths = {len(series) for series in curve}
         assert len(lengths) == 1 and lengths != {0}, (
-            f"{where}: at_seconds, measurements and best_seconds have {sorted(lengths)} points, "
+            f"at_seconds, measurements and best_seconds have {sorted(lengths)} points, "
             "not one each for every point"
         )
-        times, counts, best = (np.asarray(one, float) for one in curve)
-        assert (times > 0).all(), f"{where}: a point at or before its start"
-        assert (np.diff(times) > 0).all(), f"{where}: its points do not rise in time"
-        assert (np.diff(counts) >= 0).all(), f"{where}: it takes measurements back"
+        times, counts, best = (np.asarray(series, float) for series in curve)
+        assert (times > 0).all(), "a point at or before its start"
+        assert (np.diff(times) > 0).all(), "its points do not rise in time"
+        assert (np.diff(counts) >= 0).all(), "it takes measurements back"
         limit = f"not the {self.measurements} it may make"
-        assert counts[-1] <= self.measurements, f"{where}: {counts[-1]:.0f} measurements, {limit}"
-        assert (np.diff(best) <= 0).all(), f"{where}: its best time grows"
-        assert (best > 0).all(), f"{where}: its best time is not positive"
-        assert 0 <= trace.failed <= counts[-1], f"{where}: more failures than measurements"
+        assert counts[-1] <= self.measurements, f"{counts[-1]:.0f} measurements, {limit}"
+        assert (np.diff(best) <= 0).all(), "its best time grows"
+        assert (best > 0).all(), "its best time is not positive"
+        assert 0 <= trace.failed <= counts[-1], "more failures than measurements"
         final = trace.final_seconds
         sensible = final is None or (math.isfinite(final) and final > 0)
-        assert sensible, f"{where}: its final time is {final}; None says that there is none"
-        checks.after_json(dict(trace.details), f"{where}: the content of its details")
+        assert sensible, f"its final time is {final}; None says that there is none"
+        checks.after_json(dict(trace.details), "the content of its details")
 
 
 class RecordDatabaseSuite(StageSuite):
@@ -174,8 +170,8 @@ class RecordDatabaseSuite(StageSuite):
     def opened(self) -> Iterator[Any]:
         """A new database, and a function that opens it again."""
         with tempfile.TemporaryDirectory() as folder:
-            place = self.registered.place_option
-            given = {place: str(Path(folder) / self.location)} if place else {}
+            option = self.registered.place_option
+            given = {option: str(Path(folder) / self.location)} if option else {}
             database = self.make(**given)
             if not database.writable:
                 database.close()
@@ -184,52 +180,52 @@ class RecordDatabaseSuite(StageSuite):
             database.close()
 
     def test_what_was_added(self) -> None:
-        """What is added is found under its key, again after closing, and nothing else is."""
+        """A record is found under its key, again after closing, and nothing else is."""
         key, records = _key(64), [_record(1, 1e-3), _record(2, None)]
-        with self.opened() as (made, open_again):
-            database = made
-            assert database.place, f"{self.where}: it does not say where it is ('place')"
-            assert not database.keys(), f"{self.where}: a new one has keys"
-            assert not database.records(key), f"{self.where}: it has records of an unknown key"
+        with self.opened() as (database, open_again), trial(self.where):
+            assert database.place, "it does not say where it is ('place')"
+            assert not database.keys(), "a new one has keys"
+            assert not database.records(key), "it has records of an unknown key"
             changed = database.add({key: records})
-            assert changed == len(records), f"{self.where}: adding 2 records changed {changed}"
+            assert changed == len(records), f"adding 2 records changed {changed}"
+            again = database
             if self.persistent:
                 database.close()
                 database.close()
-                database = open_again()
-            found = sorted(database.records(key), key=lambda one: one.measurement.config)
-            assert found == records, f"{self.where}: it gives back other records than were added"
-            assert list(database.keys()) == [key], f"{self.where}: it has other keys than added"
-            assert not database.records(_key(128)), f"{self.where}: it mixes up two keys"
-            database.close()
+                again = open_again()
+            kept = sorted(again.records(key), key=lambda record: record.measurement.config)
+            assert kept == records, "it gives back other records than were added"
+            assert list(again.keys()) == [key], "it has other keys than added"
+            assert not again.records(_key(128)), "it mixes up two keys"
+            again.close()
 
     def test_order(self) -> None:
         """Adding is idempotent, and of two records the better one stays, whichever came first."""
         key, slow, fast = _key(64), _record(1, 2e-3), _record(1, 1e-3)
         for records in ((fast, slow), (slow, fast)):
-            with self.opened() as (database, _):
+            with self.opened() as (database, _), trial(self.where):
                 for record in records:
                     database.add({key: [record]})
-                assert list(database.records(key)) == [fast], (
-                    f"{self.where}: of two records of a configuration not the one of the lower "
-                    "rank stays"
+                stays = list(database.records(key)) == [fast]
+                assert stays, (
+                    "of two records of a configuration not the one of the lower rank stays"
                 )
                 again = database.add({key: [fast]})
-                assert again == 0, f"{self.where}: adding a record again changed {again}"
+                assert again == 0, f"adding a record again changed {again}"
 
     def test_family(self) -> None:
         """``keys(like)`` gives the keys of one family, in an order that depends on them alone."""
         keys, orders = [_key(64), _key(128), _key(64, target="other")], []
-        for order in (keys, keys[::-1]):
-            with self.opened() as (database, _):
-                for key in order:
-                    database.add({key: [_record(1, 1e-3)]})
-                orders.append(list(database.keys()))
-                family = {key.digest for key in database.keys(_key(32))}
-                assert family == {key.digest for key in keys[:2]}, (
-                    f"{self.where}: keys(like) gives other keys than those of its family"
-                )
-        assert orders[0] == orders[1], f"{self.where}: its keys come in the order of their adding"
+        with trial(self.where):
+            for order in (keys, keys[::-1]):
+                with self.opened() as (database, _):
+                    for key in order:
+                        database.add({key: [_record(1, 1e-3)]})
+                    orders.append(list(database.keys()))
+                    family = {key.digest for key in database.keys(_key(32))}
+                same = family == {key.digest for key in keys[:2]}
+                assert same, "keys(like) gives other keys than those of its family"
+            assert orders[0] == orders[1], "its keys come in the order of their adding"
 
 
 def _key(size: int, *, target: str = "none") -> RecordKey:
@@ -239,9 +235,7 @@ def _key(size: int, *, target: str = "none") -> RecordKey:
 
 
 def _record(tile: int, seconds: float | None) -> Record:
-    if seconds is None:
-        kind = FailureKind.RUN_ERROR
-        measurement = Measurement(config=(0, tile), failure=kind, message="as scripted")
-    else:
-        measurement = Measurement(config=(0, tile), seconds=(seconds,))
+    outcome: dict[str, Any] = {"failure": FailureKind.RUN_ERROR, "message": "as scripted"}
+    outcome = outcome if seconds is None else {"seconds": (seconds,)}
+    measurement = Measurement(config=(0, tile), **outcome)
     return Record(measurement=measurement, knobs={"tile": tile}, measured_at=1.0)

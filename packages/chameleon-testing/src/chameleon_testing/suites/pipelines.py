@@ -22,7 +22,7 @@ from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
 
-from chameleon_testing.conformance_hardware import after_json
+from chameleon_testing.conformance import after_json
 from chameleon_testing.generators import trial
 from chameleon_testing.suites.base import ConformanceSuite, StageSuite
 
@@ -45,7 +45,7 @@ class FrontendSuite(StageSuite):
         """Its tasks are data: unique names, positive work, and the same again in any process."""
         with trial(self.where):
             frontend = self.make()
-            tasks, again = (one.tasks(self.target) for one in (frontend, self.make()))
+            tasks, again = (each.tasks(self.target) for each in (frontend, self.make()))
             assert all(isinstance(task, Task) for task in tasks), "names something else than tasks"
             delivers = type(frontend).deliver is not Frontend.deliver
             assert tasks or delivers, "it names no task, and delivers nothing"
@@ -57,13 +57,13 @@ class FrontendSuite(StageSuite):
                 about = f"task '{task.name}'"
                 assert task.flop > 0, f"{about} has no floating-point operations"
                 assert task.weight >= 1, f"{about} has the weight {task.weight}"
-                assert task.target == self.target, (
-                    f"{about} is for the target {task.target!r}, not for the one it was asked for"
+                other_target = (
+                    f"is for the target {task.target!r}, not for the one it was asked for"
                 )
+                assert task.target == self.target, f"{about} {other_target}"
                 read = Task(**after_json(task.to_json(), f"the content of {about}"))
-                assert read.key == task.key, (
-                    f"the arguments of {about} change when they are written as JSON"
-                )
+                changes = f"the arguments of {about} change when they are written as JSON"
+                assert read.key == task.key, changes
                 assert task.key == other.key, f"{about} is another one the next time"
 
 
@@ -86,39 +86,40 @@ class TargetSuite(StageSuite):
     def test_canonical(self) -> None:
         """A target has one form: resolving it again changes nothing."""
         for text in self.targets:
-            about, resolved = f"{self.where}: '{text}'", self.make().resolve(text)
-            named = isinstance(resolved, str) and resolved
-            assert named, f"{about} resolves to {resolved!r}, not to a text"
-            again = self.make().resolve(resolved)
-            assert again == resolved, (
-                f"{about} resolves to {resolved!r}, and that to {again!r}; records are kept under "
-                "the resolved form, so there must be one"
-            )
+            with trial(f"{self.where}: '{text}'"):
+                resolved = self.make().resolve(text)
+                named = isinstance(resolved, str) and resolved
+                assert named, f"it resolves to {resolved!r}, not to a text"
+                again = self.make().resolve(resolved)
+                assert again == resolved, (
+                    f"it resolves to {resolved!r}, and that to {again!r}; records are kept under "
+                    "the resolved form, so there must be one"
+                )
 
     def test_nonsense(self) -> None:
-        """What is no target is refused in a sentence with a next step."""
-        try:
-            resolved = self.make().resolve(self.nonsense)
-        except TargetError as error:
-            assert error.hint, f"{self.where}: its refusal has no hint that says what there is"
-        except Exception as error:
-            kind = type(error).__name__
-            raise AssertionError(
-                f"{self.where}: it refuses '{self.nonsense}' with {kind}, not with TargetError"
-            ) from error
-        else:
-            raise AssertionError(f"{self.where}: it takes '{self.nonsense}' for {resolved!r}")
+        """A text that is no target is refused in a sentence with a next step."""
+        with trial(self.where):
+            try:
+                resolved = self.make().resolve(self.nonsense)
+            except TargetError as error:
+                assert error.hint, "its refusal has no hint that says what there is"
+            except Exception as error:
+                kind = type(error).__name__
+                told = f"it refuses '{self.nonsense}' with {kind}, not with TargetError"
+                raise AssertionError(told) from error
+            else:
+                raise AssertionError(f"it takes '{self.nonsense}' for {resolved!r}")
 
     def test_description(self) -> None:
-        """What it knows of a device is JSON, with sorted features, and the same again."""
+        """Its description of a device is JSON, with sorted features, and the same again."""
         for text in self.targets:
-            target = self.make().resolve(text)
-            told, again = (dict(self.make().describe(target)) for _ in range(2))
-            after_json(told, f"{self.where}: the description of '{text}'")
-            features = list(told.get("features", []))
-            sentence = f"{self.where}: the features of '{text}' are not sorted"
-            assert features == sorted(features), sentence
-            assert told == again, f"{self.where}: '{text}' is described differently the next time"
+            with trial(f"{self.where}: '{text}'"):
+                target = self.make().resolve(text)
+                told, again = (dict(self.make().describe(target)) for _ in range(2))
+                after_json(told, "its description")
+                features = list(told.get("features", []))
+                assert features == sorted(features), "its features are not sorted"
+                assert told == again, "it is described differently the next time"
 
 
 class NoModel(Frontend):
@@ -149,7 +150,7 @@ class PresetSuite(ConformanceSuite):
         """A pipeline that names it is complete: all its stages and options are known."""
         self.test_record()
         record = self.record
-        known = [one.record for one in default_registry().entries("presets")]
+        known = [entry.record for entry in default_registry().entries("presets")]
 
         class Own:
             @hookimpl

@@ -18,6 +18,8 @@ from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 
+from chameleon_transforms.search.front import Point
+
 if TYPE_CHECKING:
     from chameleon_transforms.session import Session
 
@@ -91,12 +93,14 @@ def _delivered(
 
 
 def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | None) -> None:
-    original, score = result["original"], result["score"]
+    original, *points = map(Point.from_json, (result["original"], *result["front"]))
+    score = result["score"]
     how = "measured" if result["measured"] else "predicted"
     header = ("point", f"ms, {how}", "faster", score, "weights", "transforms", "fewer channels")
-    rows = [("original", *_cells(original, original, score))]
-    rows += [
-        (str(place), *_cells(one, original, score)) for place, one in enumerate(result["front"])
+    names = ("original", *map(str, range(len(points))))
+    rows = [
+        (name, *point.cells(original, score), str(len(point.transforms)), str(len(point.channels)))
+        for name, point in zip(names, (original, *points), strict=True)
     ]
     click.echo(
         f"{result['judged']} networks judged in {result['seconds']:.0f} s, {result['accepted']} "
@@ -114,24 +118,9 @@ def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | Non
     if network is not None:
         seconds = network.latency_seconds
         timed = "" if seconds is None else f", {1e3 * seconds:.3g} ms"
-        place = network.folder or f"not there: {network.failure}"
-        click.echo(f"compiled, with weights from before training: {place}{timed}")
+        path = network.folder or f"not there: {network.failure}"
+        click.echo(f"compiled, with weights from before training: {path}{timed}")
         for line in network_remarks(network):
             click.echo(line)
         if network.unmeasured:
             click.echo("repeat the command with a larger `budget`, which is for this network alone")
-
-
-def _cells(one: dict[str, Any], original: dict[str, Any], score: str) -> tuple[str, ...]:
-    seconds, before = (
-        each["predicted_seconds"] if each["seconds"] is None else each["seconds"]
-        for each in (one, original)
-    )
-    return (
-        f"{1e3 * seconds:.3g}",
-        f"{before / seconds:.2f}",
-        f"{one['scores'][score]:.4g}",
-        f"{one['parameters']:,}",
-        str(len(one["transforms"])),
-        str(len(one["channels"])),
-    )

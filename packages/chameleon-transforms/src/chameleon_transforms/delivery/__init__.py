@@ -1,1 +1,1 @@
-"""What is written for a chosen network: code, weights, a script that trains it again."""
+"""Delivery of a chosen network: code, weights, a script that trains it again."""

@@ -47,7 +47,7 @@ def write_point(
         point: which.
         images: an example of the network's input.
         data: batches of images and classes, written as files for the script.
-        folder: made where it is missing.
+        folder: made if it is missing.
 
     Returns:
         The layers whose weights could not be carried over.
@@ -157,12 +157,12 @@ def write_network(network: fx.GraphModule, images: Tensor, folder: Path, name: s
 def _renamed(network: fx.GraphModule) -> dict[str, Tensor]:
     """The state with modules called by one word each, as in the code."""
     named = sorted(_modules(network), key=len, reverse=True)
-    found = {}
+    names = {}
     for key, value in network.state_dict().items():
         owner = next((name for name in named if key.startswith(f"{name}.")), None)
         short = key.replace(".", "_") if owner is None else _word(owner) + key[len(owner) :]
-        found[short] = value.detach().cpu().clone()
-    return found
+        names[short] = value.detach().cpu().clone()
+    return names
 
 
 def _word(name: str) -> str:
@@ -241,8 +241,8 @@ def constructor(module: nn.Module, name: str) -> str:
     text = f"nn.{module!r}".replace("\n", " ")
     space: dict[str, Any] = {"nn": nn, "inf": float("inf"), "torch": torch}
     try:
-        made = eval(text, space)  # noqa: S307 - torch's own text of its own module
-        same = type(made) is type(module) and _shapes(made) == _shapes(module)
+        rebuilt = eval(text, space)  # noqa: S307 - torch's own text of its own module
+        same = type(rebuilt) is type(module) and _shapes(rebuilt) == _shapes(module)
     except Exception:  # noqa: BLE001 - whatever the text of a module of somebody's is
         same = False
     if not same:

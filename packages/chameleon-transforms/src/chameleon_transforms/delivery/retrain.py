@@ -42,8 +42,8 @@ def accuracy(network: nn.Module, images: Tensor, classes: Tensor, batch: int) ->
     """The share of images whose class is found."""
     network.eval()
     with torch.no_grad():
-        found = [network(part).argmax(1) for part in images.split(batch)]
-    return float((torch.cat(found) == classes).float().mean())
+        predicted = [network(part).argmax(1) for part in images.split(batch)]
+    return float((torch.cat(predicted) == classes).float().mean())
 
 
 def loss_of(
@@ -89,7 +89,7 @@ def train(  # noqa: PLR0917 - in their order
     for epoch in range(options.epochs):
         network.train()
         good, total = copy.deepcopy(network.state_dict()), 0.0
-        # The last batch is left out where it is not full: one of a single sample has no variance.
+        # The last batch is left out if it is not full: one of a single sample has no variance.
         order = torch.randperm(len(images), generator=generator).split(batch)
         full = [part for part in order if len(part) == batch]
         for part in full:
@@ -118,7 +118,7 @@ def train(  # noqa: PLR0917 - in their order
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
-    """What the command line says."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -41,7 +41,7 @@ def factors(weight: Tensor, stages: Sequence[Stage]) -> list[Tensor] | None:
         stages: what replaces it.
 
     Returns:
-        A weight for each stage, or None where nothing is known of such stages.
+        A weight for each stage, or None if nothing is known of such stages.
     """
     if len(stages) == 1:
         return [weight]
@@ -71,7 +71,7 @@ def _is_pointwise(stage: Stage) -> bool:
 
 
 def _truncated(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """Two factors of so many columns and rows; zeros where the matrix has a smaller rank."""
+    """Two factors of so many columns and rows; zeros if the matrix has a smaller rank."""
     u, s, v = torch.linalg.svd(matrix, full_matrices=False)
     kept = min(rank, len(s))
     root = s[:kept].sqrt()
@@ -120,19 +120,19 @@ def carried(module: nn.Module, program: Program, weight: Tensor, bias: Tensor | 
     Returns:
         Whether all of it was filled; else it keeps its initial weights.
     """
-    found = factors(weight, program.stages)
-    if found is None:
+    weights = factors(weight, program.stages)
+    if weights is None:
         return False
     with torch.no_grad():
         if isinstance(module, TransformedConvolution):
             for stage, convolutions, whole in zip(
-                program.stages, module.convolutions, found, strict=True
+                program.stages, module.convolutions, weights, strict=True
             ):
                 nests = sorted(stage.nests, key=lambda one: (one.rows.start, one.outputs.start))
                 for nest, convolution in zip(nests, convolutions, strict=True):
                     convolution.weight.copy_(of_nest(whole, nest))
         else:
-            module.weight.copy_(of_nest(found[0], program.stages[0].nests[0]))
+            module.weight.copy_(of_nest(weights[0], program.stages[0].nests[0]))
         if bias is not None:
             module.bias.copy_(bias)
     return True
@@ -164,9 +164,9 @@ class Carrier:
 
     def modules(self) -> tuple[Mapping[str, nn.Module], list[str]]:
         """The modules by name, and the layers that keep initial weights."""
-        made = replacements(self._space, self._candidate)
+        modules = replacements(self._space, self._candidate)
         fresh: list[str] = []
-        for name, module in made.items():
+        for name, module in modules.items():
             original = self._original.get_submodule(name)
             program = self._candidate.programs.get(name)
             if program is not None:
@@ -175,7 +175,7 @@ class Carrier:
                     fresh.append(name)
             else:
                 self._narrow(name, original, module)
-        return made, fresh
+        return modules, fresh
 
     def _of_convolution(self, name: str, original: nn.Module) -> tuple[Tensor, Tensor | None]:
         weight = dense(original.weight.detach(), original.groups)

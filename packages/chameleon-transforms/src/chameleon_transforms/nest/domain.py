@@ -25,7 +25,7 @@ class Extent:
 
     @property
     def stop(self) -> int:
-        """Where it ends."""
+        """The end of it."""
         return self.start + self.length
 
 
@@ -42,7 +42,7 @@ class Nest:
         dilation: of rows and columns.
         padding: zeros around the stage's whole input: top, left, bottom, right.
         size: rows and columns of the stage's input.
-        tied: tiles of co and of ci that are tied to one iterator; 1 where all are combined.
+        tied: tiles of co and of ci that are tied to one iterator; 1 if all are combined.
     """
 
     outputs: Extent
@@ -77,7 +77,7 @@ class Nest:
 
     @property
     def _reads(self) -> tuple[int, int]:
-        """Where the input rows begin and end that its part of oh reads, padding included."""
+        """The first and last of the input rows that its part of oh reads, padding included."""
         first = self.rows.start * self.stride[0] - self.padding[0]
         last = (self.rows.stop - 1) * self.stride[0] + self.reach[0] - self.padding[0]
         return first, last
@@ -111,7 +111,7 @@ class Nest:
         """Tile co and ci by so many tiles more and tie the two outer iterators: grouping.
 
         Returns:
-            The nest, or None where the tiles do not divide both domains.
+            The nest, or None if the tiles do not divide both domains.
         """
         tied = self.tied * tiles
         if tiles < 2 or self.outputs.length % tied or self.inputs.length % tied:  # noqa: PLR2004
@@ -127,7 +127,7 @@ class Nest:
         """The nest with the domain of co divided, from 0 on: bottlenecking.
 
         Returns:
-            The nest, or None where it does not divide, or no longer into the tied tiles.
+            The nest, or None if it does not divide, or no longer into the tied tiles.
         """
         length = self.outputs.length // by
         if by < 2 or self.outputs.length % by or length % self.tied:  # noqa: PLR2004
@@ -135,7 +135,7 @@ class Nest:
         return attrs.evolve(self, outputs=Extent(start=0, length=length))
 
     def split_outputs(self, parts: int) -> tuple[Nest, ...] | None:
-        """Nests for equal parts of co; None where they do not divide, or tiles are tied."""
+        """Nests for equal parts of co; None if they do not divide, or tiles are tied."""
         if parts < 2 or self.tied > 1 or self.outputs.length % parts:  # noqa: PLR2004
             return None
         length = self.outputs.length // parts
@@ -155,8 +155,8 @@ class Nest:
         if parts < 2 or self.rows.length % parts:  # noqa: PLR2004
             return None
         length = self.rows.length // parts
-        made = tuple(
+        nests = tuple(
             attrs.evolve(self, rows=Extent(start=self.rows.start + part * length, length=length))
             for part in range(parts)
         )
-        return made if all(one.read_rows.length > 0 for one in made) else None
+        return nests if all(one.read_rows.length > 0 for one in nests) else None

@@ -49,7 +49,7 @@ class TransformedConvolution(nn.Module):
 
 
 def plan_of(program: Program) -> list[list[dict[str, Any]]]:
-    """What ``TransformedConvolution`` is made of, as plain values.
+    """The arguments of ``TransformedConvolution``, as plain values.
 
     Parts are in the order of their rows, then of their output channels, as they are concatenated.
     """

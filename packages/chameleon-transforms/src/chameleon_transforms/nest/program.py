@@ -1,4 +1,4 @@
-"""What replaces one convolution: stages of loop nests, one stage after the other."""
+"""The replacement of one convolution: stages of loop nests, one stage after the other."""
 
 from __future__ import annotations
 
@@ -65,19 +65,19 @@ class Program:
         """The program with each nest of its main stage replaced by others of the same domain.
 
         Args:
-            change: gives the nests in place of one, or None where the transformation is illegal.
+            change: gives the nests in place of one, or None if the transformation is illegal.
 
         Returns:
-            The program, or None where the transformation is illegal for one of the nests.
+            The program, or None if the transformation is illegal for one of the nests.
         """
         at = self.main
-        made: list[Nest] = []
+        nests: list[Nest] = []
         for nest in self.stages[at].nests:
             changed = change(nest)
             if changed is None:
                 return None
-            made += changed
-        return self.with_stages(at, (attrs.evolve(self.stages[at], nests=tuple(made)),))
+            nests += changed
+        return self.with_stages(at, (attrs.evolve(self.stages[at], nests=tuple(nests)),))
 
     def with_stages(self, at: int, stages: Sequence[Stage]) -> Program:
         """The program with others in the place of one stage."""

@@ -13,13 +13,12 @@ from chameleon_transforms.nest.program import Program
 Spec = Conv2dSpec | DepthwiseConv2dSpec
 
 
-def spec_of(nest: Nest, *, batch: int = 1, layout: str = "NHWC") -> Spec:
+def spec_of(nest: Nest, *, batch: int = 1) -> Spec:
     """The operator of one nest.
 
     Args:
         nest: of which the input's part is read as an input of its own.
         batch: samples.
-        layout: of its input and output.
     """
     common: dict[str, Any] = {
         "input": (batch, nest.inputs.length, nest.read_rows.length, nest.size[1]),
@@ -27,17 +26,13 @@ def spec_of(nest: Nest, *, batch: int = 1, layout: str = "NHWC") -> Spec:
         "stride": nest.stride,
         "padding": nest.pads,
         "dilation": nest.dilation,
-        "layout": layout,
+        "layout": "NHWC",
     }
     if nest.tied == nest.inputs.length and nest.tied > 1:
         return DepthwiseConv2dSpec(**common, multiplier=nest.outputs.length // nest.tied)
     return Conv2dSpec(**common, filters=nest.outputs.length, groups=nest.tied)
 
 
-def specs_of(program: Program, *, batch: int = 1, layout: str = "NHWC") -> Sequence[Spec]:
+def specs_of(program: Program, *, batch: int = 1) -> Sequence[Spec]:
     """The operators of all nests, stage by stage."""
-    return [
-        spec_of(nest, batch=batch, layout=layout)
-        for stage in program.stages
-        for nest in stage.nests
-    ]
+    return [spec_of(nest, batch=batch) for stage in program.stages for nest in stage.nests]

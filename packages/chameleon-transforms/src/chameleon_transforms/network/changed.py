@@ -13,7 +13,7 @@ from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
 
 
 def convolution_of(program: Program, *, plain: bool) -> nn.Module:
-    """The module in place of a convolution: torch's own where one of those does.
+    """The module in place of a convolution: torch's own if one of those does.
 
     Args:
         program: what it computes.
@@ -45,22 +45,22 @@ def replacements(space: NetworkSpace, candidate: Candidate) -> dict[str, nn.Modu
         space: of which it is.
         candidate: which.
     """
-    found: dict[str, nn.Module] = {}
+    modules: dict[str, nn.Module] = {}
     for name, program in candidate.programs.items():
         if program != space.layers[name].program:
             plain = candidate.labels[name] == AS_IS
-            found[name] = convolution_of(program, plain=plain)
+            modules[name] = convolution_of(program, plain=plain)
     original = space.network.module
     for group in space.groups:
         channels = candidate.channels[group.name]
         if channels == group.channels:
             continue
         for name in group.normalisations:
-            found[name] = narrow_normalisation(original.get_submodule(name), channels)
+            modules[name] = narrow_normalisation(original.get_submodule(name), channels)
         for name in group.products:
             part = original.get_submodule(name)
-            found[name] = nn.Linear(channels, part.out_features, bias=part.bias is not None)
-    return found
+            modules[name] = nn.Linear(channels, part.out_features, bias=part.bias is not None)
+    return modules
 
 
 def narrow_normalisation(part: nn.Module, channels: int) -> nn.Module:
@@ -81,7 +81,7 @@ def changed_network(network: fx.GraphModule, modules: Mapping[str, nn.Module]) -
         network: the original.
         modules: by the name that they have in it.
     """
-    made = copy.deepcopy(network)
+    changed = copy.deepcopy(network)
     for name, module in modules.items():
-        made.set_submodule(name, module)
-    return made
+        changed.set_submodule(name, module)
+    return changed

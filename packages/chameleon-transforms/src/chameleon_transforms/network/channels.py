@@ -1,6 +1,6 @@
 """Channels that agree: which layers write and read the same ones, through skip connections too.
 
-A bottleneck without a stage that restores the channels is legal only where everybody who writes or
+A bottleneck without a stage that restores the channels is legal only if everybody who writes or
 reads them takes part: both sides of an addition, a normalisation, every consumer.
 """
 
@@ -91,7 +91,7 @@ def _visit(node: fx.Node, network: TracedNetwork, groups: _Groups) -> None:
             groups.join(one, node)
     elif kind == "sum":
         # Numbers for each channel that are no tensor of the same shape are broadcast.
-        shapes = {network.shapes.get(one.name) for one in inputs}
+        shapes = {network.shapes.get(node.name) for node in inputs}
         for one in inputs:
             groups.join(one, node)
         if len(shapes) > 1:
@@ -104,7 +104,7 @@ def _visit(node: fx.Node, network: TracedNetwork, groups: _Groups) -> None:
 
 
 def _kind(node: fx.Node, network: TracedNetwork) -> str:
-    """What a node does to channels; ``other`` where that is not known, or in several places."""
+    """The effect of a node on channels; ``other`` if that is not known, or in several places."""
     if node.op == "call_module":
         return _kind_of_module(node, network)
     if node.target in _SUMS:
@@ -163,14 +163,14 @@ def _collected(network: TracedNetwork, groups: _Groups) -> Iterator[ChannelGroup
             name=str(writers[0].target),
             channels=network.shapes[writers[0].name][1],
             writers=_names(writers),
-            readers=_names(one for one in readers if kinds[one] == "convolution"),
+            readers=_names(reader for reader in readers if kinds[reader] == "convolution"),
             normalisations=_names(
                 node
                 for node in inside
                 if node.op == "call_module"
                 and isinstance(network.module.get_submodule(str(node.target)), NORMALISATIONS)
             ),
-            products=_names(one for one in readers if kinds[one] == "product"),
+            products=_names(reader for reader in readers if kinds[reader] == "product"),
         )
 
 

@@ -42,7 +42,7 @@ class Candidate:
 
     @property
     def multiply_adds(self) -> int:
-        """Of all layers, for one sample."""
+        """Multiply-adds of all layers, for one sample."""
         return sum(program.multiply_adds for program in self.programs.values())
 
 
@@ -82,7 +82,10 @@ class NetworkSpace:
         labels = {layer.name: self._labels(layer) for layer in network.layers}
         self.design = DesignSpace(
             [
-                *(Choice(name=f"layer:{name}", options=found) for name, found in labels.items()),
+                *(
+                    Choice(name=f"layer:{name}", options=options)
+                    for name, options in labels.items()
+                ),
                 *(
                     Choice(name=f"width:{one.name}", options=self._widths[one.name])
                     for one in self.groups
@@ -127,15 +130,15 @@ class NetworkSpace:
             for name in {self._reads.get(layer.name, ""), self._writes.get(layer.name, "")}
             if name
         ]
-        found: list[str] | None = None
+        labels: list[str] | None = None
         for given in itertools.product(*around):
             legal = self._variants(self._narrowed(layer, dict(given)))
-            found = list(legal) if found is None else [one for one in found if one in legal]
+            labels = list(legal) if labels is None else [one for one in labels if one in legal]
         at_full = self._variants(layer.program)
-        return sorted(found or [AS_IS], key=lambda label: -at_full[label].multiply_adds)
+        return sorted(labels or [AS_IS], key=lambda label: -at_full[label].multiply_adds)
 
     def _variants(self, program: Program) -> dict[str, Program]:
-        """What a convolution may become, by label; each program once."""
+        """The programs that a convolution may become, by label; each once."""
         if program not in self._made:
             self._made[program] = variants(program, self._transforms, self._sequence)
         return self._made[program]
@@ -155,7 +158,7 @@ def variants(
         The program itself first; one that several sequences make has the label of the first.
         Those that would do as much work as the program, or more, are left out.
     """
-    found = {AS_IS: program}
+    variants = {AS_IS: program}
     last = {"": program}
     known = {program}
     for _ in range(sequence):
@@ -166,9 +169,9 @@ def variants(
                     if after not in known and after.multiply_adds < program.multiply_adds:
                         known.add(after)
                         fresh[f"{label} {name}".strip()] = after
-        found |= fresh
+        variants |= fresh
         last = fresh
-    return found
+    return variants
 
 
 def narrowed(program: Program, inputs: int | None, outputs: int | None) -> Program:

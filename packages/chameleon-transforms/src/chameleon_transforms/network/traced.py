@@ -28,7 +28,7 @@ class Layer:
         name: of its module in the network.
         program: what it computes, as it is.
         site: node whose value says what the layer contributes: after the normalisation and the
-            activation that follow it alone. Empty where there are several.
+            activation that follow it alone. Empty if there are several.
     """
 
     name: str
@@ -42,7 +42,7 @@ class TracedNetwork:
 
     Attributes:
         module: the graph with the network's own modules.
-        shapes: shape of the first axis on of each node's value, where that is a tensor.
+        shapes: shape of the first axis on of each node's value, if that is a tensor.
         layers: in the order of the graph.
         kept: convolutions that stay as they are, and why.
     """
@@ -65,7 +65,7 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
     """
     try:
         module = fx.symbolic_trace(network)
-    except Exception as error:
+    except Exception as error:  # it runs the network's own code
         raise ConfigError(
             f"the network cannot be traced: {type(error).__name__}: {error}",
             hint="torch.fx has to trace it: control flow must not depend on values of tensors.",
@@ -99,7 +99,7 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
 
 
 def checked_scores(outputs: Any) -> Tensor:
-    """What a network returns, if that is one tensor of shape (samples, classes).
+    """The output of a network, if that is one tensor of shape (samples, classes).
 
     Raises:
         ConfigError: it is something else.
@@ -148,12 +148,13 @@ def _layers(
     owners = Counter(id(one) for part in modules.values() for one in part.parameters(recurse=False))
     direct = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
     layers, kept = [], {}
-    for name, found in calls.items():
+    for name, nodes in calls.items():
         part = modules[name]
         if not isinstance(part, nn.Conv2d):
             continue
-        sizes = {shapes[str(node.args[0])] for node in found}
-        if any(owners[id(one)] > 1 for one in part.parameters()) or direct & {f"{name}.weight"}:
+        sizes = {shapes[str(node.args[0])] for node in nodes}
+        shared = any(owners[id(parameter)] > 1 for parameter in part.parameters())
+        if shared or f"{name}.weight" in direct:
             kept[name] = "its weights are shared with another module"
         elif len(sizes) > 1:
             kept[name] = "it is used for inputs of different shapes"
@@ -162,7 +163,7 @@ def _layers(
         elif type(part) is not nn.Conv2d:
             kept[name] = f"it is a {type(part).__name__}"
         else:
-            site = _site(found[0], module).name if len(found) == 1 else ""
+            site = _site(nodes[0], module).name if len(nodes) == 1 else ""
             layers.append(Layer(name=name, program=program_of(part, sizes.pop()), site=site))
     return layers, kept
 

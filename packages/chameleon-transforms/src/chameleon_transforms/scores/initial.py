@@ -42,7 +42,7 @@ class SynapticFlow(NetworkScore):
 
     def score(self, network: Judged) -> float:
         weights = network.parameters()
-        signs = [one.detach().sign() for one in weights]
+        signs = [weight.detach().sign() for weight in weights]
         with torch.no_grad():
             for one in weights:
                 one.abs_()
@@ -91,11 +91,11 @@ class Parameters(NetworkScore):
     proportional = True
 
     def score(self, network: Judged) -> float:
-        return float(sum(one.numel() for one in network.parameters()))
+        return float(sum(parameter.numel() for parameter in network.parameters()))
 
 
 class MultiplyAdds(NetworkScore):
-    """Of all convolutions, for one sample; where it decides, all networks are accepted."""
+    """Multiply-adds of all convolutions; if they decide, all networks are accepted."""
 
     proportional = True
 

@@ -101,7 +101,7 @@ class Judge:
         known = self._numbers.get(name)
         if known is None or len(known) < count:
             # In pieces, so that the first numbers are the same however many there are.
-            pieces = [self._piece(name, place) for place in range(-(-count // _PIECE))]
+            pieces = [self._piece(name, index) for index in range(-(-count // _PIECE))]
             known = self._numbers[name] = torch.cat(pieces)
         return known[:count]
 
@@ -114,7 +114,7 @@ class Judge:
         """A module on the device ``meta`` with initial weights (He et al. 2015), no gradients."""
         used = 0
         weights = [one for one in module.modules() if isinstance(one, nn.Conv2d | nn.Linear)]
-        numbers = self.numbers(name, sum(one.weight.numel() for one in weights))
+        numbers = self.numbers(name, sum(layer.weight.numel() for layer in weights))
         for one in weights:
             shape = one.weight.shape
             scale = math.sqrt(2.0 / one.weight[0].numel())
@@ -207,7 +207,7 @@ class _Run(fx.Interpreter):
         if isinstance(part, NORMALISATIONS):
             if not self._normalised:
                 return args[0]
-            # Of fewer channels where those before are; weights of a normalisation begin as ones.
+            # Of fewer channels if those before are; weights of a normalisation begin as ones.
             return nn.functional.batch_norm(args[0], None, None, training=True, eps=part.eps)
         return part(*args, **kwargs)
 

@@ -33,7 +33,10 @@ def page(judged: Sequence[Point], front: Sequence[Point], score: str, title: str
         title: of the page.
     """
     header = ("point", "ms", "faster", score, "weights", "changes")
-    rows = [_row(place, network, judged[0], score) for place, network in enumerate(front)]
+    rows = []
+    for index, network in enumerate(front):
+        milliseconds, faster, *rest = network.cells(judged[0], score)
+        rows.append([str(index), milliseconds, f"{faster}x", *rest, _details(network)])
     tables = {"The front, the fastest first": Table(header=header, rows=rows)}
     return plain_page(title, [_summary(judged, score)], [_plot(judged, front, score)], tables)
 
@@ -50,17 +53,9 @@ def _summary(judged: Sequence[Point], score: str) -> str:
     )
 
 
-def _row(place: int, network: Point, original: Point, score: str) -> list[Cell]:
-    seconds, before = network.seconds or math.nan, original.seconds or math.nan
+def _details(network: Point) -> Cell:
     told = Markup("<details><summary>{}</summary>{}</details>")
-    return [
-        str(place),
-        f"{1e3 * seconds:.3g}",
-        f"{before / seconds:.2f}x",
-        f"{network.scores[score]:.4g}",
-        f"{network.parameters:,}",
-        told.format(_counts(network), changes(network)) if changes(network) else "none",
-    ]
+    return told.format(_counts(network), changes(network)) if changes(network) else "none"
 
 
 def _counts(network: Point) -> str:
@@ -73,7 +68,7 @@ def _counts(network: Point) -> str:
 
 
 def changes(network: Point) -> str:
-    """What is changed in a network, in words; empty for the original."""
+    """The changes of a network in words; empty for the original."""
     transforms = [f"{name}: {label}" for name, label in network.transforms.items()]
     channels = [f"{name}: {count} channels" for name, count in network.channels.items()]
     return "; ".join([*transforms, *channels])
@@ -144,12 +139,9 @@ def table(points: Sequence[Point], original: Point) -> str:
     writer.writerow(
         ["point", "seconds", "speedup", "parameters", "multiply_adds", *scores, "transforms"]
     )
-    for place, network in enumerate(points):
-        seconds = network.predicted_seconds if network.seconds is None else network.seconds
-        before = original.predicted_seconds if original.seconds is None else original.seconds
-        writer.writerow(
-            [place, seconds, before / seconds, network.parameters, network.multiply_adds]
-            + [network.scores[name] for name in scores]
-            + [changes(network)]
-        )
+    for index, network in enumerate(points):
+        times = (network.known_seconds, network.speedup(original))
+        sizes = (network.parameters, network.multiply_adds)
+        scored = [network.scores[name] for name in scores]
+        writer.writerow([index, *times, *sizes, *scored, changes(network)])
     return text.getvalue()

@@ -19,7 +19,7 @@ class Point:
 
     Attributes:
         config: row of indices of the space.
-        seconds: of all its convolutions, each measured alone; None where one was not.
+        seconds: of all its convolutions, each measured alone; None if one was not.
         predicted_seconds: the same, with predictions for those that were not measured.
         scores: by name of the score.
         parameters: weights of all layers.
@@ -39,6 +39,24 @@ class Point:
     transforms: Mapping[str, str]
     channels: Mapping[str, int]
 
+    @property
+    def known_seconds(self) -> float:
+        """Its seconds as far as they are measured, and predicted beyond that."""
+        return self.predicted_seconds if self.seconds is None else self.seconds
+
+    def speedup(self, original: Point) -> float:
+        """How many times as fast it is as the original."""
+        return original.known_seconds / self.known_seconds
+
+    def cells(self, original: Point, score: str) -> tuple[str, ...]:
+        """Milliseconds, speedup, score and weights in a row, for the terminal and for pages."""
+        return (
+            f"{1e3 * self.known_seconds:.3g}",
+            f"{self.speedup(original):.2f}",
+            f"{self.scores[score]:.4g}",
+            f"{self.parameters:,}",
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return attrs.asdict(self)
@@ -56,11 +74,11 @@ def not_dominated(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
         losses: shape (n, columns). Of equal rows the first is kept.
     """
     kept = np.ones(len(losses), np.bool_)
-    for place, row in enumerate(losses):
+    for index, row in enumerate(losses):
         at_most = (losses <= row).all(axis=1)
         smaller = (losses < row).any(axis=1)
-        equal_before = (losses[:place] == row).all(axis=1).any()
-        kept[place] = not (at_most & smaller).any() and not equal_before
+        equal_before = (losses[:index] == row).all(axis=1).any()
+        kept[index] = not (at_most & smaller).any() and not equal_before
     return kept
 
 
@@ -72,9 +90,9 @@ def front(points: Sequence[Point], score: str) -> list[Point]:
         score: the one that decides.
     """
     usable = [
-        one
-        for one in points
-        if one.accepted and one.seconds is not None and np.isfinite(one.seconds)
+        point
+        for point in points
+        if point.accepted and point.seconds is not None and np.isfinite(point.seconds)
     ]
     if not usable:
         return []

@@ -81,7 +81,7 @@ class OperatorTimes:
         return self._keys[spec]
 
     def seconds(self, spec: Spec) -> float | None:
-        """The best time of an operator, infinite where it has failed, None where it is unknown."""
+        """The best time of an operator, infinite if it has failed, None if it is unknown."""
         return self._seconds.get(self.key(spec))
 
     def measure(self, specs: Iterable[Spec]) -> int:
@@ -98,8 +98,8 @@ class OperatorTimes:
             return 0
         folder = self._folder / f"{len(self._runs()):03d}"
         named = tuple(
-            attrs.evolve(spec, name=f"operator_{place}")
-            for place, spec in enumerate(unknown.values())
+            attrs.evolve(spec, name=f"operator_{number}")
+            for number, spec in enumerate(unknown.values())
         )
         kept = {key: one for key, one in self._pipeline.document.items() if key not in _DROPPED}
         document = {
@@ -126,7 +126,8 @@ class OperatorTimes:
                 task = stored.task
                 if task.target != self.target or task.operator not in CONVOLUTIONS:
                     continue
-                costs = [one.cost for one in store.measurements(stored.id) if one.ok]
+                measurements = store.measurements(stored.id)
+                costs = [measured.cost for measured in measurements if measured.ok]
                 if costs:
                     key = _key(task.operator, task.arguments)
                     self._seconds[key] = min(self._seconds.get(key, float("inf")), *costs)

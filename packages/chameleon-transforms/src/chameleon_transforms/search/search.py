@@ -32,7 +32,7 @@ class TransformSearch:
         space: which networks there are.
         judge: runs them at their initialisation.
         scores: by name; the first one decides.
-        times: measures operators, or None where latencies are predicted alone.
+        times: measures operators, unless the options say that none is measured.
         options: the section ``transform``.
         batch: samples of an inference whose latency counts.
         seed: of everything that is drawn.
@@ -43,7 +43,7 @@ class TransformSearch:
         space: NetworkSpace,
         judge: Judge,
         scores: Mapping[str, NetworkScore],
-        times: OperatorTimes | None,
+        times: OperatorTimes,
         options: Transformation,
         *,
         batch: int,
@@ -54,7 +54,7 @@ class TransformSearch:
         self._scores = scores
         self._decides = next(iter(scores))
         self._times = times
-        self._measures = times is not None and options.per_round > 0
+        self._measures = options.per_round > 0
         self._options = options
         self._batch = batch
         self._evolution = Evolution(space.design, np.random.default_rng([seed, 17]))
@@ -92,24 +92,24 @@ class TransformSearch:
         return self.front()
 
     def front(self) -> list[Point]:
-        """The points that none dominates: measured ones, or predicted where nothing measures."""
+        """The points that none dominates: measured ones, or predicted if nothing measures."""
         return front(self.points, self._decides)
 
     # -- judging ------------------------------------------------------------------------------
 
     def _of_original(self) -> Bound:
-        """What the original's score asks of the others."""
+        """The least score that the original's asks of the others."""
         original, score = self._space.candidate(self._space.original), self._scores[self._decides]
         # As the others are judged: on another number of threads the last bits may differ.
         (scored,) = self._judge.scored([original], {self._decides: score})
-        found = scored[self._decides]
-        if not np.isfinite(found):
+        least = scored[self._decides]
+        if not np.isfinite(least):
             raise ConfigError(
-                f"the original's score {self._decides!r} is {found}",
+                f"the original's score {self._decides!r} is {least}",
                 hint="See that the network's outputs on the data are finite.",
             )
         return Bound(
-            score=found,
+            score=least,
             multiply_adds=original.multiply_adds,
             proportional=score.proportional,
             tolerance=self._options.tolerance,
@@ -150,7 +150,7 @@ class TransformSearch:
         """A point with its seconds as far as they are known now."""
         candidate = candidate or self._space.candidate(point.config)
         specs = self._operators(candidate)
-        known = [self._known(spec) for spec in specs]
+        known = [self._times.seconds(spec) for spec in specs]
         filled = [
             self._predictor.seconds(spec) if seconds is None else seconds
             for spec, seconds in zip(specs, known, strict=True)
@@ -161,27 +161,24 @@ class TransformSearch:
             point, seconds=predicted if whole else None, predicted_seconds=predicted
         )
 
-    def _known(self, spec: Spec) -> float | None:
-        return None if self._times is None else self._times.seconds(spec)
-
     # -- proposing and measuring ---------------------------------------------------------------
 
     def _propose(self, count: int) -> Configs:
         points = list(self._points.values())
-        configs = np.array([one.config for one in points], np.int32)
-        legal = np.array([one.accepted for one in points])
-        losses = [[one.predicted_seconds, -one.scores[self._decides]] for one in points]
+        configs = np.array([point.config for point in points], np.int32)
+        legal = np.array([point.accepted for point in points])
+        losses = [[point.predicted_seconds, -point.scores[self._decides]] for point in points]
         return self._evolution.propose(configs, np.array(losses, np.float64), legal, count)
 
     def _promising(self) -> list[Point]:
         """Accepted points that were not measured, those that seem fastest."""
-        found = [one for one in self._points.values() if one.accepted and one.seconds is None]
-        found.sort(key=lambda one: one.predicted_seconds)
-        return found[: self._options.per_round]
+        promising = [one for one in self._points.values() if one.accepted and one.seconds is None]
+        promising.sort(key=lambda one: one.predicted_seconds)
+        return promising[: self._options.per_round]
 
     def _measure(self, points: Sequence[Point]) -> None:
         """Measure the operators of some points, and tell all points of it."""
-        if self._times is None or not self._measures or not points:
+        if not self._measures or not points:
             return
         candidates = [self._space.candidate(point.config) for point in points]
         self._times.measure(spec for one in candidates for spec in self._operators(one))
@@ -189,7 +186,7 @@ class TransformSearch:
 
     def _learn(self) -> None:
         """Predict from all that is known, and tell all points of it."""
-        known = {spec: self._known(spec) for spec in self._specs}
+        known = {spec: self._times.seconds(spec) for spec in self._specs}
         self._predictor.fit({spec: one for spec, one in known.items() if one is not None})
         self._points = {config: self._timed(one) for config, one in self._points.items()}
         self.original = self._points[self.original.config]
@@ -216,7 +213,7 @@ class Bound:
         least = self.score - self.tolerance * abs(self.score)
         if not self.proportional:
             return least
-        # Divided first: where multiply-adds decide, the quotient is exactly 1.
+        # Divided first: if multiply-adds decide, the quotient is exactly 1.
         return least / self.multiply_adds * multiply_adds
 
 
@@ -253,17 +250,17 @@ class Evolution:
             count: networks that are wanted.
         """
         self._seen |= {row.tobytes() for row in np.ascontiguousarray(configs, np.int32)}
-        found: list[NDArray[np.int32]] = []
+        proposed: list[NDArray[np.int32]] = []
         for _ in range(16):
-            missing = count - len(found)
+            missing = count - len(proposed)
             if not missing:
                 break
             for row in self._drawn(configs, losses, legal, missing):
                 key = row.tobytes()
-                if key not in self._seen and len(found) < count:
+                if key not in self._seen and len(proposed) < count:
                     self._seen.add(key)
-                    found.append(row)
-        return np.array(found, np.int32).reshape(-1, len(self._space.knobs))
+                    proposed.append(row)
+        return np.array(proposed, np.int32).reshape(-1, len(self._space.knobs))
 
     def _drawn(
         self, configs: Configs, losses: NDArray[np.float64], legal: NDArray[np.bool_], count: int
@@ -301,7 +298,7 @@ def prior(spec: Spec) -> float:
 
 
 def features(spec: Spec) -> NDArray[np.float64]:
-    """What the speed of an operator depends on, shape (10,)."""
+    """The numbers that the speed of an operator depends on, shape (10,)."""
     outputs, channels, *kernel = spec.filter_shape
     rows, columns = spec.result_shape[2:]
     strided = max(spec.strides) > 1
@@ -341,5 +338,5 @@ class OperatorPredictor:
         self._weights = np.linalg.solve(rows.T @ rows + penalty, rows.T @ wanted)
 
     def seconds(self, spec: Spec) -> float:
-        """Of one operator."""
+        """Predict the latency of one operator."""
         return prior(spec) * float(np.exp(np.clip(features(spec) @ self._weights, -5.0, 5.0)))

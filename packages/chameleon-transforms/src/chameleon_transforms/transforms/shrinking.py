@@ -1,4 +1,4 @@
-"""Shorter domains, with a pointwise stage where the shapes of the convolution ask for one."""
+"""Shorter domains, with a pointwise stage if the shapes of the convolution ask for one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Stages = tuple[Stage, Stage]
 
 
 class _TwoStages(Transform):
-    """Two stages in the place of a main stage with one nest, where they multiply less.
+    """Two stages in the place of a main stage with one nest, if they multiply less.
 
     A convolution of 1x1 that was small already would only grow.
     """
@@ -121,7 +121,7 @@ class KernelShrink(NestTransform):
 
 
 def _with_kernel(size: int, nest: Nest) -> tuple[Nest] | None:
-    """The nest with a filter of that size; None where it is no smaller or has another middle."""
+    """The nest with a filter of that size; None if it is no smaller or has another middle."""
     less = [kernel - size for kernel in nest.kernel]
     if min(less) < 0 or max(less) == 0 or any(taps % 2 for taps in less):
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
 import attrs
@@ -82,6 +83,7 @@ class ModuleKernel(Kernel):
         unpack: turns the function's outputs into the operator's logical outputs.
         flush: how runs find cold caches.
         cooldown: pause between repeats, in seconds.
+        guard: makes the context of every use, which says what errors mean.
     """
 
     def __init__(
@@ -94,7 +96,9 @@ class ModuleKernel(Kernel):
         unpack: Callable[[Arrays], Arrays] = _unchanged,
         flush: Flush | None = None,
         cooldown: float = 0.0,
+        guard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
+        self._guard = guard
         self._module = module
         self._function = module["main"]
         self._device = device
@@ -108,16 +112,18 @@ class ModuleKernel(Kernel):
         ] = {}
 
     def outputs(self) -> Arrays:
-        self._function(*self._arguments)
-        return self._unpack([tensor.numpy() for tensor in self._outputs])
+        with self._guard():
+            self._function(*self._arguments)
+            return self._unpack([tensor.numpy() for tensor in self._outputs])
 
     def time(self, number: int, *, cold_bytes: int = 0) -> float:
         return self.repeats(number, 1, cold_bytes=cold_bytes)[0]
 
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
-        if cold_bytes > 0:
-            return self._cold_repeats(number, count, cold_bytes)
-        return self._evaluate(number, count, 0)
+        with self._guard():
+            if cold_bytes > 0:
+                return self._cold_repeats(number, count, cold_bytes)
+            return self._evaluate(number, count, 0)
 
     def _cold_repeats(self, number: int, count: int, cold_bytes: int) -> tuple[float, ...]:
         """Runs of which each follows a flush: TVM flushes before a repeat, so each is one run.

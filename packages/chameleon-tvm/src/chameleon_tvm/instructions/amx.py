@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from chameleon_system.permissions import AMX
-from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Expr
-from chameleon_tvm.instructions.bfloat16 import widened
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Array, Expr
 from chameleon_tvm.instructions.tiles import (
     Buffer,
     Register,
@@ -25,6 +23,7 @@ from chameleon_tvm.instructions.tiles import (
     added_products,
 )
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 _TILES = 8
 _CONFIGURATION_BYTES = 64
@@ -38,7 +37,6 @@ class Amx(TileProduct):
         suffix: of the instruction's intrinsic.
     """
 
-    architecture: ClassVar[str] = "x86_64"
     permission: ClassVar[str] = AMX
     sums: ClassVar[str] = "float32"
     rows: ClassVar[int] = 16
@@ -47,9 +45,7 @@ class Amx(TileProduct):
     registers: ClassVar[int] = _TILES
     cost: ClassVar[float] = 16.0
 
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
         return added_products(sums, data, weights)
 
     def configuration(self, registers: Sequence[Register]) -> bytes:
@@ -95,8 +91,6 @@ class AmxBfloat16(Amx):
     """Denormals count as zeros, sums are rounded to nearest."""
 
     name: ClassVar[str] = "tdpbf16ps"
-    summary: ClassVar[str] = "tiles of 16 x 32 by 32 x 16 bfloat16, sums of float32"
-    features: ClassVar[frozenset[str]] = frozenset({"amx-tile", "amx-bf16"})
     mnemonics: ClassVar[tuple[str, ...]] = ("tdpbf16ps",)
     flushes: ClassVar[bool] = True
     data: ClassVar[str] = BFLOAT16_BITS
@@ -104,18 +98,14 @@ class AmxBfloat16(Amx):
     depth: ClassVar[int] = 32
     pack: ClassVar[int] = 2
 
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
-        return added_products(sums, widened(data), widened(weights))
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
+        return added_products(sums, STORAGE[BFLOAT16].real(data), STORAGE[BFLOAT16].real(weights))
 
 
 class AmxFloat16(Amx):
     """Denormals count as zeros in sums, sums are rounded to nearest."""
 
     name: ClassVar[str] = "tdpfp16ps"
-    summary: ClassVar[str] = "tiles of 16 x 32 by 32 x 16 float16, sums of float32"
-    features: ClassVar[frozenset[str]] = frozenset({"amx-tile", "amx-fp16"})
     mnemonics: ClassVar[tuple[str, ...]] = ("tdpfp16ps",)
     flushes: ClassVar[bool] = True
     data: ClassVar[str] = "float16"
@@ -128,10 +118,6 @@ class AmxInt8(Amx):
     """Unsigned by signed bytes, exact in sums of 32 bits that wrap around."""
 
     name: ClassVar[str] = "tdpbusd"
-    summary: ClassVar[str] = (
-        "tiles of 16 x 64 by 64 x 16 bytes, unsigned by signed, sums of 32 bits"
-    )
-    features: ClassVar[frozenset[str]] = frozenset({"amx-tile", "amx-int8"})
     mnemonics: ClassVar[tuple[str, ...]] = ("tdpbusd",)
     data: ClassVar[str] = "uint8"
     weights: ClassVar[str] = "int8"

@@ -15,10 +15,17 @@ import numpy as np
 from chameleon_core.errors import ChameleonError
 from numpy.typing import NDArray
 
-Expr = Any
+from chameleon_tvm.instructions.records import INSTRUCTIONS
+from chameleon_tvm.types import BFLOAT16, INT8, STORAGE
 
-BFLOAT16_BITS = "uint16"
-"""The element type of buffers that hold bfloat16: TVM computes with such a type in float32."""
+Expr = Any
+Array = NDArray[Any]
+
+BFLOAT16_BITS = STORAGE[BFLOAT16].storage_dtype
+"""The element type of operands of bfloat16."""
+
+
+_OWN = {record.name: record for record in INSTRUCTIONS}
 
 
 class Instruction(ABC):
@@ -48,10 +55,16 @@ class Instruction(ABC):
     prelude: ClassVar[str] = ""
     flushes: ClassVar[bool] = False
 
+    def __init_subclass__(cls) -> None:
+        """Takes from this package's record what is said of an instruction before it is imported."""
+        super().__init_subclass__()
+        record = _OWN.get(cls.__dict__.get("name", ""))
+        if record is not None:
+            cls.summary, cls.architecture = record.summary, record.architecture
+            cls.features = frozenset(record.features)
+
     @abstractmethod
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
         """What it computes, as loops over arrays.
 
         Args:
@@ -111,7 +124,7 @@ class Dot(Instruction):
         """The features that it takes for vectors of a size, one of ``vectors``."""
         return self.features | self.vectors[vector_bytes]
 
-    def check_weights(self, weights: NDArray[Any]) -> None:
+    def check_weights(self, weights: Array) -> None:
         """Refuse weights that it does not multiply exactly.
 
         Args:
@@ -128,13 +141,11 @@ class Dot(Instruction):
             raise ChameleonError(
                 f"{self.name} is exact with weights between -{most} and {most}, and there are some "
                 f"between {least} and {largest}",
-                hint="Compute the operator in int8, or quantize its weights to seven bits.",
+                hint=f"Compute the operator in {INT8}, or quantize its weights to seven bits.",
             )
 
     @abstractmethod
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
         """What it computes, as loops over arrays.
 
         Args:
@@ -160,3 +171,16 @@ class Dot(Instruction):
         Returns:
             The new sums.
         """
+
+
+class IntegerDot(Dot):
+    """One whose products are exact in sums of 32 bits that wrap around."""
+
+    sums: ClassVar[str] = "int32"
+
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
+        made = sums.copy()
+        for lane in range(len(sums)):
+            for k in range(self.depth):
+                made[lane] += np.int32(data[k]) * np.int32(weights[lane, k])
+        return made

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import cache
-from math import inf
 
 import structlog
-from chameleon_core.dtypes import INT7, INT8, LARGEST_WEIGHT
 from chameleon_core.plugins import KINDS, InstructionRecord, default_registry
 from chameleon_core.plugins.factory import make
 from chameleon_system.permissions import refusal
@@ -16,24 +14,14 @@ from chameleon_system.permissions import refusal
 from chameleon_tvm.device.cpus.description import is_this_cpu
 from chameleon_tvm.device.cpus.features import architecture_of, target_features
 from chameleon_tvm.device.targets import target_info, tvm_target
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot, Instruction
+from chameleon_tvm.instructions.base import Dot, Instruction
 from chameleon_tvm.instructions.records import INSTRUCTIONS
 from chameleon_tvm.instructions.tiles import TileProduct
+from chameleon_tvm.types import INT7, INT8, STORAGE, UINT8
 
 log = structlog.get_logger()
 
-_HOLDING = {
-    "uint8": ("uint8", "int16"),
-    "int8": ("int8", "int16"),
-    INT7: ("int8", "int16"),
-    "bfloat16": (BFLOAT16_BITS, "float32"),
-    "float16": ("float16", "float32"),
-    "float32": ("float32",),
-}
-"""Element types of tensors -> operands' that hold all of their values; 16-bit integers hold those
-of 8 bits less a zero point as well."""
-
-SHIFTS = {"uint8": 0, "int8": 128}
+SHIFTS = {UINT8: 0, INT8: 128}
 """What is taken from uint8 data in a copy of these types; zero points are taken from wider ones."""
 
 
@@ -46,9 +34,8 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
 
     Args:
         target: a canonical target of a CPU.
-        data: element type of the input (``uint8``, ``int8``, ``bfloat16``, ``float16``,
-            ``float32``).
-        weights: that of the weights, likewise, or ``int7``.
+        data: storage type of the input.
+        weights: that of the weights.
 
     Returns:
         Those for vectors of the target's size.
@@ -79,7 +66,7 @@ def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
 
     Args:
         target: as for ``dots_of``.
-        weights: element type of the weights.
+        weights: storage type of the weights.
     """
     return [dot for data in SHIFTS for dot in dots_of(target, data=data, weights=weights)]
 
@@ -92,7 +79,7 @@ def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TilePr
 
     Args:
         target: as for ``dots_of``, as below.
-        data: element type of the input.
+        data: storage type of the input.
         weights: that of the weights.
     """
 
@@ -120,7 +107,7 @@ def narrow_weights_pay(target: str) -> bool:
         for weights in (INT8, INT7)
     ]
     # Tiles multiply either, and more than vectors.
-    return rates[0] < rates[1] and not tile_products_of(target, data="uint8", weights=INT8)
+    return rates[0] < rates[1] and not tile_products_of(target, data=UINT8, weights=INT8)
 
 
 def own_records_of(target: str) -> Sequence[InstructionRecord]:
@@ -177,9 +164,10 @@ def _permitted(permission: str, target: str) -> bool:
 
 def _exact(one: Dot, weights: str) -> bool:
     """Whether it adds up products of all weights of a type exactly."""
-    return one.largest_weight is None or LARGEST_WEIGHT.get(weights, inf) <= one.largest_weight
+    return one.largest_weight is None or STORAGE[weights].magnitude <= one.largest_weight
 
 
 def _holds(one: Dot | TileProduct, data: str, weights: str) -> bool:
     """Whether the operands hold the values of the tensors."""
-    return one.data in _HOLDING.get(data, ()) and one.weights in _HOLDING.get(weights, ())
+    known = {data, weights} <= STORAGE.keys()
+    return known and one.data in STORAGE[data].operands and one.weights in STORAGE[weights].operands

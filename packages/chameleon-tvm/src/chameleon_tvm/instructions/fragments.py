@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.base import Instruction
+from chameleon_tvm.instructions.base import Array, Instruction
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.quick_tvm import tvm
 
@@ -46,15 +45,12 @@ class Fragments(Instruction):
         short: the element type in the names of TVM's intrinsics.
     """
 
-    architecture: ClassVar[str] = "cuda"
     mnemonics: ClassVar[tuple[str, ...]] = ("mma_sync",)
     data: ClassVar[str]
     weights: ClassVar[str]
     short: ClassVar[str]
 
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
         """What it computes; all three have the shape (16, 16)."""
         made = sums.copy()
         for k in range(SIDE):
@@ -88,8 +84,6 @@ class Float16Fragments(Fragments):
     """TVM has its intrinsics."""
 
     name: ClassVar[str] = "wmma.f16"
-    summary: ClassVar[str] = "fragments of 16 x 16 x 16 float16, sums of float32"
-    features: ClassVar[frozenset[str]] = frozenset({"sm_70"})
     data: ClassVar[str] = "float16"
     weights: ClassVar[str] = "float16"
     short: ClassVar[str] = "f16"
@@ -102,8 +96,6 @@ class Bfloat16Fragments(Fragments):
     """Its intrinsics are made of TVM's generators."""
 
     name: ClassVar[str] = "wmma.bf16"
-    summary: ClassVar[str] = "fragments of 16 x 16 x 16 bfloat16, sums of float32"
-    features: ClassVar[frozenset[str]] = frozenset({"sm_80"})
     data: ClassVar[str] = "bfloat16"
     weights: ClassVar[str] = "bfloat16"
     short: ClassVar[str] = "bf16"

@@ -1,24 +1,23 @@
-"""Multiply-add of floating-point vectors, and of weights that are stored in less than float32."""
+"""Multiply-adds of floats, of weights stored in less than float32, and of 32-bit integers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot, Expr
-from chameleon_tvm.instructions.bfloat16 import widened, widening
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Array, Dot, Expr, IntegerDot
+from chameleon_tvm.instructions.conversions import widening
 from chameleon_tvm.instructions.emission import intrinsic
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 
 class MultiplyAdd(Dot):
     """Product and sum, rounded once where the CPU has them as one instruction."""
 
     name: ClassVar[str] = "multiply-add"
-    summary: ClassVar[str] = "float32, on every CPU"
     mnemonics: ClassVar[tuple[str, ...]] = (
         *("vfmadd132ps", "vfmadd213ps", "vfmadd231ps", "fmla"),
         *("vmulps", "mulps"),
@@ -33,9 +32,7 @@ class MultiplyAdd(Dot):
         64: frozenset({"avx512f"}),
     }
 
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
         made = sums.copy()
         for lane in range(len(sums)):
             made[lane] = np.float64(sums[lane]) + np.float64(data[0]) * np.float64(weights[lane, 0])
@@ -50,7 +47,6 @@ class Bfloat16Weights(MultiplyAdd):
     """Weights widened on the way: a shift, for where memory is the limit."""
 
     name: ClassVar[str] = "multiply-add-bfloat16-weights"
-    summary: ClassVar[str] = "float32, weights stored as bfloat16, on every CPU"
     mnemonics: ClassVar[tuple[str, ...]] = (
         *("vpmovzxwd", "vpslld", "pmovzxwd", "punpcklwd"),
         *("shll", "ushll"),
@@ -59,22 +55,17 @@ class Bfloat16Weights(MultiplyAdd):
     cost: ClassVar[float] = 2.0
     temporaries: ClassVar[int] = 1
 
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
-        return super().meaning(sums, data, widened(weights))
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
+        return super().meaning(sums, data, STORAGE[BFLOAT16].real(weights))
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
-        return sums + data * widening(weights, lanes)
+        return sums + data * widening(STORAGE[BFLOAT16], weights, lanes)
 
 
 class Float16Weights(MultiplyAdd):
     """Weights widened on the way by a conversion, for where memory is the limit."""
 
     name: ClassVar[str] = "multiply-add-float16-weights"
-    summary: ClassVar[str] = "float32, weights stored as float16"
-    architecture: ClassVar[str] = "x86_64"
-    features: ClassVar[frozenset[str]] = frozenset({"f16c"})
     mnemonics: ClassVar[tuple[str, ...]] = ("vcvtph2ps",)
     weights: ClassVar[str] = "float16"
     cost: ClassVar[float] = 2.0
@@ -88,9 +79,6 @@ class Float16MultiplyAdd(MultiplyAdd):
     """Everything in float16, sums too: twice the lanes, and an eighth of the digits."""
 
     name: ClassVar[str] = "vfmadd231ph"
-    summary: ClassVar[str] = "float16, sums of float16"
-    architecture: ClassVar[str] = "x86_64"
-    features: ClassVar[frozenset[str]] = frozenset({"avx512fp16"})
     mnemonics: ClassVar[tuple[str, ...]] = ("vfmadd132ph", "vfmadd213ph", "vfmadd231ph")
     data: ClassVar[str] = "float16"
     weights: ClassVar[str] = "float16"
@@ -102,3 +90,24 @@ class Float16MultiplyAdd(MultiplyAdd):
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         return intrinsic(f"float16x{lanes}", "llvm.fma", data, weights, sums)
+
+
+class IntegerMultiplyAdd(IntegerDot):
+    """Product and sum of 32-bit integers, which wrap around; what a template falls back to."""
+
+    name: ClassVar[str] = "integer-multiply-add"
+    summary: ClassVar[str] = "32-bit integers, on every CPU"
+    mnemonics: ClassVar[tuple[str, ...]] = ("vpmulld", "pmulld", "pmuludq", "mla")
+    data: ClassVar[str] = "int32"
+    weights: ClassVar[str] = "int32"
+    depth: ClassVar[int] = 1
+    vectors: ClassVar[Mapping[int, frozenset[str]]] = {
+        16: frozenset(),
+        32: frozenset(),
+        64: frozenset(),
+    }
+    cost: ClassVar[float] = 2.0
+
+    def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
+        del lanes  # of vectors that are there already
+        return sums + data * weights

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Expr
-from chameleon_tvm.instructions.bfloat16 import widened
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Array, Expr
 from chameleon_tvm.instructions.emission import function, intrinsic
 from chameleon_tvm.instructions.tiles import (
     Buffer,
@@ -21,6 +19,7 @@ from chameleon_tvm.instructions.tiles import (
     in_turn,
 )
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 _BYTES = 16
 
@@ -32,7 +31,6 @@ class NeonTiles(TileProduct):
     as rows of data do.
     """
 
-    architecture: ClassVar[str] = "aarch64"
     rows: ClassVar[int] = 2
     columns: ClassVar[int] = 2
     registers: ClassVar[int] = 32
@@ -73,8 +71,6 @@ class Bfmmla(NeonTiles):
     """Pairs of products are added before they reach the sums; denormals count as zeros."""
 
     name: ClassVar[str] = "bfmmla"
-    summary: ClassVar[str] = "tiles of 2 x 4 by 4 x 2 bfloat16, sums of float32"
-    features: ClassVar[frozenset[str]] = frozenset({"bf16"})
     mnemonics: ClassVar[tuple[str, ...]] = ("bfmmla",)
     flushes: ClassVar[bool] = True
     prelude: ClassVar[str] = """
@@ -93,10 +89,8 @@ define <4 x float> @chameleon_bfmmla(<4 x float> %sums, <8 x i16> %data, <8 x i1
     depth: ClassVar[int] = 4
     pack: ClassVar[int] = 4
 
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
-        return added_products(sums, widened(data), widened(weights))
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
+        return added_products(sums, STORAGE[BFLOAT16].real(data), STORAGE[BFLOAT16].real(weights))
 
     def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
         return function("float32x4", "chameleon_bfmmla", sums, data, weights)
@@ -106,8 +100,6 @@ class Smmla(NeonTiles):
     """Signed bytes, exact in sums of 32 bits that wrap around."""
 
     name: ClassVar[str] = "smmla"
-    summary: ClassVar[str] = "tiles of 2 x 8 by 8 x 2 signed bytes, sums of 32 bits"
-    features: ClassVar[frozenset[str]] = frozenset({"i8mm"})
     mnemonics: ClassVar[tuple[str, ...]] = ("smmla",)
     data: ClassVar[str] = "int8"
     weights: ClassVar[str] = "int8"
@@ -115,9 +107,7 @@ class Smmla(NeonTiles):
     depth: ClassVar[int] = 8
     pack: ClassVar[int] = 8
 
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
         return added_products(sums, data, weights)
 
     def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:

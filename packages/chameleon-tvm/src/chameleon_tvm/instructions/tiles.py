@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.base import Expr, Instruction
+from chameleon_tvm.instructions.base import Array, Expr, Instruction
 from chameleon_tvm.quick_tvm import tirx
 
 Stmt = Any
@@ -74,9 +73,7 @@ class TileProduct(Instruction):
     cost: ClassVar[float] = 1.0
 
     @abstractmethod
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
         """What it computes, as loops over arrays.
 
         Args:
@@ -145,7 +142,7 @@ def in_turn(statements: Sequence[Stmt]) -> Stmt:
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 
-def added_products(sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
+def added_products(sums: Array, data: Array, weights: Array) -> Array:
     """The meaning of most tile products, on values that their sums' type can multiply.
 
     Args:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot, Expr
-from chameleon_tvm.instructions.bfloat16 import widened
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Array, Dot, Expr
 from chameleon_tvm.instructions.emission import function
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 _FUNCTION = """
 declare <{lanes} x float> @llvm.x86.avx512bf16.dpbf16ps.{bits}(
@@ -33,9 +32,6 @@ class Vdpbf16ps(Dot):
     """
 
     name: ClassVar[str] = "vdpbf16ps"
-    summary: ClassVar[str] = "pairs of bfloat16, sums of float32"
-    architecture: ClassVar[str] = "x86_64"
-    features: ClassVar[frozenset[str]] = frozenset({"avx512bf16"})
     mnemonics: ClassVar[tuple[str, ...]] = ("vdpbf16ps",)
     prelude: ClassVar[str] = "".join(
         _FUNCTION.format(lanes=lanes, pairs=2 * lanes, bits=32 * lanes) for lanes in (8, 16)
@@ -50,10 +46,8 @@ class Vdpbf16ps(Dot):
         64: frozenset(),
     }
 
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
-        left, right = widened(data).astype(np.float64), widened(weights).astype(np.float64)
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
+        left, right = (STORAGE[BFLOAT16].real(one).astype(np.float64) for one in (data, weights))
         made = sums.copy()
         for lane in range(len(sums)):
             for k in (1, 0):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from chameleon_tvm.instructions.base import Dot, Expr
+from chameleon_tvm.instructions.base import Expr, IntegerDot
 from chameleon_tvm.instructions.emission import intrinsic
 from chameleon_tvm.quick_tvm import tirx
 
 
-class Vpdpbusd(Dot):
+class Vpdpbusd(IntegerDot):
     """Unsigned by signed bytes, exact in sums of 32 bits that wrap around.
 
     ``vpdpbusds``, which saturates, is another one (Intel 64 and IA-32 Architectures Software
@@ -21,27 +18,14 @@ class Vpdpbusd(Dot):
     """
 
     name: ClassVar[str] = "vpdpbusd"
-    summary: ClassVar[str] = "groups of four bytes, unsigned by signed, sums of 32 bits"
-    architecture: ClassVar[str] = "x86_64"
-    features: ClassVar[frozenset[str]] = frozenset({"avx512vnni"})
     mnemonics: ClassVar[tuple[str, ...]] = ("vpdpbusd",)
     data: ClassVar[str] = "uint8"
     weights: ClassVar[str] = "int8"
-    sums: ClassVar[str] = "int32"
     depth: ClassVar[int] = 4
     vectors: ClassVar[Mapping[int, frozenset[str]]] = {
         32: frozenset({"avx512vl"}),
         64: frozenset(),
     }
-
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
-        made = sums.copy()
-        for lane in range(len(sums)):
-            for k in range(self.depth):
-                made[lane] += np.int32(data[k]) * np.int32(weights[lane, k])
-        return made
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         # Vectors of bytes since LLVM 22, of 32-bit words before.
@@ -54,6 +38,4 @@ class VexVpdpbusd(Vpdpbusd):
     """The same for CPUs that have it without AVX-512, such as Intel's since Alder Lake."""
 
     name: ClassVar[str] = "vpdpbusd-vex"
-    summary: ClassVar[str] = "groups of four bytes, unsigned by signed, without AVX-512"
-    features: ClassVar[frozenset[str]] = frozenset({"avxvnni"})
     vectors: ClassVar[Mapping[int, frozenset[str]]] = {32: frozenset()}

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.base import Dot, Expr
+from chameleon_tvm.instructions.base import Array, Expr, IntegerDot
 from chameleon_tvm.instructions.emission import fenced, intrinsic
 from chameleon_tvm.quick_tvm import tirx
 
 _PAIR = 2
 
 
-class Vpmaddubsw(Dot):
+class Vpmaddubsw(IntegerDot):
     """Unsigned by signed bytes: sums of two saturate at 16 bits, those of pairs have 32.
 
     ``vpmaddwd`` by ones adds up the two pairs of a lane (Intel 64 and IA-32 Architectures Software
@@ -24,13 +23,9 @@ class Vpmaddubsw(Dot):
     """
 
     name: ClassVar[str] = "vpmaddubsw"
-    summary: ClassVar[str] = "groups of four bytes, weights of 7 bits, sums of 32 bits"
-    architecture: ClassVar[str] = "x86_64"
-    features: ClassVar[frozenset[str]] = frozenset({"avx2"})
     mnemonics: ClassVar[tuple[str, ...]] = ("vpmaddubsw",)
     data: ClassVar[str] = "uint8"
     weights: ClassVar[str] = "int8"
-    sums: ClassVar[str] = "int32"
     depth: ClassVar[int] = 4
     largest_weight: ClassVar[int | None] = 64
     cost: ClassVar[float] = 2.0
@@ -42,9 +37,7 @@ class Vpmaddubsw(Dot):
     }
     temporaries: ClassVar[int] = 2
 
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
+    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
         made, limits = sums.copy(), np.iinfo(np.int16)
         for lane in range(len(sums)):
             for first in range(0, self.depth, _PAIR):

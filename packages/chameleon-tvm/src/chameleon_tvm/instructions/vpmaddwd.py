@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from chameleon_tvm.instructions.base import Dot, Expr
+from chameleon_tvm.instructions.base import Expr, IntegerDot
 from chameleon_tvm.instructions.emission import fenced, intrinsic
 from chameleon_tvm.quick_tvm import tirx
 
 
-class Vpmaddwd(Dot):
+class Vpmaddwd(IntegerDot):
     """Products of 16-bit integers, exact in sums of 32 bits.
 
     8-bit integers are widened to it: ``vpmaddubsw``, which multiplies them as they are, saturates
@@ -22,13 +19,9 @@ class Vpmaddwd(Dot):
     """
 
     name: ClassVar[str] = "vpmaddwd"
-    summary: ClassVar[str] = "pairs of 16-bit integers, sums of 32 bits"
-    architecture: ClassVar[str] = "x86_64"
-    features: ClassVar[frozenset[str]] = frozenset({"avx2"})
     mnemonics: ClassVar[tuple[str, ...]] = ("vpmaddwd", "vpdpwssd")
     data: ClassVar[str] = "int16"
     weights: ClassVar[str] = "int16"
-    sums: ClassVar[str] = "int32"
     depth: ClassVar[int] = 2
     cost: ClassVar[float] = 4.0 / 3.0
     """With its addition it is two, for which there are three units on Zen 2 and 3 (the loop of
@@ -38,15 +31,6 @@ class Vpmaddwd(Dot):
         64: frozenset({"avx512bw"}),
     }
     temporaries: ClassVar[int] = 1
-
-    def meaning(
-        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
-    ) -> NDArray[Any]:
-        made = sums.copy()
-        for lane in range(len(sums)):
-            for k in range(self.depth):
-                made[lane] += np.int32(data[k]) * np.int32(weights[lane, k])
-        return made
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         pairs = tirx.reinterpret(f"int16x{2 * lanes}", data)

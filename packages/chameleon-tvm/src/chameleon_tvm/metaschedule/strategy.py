@@ -25,17 +25,14 @@ from chameleon_core.task import Task
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from chameleon_tvm.device.targets import TVMTargets, target_info
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.metaschedule.traces import applied, config_of
 from chameleon_tvm.quick_tvm import Schedule, Target, tvm
-from chameleon_tvm.spaces.sketch.constraints import with_whole_vectors
-from chameleon_tvm.spaces.sketch.generator import GeneratedSketches, first_line
-from chameleon_tvm.spaces.sketch.model import NestModel
+from chameleon_tvm.spaces.sketch.generator import GeneratedSketches
 from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.plan import merge
 from chameleon_tvm.spaces.sketch.provider import SketchPlan
-from chameleon_tvm.spaces.sketch.replay import replay
+from chameleon_tvm.words import telling_line
 
 log = structlog.get_logger()
 
@@ -213,34 +210,19 @@ class TracePlan(SketchPlan):
                 f"the space generator made no design space for {work.name!r}",
                 hint="Leave the task out, or pass another `space=` to MetaSchedule.",
             )
-        self._name = work.name
-        self._options = options
-        self._target = work.target
-        self.generated = GeneratedSketches(
+        generated = GeneratedSketches(
             base=Schedule(work.module),
             sketches=tuple(sketches),
             postprocessors=work.postprocessors,
         )
         try:
-            replayed = [replay(self.generated.base, sketch) for sketch in sketches]
-            self._knobs, self.decisions = merge(
-                [samples for samples, _ in replayed], max_choices=options.max_choices
-            )
+            self._read(work.task, work.target, generated, options)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise ConfigError(
                 f"the traces of {work.name!r} hold instructions that make no knobs: "
-                f"{first_line(error)}",
+                f"{telling_line(error)}",
                 hint="Use one of TVM's own rule sets as `space=`, or TVM's own strategies.",
             ) from error
-        self.nests = [nest for _, nest in replayed]
-        self.models: list[NestModel | None] = [None] * len(self.nests)
-        if self._target.kind.name == "llvm":
-            info = target_info(work.task.target)
-            self.models = [
-                None if nest is None else NestModel(nest=nest, info=info) for nest in self.nests
-            ]
-        if options.prune:
-            self._knobs = with_whole_vectors(self._knobs, self.models)
 
 
 def canonical_target(target: Target) -> str:

@@ -9,10 +9,11 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.instructions.conversions import rounding, widening
 from chameleon_tvm.late_tvm import te, tirx, tvm
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
-from chameleon_tvm.operators.base import Operator, seeded_array, tolerance_of
-from chameleon_tvm.operators.halves import held, real, rounding, stored, widening
+from chameleon_tvm.operators.base import Operator, seeded_array
+from chameleon_tvm.types import STORAGE, tolerance_of
 
 _HIDDEN_ONE_IN = 7
 """One in so many elements of a mask made up for measuring hides a key."""
@@ -49,7 +50,7 @@ class Attention(Operator):
         if place >= len(layouts):
             return array
         moved = np.ascontiguousarray(array.transpose(_axes(layouts[place])))
-        return stored(moved, self.spec.dtype)
+        return STORAGE[self.spec.dtype].stored(moved)
 
     @property
     def layouts(self) -> tuple[str, ...]:
@@ -61,7 +62,8 @@ class Attention(Operator):
 
     def logical(self, outputs: Arrays) -> Arrays:
         back = np.argsort(_axes(self.spec.output_layout))
-        return [np.ascontiguousarray(real(one).transpose(back)) for one in outputs]
+        kind = STORAGE[self.spec.output_dtype]
+        return [np.ascontiguousarray(kind.real(one).transpose(back)) for one in outputs]
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
@@ -90,8 +92,9 @@ class Attention(Operator):
         spec = self.spec
         shapes = [spec.packed_shape] if spec.packed else [spec.query, spec.key, spec.value]
         names = ["packed"] if spec.packed else ["query", "key", "value"]
+        held = STORAGE[spec.dtype].storage_dtype
         parts = [
-            te.placeholder(ordered(shape, layout), held(spec.dtype), name=name)
+            te.placeholder(ordered(shape, layout), held, name=name)
             for shape, layout, name in zip(shapes, self.layouts, names, strict=True)
         ]
         mask = [te.placeholder(spec.mask, "float32", name="mask")] if spec.mask else []
@@ -100,10 +103,10 @@ class Attention(Operator):
         def element(part: int, b: Any, h: Any, s: Any, d: Any) -> Any:
             if spec.packed:
                 first = (0, heads, heads + shared)[part]
-                return widening(spec.dtype, parts[0][b, s, h + first, d])
+                return widening(STORAGE[spec.dtype], parts[0][b, s, h + first, d])
             place = dict(zip("BHSD", (b, h, s, d), strict=True))
             found = parts[part](*(place[axis] for axis in self.layouts[part]))
-            return widening(spec.dtype, found)
+            return widening(STORAGE[spec.dtype], found)
 
         d = te.reduce_axis((0, spec.query[3]), name="d")
 
@@ -150,7 +153,9 @@ class Attention(Operator):
         shape = ordered(spec.output, spec.output_layout)
         out = made = te.compute(shape, mixed, name="attention")
         if spec.output_dtype != "float32":
-            out = te.compute(shape, lambda *at: rounding(spec.output_dtype, made(*at)), name="out")
+            out = te.compute(
+                shape, lambda *at: rounding(STORAGE[spec.output_dtype], made(*at)), name="out"
+            )
         return te.create_prim_func([*parts, *mask, out])
 
 

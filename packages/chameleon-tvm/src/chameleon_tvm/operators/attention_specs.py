@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import attrs
 
-from chameleon_tvm.operators.element_types import FLOATS, HALVES
 from chameleon_tvm.operators.spec import TypedSpec, computed_in, helped, positive, times
+from chameleon_tvm.types import FLOAT32, HALVES
 
 TOKENS_INSIDE = ("BHSD", "BSHD")
 """Orders of batch, heads, tokens and features in memory: heads apart, or as projections leave them,
@@ -74,12 +74,12 @@ class AttentionSpec(TypedSpec):
         metadata=helped("whether query, key and value are one array, heads after heads, in BSHD"),
     )
     dtype: str = attrs.field(
-        default="float32",
+        default=FLOAT32,
         metadata=helped(f"element type: float32, or {' or '.join(HALVES)} on CPUs"),
     )
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype, FLOATS)
+        computed_in(self, self.dtype, (FLOAT32, *HALVES))
         super().__attrs_post_init__()
         for what in ("query", "key", "value"):
             shape = getattr(self, what)

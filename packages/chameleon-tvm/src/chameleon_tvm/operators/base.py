@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.late_tvm import tvm
 from chameleon_tvm.operators.records import OPERATORS
+from chameleon_tvm.types import BFLOAT16, FLOAT32, UINT8, StorageType, array_type, tolerance_of
 
 OWN = {record.name: record for record in OPERATORS}
 """The kinds of operators of this package, by name: they are its own whatever else is installed
@@ -62,7 +63,7 @@ class Operator(ABC):
     @property
     def tolerance(self) -> float:
         """Largest accepted |difference| over the largest |expected|; that of float32 by default."""
-        return tolerance_of("float32")
+        return tolerance_of(FLOAT32)
 
     @property
     def flop(self) -> float:
@@ -132,46 +133,19 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
     made = rng.random(shape, np.float32)
     made *= 2.0
     made -= 1.0
-    return made.astype(numpy_type(dtype), copy=False)
+    return made.astype(array_type(dtype), copy=False)
 
 
-def seeded_integers(
-    shape: tuple[int, ...],
-    dtype: type[np.integer[Any]],
-    stream: int,
-    *,
-    largest: int | None = None,
-) -> NDArray[Any]:
-    """Integers of a whole range that depend on nothing but their shape and stream.
+def seeded_integers(shape: tuple[int, ...], kind: StorageType, stream: int) -> NDArray[Any]:
+    """Integers of a type's whole range that depend on nothing but their shape and stream.
 
     Args:
         shape: of the array.
-        dtype: its element type.
+        kind: its type.
         stream: another number for each array of an operator.
-        largest: magnitude, where the range is not all of the type's.
     """
     rng = np.random.default_rng([20200426, stream, *shape])
-    limits = np.iinfo(dtype)
-    least, most = (limits.min, limits.max) if largest is None else (-largest, largest)
-    return rng.integers(least, most, shape, dtype, endpoint=True)
-
-
-def numpy_type(dtype: str) -> np.dtype[Any]:
-    """NumPy's object for an element type; bfloat16 is one that another library gives it."""
-    if dtype == "bfloat16":
-        import ml_dtypes  # noqa: PLC0415 - only where it is asked for
-
-        made: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return made
-    return np.dtype(dtype)
-
-
-def tolerance_of(dtype: str) -> float:
-    """Sums are of float32 products; half precision rounds the outputs, and their inputs once.
-
-    Some thousand float32 products are summed; a wrong one is off by orders of magnitude more.
-    """
-    return {"float16": 2e-3, "bfloat16": 1.6e-2}.get(dtype, 1e-4)
+    return rng.integers(kind.low, kind.high, shape, kind.storage_dtype, endpoint=True)
 
 
 def widened(outputs: Arrays) -> Arrays:
@@ -179,5 +153,5 @@ def widened(outputs: Arrays) -> Arrays:
 
     References are floating-point numbers, and a difference of unsigned integers is never negative.
     """
-    narrow = {"bfloat16", "uint8"}
+    narrow = {BFLOAT16, UINT8}
     return [one.astype(np.float32) if one.dtype.name in narrow else one for one in outputs]

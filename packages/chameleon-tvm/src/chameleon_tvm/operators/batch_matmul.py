@@ -11,23 +11,22 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.instructions.conversions import rounding, widening
 from chameleon_tvm.late_tvm import te, tvm
 from chameleon_tvm.operators.base import (
     Operator,
     seeded_array,
     seeded_integers,
-    tolerance_of,
     widened,
 )
-from chameleon_tvm.operators.halves import held, real, rounding, stored, widening
 from chameleon_tvm.operators.quantized_products import (
-    LARGEST,
     PARAMETERS,
     QuantizedProduct,
     example,
     finished_product,
 )
 from chameleon_tvm.operators.specs import BatchMatmulSpec
+from chameleon_tvm.types import COMPUTE, FLOAT32, STORAGE, tolerance_of
 
 
 class BatchMatmul(Operator):
@@ -45,14 +44,13 @@ class BatchMatmul(Operator):
 
     @property
     def tolerance(self) -> float:
-        """Of uint8 a difference of one is accepted, as of other int8 operators."""
-        written = self.spec.output_dtype
-        return 1.5 / LARGEST if written == "uint8" else tolerance_of(written)
+        return tolerance_of(self.spec.output_dtype)
 
     def inputs(self) -> Arrays:
         spec = self.spec
         if spec.quantized:
-            sides = [seeded_integers(one, np.uint8, at) for at, one in enumerate((spec.a, spec.b))]
+            data = COMPUTE[spec.dtype].data
+            sides = [seeded_integers(one, data, at) for at, one in enumerate((spec.a, spec.b))]
             return [*sides, example(spec.a[2]).array]
         return [seeded_array(one, spec.dtype, at) for at, one in enumerate((spec.a, spec.b))]
 
@@ -60,10 +58,13 @@ class BatchMatmul(Operator):
         del place
         if self.spec.quantized or not self._on_cpu:
             return array
-        return stored(array, self.spec.dtype)
+        return STORAGE[self.spec.dtype].stored(array)
 
     def logical(self, outputs: Arrays) -> Arrays:
-        return [real(one) for one in outputs] if self._on_cpu else widened(outputs)
+        kind = STORAGE[self.spec.output_dtype]
+        if kind.whole or not self._on_cpu:
+            return widened(outputs)
+        return [kind.real(one) for one in outputs]
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
@@ -76,28 +77,28 @@ class BatchMatmul(Operator):
 
     @cached_property
     def _numbers(self) -> te.Tensor:
-        return te.placeholder((PARAMETERS,), "float32", name="quantization")
+        return te.placeholder((PARAMETERS,), FLOAT32, name="quantization")
 
     def _operand(self, side: int, element: Any) -> Any:
         """An element of a side as it is multiplied, in an expression."""
         if self.spec.quantized:
             return element.astype("int32") - self._numbers[side].astype("int32")
         if self._on_cpu:
-            return widening(self.spec.dtype, element)
-        return element.astype("float32")
+            return widening(STORAGE[self.spec.dtype], element)
+        return element.astype(FLOAT32)
 
     def _finished(self, sums: Any) -> Any:
         """A sum as it is written, in an expression."""
         written = self.spec.output_dtype
         if self.spec.quantized:
             numbers = [self._numbers[at] for at in range(PARAMETERS)]
-            return finished_product(sums.astype("float32"), written, numbers)
-        return rounding(written, sums) if self._on_cpu else sums.astype(written)
+            return finished_product(sums.astype(FLOAT32), written, numbers)
+        return rounding(STORAGE[written], sums) if self._on_cpu else sums.astype(written)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         spec = self.spec
-        element = "uint8" if spec.quantized else spec.dtype
-        element = held(element) if self._on_cpu else element
+        data = COMPUTE[spec.dtype].data
+        element = data.storage_dtype if self._on_cpu else data.name
         left = te.placeholder(spec.a, element, name="left")
         right = te.placeholder(spec.b, element, name="right")
         k = te.reduce_axis((0, spec.a[2]), name="k")
@@ -107,7 +108,7 @@ class BatchMatmul(Operator):
             return te.sum(self._operand(0, left[b, m, k]) * self._operand(1, other), axis=k)
 
         out = sums = te.compute(spec.result_shape, product, name="batch_matmul")
-        if spec.dtype != "float32":
+        if spec.dtype != FLOAT32:
             out = te.compute(
                 spec.result_shape, lambda b, m, n: self._finished(sums[b, m, n]), name="out"
             )

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.late_tvm import te, tvm
-from chameleon_tvm.operators.base import Operator
-from chameleon_tvm.operators.epilogues import epilogue_of
+from chameleon_tvm.operators.epilogues import FusedOperator
 from chameleon_tvm.operators.layouts import (
     SPATIAL,
     channel_block,
@@ -25,31 +24,15 @@ _TAPS = ("rz", "ry", "rx")
 """Names of the loops over a filter's axes."""
 
 
-class Convolution(Operator):
+class Convolution(FusedOperator):
     """A convolution, possibly grouped; inputs are data, weights, [bias], [residual].
-
-    Those of int8 operators are listed in :class:`.QuantizedEpilogue`.
 
     The unscheduled function takes the weights as (spatial axes, I, O) for channels last and as
     (O, I, spatial axes) otherwise.
     """
 
     def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.spec = convolution_of(task)
-        self.epilogue = epilogue_of(self.spec, task.target)
-        self.constants = self.epilogue.constants
-
-    @property
-    def tolerance(self) -> float:
-        return self.epilogue.tolerance
-
-    def inputs(self) -> Arrays:
-        spec = self.spec
-        return [
-            *self.epilogue.operands(spec.input, spec.filter_shape),
-            *self.epilogue.inputs(),
-        ]
+        super().__init__(task, convolution_of(task))
 
     def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
         array = self.epilogue.stored(place, array)

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import attrs
 
-from chameleon_tvm.operators.element_types import HALVES, WEIGHTED
 from chameleon_tvm.operators.layouts import (
     LAYOUT_HINT,
     SPATIAL,
@@ -21,6 +20,7 @@ from chameleon_tvm.operators.layouts import (
     spatial_rank,
 )
 from chameleon_tvm.operators.spec import FusedSpec, computed_in, helped, positive, times
+from chameleon_tvm.types import COMPUTE, FLOAT32, HALVES, INT7, INT8
 
 PerAxis = int | tuple[int, ...]
 """One number for all spatial axes, or one for each."""
@@ -78,15 +78,15 @@ class ConvolutionSpec(FusedSpec):
         default="", metadata=helped("output layout; the input's where missing")
     )
     dtype: str = attrs.field(
-        default="float32",
+        default=FLOAT32,
         metadata=helped(
-            f"element type: float32; {', '.join(HALVES)}, int8 and int7 on CPUs; "
+            f"element type: float32; {', '.join(HALVES)}, {INT8} and {INT7} on CPUs; "
             f"{' and '.join(HALVES)} of conv2d on GPUs"
         ),
     )
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype, WEIGHTED)
+        computed_in(self, self.dtype, tuple(COMPUTE))
         super().__attrs_post_init__()
         # One number and as many as there are axes are the same operator.
         for name, value in (

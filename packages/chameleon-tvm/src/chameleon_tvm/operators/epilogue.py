@@ -9,17 +9,23 @@ import numpy as np
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
+from chameleon_tvm.instructions import conversions
 from chameleon_tvm.late_tvm import te
 from chameleon_tvm.operators.activations import Exact, activate, activated
-from chameleon_tvm.operators.base import seeded_array, tolerance_of, widened
+from chameleon_tvm.operators.base import seeded_array, widened
 from chameleon_tvm.operators.specs import FusedSpec
+from chameleon_tvm.types import FLOAT32, STORAGE, tolerance_of
 
 
 class Epilogue:
     """Operands and epilogue of one operator whose own inputs are data and weights.
 
+    Everything between data and output is float32, and the output is rounded once, or not at all if
+    it is float32.
+
     Args:
         spec: the operator.
+        on_cpu: whether buffers hold numbers as CPUs store them; GPUs have types of their own.
 
     Attributes:
         data_type: element type of the data.
@@ -27,23 +33,34 @@ class Epilogue:
         centred_type: element type of what ``centred_element`` makes of the data.
     """
 
-    operand_type: ClassVar[str] = "float32"
+    operand_type: ClassVar[str] = FLOAT32
     """What data and weights are multiplied in, and the type of sums."""
 
-    def __init__(self, spec: FusedSpec) -> None:
+    def __init__(self, spec: FusedSpec, *, on_cpu: bool = False) -> None:
         self.spec = spec
-        self.data_type = self.weights_type = self.centred_type = spec.dtype
+        self._on_cpu = on_cpu
+        self.data_type = self.weights_type = self.centred_type = self._buffers(spec.dtype)
+
+    def _buffers(self, dtype: str) -> str:
+        """Element type of the buffers of a tensor."""
+        return STORAGE[dtype].storage_dtype if self._on_cpu else dtype
+
+    def _real(self, dtype: str, element: Any) -> Any:
+        """An element of a tensor as what sums are, in an expression."""
+        if self._on_cpu:
+            return conversions.widening(STORAGE[dtype], element)
+        return element.astype(self.operand_type)
 
     @property
     def tolerance(self) -> float:
         """Largest accepted |difference| over the largest |expected|."""
-        return tolerance_of(self.spec.dtype)
+        return tolerance_of(self.spec.output_dtype)
 
     def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
         """Deterministic logical data and weights of these shapes."""
         return [
-            seeded_array(data, self.data_type, 0),
-            seeded_array(weights, self.weights_type, 1),
+            seeded_array(data, self.spec.dtype, 0),
+            seeded_array(weights, self.spec.dtype, 1),
         ]
 
     def stored(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
@@ -53,16 +70,20 @@ class Epilogue:
             place: which input it is.
             array: the input.
         """
-        del place
-        return array
+        if not self._on_cpu:
+            return array
+        added = self.spec.residual and place == 2 + self.spec.bias
+        return STORAGE[self.spec.output_dtype if added else self.spec.dtype].stored(array)
 
     def logical(self, outputs: Arrays) -> Arrays:
         """Outputs as numbers that can be compared."""
+        if self._on_cpu:
+            return [STORAGE[self.spec.output_dtype].real(one) for one in outputs]
         return widened(outputs)
 
     def operand(self, element: Any) -> Any:
         """An element of data or weights as it is multiplied, in an expression."""
-        return element.astype(self.operand_type)
+        return self._real(self.spec.dtype, element)
 
     def centred(self, data: NDArray[Any], more: Arrays) -> Exact:
         """The data as what padding extends by zeros, in float64.
@@ -136,17 +157,22 @@ class Epilogue:
         if spec.plain and spec.dtype == sums.dtype:
             return [], sums
         if spec.bias:
-            parameters.append(te.placeholder((spec.output_channels,), spec.dtype, name="bias"))
+            bias_type = self._buffers(spec.dtype)
+            parameters.append(te.placeholder((spec.output_channels,), bias_type, name="bias"))
         if spec.residual:
-            parameters.append(te.placeholder(shape, spec.dtype, name="residual"))
+            residual_type = self._buffers(spec.output_dtype)
+            parameters.append(te.placeholder(shape, residual_type, name="residual"))
         bias, residual = self.split(parameters)
 
         def finish(*place: Any) -> Any:
             value = sums(*place)
             if bias is not None:
-                value = value + bias[channel(place)].astype(sums.dtype)
+                value = value + self._real(spec.dtype, bias[channel(place)])
             if residual is not None:
-                value = value + residual(*place).astype(sums.dtype)
-            return activate(value, spec.activation).astype(spec.dtype)
+                value = value + self._real(spec.output_dtype, residual(*place))
+            value = activate(value, spec.activation)
+            if self._on_cpu:
+                return conversions.rounding(STORAGE[spec.output_dtype], value)
+            return value.astype(spec.dtype)
 
         return parameters, te.compute(shape, finish, name="out", varargs_names=names)

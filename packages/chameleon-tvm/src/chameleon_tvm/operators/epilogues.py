@@ -1,25 +1,42 @@
-"""Operands and epilogue of an operator, by its element type."""
+"""Operators with an epilogue, which their element type decides."""
 
 from __future__ import annotations
 
 import json
 
-from chameleon_tvm.operators.element_types import HALVES
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+
+from chameleon_tvm.operators.base import Operator
 from chameleon_tvm.operators.epilogue import Epilogue
-from chameleon_tvm.operators.halves import HalfEpilogue
 from chameleon_tvm.operators.quantized import QuantizedEpilogue
-from chameleon_tvm.operators.spec import FusedSpec
+from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec
 
 
-def epilogue_of(spec: FusedSpec, target: str) -> Epilogue:
-    """What an operator's inputs and outputs are made of on a target.
+class FusedOperator(Operator):
+    """An operator on data and weights; inputs are these, [bias], [residual].
+
+    Those of int8 operators are listed in :class:`.QuantizedEpilogue`.
 
     Args:
-        spec: the operator.
-        target: the canonical target; GPUs have such types of their own.
+        task: what to compute.
+        spec: the same.
     """
-    if spec.quantized:
-        return QuantizedEpilogue(spec)
-    if spec.dtype in HALVES and json.loads(target).get("kind") == "llvm":
-        return HalfEpilogue(spec)
-    return Epilogue(spec)
+
+    def __init__(self, task: Task, spec: ConvolutionSpec | DenseSpec) -> None:
+        super().__init__(task)
+        self.spec = spec
+        if spec.quantized:
+            self.epilogue: Epilogue = QuantizedEpilogue(spec)
+        else:
+            on_cpu = json.loads(task.target).get("kind") == "llvm"
+            self.epilogue = Epilogue(spec, on_cpu=on_cpu)
+        self.constants = self.epilogue.constants
+
+    @property
+    def tolerance(self) -> float:
+        return self.epilogue.tolerance
+
+    def inputs(self) -> Arrays:
+        spec = self.spec
+        return [*self.epilogue.operands(spec.input, spec.filter_shape), *self.epilogue.inputs()]

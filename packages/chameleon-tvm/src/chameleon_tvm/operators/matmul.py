@@ -11,36 +11,19 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.late_tvm import te, tvm
-from chameleon_tvm.operators.base import Operator
-from chameleon_tvm.operators.epilogues import epilogue_of
+from chameleon_tvm.operators.epilogues import FusedOperator
 from chameleon_tvm.operators.specs import DenseSpec
 
 
-class Dense(Operator):
+class Dense(FusedOperator):
     """(rows, features) x (units, features)^T; inputs are data, weights, [bias], [residual].
-
-    Those of int8 operators are listed in :class:`.QuantizedEpilogue`.
 
     The unscheduled function takes the weights as (features, units), so that its inner loop can
     be vectorised.
     """
 
     def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.spec = DenseSpec.of(task)
-        self.epilogue = epilogue_of(self.spec, task.target)
-        self.constants = self.epilogue.constants
-
-    @property
-    def tolerance(self) -> float:
-        return self.epilogue.tolerance
-
-    def inputs(self) -> Arrays:
-        shape = (self.spec.units, self.spec.input[1])
-        return [
-            *self.epilogue.operands(self.spec.input, shape),
-            *self.epilogue.inputs(),
-        ]
+        super().__init__(task, DenseSpec.of(task))
 
     def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
         array = self.epilogue.stored(place, array)

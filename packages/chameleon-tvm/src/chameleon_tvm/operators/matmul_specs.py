@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import attrs
 
-from chameleon_tvm.operators.element_types import HALVES, LARGEST_DIFFERENCES, WEIGHTED
 from chameleon_tvm.operators.spec import (
     FusedSpec,
     TypedSpec,
@@ -18,6 +17,15 @@ from chameleon_tvm.operators.spec import (
     helped,
     positive,
     times,
+)
+from chameleon_tvm.types import (
+    COMPUTE,
+    FLOAT32,
+    HALVES,
+    INT7,
+    INT8,
+    LARGEST_DIFFERENCES,
+    VARYING,
 )
 
 
@@ -32,12 +40,14 @@ class DenseSpec(FusedSpec):
     )
     units: int = attrs.field(metadata=helped("number of outputs per row"))
     dtype: str = attrs.field(
-        default="float32",
-        metadata=helped(f"element type: float32, {' or '.join(HALVES)}, or int8 or int7 on CPUs"),
+        default=FLOAT32,
+        metadata=helped(
+            f"element type: {FLOAT32}, {' or '.join(HALVES)}, or {INT8} or {INT7} on CPUs"
+        ),
     )
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype, WEIGHTED)
+        computed_in(self, self.dtype, tuple(COMPUTE))
         super().__attrs_post_init__()
         if len(self.input) != 2:  # noqa: PLR2004
             raise self.fail("input needs 2 numbers", "Write input as [rows, features].")
@@ -51,6 +61,11 @@ class DenseSpec(FusedSpec):
     @property
     def output_channels(self) -> int:
         return self.units
+
+    @property
+    def filter_shape(self) -> tuple[int, int]:
+        """The weights' logical (outputs, features)."""
+        return (self.units, self.input[1])
 
     @property
     def result_shape(self) -> tuple[int, ...]:
@@ -86,12 +101,12 @@ class BatchMatmulSpec(TypedSpec):
         default=False, metadata=helped("whether the right side is stored as [batch, n, k]")
     )
     dtype: str = attrs.field(
-        default="float32",
-        metadata=helped(f"element type: float32, {' or '.join(HALVES)}, or int8 on CPUs"),
+        default=FLOAT32,
+        metadata=helped(f"element type: float32, {' or '.join(HALVES)}, or {INT8} on CPUs"),
     )
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype)
+        computed_in(self, self.dtype, VARYING)
         super().__attrs_post_init__()
         if len(self.a) != 3 or len(self.b) != 3:  # noqa: PLR2004
             raise self.fail("a and b need 3 numbers each", "Write a as [batch, m, k].")

@@ -17,6 +17,7 @@ from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.quick_tvm import Schedule, tvm
 from chameleon_tvm.sources import named_object
+from chameleon_tvm.words import TVM_ERRORS
 
 TOLERANCE = 1e-3
 """Where nobody says anything else."""
@@ -102,7 +103,7 @@ def _prim_func(loaded: Any, source: str, name: str) -> tvm.tirx.PrimFunc:
     if not isinstance(loaded, tvm.tirx.PrimFunc) and callable(loaded):
         try:
             loaded = loaded()
-        except Exception as error:
+        except Exception as error:  # what the user's code raises
             raise ConfigError(
                 f"primfunc {name}: {source} failed: {type(error).__name__}: {error}",
                 hint="It is called without arguments and returns a PrimFunc.",
@@ -122,7 +123,7 @@ def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
         schedule = Schedule(function)
         handles = schedule.get_child_blocks(schedule.get_sblock("root"))
         blocks = [schedule.get(handle) for handle in handles]
-    except Exception as error:
+    except TVM_ERRORS as error:
         raise ConfigError(
             f"primfunc {name}: TVM cannot schedule this function", hint=hint
         ) from error
@@ -164,7 +165,7 @@ def function_flop(function: tvm.tirx.PrimFunc, name: str) -> float:
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     try:
         counted = float(tvm.s_tir.analysis.estimate_tir_flops(module))
-    except Exception as error:
+    except TVM_ERRORS as error:
         raise ConfigError(
             f"primfunc {name}: its floating-point operations cannot be counted",
             hint="Loops need constant extents.",

@@ -12,6 +12,7 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.late_tvm import tvm
 from chameleon_tvm.operators.base import Operator, seeded_array
+from chameleon_tvm.words import TVM_ERRORS
 
 
 class PrimFuncOperator(Operator):
@@ -27,7 +28,7 @@ class PrimFuncOperator(Operator):
     def _function(self) -> tvm.tirx.PrimFunc:
         try:
             return tvm.ir.load_json(self.task.arguments["function"])
-        except Exception as error:
+        except TVM_ERRORS as error:
             problem = " ".join(str(error).split())[-300:]
             raise ConfigError(
                 f"the function of task {self.task.name!r} cannot be read: {problem}",
@@ -81,7 +82,7 @@ def _computed(source: dict[str, str], inputs: Arrays) -> Arrays:
     exec(compile(source["text"], "<reference>", "exec"), namespace)  # noqa: S102 - the user's own
     try:
         outputs = namespace[source["function"]](*[array.astype(_exact(array)) for array in inputs])
-    except Exception as error:
+    except Exception as error:  # what the user's code raises
         shapes = ", ".join(str(array.shape) for array in inputs)
         raise ConfigError(
             f"the reference '{source['function']}' fails: {type(error).__name__}: {error}",

@@ -13,19 +13,18 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.dtypes import INT8, LARGEST_WEIGHT
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.late_tvm import te
 from chameleon_tvm.operators.activations import Exact, activated
-from chameleon_tvm.operators.base import seeded_array, seeded_integers, tolerance_of
+from chameleon_tvm.operators.base import seeded_array, seeded_integers
 from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.requantizing import finished
 from chameleon_tvm.operators.specs import FusedSpec
+from chameleon_tvm.types import COMPUTE, FLOAT32, INT32, STORAGE, UINT8
 
-LARGEST = 255
-"""The largest uint8."""
+LARGEST = STORAGE[UINT8].high
 PARAMETERS = 5
 """Numbers of ``Quantization``."""
 
@@ -85,42 +84,36 @@ class QuantizedEpilogue(Epilogue):
         spec: the operator.
     """
 
-    operand_type = "int32"
+    operand_type = INT32
 
     def __init__(self, spec: FusedSpec) -> None:
         super().__init__(spec)
-        self.data_type, self.weights_type = "uint8", INT8
+        kind = COMPUTE[spec.dtype]
+        self.data_type, self.weights_type = kind.data.storage_dtype, kind.weights.storage_dtype
         self.centred_type = self.operand_type
+
+    @property
+    def _rounds(self) -> bool:
+        """Whether outputs are whole numbers."""
+        return STORAGE[self.spec.output_dtype].whole
 
     @property
     def constants(self) -> frozenset[int]:
         return frozenset({1, 2, 3, 4})
 
-    @property
-    def tolerance(self) -> float:
-        """Of uint8 a difference of one is accepted and of two is not, if the largest is near 255.
-
-        What is almost half-way between two numbers may be rounded to either: products and sums
-        of float32 may be computed in one instruction, or in two.
-        """
-        return 1.5 / LARGEST if self.spec.output_dtype == "uint8" else tolerance_of("float32")
-
     def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
-        largest = None if self.spec.dtype == INT8 else LARGEST_WEIGHT[self.spec.dtype]
-        return [
-            seeded_integers(data, np.uint8, 0),
-            seeded_integers(weights, np.int8, 1, largest=largest),
-        ]
+        kind = COMPUTE[self.spec.dtype]
+        return [seeded_integers(data, kind.data, 0), seeded_integers(weights, kind.weights, 1)]
 
     def inputs(self) -> Arrays:
         """Whole ranges of integers; outputs that are spread over theirs, a few beyond it."""
         spec = self.spec
         channels = (spec.output_channels,)
         # The standard deviation of sums of products of independent, uniform numbers.
-        typical = 256.0 * (2.0 * LARGEST_WEIGHT[spec.dtype]) / 12.0 * spec.reduced**0.5
+        typical = 256.0 * (2.0 * COMPUTE[spec.dtype].weights.magnitude) / 12.0 * spec.reduced**0.5
         made: Arrays = [
-            (seeded_array(channels, "float32", 2) * 0.25 + 0.75) / np.float32(typical),
-            np.rint(seeded_array(channels, "float32", 3) * typical).astype(np.int32),
+            (seeded_array(channels, FLOAT32, 2) * 0.25 + 0.75) / np.float32(typical),
+            np.rint(seeded_array(channels, FLOAT32, 3) * typical).astype(np.int32),
             Quantization(
                 data_zero_point=113.0,
                 residual_scale=1.0 / 64.0,
@@ -129,10 +122,10 @@ class QuantizedEpilogue(Epilogue):
                 out_zero_point=119.0,
             ).array,
         ]
-        if spec.residual and spec.output_dtype == "uint8":
-            made.append(seeded_integers(spec.result_shape, np.uint8, 4))
+        if spec.residual and self._rounds:
+            made.append(seeded_integers(spec.result_shape, STORAGE[UINT8], 4))
         elif spec.residual:
-            made.append(seeded_array(spec.result_shape, "float32", 4))
+            made.append(seeded_array(spec.result_shape, FLOAT32, 4))
         return made
 
     def centred(self, data: NDArray[Any], more: Arrays) -> Exact:
@@ -151,22 +144,22 @@ class QuantizedEpilogue(Epilogue):
         channel = (-1, *(1,) * (sums.ndim - 2))
         total = (sums + bias.astype(np.float64).reshape(channel)).astype(np.float32)
         real = (total * scale.reshape(channel)).astype(np.float64)
-        if residual and self.spec.output_dtype == "uint8":
+        if residual and self._rounds:
             steps = residual[0].astype(np.float64) - known.residual_zero_point
             real = real + steps * known.residual_scale
         elif residual:
             real = real + residual[0].astype(np.float64)
         real = activated(real, self.spec.activation)
-        if self.spec.output_dtype != "uint8":
+        if not self._rounds:
             return real
         return np.clip(np.rint(real * known.out_multiplier) + known.out_zero_point, 0, LARGEST)
 
     @cached_property
     def _numbers(self) -> te.Tensor:
-        return te.placeholder((PARAMETERS,), "float32", name="quantization")
+        return te.placeholder((PARAMETERS,), FLOAT32, name="quantization")
 
     def centred_element(self, element: Any) -> Any:
-        return element.astype("int32") - self._numbers[0].astype("int32")
+        return element.astype(INT32) - self._numbers[0].astype(INT32)
 
     def apply(
         self,
@@ -178,14 +171,14 @@ class QuantizedEpilogue(Epilogue):
     ) -> tuple[list[te.Tensor], te.Tensor]:
         spec, numbers = self.spec, self._numbers
         shape = sums.shape if shape is None else shape
-        scale = te.placeholder((spec.output_channels,), "float32", name="scale")
-        bias = te.placeholder((spec.output_channels,), "int32", name="bias")
+        scale = te.placeholder((spec.output_channels,), FLOAT32, name="scale")
+        bias = te.placeholder((spec.output_channels,), INT32, name="bias")
         residual = []
         if spec.residual:
             residual.append(te.placeholder(shape, spec.output_dtype, name="residual"))
 
         def finish(*place: Any) -> Any:
-            real = (sums(*place) + bias[channel(place)]).astype("float32") * scale[channel(place)]
+            real = (sums(*place) + bias[channel(place)]).astype(FLOAT32) * scale[channel(place)]
             added = residual[0](*place) if residual else None
             return finished(real, added, spec, [numbers[at] for at in range(PARAMETERS)])
 

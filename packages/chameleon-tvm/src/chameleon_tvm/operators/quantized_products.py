@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.elementary import lanes_of
 from chameleon_tvm.operators.requantizing import clipped
+from chameleon_tvm.types import STORAGE, UINT8
 
 PARAMETERS = 4
 """Numbers of ``QuantizedProduct``."""
-LARGEST = 255
-"""The largest uint8."""
+LARGEST = STORAGE[UINT8].high
 
 
 @attrs.frozen(kw_only=True)
@@ -61,7 +61,7 @@ class QuantizedProduct:
             written: type of the output.
         """
         scaled = (sums.astype(np.float32) * np.float32(self.scale)).astype(np.float64)
-        if written != "uint8":
+        if not STORAGE[written].whole:
             return scaled
         made: NDArray[np.float64] = np.clip(np.rint(scaled) + self.out_zero_point, 0, LARGEST)
         return made
@@ -95,7 +95,7 @@ def finished_product(sums: Any, written: str, numbers: Sequence[Any]) -> Any:
     lanes = lanes_of(sums)
     every = scale if lanes == 1 else tirx.Broadcast(scale, lanes)
     real = sums * every
-    if written != "uint8":
+    if not STORAGE[written].whole:
         return real
     low, high = (tirx.FloatImm("float32", one) - zero for one in (0.0, float(LARGEST)))
     return clipped(real, low, high, zero)

@@ -9,10 +9,11 @@ from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.elementary import lanes_of, number, typed
 from chameleon_tvm.operators.spec import FusedSpec
+from chameleon_tvm.types import STORAGE, UINT8
 
 Expr = Any
 
-LARGEST = 255.0
+LARGEST = float(STORAGE[UINT8].high)
 INTEGRAL = 1.5 * 2.0**23
 """Near it float32 has whole numbers only, whose last byte is that of what was added to it."""
 CLIPPING: dict[str, tuple[float, float | None]] = {"relu": (0.0, None), "relu6": (0.0, 6.0)}
@@ -30,7 +31,7 @@ def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequen
     """
     _, scale, zero, multiplier, out_zero = numbers
     lanes = lanes_of(real)
-    quantized = spec.output_dtype == "uint8"
+    quantized = STORAGE[spec.output_dtype].whole
     if residual is not None and quantized:
         steps = tirx.Cast(typed("float32", real), tirx.Cast(typed("int32", real), residual))
         real = real + (steps - _splat(zero, lanes)) * _splat(scale, lanes)
@@ -64,7 +65,7 @@ def clipped(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
     # The sum has no digits behind the point, and those before it are the last bits: an addition
     # rounds halves to even numbers, and a conversion takes another instruction.
     bits = tirx.reinterpret(typed("int32", scaled), inside + number(INTEGRAL, scaled))
-    return tirx.Cast(typed("uint8", scaled), bits + _splat(tirx.Cast("int32", zero), lanes))
+    return tirx.Cast(typed(UINT8, scaled), bits + _splat(tirx.Cast("int32", zero), lanes))
 
 
 def _float(value: float) -> Expr:

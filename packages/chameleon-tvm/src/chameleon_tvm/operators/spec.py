@@ -13,16 +13,19 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
 
 from chameleon_tvm.device.gpus import BFLOAT16_SINCE, capability
-from chameleon_tvm.operators.element_types import (
-    ALL,
+from chameleon_tvm.types import (
     BFLOAT16,
+    COMPUTE,
+    FLOAT16,
     FLOAT32,
-    INTEGERS,
+    INT8,
     LARGEST_PRODUCT,
     LARGEST_SUM,
-    ON_TENSOR_CORES,
-    OUTPUTS,
+    UINT8,
 )
+
+ON_TENSOR_CORES = ("conv2d", "dense", "batch_matmul")
+"""Operators that GPUs compute in half precision here."""
 
 
 def times(*extents: int) -> str:
@@ -152,8 +155,8 @@ class TypedSpec(OperatorSpec):
         metadata={
             "output": True,
             **helped(
-                "what is written, where it is not the usual: float32 of operators in bfloat16 and "
-                "float16, uint8 of those in int8"
+                f"what is written, where it is not the usual: {FLOAT32} of operators in "
+                f"{BFLOAT16} and {FLOAT16}, {UINT8} of those in {INT8}"
             ),
         },
     )
@@ -163,7 +166,8 @@ class TypedSpec(OperatorSpec):
         object.__setattr__(self, "output_dtype", made)
 
     def usual(self, field: Any) -> Any:
-        return OUTPUTS[self.dtype][0] if field.metadata.get("output") else super().usual(field)
+        written = field.metadata.get("output")
+        return COMPUTE[self.dtype].outputs[0] if written else super().usual(field)
 
     def task(self, name: str, target: str) -> Task:
         on_target(self, self.dtype, target, self.output_dtype)
@@ -171,8 +175,8 @@ class TypedSpec(OperatorSpec):
 
     @property
     def quantized(self) -> bool:
-        """Whether data are uint8."""
-        return self.dtype in INTEGERS
+        """Whether data are whole numbers with a scale and a zero point."""
+        return COMPUTE[self.dtype].quantized
 
 
 @attrs.frozen(kw_only=True)
@@ -214,7 +218,7 @@ class FusedSpec(TypedSpec):
             )
         if self.quantized and self.bias:
             raise self.fail(
-                "an int8 operator always adds an int32 bias of its own",
+                f"an {INT8} operator always adds an int32 bias of its own",
                 "Leave bias out: where there is none, that one is zero.",
             )
 
@@ -253,7 +257,7 @@ def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
             raise spec.fail(f"{what} {value} is not positive", f"Give {what} of at least 1.")
 
 
-def computed_in(spec: OperatorSpec, dtype: str, allowed: Sequence[str] = ALL) -> None:
+def computed_in(spec: OperatorSpec, dtype: str, allowed: Sequence[str]) -> None:
     """Refuse element types that nothing here computes an operator in.
 
     Args:
@@ -277,10 +281,10 @@ def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
     Raises:
         ConfigError: operators of the type do not write that.
     """
-    known = OUTPUTS[dtype]
+    known = COMPUTE[dtype].outputs
     if not output_dtype or output_dtype in known:
         return output_dtype or known[0]
-    owners = [one for one, outputs in OUTPUTS.items() if output_dtype in outputs]
+    owners = [name for name, one in COMPUTE.items() if output_dtype in one.outputs]
     if not owners:
         raise spec.fail(
             f"output_dtype {output_dtype!r} is not supported",
@@ -322,10 +326,10 @@ def on_target(spec: OperatorSpec, dtype: str, target: str, output_dtype: str = "
     kind = value.get("kind")
     if kind == "llvm":
         return
-    if dtype in INTEGERS:
+    if COMPUTE[dtype].quantized:
         raise spec.fail(
             f"dtype {dtype!r} is for llvm targets, and the target is {kind!r}",
-            "Give float32 or float16 there, or a CPU as the target.",
+            f"Give {FLOAT32} or {FLOAT16} there, or a CPU as the target.",
         )
     if kind != "cuda":
         raise spec.fail(
@@ -344,6 +348,6 @@ def on_target(spec: OperatorSpec, dtype: str, target: str, output_dtype: str = "
     arch = str(value.get("arch", ""))
     if dtype == BFLOAT16 and arch and capability(arch) < BFLOAT16_SINCE:
         raise spec.fail(
-            f"bfloat16 needs a GPU of sm_80 or later, and the target is {arch}",
-            "Give float16 there.",
+            f"{BFLOAT16} needs a GPU of sm_80 or later, and the target is {arch}",
+            f"Give {FLOAT16} there.",
         )

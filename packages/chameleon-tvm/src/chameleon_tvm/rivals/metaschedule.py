@@ -26,7 +26,7 @@ from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.metaschedule.traces import trace_json
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.rivals.timing import pin_to_first_core
-from chameleon_tvm.spaces.sketch.rewriting import layout_free
+from chameleon_tvm.spaces.sketch.packing import layout_free
 
 UNLIMITED_TRIALS = 1_000_000
 

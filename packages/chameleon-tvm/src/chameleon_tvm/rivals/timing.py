@@ -17,9 +17,8 @@ from chameleon_system.cores import CoreWatch, usable_cores
 from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.quick_tvm import Schedule, Trace, tvm
-from chameleon_tvm.spaces.sketch.packing import pack
-from chameleon_tvm.spaces.sketch.rewriting import layout_free
-from chameleon_tvm.spaces.sketch.schedule import Scheduled, finished
+from chameleon_tvm.spaces.sketch.packing import layout_free, pack
+from chameleon_tvm.spaces.sketch.schedule import finished
 
 REPEATS, REPEAT_SECONDS = 9, 0.02
 
@@ -52,18 +51,12 @@ def median_seconds(kernel: Any, cores: list[int]) -> float:
     return float(statistics.median(repeats))
 
 
-def replayed(task: Task, trace: Any) -> Scheduled:
-    """The function of a trace that MetaSchedule recorded."""
-    operator = operator_of(task)
-    made = Schedule(layout_free(operator.prim_func(), operator.constants))
-    Trace.apply_json_to_schedule(trace, made)
-    return finished(made)
-
-
 def replayed_program(task: Task, trace: Any) -> Program:
     """A recorded trace as a program with packed inputs."""
     operator = operator_of(task)
-    scheduled = replayed(task, trace)
+    made = Schedule(layout_free(operator.prim_func(), operator.constants))
+    Trace.apply_json_to_schedule(trace, made)
+    scheduled = finished(made)
     arrays = operator.arrange(operator.inputs())
     names = [str(parameter.name) for parameter in operator.prim_func().params]
     inputs = [

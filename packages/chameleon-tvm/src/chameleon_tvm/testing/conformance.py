@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from chameleon_core.stages import Arrays, Builder
 from chameleon_core.task import Task
-from chameleon_testing.conformance_hardware import check_space_provider, require_close
+from chameleon_testing.conformance import check_space_provider, require_close
 
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm.operators.base import operator_of

@@ -1,10 +1,13 @@
-"""What every instruction must do: a check made from its meaning alone."""
+"""What every instruction must do: functions that use it, and a check of them by its meaning."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from chameleon_core.plugins import InstructionRecord, NoOptions
 from numpy.typing import NDArray
 
@@ -12,12 +15,330 @@ from chameleon_tvm.building.lowering import lower_function
 from chameleon_tvm.device.cpus.description import is_this_cpu
 from chameleon_tvm.device.cpus.features import architecture_of, target_features
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
-from chameleon_tvm.instructions.base import Instruction
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot, Instruction
 from chameleon_tvm.instructions.choosing import instruction_of
-from chameleon_tvm.instructions.emission import require_permissions
-from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.testing.instruction_kernels import Operands, Trial, trials_of
-from chameleon_tvm.testing.instruction_operands import require_same
+from chameleon_tvm.instructions.emission import require_permissions, using
+from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS, TileProduct
+from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.types import BFLOAT16, STORAGE
+
+Array = NDArray[Any]
+Stmt = Any
+Operands = dict[str, Array]
+"""Arrays by what they hold (``DATA``, ``WEIGHTS``, ``SUMS``), cases along the first axis."""
+
+_SEED = 0
+_NAMES = (DATA, WEIGHTS, SUMS)
+
+
+class Trial(ABC):
+    """One instruction, tried on random and extreme operands.
+
+    Attributes:
+        cases: how many operands of each kind there are.
+    """
+
+    cases: int
+
+    def __init__(self, instruction: Instruction) -> None:
+        self.instruction = instruction
+
+    @property
+    @abstractmethod
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of data, weights and sums of one case."""
+
+    @abstractmethod
+    def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
+        """What adds a case's products to its sums in place.
+
+        Args:
+            buffers: of one axis, by what they hold; the element types are those of ``arguments``.
+            case: which one, an expression.
+        """
+
+    @abstractmethod
+    def terms(self, data: Array, weights: Array) -> Array:
+        """The products of one case, those of a sum along the first axis.
+
+        Args:
+            data: as float64, of the case's shape.
+            weights: likewise.
+        """
+
+    def operands(self) -> Operands:
+        """Arrays by what they hold; cases along the first axis."""
+        rng = np.random.default_rng(_SEED)
+        return {
+            holds: drawn(self._element(holds), (self.cases, *self.shapes[holds]), rng)
+            for holds in _NAMES
+        }
+
+    def arguments(self, operands: Operands) -> list[Array]:
+        """What the function takes: arrays of one axis; it changes the last one."""
+        return [operands[holds].reshape(-1).view(self._stored(holds)).copy() for holds in _NAMES]
+
+    def function(self) -> tirx.PrimFunc:
+        """Adds the products of all cases to their sums."""
+        buffers = {}
+        for holds in _NAMES:
+            elements = self.cases * int(np.prod(self.shapes[holds]))
+            narrower = np.dtype(self._stored(holds)).itemsize
+            extent = elements * np.dtype(self._element(holds)).itemsize // narrower
+            buffers[holds] = tirx.decl_buffer([extent], self._stored(holds), holds)
+        case = tirx.Var("case", "int32")
+        body = self.body(buffers, case)
+        first, count = tirx.IntImm("int32", 0), tirx.IntImm("int32", self.cases)
+        loop = tirx.For(case, first, count, tirx.ForKind.SERIAL, body)
+        made = tirx.PrimFunc([*buffers.values()], loop).with_attr("tirx.noalias", True)
+        return using(made, [self.instruction])
+
+    def expected(self, operands: Operands) -> tuple[Array, Array]:
+        """The new sums as the instruction's meaning has them, and as float64 what is added up."""
+        meant = operands
+        if self.instruction.flushes:
+            meant = {holds: flushed(array, self._element(holds)) for holds, array in meant.items()}
+        sums, terms = [], []
+        with np.errstate(all="ignore"):
+            for data, weights, before in zip(*(meant[holds] for holds in _NAMES), strict=True):
+                sums.append(self.instruction.meaning(before, data, weights))
+                numbers = (
+                    values(data, self._element(DATA)),
+                    values(weights, self._element(WEIGHTS)),
+                )
+                terms.append([before.astype(np.float64), *self.terms(*numbers)])
+        return np.array(sums), np.moveaxis(np.array(terms), 1, 0)
+
+    def _element(self, holds: str) -> str:
+        """As the instruction names it."""
+        return str(getattr(self.instruction, holds))
+
+    def _stored(self, holds: str) -> str:
+        """Element type of the function's argument."""
+        return self._element(holds)
+
+
+class DotTrial(Trial):
+    """A vector of sums at a time.
+
+    Args:
+        instruction: that is tried.
+        vector_bytes: size of a vector of sums.
+    """
+
+    instruction: Dot
+    cases = 256
+
+    def __init__(self, instruction: Dot, vector_bytes: int) -> None:
+        super().__init__(instruction)
+        self.lanes = instruction.lanes(vector_bytes)
+
+    def __str__(self) -> str:
+        return f"{self.lanes} lanes"
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        depth = self.instruction.depth
+        return {DATA: (depth,), WEIGHTS: (self.lanes, depth), SUMS: (self.lanes,)}
+
+    def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
+        lanes, of_weights = self.lanes, self.lanes * self.instruction.depth
+        places = [_run(case * lanes, lanes)]
+        made = self.instruction.emit(
+            tirx.BufferLoad(buffers[SUMS], places),
+            tirx.Broadcast(tirx.BufferLoad(buffers[DATA], [case]), lanes),
+            tirx.BufferLoad(buffers[WEIGHTS], [_run(case * of_weights, of_weights)]),
+            lanes,
+        )
+        return tirx.BufferStore(buffers[SUMS], made, places)
+
+    def terms(self, data: Array, weights: Array) -> Array:
+        return (data * weights).T
+
+    def _stored(self, holds: str) -> str:
+        return self.instruction.word if holds == DATA else super()._stored(holds)
+
+
+class TileTrial(Trial):
+    """A tile of sums at a time.
+
+    Args:
+        instruction: that is tried.
+        rows: of data and sums.
+        depth: of the product.
+    """
+
+    instruction: TileProduct
+    cases = 8
+
+    def __init__(self, instruction: TileProduct, rows: int, depth: int) -> None:
+        super().__init__(instruction)
+        self.rows = rows
+        self.depth = depth
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows, depth {self.depth}"
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        one = self.instruction
+        groups = self.depth // one.pack
+        return {
+            DATA: (self.rows, self.depth),
+            WEIGHTS: (groups, one.columns, one.pack),
+            SUMS: (self.rows, one.columns),
+        }
+
+    def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
+        one = self.instruction
+        held = {
+            holds: one.register(number, holds, 0 if holds == WEIGHTS else self.rows, self.depth)
+            for number, holds in enumerate(_NAMES)
+        }
+        start = {holds: case * int(np.prod(shape)) for holds, shape in self.shapes.items()}
+        whole = [
+            *(
+                one.load(held[name], buffers[name], start[name], held[name].width)
+                for name in _NAMES
+            ),
+            one.product(held[SUMS], held[DATA], held[WEIGHTS]),
+            one.store(held[SUMS], buffers[SUMS], start[SUMS], one.columns),
+        ]
+        return one.around([*held.values()], tirx.SeqStmt(whole))
+
+    def terms(self, data: Array, weights: Array) -> Array:
+        columns = np.moveaxis(weights, 1, 2).reshape(-1, self.instruction.columns)
+        return data.T[:, :, None] * columns[:, None, :]
+
+
+def trials_of(instruction: Instruction, features: frozenset[str]) -> Sequence[Trial]:
+    """The trials of an instruction on a CPU: one for each size of a vector, or number of rows.
+
+    Args:
+        instruction: of any kind that CPUs have.
+        features: of the CPU.
+    """
+    if isinstance(instruction, Dot):
+        sizes = [size for size in instruction.vectors if instruction.needs(size) <= features]
+        return [DotTrial(instruction, size) for size in sizes]
+    if isinstance(instruction, TileProduct) and instruction.features <= features:
+        rows, depth = instruction.rows, instruction.depth
+        less = depth - instruction.pack if instruction.shorter else depth
+        return [TileTrial(instruction, rows, depth), TileTrial(instruction, rows - 1, less)]
+    return []
+
+
+def _run(start: Any, lanes: int) -> Any:
+    """The indices of neighbouring elements."""
+    return tirx.Ramp(start, tirx.IntImm("int32", 1), lanes)
+
+
+# -- operands ------------------------------------------------------------------------------
+
+_EXTREME = 1 / 16
+"""How many operands of the extreme half are extreme: groups of several have some that are not."""
+
+_SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
+"""Of float32 and bfloat16; denormals of float16 are normal numbers in a sum of float32."""
+
+
+def drawn(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> Array:
+    """Operands: the first half of the cases random, the others with extreme numbers among them.
+
+    Those of integers are the ends of their type, those of floating-point numbers zeros, ones, the
+    largest and the smallest, denormals, infinities and NaN.
+
+    Args:
+        dtype: as instructions name it; uint16 for bfloat16.
+        shape: cases first.
+        rng: drawn from.
+    """
+    if dtype != BFLOAT16_BITS and np.dtype(dtype).kind in "iu":
+        info = np.iinfo(dtype)
+        made = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+        ends = np.array([info.min, info.max, 0, 1], dtype)
+    else:
+        kind = np.dtype(np.float32 if dtype == BFLOAT16_BITS else dtype)
+        limits = np.finfo(kind)
+        spread = 2.0 ** rng.integers(-6, 7, shape)
+        made = (rng.standard_normal(shape) * spread).astype(kind)
+        # In bfloat16 the largest float32 would be infinite, and its smallest denormal zero.
+        largest, denormal = limits.max / 2, limits.tiny / 4
+        positive = [0.0, 1.0, largest, limits.tiny, denormal, np.inf, np.nan]
+        ends = np.array([*positive, *(-one for one in positive)], kind)
+        if dtype == BFLOAT16_BITS:
+            made, ends = STORAGE[BFLOAT16].stored(made), STORAGE[BFLOAT16].stored(ends)
+    extreme = rng.random(shape) < _EXTREME
+    extreme[: len(extreme) // 2] = False
+    return np.where(extreme, rng.choice(ends, shape), made).astype(dtype)
+
+
+def flushed(array: Array, dtype: str) -> Array:
+    """Operands with zeros in place of denormals.
+
+    Args:
+        array: of any shape.
+        dtype: as instructions name it.
+    """
+    if not is_floating(dtype):
+        return array
+    small = np.abs(values(array, dtype)) < _SMALLEST_NORMAL
+    return np.where(small, np.zeros((), array.dtype), array)
+
+
+def values(array: Array, dtype: str) -> Array:
+    """The numbers that operands stand for, as float64.
+
+    Args:
+        array: of any shape.
+        dtype: as instructions name it.
+    """
+    return (STORAGE[BFLOAT16].real(array) if dtype == BFLOAT16_BITS else array).astype(np.float64)
+
+
+def is_floating(dtype: str) -> bool:
+    """Whether operands are floating-point numbers."""
+    return dtype == BFLOAT16_BITS or np.dtype(dtype).kind == "f"
+
+
+def require_same(
+    instruction: Instruction, got: Array, expected: Array, terms: Array, *, where: str
+) -> None:
+    """Require that results are what an instruction means.
+
+    Integers have to be equal. Sums of floating-point numbers may be rounded after each term, in any
+    order, which changes them by less than a unit of rounding for each term, relative to the terms'
+    absolute values (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). NaN and
+    infinities have to be where they are expected. Where the finite terms alone come to more than
+    their type holds, the order decides what becomes of them, and nothing is compared.
+
+    Args:
+        instruction: that was used.
+        got: what the machine computed, of any shape.
+        expected: what ``meaning`` says, of the same.
+        terms: what was added up, as float64: one more axis in front.
+        where: said first in the sentence of a failure.
+
+    Raises:
+        AssertionError: they are not.
+    """
+    if got.dtype.kind != "f":
+        wrong = int((got != expected).sum())
+        assert wrong == 0, f"{where}: {wrong} of {got.size} sums differ from its meaning"
+        return
+    limits = np.finfo(got.dtype)
+    magnitude = np.where(np.isfinite(terms), np.abs(terms), 0.0).sum(0)
+    settled = magnitude < float(limits.max) / 2
+    same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+    finite = np.isfinite(expected)
+    odd = int((settled & ~same & ~(finite & np.isfinite(got))).sum())
+    assert odd == 0, f"{where}: {odd} of {got.size} sums are infinite or NaN, or should be"
+    smallest = float(limits.tiny if instruction.flushes else limits.smallest_subnormal)
+    bound = len(terms) * (float(limits.eps) * magnitude + smallest)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(got.astype(np.float64) - expected.astype(np.float64))
+    wrong = int((settled & ~same & ~(error <= bound)).sum())
+    assert wrong == 0, f"{where}: {wrong} of {got.size} sums are further off than rounding explains"
 
 
 def check_instruction(record: InstructionRecord, target: str = "native") -> bool:

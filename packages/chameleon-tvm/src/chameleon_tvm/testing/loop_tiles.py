@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Expr
-from chameleon_tvm.instructions.bfloat16 import widening
+from chameleon_tvm.instructions.conversions import widening
 from chameleon_tvm.instructions.tiles import Buffer, Register, Stmt, TileProduct
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 
 class LoopTiles(TileProduct):
@@ -99,7 +100,7 @@ class LoopTiles(TileProduct):
 
     def _widened(self, value: Expr, dtype: str) -> Expr:
         if dtype == BFLOAT16_BITS and np.dtype(self.sums).kind == "f":
-            return widening(value, 1)
+            return widening(STORAGE[BFLOAT16], value)
         return tirx.Cast(self.sums, value)
 
 

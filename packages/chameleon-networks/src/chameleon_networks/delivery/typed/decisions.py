@@ -16,6 +16,7 @@ from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
+from chameleon_tvm.types import INT7, INT8
 
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.check_report import Facts
@@ -35,7 +36,7 @@ from chameleon_networks.precision.metrics import metric_of, scored
 from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.quantize.correction import Means
-from chameleon_networks.quantize.eligibility import INT7, INT8, eligible
+from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.running.samples import Sample
 from chameleon_networks.running.verify import Run

@@ -19,6 +19,7 @@ from chameleon_core.fallbacks import fall_back
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.stages import Arrays
 from chameleon_core.words import in_seconds
+from chameleon_tvm.types import FLOAT32
 from chameleon_tvm.words import chosen_types, first_line
 
 from chameleon_networks.delivery.delivery_steps import DeliverySteps
@@ -32,7 +33,6 @@ from chameleon_networks.precision.metrics import metric_of, scored
 from chameleon_networks.precision.networks import Types
 from chameleon_networks.precision.points import Front, Point, in_words
 from chameleon_networks.precision.staying import why_float32
-from chameleon_networks.quantize.eligibility import FLOAT32
 from chameleon_networks.running.latency import median_seconds
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
 from chameleon_networks.running.verify import agreement, magnitudes

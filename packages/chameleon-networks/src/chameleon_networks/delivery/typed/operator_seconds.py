@@ -14,11 +14,12 @@ from pathlib import Path
 
 import attrs
 import numpy as np
+from chameleon_tvm.types import FLOAT32
 
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery.in_network import Seconds
 from chameleon_networks.precision.networks import TypedNetwork, TypedNetworks, Types
-from chameleon_networks.quantize.eligibility import FLOAT32, reading_as
+from chameleon_networks.quantize.eligibility import reading_as
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
 
 from chameleon_networks.graph.constants import array_of, evaluate
-from chameleon_networks.graph.quantized_steps import is_quantized, is_rounded
 from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.graph.steps import is_quantized, is_rounded
 from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
 

@@ -1,1 +1,1 @@
-"""What others have measured, as tasks of a data set; only data are read, no code is run."""
+"""Imports of what others have measured; only data are read, no code is run."""

@@ -25,7 +25,7 @@ import numpy as np
 from chameleon_core.measurement import FailureKind
 from chameleon_core.task import Task
 
-from chameleon_one_shot.dataset.records import DatasetError, DatasetTask, canonical
+from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical
 
 OPERATOR = "metaschedule"
 """``Task.operator`` of a workload of which nothing but its hash and its buffers is known."""
@@ -34,7 +34,7 @@ _FAILED = 1e9
 """Seconds from which on a time stands for a failure, as MetaSchedule writes it."""
 
 _BLOCKS = frozenset({"tir.Block", "tir.SBlock", "s_tir.SBlock"})
-"""What nodes of blocks are called, by version of TVM."""
+"""The types of nodes of blocks, by version of TVM."""
 
 _KNOBS = {
     "SamplePerfectTile": "tile",
@@ -56,14 +56,14 @@ class _Record:
 
 
 def files_of(folder: Path) -> tuple[Path, Path] | None:
-    """The files with workloads and with records in a folder; None where it is no database."""
-    found = []
+    """The files with workloads and with records in a folder; None if it is no database."""
+    pair = []
     for what in ("workload", "tuning_record"):
         files = sorted(folder.glob(f"*{what}.json")) + sorted(folder.glob(f"*{what}.json.gz"))
         if len(files) != 1:
             return None
-        found.append(files[0])
-    return found[0], found[1]
+        pair.append(files[0])
+    return pair[0], pair[1]
 
 
 def tasks_of_database(workloads: Path, records: Path, *, source: str) -> list[DatasetTask]:
@@ -131,8 +131,8 @@ def _record(value: Sequence[Any]) -> _Record:
             decision = tiles[-1]
         knobs[f"{kind}.{counts[kind]}"] = decision
         counts[kind] += 1
-    times = [float(one) for one in seconds]
-    good = bool(times) and all(0.0 < one < _FAILED for one in times)
+    times = list(map(float, seconds))
+    good = bool(times) and all(0.0 < time < _FAILED for time in times)
     return _Record(
         workload=int(workload),
         knobs=knobs,
@@ -153,12 +153,12 @@ def _digest(value: Any) -> str:
 
 
 def _blocks(encoded: Any) -> list[str]:
-    """Names of a module's blocks in the order of the program; none where it is no graph."""
+    """Names of a module's blocks in the order of the program; none if it is no graph."""
     try:
         content = base64.b64decode(encoded)
         nodes = json.loads(content[content.index(b"{") :])["nodes"]
-        found = [node["attrs"]["name_hint"] for node in nodes if node["type_key"] in _BLOCKS]
-        names = [nodes[int(one)]["repr_str"] if one.isdecimal() else one for one in found]
+        hints = [node["attrs"]["name_hint"] for node in nodes if node["type_key"] in _BLOCKS]
+        names = [nodes[int(one)]["repr_str"] if one.isdecimal() else one for one in hints]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return []
     return [str(name) for name in names if name != "root"]
@@ -179,16 +179,8 @@ def _task(workload: str, blocks: list[str], records: Sequence[_Record], source: 
     return DatasetTask(
         task=attrs.evolve(task, name=f"{OPERATOR} {task.key[:12]}"),
         device={"kind": json.loads(first.target).get("kind", "")},
-        threads=0,
-        space="",
-        space_options={},
-        fingerprint="",
-        versions={},
         source=source,
-        configs=None,
         choices=[record.knobs for record in records],
         seconds=np.array([record.seconds for record in records]),
         failures=[FailureKind.RUN_ERROR.value if one else None for one in failed],
-        origins=[None] * len(records),
-        measured_at=np.zeros(len(records)),
     )

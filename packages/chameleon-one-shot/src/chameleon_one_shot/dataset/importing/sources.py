@@ -28,13 +28,12 @@ from chameleon_one_shot.dataset.format import (
 )
 from chameleon_one_shot.dataset.from_run import tasks_of_run
 from chameleon_one_shot.dataset.importing.metaschedule import files_of, tasks_of_database
-from chameleon_one_shot.dataset.records import DatasetError, DatasetTask, canonical
-from chameleon_one_shot.dataset.sampling.drawing import named_by_key
+from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical, named_by_key
 
 
 @attrs.frozen(kw_only=True)
 class Added:
-    """What a source gave.
+    """The gain from a source.
 
     Attributes:
         source: as it was named.
@@ -53,7 +52,7 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
     """Add what sources hold to a data set, each as a part of its own.
 
     Args:
-        folder: the data set's; made where it is missing.
+        folder: the data set's; made if it is missing.
         sources: run folders, data sets, recorded tables, folders of MetaSchedule databases.
         registry: knows targets, and the stages that replay tables.
 
@@ -66,13 +65,11 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
         known.setdefault(task.group, set()).update(map(canonical, task.choices))
     added = []
     for source in sources:
-        found = read_source(source, registry=registry)
         fresh, before = [], 0
-        for task in found:
+        for task in read_source(source, registry=registry):
             have = known.setdefault(task.group, set())
             keep = []
-            for row, choice in enumerate(task.choices):
-                text = canonical(choice)
+            for row, text in enumerate(map(canonical, task.choices)):
                 if text not in have:
                     have.add(text)
                     keep.append(row)
@@ -82,13 +79,9 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
         if fresh:
             name = unused(folder / PARTS, "imported-{}.parquet").stem
             write_part(folder, fresh, name=name)
+        candidates = sum(map(len, fresh))
         added.append(
-            Added(
-                source=str(source),
-                tasks=len(fresh),
-                candidates=sum(map(len, fresh)),
-                known=before,
-            )
+            Added(source=str(source), tasks=len(fresh), candidates=candidates, known=before)
         )
     return added
 
@@ -108,11 +101,11 @@ def read_source(source: Path, *, registry: Registry) -> list[DatasetTask]:
     if source.is_dir():
         files = files_of(source)
         if files is not None:
-            found = tasks_of_database(*files, source=name)
-            described = [_device(task.task.target, registry) or task.device for task in found]
+            tasks = tasks_of_database(*files, source=name)
+            described = [_device(task.task.target, registry) or task.device for task in tasks]
             return [
                 attrs.evolve(task, device=device)
-                for task, device in zip(found, described, strict=True)
+                for task, device in zip(tasks, described, strict=True)
             ]
     elif source.is_file():
         return tasks_of_table(source, registry=registry, source=name)
@@ -130,7 +123,7 @@ def _of_run(folder: Path, registry: Registry) -> list[DatasetTask]:
 
 
 def _device(target: str, registry: Registry) -> dict[str, Any]:
-    """What is known of a recorded target; nothing where no resolver reads it here."""
+    """The description of a recorded target; nothing if no resolver reads it here."""
     for name in registry.names("targets"):
         resolver: TargetResolver = registry.create("targets", name)
         try:
@@ -165,7 +158,7 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
     }
     pipeline = from_dict(document, registry=registry)
     _, tasks = tasks_of(pipeline, target="recorded")
-    found = []
+    imported = []
     space_ref = StageRef.of(pipeline.space)
     with started(pipeline.runner, space_ref, Interruption(), lambda _: None) as runner:
         for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True):
@@ -176,22 +169,16 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
             job = MeasureJob(task=task, space=space_ref, configs=rows)
             measured = {one.config: one for one in runner.measure(job)}
             ordered = [measured[row] for row in rows]
-            found.append(
+            imported.append(
                 DatasetTask(
                     task=named_by_key(task),
-                    device={},
-                    threads=0,
                     space=pipeline.space.name,
-                    space_options={},
                     fingerprint=space.fingerprint,
-                    versions={},
                     source=source,
                     configs=np.array(rows, np.int32),
                     choices=[space.decode(row) for row in rows],
                     seconds=np.array([one.cost for one in ordered]),
                     failures=[None if one.ok else str(one.failure) for one in ordered],
-                    origins=[None] * len(rows),
-                    measured_at=np.zeros(len(rows)),
                 )
             )
-    return found
+    return imported

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from chameleon_core.errors import ChameleonError, DeviceLostError, TargetError
 
+from chameleon_tvm.words import telling_line
+
 _REPORTED = "Error caught from RPC call"
 _EXPIRED = re.compile(r"RPCSessionTimeoutError|session has expired", re.IGNORECASE)
 _MEMORY = re.compile(
@@ -67,12 +69,12 @@ def meaning(error: Exception, name: str) -> Exception:
     if _EXPIRED.search(text):
         return TimeoutError(f"{name} ended the session, which had lasted too long")
     if _MEMORY.search(text):
-        return MemoryError(f"out of memory on {name}: {_first_line(text)}")
+        return MemoryError(f"out of memory on {name}: {telling_line(error)}")
     # What the server itself reports came over a connection that holds.
     broke = _REPORTED not in text and _LOST.search(text)
     if broke or isinstance(error, (ConnectionError, EOFError)):
         return DeviceLostError(
-            f"the connection to {name} broke: {_first_line(text)}",
+            f"the connection to {name} broke: {telling_line(error)}",
             hint="The kernel may have crashed the server, or the device went away.",
         )
     return error
@@ -81,9 +83,3 @@ def meaning(error: Exception, name: str) -> Exception:
 def ruins_context(error: BaseException) -> bool:
     """Whether an error leaves a GPU's context unusable, so that only a new process helps."""
     return _FAULT.search(str(error)) is not None
-
-
-def _first_line(text: str) -> str:
-    """The line that says most: TVM's errors end with it, after a backtrace."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no message"

@@ -11,34 +11,10 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.building.kernel import CPU_FLUSH, Flush, ModuleKernel
-from chameleon_tvm.building.remote.artifact import Recipe, read_recipe
+from chameleon_tvm.building.remote.artifact import read_recipe
 from chameleon_tvm.building.remote.buffers import DeviceBuffers
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.quick_tvm import tvm
-
-
-class DeviceKernel(ModuleKernel):
-    """A kernel every use of which happens in a context, which says what its errors mean.
-
-    Args:
-        guard: makes the context.
-        args: as for ``ModuleKernel``.
-        more: as for ``ModuleKernel``.
-    """
-
-    def __init__(
-        self, *args: object, guard: Callable[[], AbstractContextManager[None]], **more: object
-    ) -> None:
-        self._guard = guard
-        super().__init__(*args, **more)  # type: ignore[arg-type]
-
-    def outputs(self) -> Arrays:
-        with self._guard():
-            return super().outputs()
-
-    def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
-        with self._guard():
-            return super().repeats(number, count, cold_bytes=cold_bytes)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -70,23 +46,19 @@ class KernelLoader:
         """
         recipe = read_recipe(artifact)
         module = self.library(artifact / recipe.library)
-        return DeviceKernel(
+        unpack: Callable[[Arrays], Arrays] = list
+        if recipe.task is not None:
+            unpack = operator_of(Task(**recipe.task)).logical
+        return ModuleKernel(
             module,
             self.device,
             inputs=[self.buffers.input(one, artifact) for one in recipe.inputs],
             outputs=[self.buffers.output(one) for one in recipe.outputs],
-            unpack=unpacking(recipe),
+            unpack=unpack,
             flush=self.flush,
             cooldown=self.cooldown,
             guard=self.guard,
         )
-
-
-def unpacking(recipe: Recipe) -> Callable[[Arrays], Arrays]:
-    """What makes logical outputs of a kernel's."""
-    if recipe.task is None:
-        return lambda outputs: outputs
-    return operator_of(Task(**recipe.task)).logical
 
 
 def flush_of(kind: str, *, has_preprocessor: bool) -> Flush:

@@ -19,14 +19,22 @@ _THREADS = 32
 
 
 @attrs.frozen(kw_only=True)
-class SmokeTest:
-    """A compiled smoke test, in memory: it is used again on every connection.
+class KeptArtifact:
+    """An artifact in memory, to be written again and again.
 
     Attributes:
-        files: of the artifact, by name.
+        files: by name.
     """
 
     files: dict[str, bytes]
+
+    @classmethod
+    def of(cls, program: Program, target: str) -> KeptArtifact:
+        """The artifact of a program whose outputs have the layouts they should."""
+        with tempfile.TemporaryDirectory(prefix="chameleon-artifact-") as name:
+            folder = Path(name)
+            export_program(program, target, folder, task=None)
+            return cls(files={path.name: path.read_bytes() for path in folder.iterdir()})
 
     def write(self, folder: Path) -> None:
         """Write the artifact into a folder."""
@@ -35,13 +43,10 @@ class SmokeTest:
 
 
 @functools.cache
-def smoke_test_for(target: str) -> SmokeTest:
-    """The smoke test for a canonical target."""
-    with tempfile.TemporaryDirectory(prefix="chameleon-smoke-") as name:
-        folder = Path(name)
-        program = Program(function=_function(tvm_target(target)), inputs=[_numbers()])
-        export_program(program, target, folder, task=None)
-        return SmokeTest(files={path.name: path.read_bytes() for path in folder.iterdir()})
+def smoke_test_for(target: str) -> KeptArtifact:
+    """The smoke test for a canonical target: it is used again on every connection."""
+    program = Program(function=_function(tvm_target(target)), inputs=[_numbers()])
+    return KeptArtifact.of(program, target)
 
 
 def is_right(output: np.ndarray) -> bool:

@@ -6,7 +6,6 @@ kernel in it, and nothing on the client's side.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +18,7 @@ from chameleon_core.stages import Arrays, Builder, Kernel, SpaceProvider
 from chameleon_core.task import Task
 
 from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.building.remote.export import export_program
+from chameleon_tvm.building.remote.smoke_test import KeptArtifact
 from chameleon_tvm.quick_tvm import te, tirx
 
 _LENGTH = 32
@@ -94,7 +93,7 @@ class BehaviourBuilder(Builder):
     def __init__(self, task: Task, options: BehaviourOptions) -> None:
         self._target = task.target
         self._options = options
-        self._built: dict[Behaviour, dict[str, bytes]] = {}
+        self._built: dict[Behaviour, KeptArtifact] = {}
 
     def build(self, config: Sequence[int]) -> Kernel:
         return TVMKernel(self._program(config), self._target)
@@ -103,12 +102,8 @@ class BehaviourBuilder(Builder):
         program = self._program(config)
         behaviour = self._behaviour(config)
         if behaviour not in self._built:
-            with tempfile.TemporaryDirectory() as folder:
-                export_program(program, self._target, Path(folder), task=None)
-                files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
-            self._built[behaviour] = files
-        for name, data in self._built[behaviour].items():
-            (artifact / name).write_bytes(data)
+            self._built[behaviour] = KeptArtifact.of(program, self._target)
+        self._built[behaviour].write(artifact)
 
     def reference(self) -> tuple[Arrays, float]:
         return [_numbers() + 1.0], 1e-6

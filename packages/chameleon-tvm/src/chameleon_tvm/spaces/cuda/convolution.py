@@ -18,7 +18,6 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.instructions.fragments import SIDE
-from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.specs import (
     Conv2dSpec,
@@ -34,6 +33,7 @@ from chameleon_tvm.spaces.cuda.schedule import Blocks
 from chameleon_tvm.spaces.cuda.tensor_core import Sizes, TensorCoreTemplate
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.types import HALVES
 
 _OUTPUTS = {"NCHW": ("n", "f", "y", "x"), "NHWC": ("n", "y", "x", "f")}
 

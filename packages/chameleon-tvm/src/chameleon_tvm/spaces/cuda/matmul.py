@@ -9,7 +9,6 @@ import numpy as np
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
-from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.spaces.cuda.base import NestTemplate
 from chameleon_tvm.spaces.cuda.nest import Axis, Nest, Operand
@@ -17,6 +16,7 @@ from chameleon_tvm.spaces.cuda.schedule import Blocks
 from chameleon_tvm.spaces.cuda.tensor_core import ProductTemplate
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.types import HALVES
 
 
 def _nest(sizes: tuple[int, int, int, int], operands: tuple[Operand, Operand], flop: float) -> Nest:

@@ -42,16 +42,32 @@ def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
     Raises:
         NotImplementedError: the expression holds anything else (a load, a call).
     """
+    return _folded(
+        expression,
+        lambda variable: variables[variable.name],
+        lambda kind, first, second: _BINARY[kind](first, second),
+    )
+
+
+def _folded(
+    expression: Any, read: Callable[[Any], Any], combined: Callable[[type, Any, Any], Any]
+) -> Any:
+    """An integer expression computed from what its variables and its operations are.
+
+    Raises:
+        NotImplementedError: the expression holds anything else than arithmetic.
+    """
     if isinstance(expression, tvm.tirx.Var):
-        return variables[expression.name]
+        return read(expression)
     if isinstance(expression, tvm.tirx.IntImm):
         return int(expression)
     if isinstance(expression, tvm.tirx.Cast):
-        return evaluate(expression.value, variables)
-    operation = _BINARY.get(type(expression))
-    if operation is None:
-        raise NotImplementedError(f"cannot evaluate {type(expression).__name__} on arrays")
-    return operation(evaluate(expression.a, variables), evaluate(expression.b, variables))
+        return _folded(expression.value, read, combined)
+    kind = type(expression)
+    if kind not in _BINARY:
+        raise NotImplementedError(f"cannot compute with {kind.__name__}")
+    sides = (_folded(side, read, combined) for side in (expression.a, expression.b))
+    return combined(kind, *sides)
 
 
 def variables_of(expression: Any) -> frozenset[str]:
@@ -72,16 +88,10 @@ def variables_of(expression: Any) -> frozenset[str]:
 
 def replaced(expression: Any, values: Mapping[str, int]) -> Any:
     """An integer expression with numbers in place of some variables."""
-    if isinstance(expression, tvm.tirx.Var):
-        return values.get(str(expression.name), expression)
-    if isinstance(expression, tvm.tirx.IntImm):
-        return int(expression)
-    if isinstance(expression, tvm.tirx.Cast):
-        return replaced(expression.value, values)
-    made = _SYMBOLIC.get(type(expression))
-    if made is None:
-        raise NotImplementedError(f"cannot rewrite {type(expression).__name__}")
-    first, second = replaced(expression.a, values), replaced(expression.b, values)
-    if isinstance(first, int) and isinstance(second, int):
-        return int(_BINARY[type(expression)](first, second))
-    return made(first, second)
+
+    def combined(kind: type, first: Any, second: Any) -> Any:
+        if isinstance(first, int) and isinstance(second, int):
+            return int(_BINARY[kind](first, second))
+        return _SYMBOLIC[kind](first, second)
+
+    return _folded(expression, lambda one: values.get(str(one.name), one), combined)

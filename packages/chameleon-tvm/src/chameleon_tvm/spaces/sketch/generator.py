@@ -9,6 +9,7 @@ from tvm.s_tir.meta_schedule import _ffi_api
 
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.quick_tvm import Schedule, tvm
+from chameleon_tvm.words import TVM_ERRORS, telling_line
 
 _RULES = {"llvm": "llvm", "cuda": "cuda"}
 _TENSORISED_DTYPES = frozenset({"int8", "uint8", "float16", "bfloat16"})
@@ -57,9 +58,9 @@ def generate(
         _ffi_api.TuneContextInitialize(context)
         sketches = tuple(generator.generate_design_space(module))
         base = Schedule(module)
-    except Exception as error:
+    except TVM_ERRORS as error:
         raise ConfigError(
-            f"TVM cannot schedule this function for {target.kind.name}: {first_line(error)}",
+            f"TVM cannot schedule this function for {target.kind.name}: {telling_line(error)}",
             hint="Sketches need a TensorIR function of blocks (te.create_prim_func or TVMScript "
             "with T.sblock) that is not scheduled yet.",
         ) from error
@@ -75,10 +76,3 @@ def _rule_set(function: tvm.tirx.PrimFunc, target: tvm.target.Target, rules: str
     if dtypes & _TENSORISED_DTYPES:
         return "from-target"
     return _RULES.get(str(target.kind.name), "from-target")
-
-
-def first_line(error: BaseException) -> str:
-    """The most telling line of one of TVM's errors, which come with long back traces."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "rror" in line or "Check failed" in line]
-    return (told or lines or [type(error).__name__])[-1][:300]

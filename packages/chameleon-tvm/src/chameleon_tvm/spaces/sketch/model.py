@@ -112,9 +112,7 @@ class NestModel:
         tile = nest.tile(start, extents)
         innermost = nest.parts[-1].axis.name
         loads: Any = 0.0
-        for access in nest.accesses:
-            if access.written or access.name == self._output().name:
-                continue
+        for access in self._inputs():
             elements = access.footprint(tile) / access.itemsize
             loads = loads + (
                 elements / np.maximum(vector, 1) * vectors
@@ -156,6 +154,10 @@ class NestModel:
 
     def _output(self) -> Access:
         return next(access for access in self.nest.accesses if access.written)
+
+    def _inputs(self) -> list[Access]:
+        output = self._output().name
+        return [one for one in self.nest.accesses if not one.written and one.name != output]
 
     # -- code size --------------------------------------------------------------------------
 
@@ -249,7 +251,7 @@ class NestModel:
         inlined: Any = np.zeros(1)
         rooted: Any = np.zeros(1)
         repeated: Any = np.ones(1)
-        inputs = [a for a in self.nest.accesses if not a.written and a.name != self._output().name]
+        inputs = self._inputs()
         for knob in self.nest.locations:
             location = values[knob]
             inlined = inlined + (location == INLINE)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm.quick_tvm import Schedule
+from chameleon_tvm.quick_tvm import Schedule, tvm
 from chameleon_tvm.spaces.sketch.expressions import evaluate
 
 REWRITE = "meta_schedule.layout_rewrite_preproc"
+_FREE = "layout_free_buffers"
 
 
 def layout_maps(schedule: Schedule) -> dict[str, Any]:
@@ -48,3 +49,17 @@ def pack(array: NDArray[Any], layout: Any) -> NDArray[Any]:
     packed = np.zeros_like(array, order="C", shape=shape)
     packed[tuple(evaluate(index, variables) for index in written)] = array
     return packed
+
+
+def layout_free(function: tvm.tirx.PrimFunc, constants: Collection[int]) -> tvm.tirx.PrimFunc:
+    """The function with its constant inputs marked as free to be packed, and no others.
+
+    Args:
+        function: unscheduled.
+        constants: positions of the parameters that never change between runs.
+    """
+    if constants:
+        return function.with_attr(_FREE, sorted(constants))
+    if function.attrs and _FREE in function.attrs:
+        return function.without_attr(_FREE)
+    return function

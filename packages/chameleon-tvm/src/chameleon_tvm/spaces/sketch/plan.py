@@ -11,7 +11,7 @@ import numpy as np
 from chameleon_core.space import Choice, Factorization, Knob
 from numpy.typing import NDArray
 
-from chameleon_tvm.spaces.sketch.shaping import SamplingInstruction
+from chameleon_tvm.spaces.sketch.replay import SamplingInstruction
 
 SKETCH = "sketch"
 INLINE, ROOT = -2, -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -20,100 +20,22 @@ from chameleon_tvm.building.builder import TVMBuilder
 from chameleon_tvm.building.kernel import Program
 from chameleon_tvm.device.targets import target_info, tvm_target
 from chameleon_tvm.operators.base import Operator, operator_of
-from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.quick_tvm import Target
 from chameleon_tvm.spaces.sketch.constraints import (
-    Predicate,
     Rows,
     cpu_constraints,
+    gpu_constraints,
     location_constraint,
-    per_sketch,
     with_whole_vectors,
 )
 from chameleon_tvm.spaces.sketch.generator import GeneratedSketches, generate
 from chameleon_tvm.spaces.sketch.lowered import PLAIN_DTYPES, loops_of
-from chameleon_tvm.spaces.sketch.model import NestModel, merged_model
-from chameleon_tvm.spaces.sketch.nest import Extents, Nest
+from chameleon_tvm.spaces.sketch.model import NestModel, Quantities, merged_model
 from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.packing import pack
+from chameleon_tvm.spaces.sketch.packing import layout_free, pack
 from chameleon_tvm.spaces.sketch.plan import SKETCH, merge
 from chameleon_tvm.spaces.sketch.replay import replay
-from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.spaces.sketch.schedule import Scheduled, replaced_choices, schedule
-
-MAX_VIRTUAL_THREADS = 8
-"""The limit that TVM's GPU check sets on ``vthread``."""
-
-
-def gpu_constraints(nests: Sequence[Nest | None], target: tvm.target.Target) -> list[Constraint]:
-    """Threads, virtual threads and shared memory of a block within the target's limits."""
-    attributes = target.attrs
-    most = int(attributes.get("max_threads_per_block", 1024))
-    warp = int(attributes.get("thread_warp_size", 1))
-    shared = int(attributes.get("max_shared_memory_per_block", 48 * 1024))
-    return [
-        Constraint(
-            reason="threads per block are more than the target has, or fewer than a warp",
-            holds=per_sketch([_bound_within(nest, "threadIdx.x", warp, most) for nest in nests]),
-        ),
-        Constraint(
-            reason="more virtual threads than TVM accepts",
-            holds=per_sketch(
-                [_bound_within(nest, "vthread.x", 1, MAX_VIRTUAL_THREADS) for nest in nests]
-            ),
-        ),
-        Constraint(
-            reason="a block's inputs do not fit the target's shared memory",
-            holds=per_sketch([_sharing_within(nest, shared) for nest in nests]),
-        ),
-    ]
-
-
-def _bound_within(nest: Nest | None, axis: str, least: int, most: int) -> Predicate | None:
-    if nest is None or axis not in nest.threads.values():
-        return None
-
-    def holds(values: Values) -> NDArray[np.bool_]:
-        extents = nest.extents(values)
-        bound: Any = np.ones(len(values[SKETCH]))
-        for position in nest.threads:
-            if nest.threads[position] == axis:
-                for extent in extents[_parts(nest, position)]:
-                    bound = bound * extent
-        return np.asarray((bound <= most) & (bound >= least))
-
-    return holds
-
-
-def _sharing_within(nest: Nest | None, limit: int) -> Predicate | None:
-    if nest is None or not nest.shared_at:
-        return None
-
-    def holds(values: Values) -> NDArray[np.bool_]:
-        extents = nest.extents(values)
-        reads = [access for access in nest.accesses if not access.written]
-        total: Any = np.zeros(1)
-        for number, position in nest.shared_at.items():
-            inside = nest.tile(_parts(nest, position).stop, extents)
-            # The threads of a block share the copy: it spans what all of them read.
-            for at, axis in nest.threads.items():
-                if at <= position and axis != "blockIdx.x":
-                    _widen(nest, inside, extents, at)
-            total = total + reads[int(number)].footprint(inside)
-        return np.broadcast_to(total <= limit, (len(values[SKETCH]),))
-
-    return holds
-
-
-def _parts(nest: Nest, position: int) -> slice:
-    """Where the parts of one loop are among all parts."""
-    start = sum(len(loop) for loop in nest.loops[:position])
-    return slice(start, start + len(nest.loops[position]))
-
-
-def _widen(nest: Nest, tile: dict[str, Any], extents: list[Extents], position: int) -> None:
-    for part, extent in zip(nest.loops[position], extents[_parts(nest, position)], strict=True):
-        tile[part.axis.name] = tile[part.axis.name] * extent
-
 
 CYCLES = "cycles"
 _DRAWN = 1 << 15
@@ -128,47 +50,43 @@ def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
     if not names:
         return None
     alike = merged_model(models)
-    if alike is not None:
-        return FeatureBlock(names=_prefixed(names), compute=_at_once(alike, names))
 
     def compute(values: Values) -> NDArray[np.float64]:
-        sketch = values[SKETCH]
-        out = np.zeros((len(sketch), len(names)))
-        for number, model in enumerate(models):
-            rows = np.flatnonzero(sketch == number)
-            if model is None or not len(rows):
-                continue
-            quantities = model.quantities(Rows(values, rows), len(rows))
+        out = np.zeros((len(values[SKETCH]), len(names)))
+        for rows, quantities in _quantities(models, alike, values):
             columns: Any = np.stack([quantities[name] for name in names], axis=1)
             out[rows] = np.log2(1 + columns)
         return out
 
-    return FeatureBlock(names=_prefixed(names), compute=compute)
+    return FeatureBlock(names=tuple(f"nest.{name}" for name in names), compute=compute)
 
 
-def _prefixed(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"nest.{name}" for name in names)
+def _quantities(
+    models: Sequence[NestModel | None], alike: NestModel | None, values: Values
+) -> Iterator[tuple[Any, Quantities]]:
+    """Some of n configurations, and the quantities of their sketch's nest.
 
-
-def _at_once(alike: NestModel, names: Sequence[str]) -> Callable[[Values], NDArray[np.float64]]:
-    """Features of all sketches by one evaluation: small batches cost as much as large ones."""
-
-    def compute(values: Values) -> NDArray[np.float64]:
-        quantities = alike.at(values).quantities(values, len(values[SKETCH]))
-        columns = np.stack([quantities[name] for name in names], axis=1)
-        out: NDArray[np.float64] = np.log2(1 + columns)
-        return out
-
-    return compute
+    Args:
+        models: one per sketch.
+        alike: one of all sketches, which is evaluated once: small batches cost as much as large
+            ones.
+        values: knob values of the configurations.
+    """
+    sketch = values[SKETCH]
+    if alike is not None:
+        yield slice(None), alike.at(values).quantities(values, len(sketch))
+        return
+    for number, model in enumerate(models):
+        rows = np.flatnonzero(sketch == number)
+        if model is not None and len(rows):
+            yield rows, model.quantities(Rows(values, rows), len(rows))
 
 
 def _names(models: Sequence[NestModel | None]) -> list[str]:
     """Quantities that every modelled sketch has, in one order."""
     described = [model.names() for model in models if model is not None]
-    if not described:
-        return []
-    common = set(described[0]).intersection(*described)
-    return [name for name in described[0] if name in common]
+    common = set.intersection(*map(set, described)) if described else set()
+    return [name for name in described[0] if name in common] if described else []
 
 
 def first_guesses(
@@ -204,13 +122,9 @@ def estimated_cycles(
     space: DesignSpace, models: Sequence[NestModel | None], configs: Configs
 ) -> NDArray[np.float64]:
     """The model's cycles of every configuration; infinity for sketches without a model."""
-    values = space.values(configs)
-    sketch = values[SKETCH]
     cycles = np.full(len(configs), np.inf)
-    for number, model in enumerate(models):
-        rows = np.flatnonzero(sketch == number)
-        if model is not None and len(rows):
-            cycles[rows] = model.quantities(Rows(values, rows), len(rows))[CYCLES]
+    for rows, quantities in _quantities(models, None, space.values(configs)):
+        cycles[rows] = quantities[CYCLES]
     return cycles
 
 
@@ -247,27 +161,33 @@ class SketchPlan:
     """
 
     def __init__(self, task: Task, operator: Operator, options: SketchOptions) -> None:
-        self._options = options
-        self._name = task.name
-        self._target = tvm_target(task.target)
+        target = tvm_target(task.target)
         function = operator.prim_func()
         self.parameters = tuple(str(parameter.name) for parameter in function.params)
         function = layout_free(function, operator.constants if options.rewrite_layout else ())
-        self.generated: GeneratedSketches = generate(
-            function, self._target, rules=options.rules, seed=options.seed
-        )
-        if not self.generated.sketches:
+        generated = generate(function, target, rules=options.rules, seed=options.seed)
+        if not generated.sketches:
             raise ConfigError(
                 f"TVM's rules make no sketch for task {task.name!r}",
                 hint="Compile the function as it is, or write a schedule of your own.",
             )
-        replayed = [replay(self.generated.base, sketch) for sketch in self.generated.sketches]
-        self.nests = [nest for _, nest in replayed]
+        self._read(task, target, generated, options)
+
+    def _read(
+        self, task: Task, target: Target, generated: GeneratedSketches, options: SketchOptions
+    ) -> None:
+        """Make knobs and models of sketches."""
+        self._options = options
+        self._name = task.name
+        self._target = target
+        self.generated = generated
+        replayed = [replay(generated.base, sketch) for sketch in generated.sketches]
         self._knobs, self.decisions = merge(
             [samples for samples, _ in replayed], max_choices=options.max_choices
         )
+        self.nests = [nest for _, nest in replayed]
         self.models: list[NestModel | None] = [None] * len(self.nests)
-        if self._target.kind.name == "llvm":
+        if target.kind.name == "llvm":
             info = target_info(task.target)
             self.models = [
                 None
@@ -291,14 +211,7 @@ class SketchPlan:
             guesses = first_guesses(
                 space, self.models, count=self._options.start, seed=self._options.seed
             )
-            space = DesignSpace(
-                self._knobs,
-                constraints=space.constraints,
-                features=features,
-                first_guesses=guesses,
-                resolve=self.resolved,
-                variant=self._variant,
-            )
+            space = self._assemble(space.constraints, features, guesses)
         self._warn_of_no_program(space)
         return space
 
@@ -357,12 +270,16 @@ class SketchPlan:
         return DesignSpace(self._knobs)
 
     def _assemble(
-        self, constraints: list[Constraint], features: FeatureBlock | None
+        self,
+        constraints: Sequence[Constraint],
+        features: FeatureBlock | None,
+        first_guesses: Configs | None = None,
     ) -> DesignSpace:
         return DesignSpace(
             self._knobs,
             constraints=constraints,
             features=features,
+            first_guesses=first_guesses,
             resolve=self.resolved,
             variant=self._variant,
         )
@@ -420,13 +337,11 @@ class SketchBuilder(TVMBuilder):
             pack(array, made.layouts[name]) if name in made.layouts else array
             for name, array in zip(names, self._physical, strict=False)
         ]
-        if not self._short:
-            return Program(function=made.function, inputs=inputs, unpack=self.operator.logical)
         return Program(
-            function=loops_of(made.function),
+            function=loops_of(made.function) if self._short else made.function,
             inputs=inputs,
             unpack=self.operator.logical,
-            plain_loops=True,
+            plain_loops=self._short,
         )
 
     def scheduled(self, config: Sequence[int]) -> Scheduled:

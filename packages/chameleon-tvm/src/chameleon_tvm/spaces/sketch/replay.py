@@ -1,17 +1,203 @@
-"""Traces replayed on symbols: names for sampling instructions, and the loop nest they tile."""
+"""Traces replayed on symbols: what they sample, and which factor of which knob a loop runs over."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
+import attrs
+
 from chameleon_tvm.quick_tvm import Schedule
-from chameleon_tvm.spaces.sketch.nest import Nest, accesses_of
-from chameleon_tvm.spaces.sketch.shaping import (
-    SHAPING,
-    SamplingInstruction,
-    TraceReplay,
-    block_names,
-)
+from chameleon_tvm.spaces.sketch.nest import Axis, Nest, Part, accesses_of, axes_of
+
+TILING = "meta_schedule.tiling_structure"
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class SamplingInstruction:
+    """One sampling instruction of a trace.
+
+    Attributes:
+        instruction: TVM's object, the key of its decision.
+        kind: ``SamplePerfectTile``, ``SampleCategorical``, ``SampleComputeLocation``, or
+            another kind of TVM's.
+        subject: what it decides about, in the field's terms: ``tile_h``, ``unroll``.
+        block: the block it belongs to.
+        extent: of the loop that is tiled; 0 for other kinds.
+        loops: for compute locations, how many loops of the consumer are worth naming.
+        decision: what TVM's generator happened to sample.
+    """
+
+    instruction: Any
+    kind: str
+    subject: str
+    block: str
+    extent: int
+    loops: int
+    decision: Any
+
+
+@attrs.define(eq=False)
+class TraceReplay:
+    """State of one replay, changed by the instructions that shape loops.
+
+    Random variables are keyed by ``hash``, TVM's object identity.
+    """
+
+    base: Schedule
+    blocks: dict[int, str] = attrs.field(factory=dict)
+    loops: dict[int, tuple[Part, ...]] = attrs.field(factory=dict)
+    loop_block: dict[int, str] = attrs.field(factory=dict)
+    order: dict[str, list[int]] = attrs.field(factory=dict)
+    factors: dict[int, tuple[str | None, int]] = attrs.field(factory=dict)
+    choices: dict[int, int] = attrs.field(factory=dict)
+    axes: dict[str, tuple[Axis, ...]] = attrs.field(factory=dict)
+    threads: dict[int, str] = attrs.field(factory=dict)
+    anchors: list[str] = attrs.field(factory=list)
+    staged: dict[str, str] = attrs.field(factory=dict)
+    staged_at: dict[str, int] = attrs.field(factory=dict)
+    copies: dict[str, tuple[str, int]] = attrs.field(factory=dict)
+    shared_at: dict[str, dict[str, int]] = attrs.field(factory=dict)
+    limits: dict[str, int] = attrs.field(factory=dict)
+    samples: list[SamplingInstruction] = attrs.field(factory=list)
+
+    def block_name(self, variable: Any) -> str:
+        """The name of the block a random variable stands for."""
+        return self.blocks.get(hash(variable), "block")
+
+    def get_loops(self, instruction: Any) -> None:
+        """Loops of a block; those of an unscheduled one become parts of its nest."""
+        name = self.block_name(instruction.inputs[0])
+        outputs = [hash(output) for output in instruction.outputs]
+        for output in outputs:
+            self.loop_block[output] = name
+        if name in self.axes or name not in block_names(self.base):
+            return
+        axes = axes_of(self.base, self.base.get_sblock(name))
+        if len(axes) != len(outputs):
+            return
+        self.axes[name] = axes
+        self.order[name] = outputs
+        for output, axis in zip(outputs, axes, strict=True):
+            self.loops[output] = (Part(axis=axis, knob=None, index=0, extent=axis.extent),)
+
+    def split(self, instruction: Any) -> None:
+        """One loop into as many as there are factors."""
+        loop, *factors = instruction.inputs
+        outputs = [hash(output) for output in instruction.outputs]
+        name = self.loop_block.get(hash(loop), "")
+        for output in outputs:
+            self.loop_block[output] = name
+        parts = self.loops.get(hash(loop))
+        if parts is None or len(parts) != 1 or any(hash(f) not in self.factors for f in factors):
+            self.order.pop(name, None)
+            return
+        for output, factor in zip(outputs, factors, strict=True):
+            knob, index = self.factors[hash(factor)]
+            self.loops[output] = (Part(axis=parts[0].axis, knob=knob, index=index),)
+        self._replace(name, [hash(loop)], outputs)
+
+    def fuse(self, instruction: Any) -> None:
+        """Several loops into one of several parts."""
+        inputs = [hash(loop) for loop in instruction.inputs]
+        output = hash(instruction.outputs[0])
+        name = self.loop_block.get(inputs[0], "")
+        self.loop_block[output] = name
+        if all(loop in self.loops for loop in inputs):
+            self.loops[output] = tuple(part for loop in inputs for part in self.loops[loop])
+            self._replace(name, inputs, [output])
+
+    def reorder(self, instruction: Any) -> None:
+        """Loops of a block in another order, the places of the others unchanged."""
+        inputs = [hash(loop) for loop in instruction.inputs]
+        name = self.loop_block.get(inputs[0], "")
+        order = self.order.get(name)
+        if order is None:
+            return
+        places = sorted(order.index(loop) for loop in inputs if loop in order)
+        if len(places) != len(inputs):
+            self.order.pop(name)
+            return
+        for place, loop in zip(places, inputs, strict=True):
+            order[place] = loop
+
+    def _replace(self, name: str, old: list[int], new: list[int]) -> None:
+        order = self.order.get(name)
+        if order is not None and old[0] in order:
+            start = order.index(old[0])
+            order[start : start + len(old)] = new
+
+    def position(self, loop: Any) -> tuple[str, int] | None:
+        """The block of a loop and its place in the nest; None where that is unknown."""
+        name = self.loop_block.get(hash(loop), "")
+        order = self.order.get(name, [])
+        return (name, order.index(hash(loop))) if hash(loop) in order else None
+
+
+def _find_block(state: TraceReplay, instruction: Any) -> None:
+    state.blocks[hash(instruction.outputs[0])] = str(instruction.attrs[0])
+
+
+def _bind(state: TraceReplay, instruction: Any) -> None:
+    state.threads[hash(instruction.inputs[0])] = str(instruction.attrs[0])
+
+
+def _annotate(state: TraceReplay, instruction: Any) -> None:
+    key = str(instruction.attrs[0])
+    if key == TILING:
+        state.anchors.append(state.block_name(instruction.inputs[0]))
+    elif key.startswith("meta_schedule.") and len(instruction.inputs) > 1:
+        try:
+            state.limits[key] = int(instruction.inputs[1])
+        except (TypeError, ValueError):
+            return
+
+
+def _copy(state: TraceReplay, instruction: Any) -> None:
+    written = str(instruction.kind.name) == "CacheWrite"
+    of = state.block_name(instruction.inputs[0])
+    name = f"{of}_{'output' if written else 'input'}{int(instruction.attrs[0])}"
+    state.blocks[hash(instruction.outputs[0])] = name
+    if written:
+        state.staged[name] = of
+    elif str(instruction.attrs[1]).startswith("shared"):
+        state.copies[name] = (of, int(instruction.attrs[0]))
+
+
+def _move(state: TraceReplay, instruction: Any) -> None:
+    name = state.block_name(instruction.inputs[0])
+    place = state.position(instruction.inputs[1])
+    if place is None:
+        return
+    anchor, position = place
+    if state.staged.get(name) == anchor:
+        state.staged_at[anchor] = position
+    elif name in state.copies:
+        state.shared_at.setdefault(anchor, {})[str(state.copies[name][1])] = position
+
+
+SHAPING: dict[str, Callable[[TraceReplay, Any], None]] = {
+    "GetSBlock": _find_block,
+    "GetLoops": TraceReplay.get_loops,
+    "Split": TraceReplay.split,
+    "Fuse": TraceReplay.fuse,
+    "Reorder": TraceReplay.reorder,
+    "Bind": _bind,
+    "Annotate": _annotate,
+    "CacheWrite": _copy,
+    "CacheRead": _copy,
+    "ReverseComputeAt": _move,
+    "ComputeAt": _move,
+}
+"""Instructions that shape a nest; others are skipped."""
+
+
+def block_names(schedule: Schedule) -> set[str]:
+    """Names of all blocks of an unscheduled function."""
+    root = schedule.get_sblock("root")
+    return {str(schedule.get(block).name_hint) for block in schedule.get_child_blocks(root)}
+
 
 UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 
@@ -31,18 +217,12 @@ def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction],
     decisions = {hash(i): decision for i, decision in sketch.trace.decisions.items()}
     consumers = _uses(sketch)
     for instruction in sketch.trace.insts:
-        _step(state, instruction, decisions, consumers)
+        kind = str(instruction.kind.name)
+        if hash(instruction) in decisions:
+            _sample(state, instruction, decisions[hash(instruction)], consumers)
+        elif kind in SHAPING:
+            SHAPING[kind](state, instruction)
     return state.samples, _nest(state)
-
-
-def _step(
-    state: TraceReplay, instruction: Any, decisions: dict[int, Any], uses: dict[int, list[Any]]
-) -> None:
-    kind = str(instruction.kind.name)
-    if hash(instruction) in decisions:
-        _sample(state, instruction, decisions[hash(instruction)], uses)
-    elif kind in SHAPING:
-        SHAPING[kind](state, instruction)
 
 
 def _sample(
@@ -53,8 +233,7 @@ def _sample(
     if kind == "SamplePerfectTile":
         loop = hash(instruction.inputs[0])
         block = state.loop_block.get(loop, "")
-        for factor in decision:
-            extent = (extent or 1) * int(factor)
+        extent = math.prod(int(factor) for factor in decision)
         parts = state.loops.get(loop, ())
         axis = "_".join(part.axis.name for part in parts) or "loop"
         subject = f"tile_{axis}"
@@ -121,14 +300,7 @@ def _nest(state: TraceReplay) -> Nest | None:
     anchors = [name for name in state.anchors if name in state.order]
     if not anchors:
         return None
-
-    def iterations(name: str) -> int:
-        total = 1
-        for axis in state.axes[name]:
-            total *= axis.extent
-        return total
-
-    name = max(anchors, key=iterations)
+    name = max(anchors, key=lambda one: math.prod(axis.extent for axis in state.axes[one]))
     order = state.order[name]
     try:
         accesses = accesses_of(state.base, state.base.get_sblock(name))

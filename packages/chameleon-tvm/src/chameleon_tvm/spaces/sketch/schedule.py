@@ -9,9 +9,10 @@ import attrs
 from chameleon_core.errors import InvalidConfigurationError
 
 from chameleon_tvm.quick_tvm import Schedule, Trace, tvm
-from chameleon_tvm.spaces.sketch.generator import GeneratedSketches, first_line
+from chameleon_tvm.spaces.sketch.generator import GeneratedSketches
 from chameleon_tvm.spaces.sketch.packing import layout_maps
 from chameleon_tvm.spaces.sketch.plan import SKETCH, Decision
+from chameleon_tvm.words import TVM_ERRORS, telling_line
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -80,9 +81,9 @@ def _applied(
     )
     try:
         trace.apply_to_schedule(made, remove_postproc=False)
-    except Exception as error:
+    except TVM_ERRORS as error:
         raise InvalidConfigurationError(
-            f"sketch {number} cannot be scheduled so: {first_line(error)}"
+            f"sketch {number} cannot be scheduled so: {telling_line(error)}"
         ) from error
     # TVM replaces an impossible decision by another one in silence: read them back.
     taken = made.trace.decisions.values()
@@ -107,8 +108,8 @@ def _post_process(postprocessor: Any, made: Schedule) -> None:
     name = str(postprocessor).removeprefix("s_tir.meta_schedule.")
     try:
         applied = postprocessor.apply(made)
-    except Exception as error:
-        raise InvalidConfigurationError(f"{name} failed: {first_line(error)}") from error
+    except TVM_ERRORS as error:
+        raise InvalidConfigurationError(f"{name} failed: {telling_line(error)}") from error
     if not applied:
         raise InvalidConfigurationError(f"{name} rejects the schedule")
 

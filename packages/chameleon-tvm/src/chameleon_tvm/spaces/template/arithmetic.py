@@ -8,18 +8,15 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.dtypes import INT8
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.instructions.base import Dot
 from chameleon_tvm.instructions.choosing import SHIFTS, dots_of, integer_dots_of
-from chameleon_tvm.instructions.halves import Half, half_in, half_of
-from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
-from chameleon_tvm.instructions.multiply_add import MultiplyAdd
+from chameleon_tvm.instructions.conversions import widening
+from chameleon_tvm.instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm.instructions.tiles import TileProduct
-from chameleon_tvm.operators.halves import real
 from chameleon_tvm.operators.quantized import Quantization
 from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, FusedSpec
 from chameleon_tvm.quick_tvm import tirx
@@ -27,6 +24,14 @@ from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES
 from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
+from chameleon_tvm.types import (
+    COMPUTE,
+    FLOATING_IN,
+    HALVES,
+    LARGEST_PRODUCT,
+    STORAGE,
+    StorageType,
+)
 
 EXACT_FLOAT = 2**24
 """Sums of whole numbers up to here are exact in float32."""
@@ -38,11 +43,11 @@ class Arithmetic:
 
     Attributes:
         dot: what it multiplies with.
-        data: element type of the input.
+        data: type of the input.
     """
 
     dot: Dot = attrs.field(factory=MultiplyAdd)
-    data: str = "float32"
+    data: StorageType = STORAGE["float32"]
 
     @property
     def read(self) -> str:
@@ -57,12 +62,12 @@ class Arithmetic:
     @property
     def quantized(self) -> bool:
         """Whether data have a zero point."""
-        return self.data == "uint8"
+        return self.data.whole
 
     @property
     def as_they_are(self) -> bool:
         """Whether the inner loop may read the input where it is."""
-        return self.data == self.read
+        return self.data.storage_dtype == self.read
 
     @property
     def data_bytes(self) -> int:
@@ -83,13 +88,12 @@ class Arithmetic:
         if self.quantized:
             self.dot.check_weights(logical)
             return logical
-        numbers, half = real(logical), half_in(self.data)
-        return numbers if half is None else half.widened(half.rounded(numbers))
+        return self.data.rounded(logical)
 
     def stored(self, packed: NDArray[Any]) -> NDArray[Any]:
         """Packed weights in the type that they are stored in."""
-        half = half_in(self.multiplied)
-        return packed.astype(self.multiplied, copy=False) if half is None else half.rounded(packed)
+        kind = FLOATING_IN.get(self.multiplied)
+        return packed.astype(self.multiplied, copy=False) if kind is None else kind.stored(packed)
 
     @property
     def _centred(self) -> bool:
@@ -103,9 +107,8 @@ class Arithmetic:
             zero_point: of the data, in float32; None where they have none.
             lanes: of the vector.
         """
-        half = half_in(self.data)
-        if half is not None:
-            return value if self.as_they_are else half.widening(value, lanes)
+        if not self.quantized:
+            return value if self.as_they_are else widening(self.data, value, lanes)
         if self._centred:
             zero = emit.splat(emit.cast(self.read, zero_point), lanes)
             return emit.cast(self.read, value) - zero
@@ -121,9 +124,9 @@ class Arithmetic:
             value: of the input's type.
             zero_point: of the right side, in float32; None where it has none.
         """
-        half = half_in(self.data)
-        if half is not None:
-            return value if self.multiplied == self.data else half.widening(value, 1)
+        if not self.quantized:
+            same = self.multiplied == self.data.storage_dtype
+            return value if same else widening(self.data, value)
         if zero_point is None:
             return value
         return emit.cast(self.multiplied, value) - emit.cast(self.multiplied, zero_point)
@@ -193,7 +196,7 @@ def finishing_constants(
         arithmetic: what it is computed with.
     """
     if not arithmetic.quantized:
-        return [pack_bias(real(bias), groups, channels) for bias in rest]
+        return [pack_bias(arithmetic.data.real(bias), groups, channels) for bias in rest]
     scale, bias, numbers = rest
     made_up = arithmetic.bias(bias, weights, numbers)
     return [*(pack_bias(one, groups, channels) for one in (scale, made_up)), numbers]
@@ -208,13 +211,13 @@ def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Ar
         skipping: whether products in the padding are left out even of a copied input, so that
             zero has to be zero.
     """
-    half = half_of(spec.dtype)
-    if half is not None:
-        return Arithmetic(dot=_half_dot(spec, half, target), data=half.held)
-    if not spec.quantized:
+    kind = COMPUTE[spec.dtype]
+    if kind.name in HALVES:
+        return Arithmetic(dot=_half_dot(spec, target), data=kind.data)
+    if not kind.quantized:
         return FLOAT32
-    dot = _integer_dot(target, spec.dtype, skipping=skipping)
-    return Arithmetic(dot=dot, data="uint8")
+    dot = _integer_dot(target, kind.weights.name, skipping=skipping)
+    return Arithmetic(dot=dot, data=kind.data)
 
 
 def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
@@ -227,12 +230,13 @@ def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
         spec: the operator.
         target: the canonical target.
     """
-    half = half_of(spec.dtype)
-    if half is not None:
-        return Arithmetic(dot=half_dots(half, target)[0], data=half.held)
-    if not spec.quantized:
+    kind = COMPUTE[spec.dtype]
+    if kind.name in HALVES:
+        return Arithmetic(dot=half_dots(kind.name, target)[0], data=kind.data)
+    if not kind.quantized:
         return FLOAT32
-    return Arithmetic(dot=_integer_dot(target, INT8, skipping=True), data="uint8")
+    dot = _integer_dot(target, kind.weights.name, skipping=True)
+    return Arithmetic(dot=dot, data=kind.data)
 
 
 def scores_dot(spec: AttentionSpec, target: str) -> Dot:
@@ -242,11 +246,11 @@ def scores_dot(spec: AttentionSpec, target: str) -> Dot:
         spec: the operator.
         target: the canonical target.
     """
-    half = half_of(spec.dtype)
-    if half is None:
+    kind = COMPUTE[spec.dtype]
+    if kind.name not in HALVES:
         return MultiplyAdd()
-    dot = half_dots(half, target)[0]
-    as_held = dot.data == dot.weights == half.held
+    dot = half_dots(kind.name, target)[0]
+    as_held = dot.data == dot.weights == kind.data.storage_dtype
     return dot if as_held and spec.query[3] % dot.depth == 0 else MultiplyAdd()
 
 
@@ -256,16 +260,14 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
     Args:
         spec: the operator.
     """
-    half = half_of(spec.dtype)
-    if half is not None:
-        return Arithmetic(data=half.held)
-    if not spec.quantized:
-        return FLOAT32
+    kind = COMPUTE[spec.dtype]
+    if not kind.quantized:
+        return Arithmetic(data=kind.data)
     # Multiply-adds of whole numbers in float32 are exact as long as their sums are small, and a
     # vector of them is one instruction; few targets multiply 32-bit integers as fast.
-    largest = spec.reduced * 255 * 128
+    largest = spec.reduced * LARGEST_PRODUCT
     dot: Dot = MultiplyAdd() if largest <= EXACT_FLOAT else IntegerMultiplyAdd()
-    return Arithmetic(dot=dot, data="uint8")
+    return Arithmetic(dot=dot, data=kind.data)
 
 
 def stored_weights(dtype: str, target: str) -> Dot | None:
@@ -275,12 +277,12 @@ def stored_weights(dtype: str, target: str) -> Dot | None:
         dtype: ``bfloat16`` or ``float16``.
         target: the canonical target.
     """
-    half = half_of(dtype)
+    held = STORAGE[dtype].storage_dtype
     dots = dots_of(target, data="float32", weights=dtype)
-    return next((dot for dot in dots if half is not None and dot.weights == half.held), None)
+    return next((dot for dot in dots if dot.weights == held), None)
 
 
-def half_dots(half: Half, target: str) -> Sequence[Dot]:
+def half_dots(dtype: str, target: str) -> Sequence[Dot]:
     """The dot products of two tensors of a type of two bytes, fastest first.
 
     Those whose sums are such numbers themselves are left out: n of their roundings may be off by n
@@ -289,23 +291,23 @@ def half_dots(half: Half, target: str) -> Sequence[Dot]:
     infinite where the output is not.
 
     Args:
-        half: the type.
+        dtype: the type.
         target: the canonical target.
     """
-    dots = dots_of(target, data=half.name, weights=half.name)
+    dots = dots_of(target, data=dtype, weights=dtype)
     return [dot for dot in dots if dot.sums == "float32"]
 
 
-def _half_dot(spec: FusedSpec, half: Half, target: str) -> Dot:
+def _half_dot(spec: FusedSpec, target: str) -> Dot:
     """The fastest, or one that widens weights as it goes where those are waited for."""
-    dots = half_dots(half, target)
+    dots = half_dots(spec.dtype, target)
     info = target_info(target)
     stored = spec.output_channels * spec.reduced * FLOAT_BYTES
     uses = math.prod(spec.result_shape) / spec.output_channels
     # A vector of weights takes so many cycles to arrive, and to be multiplied with.
     arrives = info.vector_bytes / info.l3_bytes_per_cycle
     if stored > info.l2_bytes and uses / info.fma_per_cycle < arrives:
-        dots = [dot for dot in dots if dot.weights == half.held] or dots
+        dots = [dot for dot in dots if dot.weights == STORAGE[spec.dtype].storage_dtype] or dots
     return dots[0]
 
 

@@ -12,7 +12,6 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.device.targets import TargetInfo, target_info
-from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template.arithmetic import scores_dot
@@ -28,6 +27,7 @@ from chameleon_tvm.spaces.template.estimates import (
     broadcast_is_operand,
 )
 from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.types import HALVES
 
 POWER_OPERATIONS = 14.0
 """Vector instructions that turn a vector of scores into powers and add them up."""
@@ -136,26 +136,15 @@ class AttentionTiling(Tiling):
         return ("in_place", "copy") if apart else ("in_place",)
 
     def constraints(self) -> tuple[Constraint, ...]:
-        info, keys = self.info, self.spec.scores[3]
-        registers = info.vector_registers
-        enough_scores, enough_values = self._enough_sums()
+        keys = self.spec.scores[3]
+        scores, outputs = (
+            self.of_registers(enough, f"a tile of {name}s", f"{of}_registers", f"{of}_sums")
+            for enough, name, of in zip(
+                self._enough_sums(), ("score", "output"), ("score", "value"), strict=True
+            )
+        )
         return (
-            Constraint(
-                reason=f"a tile of scores needs more than {registers} vector registers",
-                holds=lambda v: self.estimate(v).score_registers <= registers,
-            ),
-            Constraint(
-                reason=f"a tile of outputs needs more than {registers} vector registers",
-                holds=lambda v: self.estimate(v).value_registers <= registers,
-            ),
-            Constraint(
-                reason="a tile of scores has too few sums to hide the latency of a multiply-add",
-                holds=lambda v: self.estimate(v).score_sums >= enough_scores,
-            ),
-            Constraint(
-                reason="a tile of outputs has too few sums to hide the latency of a multiply-add",
-                holds=lambda v: self.estimate(v).value_sums >= enough_values,
-            ),
+            *(scores[0], outputs[0], scores[1], outputs[1]),
             Constraint(
                 reason="the last block has fewer keys than a tile of scores",
                 holds=lambda v: (keys - 1) % v["key_block"] + 1 >= v["key_rows"],

@@ -1,18 +1,33 @@
-"""What attention's loops work on: the tile, the arrays, scratch, and axes cut into pieces."""
+"""What attention's loops work on: the tile, arrays, scratch, axes cut into pieces; powers of e."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import attrs
 
-from chameleon_tvm.instructions.base import Dot
-from chameleon_tvm.instructions.halves import Half, half_of
+from chameleon_tvm.instructions.conversions import widening
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
+from chameleon_tvm.spaces.template.emit import Buffer, Expr
+from chameleon_tvm.types import FLOAT32, STORAGE, StorageType
+
+_LOG2_E = 1.4426950408889634
+_LEAST_POWER = -88.03
+"""Just over -127 ln 2: from there on, e^x is 0 in float32 without subnormal numbers."""
+_EXPONENT_BIAS = 127
+_MANTISSA_BITS = 23
+_POWER_OF_TWO = (
+    1.326472731307149e-03,
+    9.671512991189957e-03,
+    5.550733581185341e-02,
+    2.402224242687225e-01,
+    6.931470036506653e-01,
+    1.0,
+)
+"""Coefficients, highest first, of 2^x on [-1/2, 1/2] to 1e-7, fitted by Lawson's iteration for the
+largest relative error, with 2^0 = 1 exactly."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,18 +61,17 @@ class Part:
         data: the array, of the rank and order of the layout.
         layout: the order of its axes.
         first: the first of its heads there, where several parts share the array.
-        half: the type that is held in two bytes; None for float32.
+        kind: the type of its numbers.
     """
 
     data: Buffer
     layout: str
     first: int = 0
-    half: Half | None = None
+    kind: StorageType = STORAGE[FLOAT32]
 
     def load(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
         """A feature of a token, or ``lanes`` of them where features are the last axis: float32."""
-        found = self.as_held(b, h, s, d, lanes)
-        return found if self.half is None else self.half.widening(found, lanes)
+        return widening(self.kind, self.as_held(b, h, s, d, lanes), lanes)
 
     def as_held(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
         """The same in the type of the array."""
@@ -72,6 +86,7 @@ class Row:
     Attributes:
         b: which sample it is.
         h: which head.
+        shared: the head of keys and values that it reads.
         first: the first query.
         valid: how many queries; lanes past them compute numbers that are not stored.
         vectors: vectors that hold them.
@@ -87,6 +102,7 @@ class Row:
 
     b: Expr
     h: Expr
+    shared: Expr
     first: Expr
     valid: int
     vectors: int
@@ -99,84 +115,20 @@ class Row:
     totals: tuple[Buffer, ...]
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class Operands:
-    """What the loops of one function read and write.
-
-    Attributes:
-        spec: the operator.
-        tile: the point of the design space.
-        lanes: elements of a vector register.
-        dot: what queries and keys are multiplied with.
-        query: where queries are.
-        key: where keys are read: the parameter, or its copy.
-        value: where values are read.
-        mask: the parameter, or None where there is no mask.
-        out: the result, in its layout.
-    """
-
-    spec: AttentionSpec
-    tile: AttentionTile
-    lanes: int
-    dot: Dot
-    query: Part
-    key: Part
-    value: Part
-    mask: Buffer | None
-    out: Buffer
-
-    @property
-    def keys(self) -> int:
-        """How many each query has."""
-        return self.spec.key[2]
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of keys, the last of which may be shorter."""
-        return rounded_up(self.keys, self.tile.block)
-
-    @property
-    def rounded(self) -> bool:
-        """Whether queries and keys are multiplied as they are held, in two bytes.
-
-        A query that is multiplied with the scale would be rounded once more.
-        """
-        return self.dot.depth > 1
-
-    def head_of_keys(self, row: Row) -> Expr:
-        """The head of keys and values that a tile's head of queries reads."""
-        return tirx.floordiv(row.h, self.spec.group)
-
-
-def rounded_up(extent: int, size: int) -> int:
-    """Parts of a size that an axis needs."""
-    return math.ceil(extent / size)
-
-
-def assign(register: Buffer, value: Expr) -> Stmt:
-    """Set a register of one vector."""
-    return emit.store(register, [0], value, int(register.shape[0]))
-
-
-def held(register: Buffer) -> Expr:
-    """What is in a register of one vector."""
-    return emit.load(register, [0], int(register.shape[0]))
-
-
 def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
     """Queries, keys and values as the function's parameters hold them."""
-    half = half_of(spec.dtype)
-    held = "float32" if half is None else half.held
+    kind = STORAGE[spec.dtype]
+    held = kind.storage_dtype
     if spec.packed:
         data = emit.buffer("packed", ordered(spec.packed_shape, "BSHD"), dtype=held)
         heads, shared = spec.query[1], spec.key[1]
         firsts = (0, heads, heads + shared)
         query, key, value = (
-            Part(data=data, layout="BSHD", first=first, half=half) for first in firsts
+            Part(data=data, layout="BSHD", first=first, kind=kind) for first in firsts
         )
         return query, key, value
     query, key, value = (
-        Part(data=emit.buffer(name, ordered(shape, layout), dtype=held), layout=layout, half=half)
+        Part(data=emit.buffer(name, ordered(shape, layout), dtype=held), layout=layout, kind=kind)
         for name, shape, layout in (
             ("query", spec.query, spec.query_layout),
             ("key", spec.key, spec.key_layout),
@@ -217,3 +169,34 @@ def runs_of(extent: int, size: int) -> list[tuple[int, int, int]]:
     whole, rest = divmod(extent, size)
     found = [(0, size, whole)] if whole else []
     return [*found, (whole * size, rest, 1)] if rest else found
+
+
+def exponential(value: Expr, lanes: int = 1) -> Expr:
+    """e^x of float32 x <= 0, to about 1e-6 of the result; 0 of minus infinity, and 1 of 0 exactly.
+
+    Args:
+        value: x, a scalar or a vector.
+        lanes: how many elements the vector has.
+    """
+
+    def every(scalar: Expr) -> Expr:
+        return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
+
+    def number(constant: float) -> Expr:
+        return every(tirx.FloatImm("float32", constant))
+
+    def integer(constant: int) -> Expr:
+        return every(tirx.IntImm("int32", constant))
+
+    def typed(name: str) -> str:
+        return name if lanes == 1 else f"{name}x{lanes}"
+
+    exponent = tirx.max(value, number(_LEAST_POWER)) * number(_LOG2_E)
+    # Truncation rounds numbers below zero up.
+    whole = tirx.Cast(typed("int32"), exponent - number(0.5))
+    fraction = exponent - tirx.Cast(typed("float32"), whole)
+    power = number(_POWER_OF_TWO[0])
+    for coefficient in _POWER_OF_TWO[1:]:
+        power = power * fraction + number(coefficient)
+    bits = tirx.shift_left(whole + integer(_EXPONENT_BIAS), integer(_MANTISSA_BITS))
+    return power * tirx.reinterpret(typed("float32"), bits)

@@ -159,7 +159,7 @@ class PackingBatchMatmul(DirectConvolution):
         super().__init__(geometry, tile, spec, arithmetic=arithmetic, channels=channels)
         self.inner = spec.a[2]
         self.transposed = spec.transpose_b
-        self.right = emit.buffer("right", spec.b, dtype=arithmetic.data)
+        self.right = emit.buffer("right", spec.b, dtype=arithmetic.data.storage_dtype)
 
     def function(self) -> tirx.PrimFunc:
         """The whole function: (left, right, [quantization], out)."""

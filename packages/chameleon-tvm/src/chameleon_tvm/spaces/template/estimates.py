@@ -113,6 +113,33 @@ class Tiling(ABC):
             columns.append(np.log2(self.least + column) if magnitude else column)
         return np.stack(np.broadcast_arrays(*columns), axis=1)
 
+    def of_registers(
+        self,
+        enough: float,
+        tile: str = "the tile",
+        held: str = "registers",
+        sums: str = "accumulators",
+    ) -> tuple[Constraint, Constraint]:
+        """The registers hold a tile, and its sums hide the latency of a multiply-add.
+
+        Args:
+            enough: sums that hide it.
+            tile: in words.
+            held: the field of the estimates that is the registers of the inner loop.
+            sums: that which is those of sums.
+        """
+        most = self.info.vector_registers
+        return (
+            Constraint(
+                reason=f"{tile} needs more than {most} vector registers",
+                holds=lambda v: getattr(self.estimate(v), held) <= most,
+            ),
+            Constraint(
+                reason=f"{tile} has too few sums to hide the latency of a multiply-add",
+                holds=lambda v: getattr(self.estimate(v), sums) >= enough,
+            ),
+        )
+
     def imbalance(self, tasks: Numbers) -> Numbers:
         """Time of the busiest core over that of a fair share of parallel pieces of work."""
         return np.ceil(tasks / self.info.cores) * self.info.cores / tasks

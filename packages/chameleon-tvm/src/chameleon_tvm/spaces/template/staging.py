@@ -67,7 +67,7 @@ class Input:
         shape = physical_shape((g.batch, self.channels, g.planes * h, w), g.layout)
         if self.one_axis:
             shape = (g.batch, g.planes * h, w * self.channels)
-        self.data = emit.buffer("data", shape, dtype=arithmetic.data)
+        self.data = emit.buffer("data", shape, dtype=arithmetic.data.storage_dtype)
         height, columns = g.staged_size
         self.blocks = math.ceil(g.ic * g.groups / block)
         self.staged = emit.buffer(

@@ -14,7 +14,6 @@ from chameleon_core.stages import Arrays
 from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.instructions.choosing import tile_products_of
 from chameleon_tvm.instructions.emission import using
-from chameleon_tvm.instructions.halves import half_of
 from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS, Register
 from chameleon_tvm.operators.spec import FusedSpec
 from chameleon_tvm.quick_tvm import tirx
@@ -33,6 +32,7 @@ from chameleon_tvm.spaces.template.tile_tiling import (
     pack_tiles,
 )
 from chameleon_tvm.spaces.template.writing import StoredOutput, TilePosition
+from chameleon_tvm.types import COMPUTE, FLOAT32
 
 PARTS = 4
 """Parts of the work for each core: setting registers up costs less than what the last part of an
@@ -251,15 +251,14 @@ class TileProducts:
             spec: the operator.
             target: the canonical target.
         """
-        types = _types(spec)
-        if types is None or not applies(geometry):
+        kind = COMPUTE[spec.dtype]
+        if kind.name == FLOAT32 or not applies(geometry):
             return None
-        data, weights, read = types
-        found = tile_products_of(target, data=data, weights=weights)
-        fitting = [one for one in found if one.data == read]
+        found = tile_products_of(target, data=kind.data.name, weights=kind.weights.name)
+        fitting = [one for one in found if one.data == kind.data.storage_dtype]
         if not fitting:
             return None
-        return cls(geometry, spec, target, TileArithmetic(product=fitting[0], data=read))
+        return cls(geometry, spec, target, TileArithmetic(product=fitting[0], data=kind.data))
 
     def space(self) -> DesignSpace:
         """The knobs, the first of which is the algorithm."""
@@ -298,11 +297,3 @@ class TileProducts:
         numbers = self.arithmetic.weights(weights)
         packed = pack_tiles(numbers, self.geometry, block, self.product)
         return [self.arithmetic.stored(packed), *more]
-
-
-def _types(spec: FusedSpec) -> tuple[str, str, str] | None:
-    """Element types of an operator's tensors, and of the data that a product reads."""
-    half = half_of(spec.dtype)
-    if half is not None:
-        return half.name, half.name, half.held
-    return ("uint8", "int8", "uint8") if spec.quantized else None

@@ -146,14 +146,7 @@ class ConvolutionTiling(Tiling):
         # may have no tile with more.
         enough = min(info.vector_registers // 4, self._most_sums())
         return (
-            Constraint(
-                reason=f"the tile needs more than {info.vector_registers} vector registers",
-                holds=lambda v: self.estimate(v).registers <= info.vector_registers,
-            ),
-            Constraint(
-                reason="the tile has too few sums to hide the latency of a multiply-add",
-                holds=lambda v: self.estimate(v).accumulators >= enough,
-            ),
+            *self.of_registers(enough),
             Constraint(
                 reason="a tile read in place may have one row only where the input is padded",
                 holds=lambda v: (

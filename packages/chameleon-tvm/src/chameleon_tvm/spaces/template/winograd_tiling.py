@@ -140,18 +140,9 @@ class WinogradTiling(Tiling):
         )
 
     def constraints(self) -> tuple[Constraint, ...]:
-        registers = self.info.vector_registers
         most = max(math.prod(tile_counts(self.geometry, TILES[a])) for a in self.algorithms)
-        enough = min(registers // 4, most)
         return (
-            Constraint(
-                reason=f"the tile needs more than {registers} vector registers",
-                holds=lambda v: self.estimate(v).registers <= registers,
-            ),
-            Constraint(
-                reason="the tile has too few sums to hide the latency of a multiply-add",
-                holds=lambda v: self.estimate(v).accumulators >= enough,
-            ),
+            *self.of_registers(min(self.info.vector_registers // 4, most)),
             Constraint(
                 reason="a block has more tiles than there are",
                 holds=lambda v: v["winograd_rows"] * v["winograd_steps"] <= self._tiles(v),

@@ -9,9 +9,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.halves import half_of
+from chameleon_tvm.instructions.conversions import rounding, widening
 from chameleon_tvm.operators.activations import activate
-from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.spec import FusedSpec, TypedSpec
 from chameleon_tvm.operators.specs import BatchMatmulSpec, channel_block, physical_shape
 from chameleon_tvm.quick_tvm import tirx
@@ -23,6 +22,7 @@ from chameleon_tvm.spaces.template.quantized_epilogue import (
     QuantizedVectorEpilogue,
 )
 from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
+from chameleon_tvm.types import HALVES, STORAGE
 
 
 class HalfVectorEpilogue(VectorEpilogue):
@@ -36,19 +36,16 @@ class HalfVectorEpilogue(VectorEpilogue):
 
     def __init__(self, spec: TypedSpec, channels: int, shape: Sequence[int]) -> None:
         super().__init__(spec if isinstance(spec, FusedSpec) else None, channels, shape)
-        self._written = half_of(spec.output_dtype)
-        if self._written is not None:
-            self.out_type = self._written.held
+        self._written = STORAGE[spec.output_dtype]
+        self.out_type = self._written.storage_dtype
         if self.residual is not None:
             self.residual = emit.buffer("residual", shape, dtype=self.out_type)
 
     def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:
-        half = self._written
         if self.residual is not None:
             added = emit.load(self.residual, place, lanes)
-            sums = sums + (added if half is None else half.widening(added, lanes))
-        made = activate(sums, self.activation)
-        return made if half is None else half.rounding(made, lanes)
+            sums = sums + widening(self._written, added, lanes)
+        return rounding(self._written, activate(sums, self.activation), lanes)
 
 
 def epilogue_of(

@@ -11,8 +11,8 @@ from chameleon_tvm.quick_tvm import tvm  # noqa: F401 - imports it without torch
 from chameleon_tvm.words import WAY_OUT, first_line
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-from chameleon_networks.graph.quantized_steps import is_quantized, is_rounded
 from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.graph.steps import is_quantized, is_rounded
 from chameleon_networks.importers.torch.lowering import (
     arithmetic,
     images,

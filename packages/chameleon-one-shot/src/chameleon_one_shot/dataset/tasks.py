@@ -1,4 +1,4 @@
-"""What a data set holds: tasks, each with the candidates that were measured of it."""
+"""The content of a data set: tasks, each with the candidates that were measured of it."""
 
 from __future__ import annotations
 
@@ -30,41 +30,49 @@ class DatasetTask:
     Attributes:
         task: the task; its name is its key.
         device: what the device is, as ``TargetResolver.describe`` tells it.
-        threads: that kernels ran with; 0 where nobody knows.
-        space: the space provider's name; empty where the candidates are of no space.
+        threads: that kernels ran with; 0 if nobody knows.
+        space: the space provider's name; empty if the candidates are of no space.
         space_options: its options, as JSON values.
-        fingerprint: of the design space; empty where there is none.
+        fingerprint: of the design space; empty if there is none.
         versions: of the distributions that took part, as far as they were kept.
         source: the collection's name, or what the candidates were imported from.
-        configs: knob indices, int32 of shape (n, knobs), or None where no space is known.
+        configs: knob indices, int32 of shape (n, knobs), or None if no space is known.
         choices: the decoded configurations, one each.
         seconds: float64 of shape (n,), infinity for failures.
         failures: the kind of failure of each, or None.
         origins: what put each into its batch, or None.
-        measured_at: when, in seconds since 1970, float64 of shape (n,); 0 where nobody knows.
+        measured_at: when, in seconds since 1970, float64 of shape (n,); 0 if nobody knows.
     """
 
     task: Task
-    device: Mapping[str, Any]
-    threads: int
-    space: str
-    space_options: Mapping[str, Any]
-    fingerprint: str
-    versions: Mapping[str, str | None]
+    device: Mapping[str, Any] = attrs.field(factory=dict)
+    threads: int = 0
+    space: str = ""
+    space_options: Mapping[str, Any] = attrs.field(factory=dict)
+    fingerprint: str = ""
+    versions: Mapping[str, str | None] = attrs.field(factory=dict)
     source: str
-    configs: NDArray[np.int32] | None
+    configs: NDArray[np.int32] | None = None
     choices: Sequence[Mapping[str, Any]]
     seconds: NDArray[np.float64]
     failures: Sequence[str | None]
-    origins: Sequence[str | None]
-    measured_at: NDArray[np.float64]
+    origins: Sequence[str | None] = attrs.field()
+    measured_at: NDArray[np.float64] = attrs.field()
+
+    @origins.default
+    def _unknown_origins(self) -> Sequence[str | None]:
+        return [None] * len(self)
+
+    @measured_at.default
+    def _unknown_times(self) -> NDArray[np.float64]:
+        return np.zeros(len(self))
 
     def __len__(self) -> int:
         return len(self.choices)
 
     @property
     def group(self) -> tuple[str, str, int, str, str]:
-        """What tells its candidates from those of other tasks: all of an identity but the knobs."""
+        """All of its candidates' identity but the knobs, which no other task has."""
         digest = hashlib.sha256(canonical(dict(self.device)).encode()).hexdigest()[:16]
         return self.task.key, digest, self.threads, self.space, self.fingerprint
 
@@ -114,15 +122,15 @@ def merged(tasks: Iterable[DatasetTask]) -> tuple[tuple[DatasetTask, ...], int]:
     groups: dict[tuple[str, str, int, str, str], list[DatasetTask]] = {}
     for task in tasks:
         groups.setdefault(task.group, []).append(task)
-    found, dropped = [], 0
+    merged_tasks, dropped = [], 0
     for _, parts in sorted(groups.items()):
         whole = _joined(parts)
         first: dict[str, int] = {}
         for row, choice in enumerate(whole.choices):
             first.setdefault(canonical(choice), row)
         dropped += len(whole) - len(first)
-        found.append(whole if len(first) == len(whole) else whole.rows(list(first.values())))
-    return tuple(found), dropped
+        merged_tasks.append(whole if len(first) == len(whole) else whole.rows(list(first.values())))
+    return tuple(merged_tasks), dropped
 
 
 def _joined(parts: Sequence[DatasetTask]) -> DatasetTask:
@@ -139,3 +147,9 @@ def _joined(parts: Sequence[DatasetTask]) -> DatasetTask:
         origins=[origin for part in parts for origin in part.origins],
         measured_at=np.concatenate([part.measured_at for part in parts]),
     )
+
+
+def named_by_key(task: Task) -> Task:
+    """A task under the name that only it has, as it would occur once in a network."""
+    name = f"{task.operator} {task.key[:12]}"
+    return attrs.evolve(task, name=name, weight=1, alternative_of="")

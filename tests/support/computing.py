@@ -1,19 +1,28 @@
-"""Builds configurations of templates and compares their outputs with the reference."""
+"""Targets, kernels of functions, and outputs of configurations compared with the reference."""
 
 from functools import cache
 
 import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
-from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.building.lowering import compile_function, lower_function
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.operators.specs import Conv2dSpec
+from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
 
-NATIVE = TVMTargets(NoOptions()).resolve("native")
+
+def resolved(text):
+    """The canonical form of a target."""
+    return TVMTargets(NoOptions()).resolve(text)
+
+
+NATIVE = resolved("native")
+X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu="
+ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu="
 PROVIDER = TemplateSpace(TemplateOptions())
 HALF_PLACE = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
 """Half of the last place of a number, as a share of it at most."""
@@ -27,6 +36,15 @@ def few(examples):
     return settings(
         max_examples=examples, deadline=None, derandomize=True, suppress_health_check=checks
     )
+
+
+EPILOGUES = st.fixed_dictionaries(
+    {
+        "bias": st.booleans(),
+        "residual": st.booleans(),
+        "activation": st.sampled_from(["none", "relu", "relu6"]),
+    }
+)
 
 
 @st.composite
@@ -85,9 +103,49 @@ def check(spec, seed=0, count=1, *, target=NATIVE, options=None, chosen=None, ro
             assert (error <= room).all(), space.decode(config)
 
 
-def check_unscheduled(spec):
-    """The function without a schedule computes the reference."""
-    builder = UnscheduledBuilder(spec.task("t", NATIVE), threads=1)
-    (expected,), tolerance = builder.reference()
-    (got,) = builder.build([]).outputs()
-    assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
+def require_reference(builder, configs, most=1.0):
+    """Build configurations and compare their outputs with the reference: at most that far off."""
+    expected, tolerance = builder.reference()
+    tolerance = min(tolerance, most)
+    for config in configs:
+        got = builder.build(np.asarray(config, int).tolist()).outputs()
+        for one, other in zip(got, expected, strict=True):
+            assert one.shape == other.shape
+            assert np.abs(one - other).max() <= tolerance * np.abs(other).max(), config
+
+
+def ran(function, inputs, shape):
+    """What a function of loops computes in float32 on this machine."""
+    out = tvm.runtime.tensor(np.zeros(shape, np.float32))
+    kernel = compile_function(function, tvm_target(NATIVE), plain_loops=True)
+    kernel["main"](*map(tvm.runtime.tensor, inputs), out)
+    return out.numpy()
+
+
+def assembly_of(function, target):
+    """The code of a function of loops for a CPU."""
+    made = lower_function(function, tvm_target(target), plain_loops=True)
+    return made.mod.inspect_source("asm")
+
+
+def first_of(template):
+    """The first guess of a template, and its function."""
+    space = template.space()
+    values = space.decode(space.first_guesses[0])
+    return values, template.function(values)
+
+
+def shapes_of(function):
+    """The extents of a function's parameters."""
+    return [tuple(int(extent) for extent in parameter.shape) for parameter in function.params]
+
+
+def require_sound(space, seed=0):
+    """First guesses are legal and distinct, and features of drawn configurations finite."""
+    assert len(space.first_guesses)
+    assert space.legal(space.first_guesses).all()
+    assert len(space.distinct(space.first_guesses)) == len(space.first_guesses)
+    drawn = space.sample(200, np.random.default_rng(seed))
+    features = space.features(drawn)
+    assert features.shape == (len(drawn), len(space.feature_names))
+    assert np.isfinite(features).all()

@@ -1,4 +1,4 @@
-"""What a predictor is compared with: other models, trained on the very same data.
+"""The models that a predictor is compared with, trained on the very same data.
 
 All see the same numbers of the same tasks, learn the same target, and end their training by the
 same tasks; none sees a task that it is judged by.
@@ -28,7 +28,7 @@ _ROUNDS = 1000
 _PATIENCE = 50
 
 
-class Rival(ABC):
+class Alternative(ABC):
     """A model that is trained on examples and then puts candidates of others in order."""
 
     @abstractmethod
@@ -40,7 +40,7 @@ class Rival(ABC):
         """Scores of an example's candidates, higher is better, shape (n,)."""
 
 
-class FirstGuesses(Rival):
+class FirstGuesses(Alternative):
     """The order in which a space recommends configurations; all others come after."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
@@ -52,7 +52,7 @@ class FirstGuesses(Rival):
         return np.array([guesses.get(tuple(one), last) for one in example.configs.tolist()], float)
 
 
-class XGBoost(Rival):
+class XGBoost(Alternative):
     """Boosted trees of depth 8 on flat vectors."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
@@ -88,7 +88,7 @@ class XGBoost(Rival):
         return np.asarray(predicted, np.float64)
 
 
-class LightGBM(Rival):
+class LightGBM(Alternative):
     """Leaf-wise boosted trees of 63 leaves on flat vectors."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
@@ -122,7 +122,7 @@ class LightGBM(Rival):
         return np.asarray(self._booster.predict(self._flat.rows(example)), np.float64)
 
 
-class FlatNetwork(Rival):
+class FlatNetwork(Alternative):
     """The One-Shot Tuner's own network (Ryu et al. 2022, sections 4.3 and 4.4), as an ablation.
 
     A transformer encoder of three layers, four heads and feed-forward parts of 1024 over a
@@ -195,22 +195,22 @@ class FlatNetwork(Rival):
         )
 
 
-RIVALS: Mapping[str, Callable[[], Rival]] = {
+ALTERNATIVES: Mapping[str, Callable[[], Alternative]] = {
     "xgboost": XGBoost,
     "lightgbm": LightGBM,
     "flat-network": FlatNetwork,
     "first-guesses": FirstGuesses,
 }
-"""What a predictor can be compared with, by name."""
+"""The models that a predictor can be compared with, by name."""
 
 
 def _targets(examples: Sequence[Example]) -> Scores:
-    return np.concatenate([one.quality for one in examples])
+    return np.concatenate([example.quality for example in examples])
 
 
 def _weights(examples: Sequence[Example]) -> Scores:
     """Weights of candidates by which a task counts as the root of its size, as it is drawn."""
-    weights = np.concatenate([np.full(len(one), len(one) ** -0.5) for one in examples])
+    weights = np.concatenate([np.full(len(example), len(example) ** -0.5) for example in examples])
     return np.asarray(weights / weights.mean(), np.float64)
 
 
@@ -235,31 +235,31 @@ class FlatFeatures:
         Returns:
             Shape (n, len(names)).
         """
-        place = {name: at for at, name in enumerate(self.names)}
+        columns = {name: at for at, name in enumerate(self.names)}
         out = np.full((len(example), len(self.names)), np.nan, np.float32)
         for name, values in _columns(example.tokens, example):
-            if name in place:
-                out[:, place[name]] = values
+            if name in columns:
+                out[:, columns[name]] = values
         return out
 
     def table(self, examples: Sequence[Example]) -> Numbers:
         """The rows of several examples, one below the other."""
-        return np.concatenate([self.rows(one) for one in examples])
+        return np.concatenate([self.rows(example) for example in examples])
 
 
 def _columns(tokens: TaskTokens, example: Example) -> list[tuple[str, Numbers]]:
-    found: list[tuple[str, Numbers]] = []
+    columns: list[tuple[str, Numbers]] = []
     for fixed in tokens.fixed:
-        found += [(name, fixed.values[at]) for at, name in enumerate(fixed.columns)]
+        columns += [(name, fixed.values[at]) for at, name in enumerate(fixed.columns)]
     choices = tokens.choices(example.configs)
     for knob, chosen in zip(tokens.knobs, choices.T, strict=True):
         missing = np.full((1, len(knob.columns)), np.nan, np.float32)
         rows = np.concatenate([knob.table, missing])[chosen]
-        found += [(name, rows[:, at]) for at, name in enumerate(knob.columns)]
+        columns += [(name, rows[:, at]) for at, name in enumerate(knob.columns)]
     structure = tokens.structure(example.configs)
     for group in tokens.groups:
-        found += [
-            (name, structure[:, place])
-            for name, place in zip(group.columns, group.places, strict=True)
+        columns += [
+            (name, structure[:, column])
+            for name, column in zip(group.columns, group.places, strict=True)
         ]
-    return found
+    return columns

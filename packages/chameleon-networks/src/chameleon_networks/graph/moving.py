@@ -1,0 +1,383 @@
+"""Moves and selections of decoded numbers, computed on encoded ones; and one type of bytes, uint8.
+
+``DECODE`` commutes with whatever only moves or selects: if a network decodes, pools by the maximum
+and encodes again with equal parameters, the numbers are those that there were before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_tvm.quick_tvm import te, tirx
+from chameleon_tvm.types import INT8, STORAGE, UINT8
+
+from chameleon_networks.graph.constants import array_of, evaluate
+from chameleon_networks.graph.moves import axes_of, shape_of
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.steps import DECODE, ENCODE, Step, Steps, is_call
+from chameleon_networks.graph.strides import axis_in
+
+_SHIFT = -STORAGE[INT8].low
+"""What is added to int8 to make uint8 of it."""
+_POOLS = {f"relax.nn.max_pool{rank}d": f"pool{rank}d" for rank in (1, 2, 3)}
+"""Max-poolings, and what computes them in TVM's library."""
+_MOVES = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("reshape", "permute_dims", "squeeze", "expand_dims", "flatten"),
+        *("strided_slice", "broadcast_to"),
+    )
+)
+_CONCAT, _SPLIT = "relax.concat", "relax.split"
+_BOUNDS = frozenset({"relax.maximum", "relax.minimum"})
+
+
+def is_carrying(value: Any) -> bool:
+    """Whether an expression's numbers are all among those that it reads."""
+    if isinstance(value, relax.TupleGetItem | relax.Tuple):
+        return True
+    return _name(value) in {*_MOVES, *_POOLS, _CONCAT, _SPLIT}
+
+
+def with_encoded_moves(module: Any) -> Any:
+    """The module with moves and selections of decoded numbers made before ``DECODE``.
+
+    An ``ENCODE`` behind a ``DECODE`` of equal parameters vanishes, moves of decoded constants are
+    computed, and encoded int8 becomes uint8, which is what kernels read. Numbers of floating types
+    are moved only if all that reads the result encodes it: one function decodes and moves
+    elsewhere, and attention is known by its moves.
+
+    Args:
+        module: an ``IRModule`` of Relax functions in normal form.
+    """
+    mover = _Mover(module)
+    variable = module.get_global_var("main")
+    mover.builder_.update_func(variable, mover.visit_expr(module["main"]))
+    return relax.transform.DeadCodeElimination()(mover.builder_.get())
+
+
+@attrs.define(eq=False)
+class _Known:
+    """What is known of a block's variables, which cannot be read in another one.
+
+    Attributes:
+        decoded: steps of decoded variables.
+        unsigned: for variables of int8 the same numbers in uint8, with 128 added.
+        encoded: what variables were encoded to.
+        clipped: for what was clipped the step before, and the bounds.
+        padded: for what was padded with zeros the step before: it is among what that gives, too.
+        real: for what was encoded of those the variable before.
+    """
+
+    decoded: dict[Any, Step] = attrs.field(factory=dict)
+    unsigned: dict[Any, Any] = attrs.field(factory=dict)
+    encoded: dict[Any, list[tuple[Step, Any]]] = attrs.field(factory=dict)
+    clipped: dict[Any, tuple[Step, Any, Any]] = attrs.field(factory=dict)
+    padded: dict[Any, Step] = attrs.field(factory=dict)
+    real: dict[Any, Any] = attrs.field(factory=dict)
+
+
+@relax.expr_functor.mutator
+class _Mover(relax.PyExprMutator):
+    """Keeps for every variable that is decoded the step that made it."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._known = _Known()
+        self._steps = Steps(module)
+        self._encoded_again = self._encoded_in(module["main"])
+        self._rewrites: dict[str, Callable[[Any], Any | None]] = {
+            **dict.fromkeys(_BOUNDS, self._limited),
+            "relax.nn.relu": self._positive,
+            "relax.clip": self._clip,
+            "relax.nn.pad": self._pad,
+        }
+
+    def _encoded_in(self, function: Any) -> set[Any]:
+        """The variables that are read to be encoded in a floating type, or moved and encoded."""
+        found: set[Any] = set()
+        other = set(relax.analysis.free_vars(function.body.body))
+        bindings = [binding for block in function.body.blocks for binding in block.bindings]
+        for binding in reversed(bindings):
+            step = self._steps.of(binding.value, ENCODE)
+            moved = _name(binding.value) in {*_MOVES, *_POOLS, _CONCAT} and binding.var in found
+            encoded = moved or (step is not None and step.floating)
+            for variable in relax.analysis.free_vars(binding.value):
+                (found if encoded else other).add(variable)
+                found -= other
+        return found
+
+    def visit_dataflow_block_(self, block: Any) -> Any:
+        self._known = _Known()
+        return super().visit_dataflow_block_(block)
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        value = self.visit_expr(binding.value)
+        inner = isinstance(binding.var, relax.DataflowVar)
+        made = self._rewritten(value, binding.var, inner=inner)
+        if made is None:
+            made = self.builder_.emit(value) if inner else self.builder_.emit_output(value)
+        elif not inner:
+            made = self.builder_.emit_output(made)
+        self.set_var_remap(binding.var, made)
+
+    def _rewritten(self, value: Any, variable: Any, *, inner: bool) -> Any | None:
+        """The variable of a value that was computed otherwise; None if it is to stay."""
+        for which, rewritten in ((ENCODE, self._encoded), (DECODE, self._decoded)):
+            step = self._steps.of(value, which)
+            if step is None:
+                continue
+            if step.floating:
+                return rewritten(step, value) if inner else None
+            # With other scales no order is kept.
+            return rewritten(step) if (step.scale > 0).all() else None
+        name = _name(value)
+        if name in _MOVES or name in _POOLS:
+            return self._moved(value, variable)
+        if name == _CONCAT:
+            return self._concatenated(value, variable)
+        rewrite = self._rewrites.get(name)
+        return None if rewrite is None else rewrite(value)
+
+    # -- steps ------------------------------------------------------------------------------
+
+    def _decoded(self, step: Step, call: Any = None) -> Any:
+        known, source = self._known, step.source
+        if step.dtype == INT8 and step.whole and isinstance(source, relax.Var):
+            step = attrs.evolve(
+                step,
+                source=self._in_uint8(source),
+                zero_point=step.zero_point + _SHIFT,
+                dtype=UINT8,
+            )
+        padded = known.real.get(step.source)
+        if padded is not None and known.padded[padded].same(step):
+            return padded
+        made = self.builder_.emit(step.decode(self.builder_, step.source) if call is None else call)
+        known.decoded[made] = step
+        return made
+
+    def _encoded(self, step: Step, call: Any = None) -> Any:
+        for earlier, made in self._known.encoded.get(step.source, ()):
+            if earlier.same(step):
+                return made
+        made = self._encoded_anew(step, call)
+        self._known.encoded.setdefault(step.source, []).append((step, made))
+        return made
+
+    def _encoded_anew(self, step: Step, call: Any) -> Any:
+        known = self._known
+        if isinstance(step.source, tvm.ir.GenericConst):
+            return self.builder_.emit(relax.const(step.encoded(array_of(step.source))))
+        if step.dtype == INT8 and step.whole:
+            shifted = attrs.evolve(step, zero_point=step.zero_point + _SHIFT, dtype=UINT8)
+            return self._signed(self._encoded(shifted))
+        if step.source in known.clipped:
+            before, low, high = known.clipped[step.source]
+            if before.same(step):
+                # Rounding never changes an order, so that the bounds may be rounded instead.
+                bounds = step.encoded(np.array([low, high], np.float32))
+                return self._between(before.source, *bounds)
+        decoded = known.decoded.get(step.source)
+        if decoded is not None and decoded.same(step) and isinstance(decoded.source, relax.Var):
+            return decoded.source
+        made = self.builder_.emit(step.encode(self.builder_, step.source) if call is None else call)
+        if step.source in known.padded:
+            known.real[made] = step.source
+        return made
+
+    def _in_uint8(self, source: Any) -> Any:
+        """A variable of int8 with 128 added, in uint8."""
+        known = self._known.unsigned.get(source)
+        if known is None:
+            emit = self.builder_.emit
+            wide = emit(relax.op.astype(source, "int32"))
+            shifted = emit(relax.op.add(wide, relax.const(_SHIFT, "int32")))
+            known = self._known.unsigned[source] = emit(relax.op.astype(shifted, UINT8))
+        return known
+
+    def _signed(self, unsigned: Any) -> Any:
+        """Numbers of int8 that are computed in uint8."""
+        emit = self.builder_.emit
+        wide = emit(relax.op.astype(unsigned, "int32"))
+        shifted = emit(relax.op.subtract(wide, relax.const(_SHIFT, "int32")))
+        signed = emit(relax.op.astype(shifted, INT8))
+        self._known.unsigned[signed] = unsigned
+        return signed
+
+    # -- moves ------------------------------------------------------------------------------
+
+    def _moved(self, call: Any, variable: Any) -> Any | None:
+        source, *others = call.args
+        signed = self._known.unsigned.get(source)
+        if signed is not None:
+            moved = relax.Call(call.op, [signed, *others], call.attrs, call.ty_args)
+            return self._signed(self.builder_.emit(moved))
+        step = self._movable(source, variable)
+        axis = None if step is None else _axis_after(call, step)
+        if step is None or axis is None:
+            return None
+        if step.floating and _name(call) in _POOLS:
+            moved = _pooled(self.builder_, step.source, call)
+        else:
+            moved = relax.Call(call.op, [step.source, *others], call.attrs, call.ty_args)
+        if isinstance(step.source, tvm.ir.GenericConst):
+            array = evaluate(self.builder_.normalize(moved), {})
+            if array is None:
+                return None
+            constant = np.ascontiguousarray(array)
+            return self._decoded(
+                attrs.evolve(step, source=relax.const(constant, step.dtype), axis=axis)
+            )
+        if not step.whole:
+            return None
+        return self._decoded(attrs.evolve(step, source=self.builder_.emit(moved)))
+
+    def _movable(self, source: Any, variable: Any) -> Step | None:
+        """The step of a decoded variable that a move may be made before; None for others."""
+        step = self._known.decoded.get(source)
+        stays = step is not None and step.floating and variable not in self._encoded_again
+        return None if stays else step
+
+    def _concatenated(self, call: Any, variable: Any) -> Any | None:
+        fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
+        axis = int(call.attrs.axis)
+        unsigned = self._known.unsigned
+        if fields and all(field in unsigned for field in fields):
+            joined = relax.op.concat([unsigned[field] for field in fields], axis=axis)
+            return self._signed(self.builder_.emit(joined))
+        steps = [self._movable(field, variable) for field in fields]
+        first = steps[0] if steps else None
+        if first is None or not all(_alike(first, one) for one in steps):
+            return None
+        parts = [step.source for step in steps if step is not None]
+        made = self.builder_.emit(relax.op.concat(parts, axis=axis))
+        return self._decoded(attrs.evolve(first, source=made))
+
+    def _limited(self, call: Any) -> Any | None:
+        """A bound of encoded numbers, as torch has of fewer than their type has."""
+        unsigned, bound = self._known.unsigned.get(call.args[0]), call.args[1]
+        if unsigned is None or not isinstance(bound, tvm.ir.GenericConst):
+            return None
+        shifted = relax.const((array_of(bound).astype(np.int32) + _SHIFT).astype(UINT8))
+        limited = relax.Call(call.op, [unsigned, shifted], call.attrs, call.ty_args)
+        return self._signed(self.builder_.emit(limited))
+
+    def _positive(self, call: Any) -> Any | None:
+        """A ReLU of encoded numbers."""
+        step = self._whole_numbers(call.args[0])
+        if step is None or not isinstance(step.source, relax.Var):
+            return None
+        bounded = self._between(step.source, step.zero_point[0], None)
+        return self._decoded(attrs.evolve(step, source=bounded))
+
+    def _clip(self, call: Any) -> Any | None:
+        """Other bounds, which are noted: those of the type may be nearer."""
+        step = self._whole_numbers(call.args[0])
+        if step is None or not isinstance(step.source, relax.Var):
+            return None
+        made = self.builder_.emit(call)
+        low, high = (float(one.value) for one in call.args[1:])
+        self._known.clipped[made] = step, low, high
+        return made
+
+    def _pad(self, call: Any) -> Any | None:
+        """Padding with zeros, which may become part of a convolution."""
+        step = self._whole_numbers(call.args[0])
+        constant = str(call.attrs.pad_mode) == "constant" and float(call.attrs.pad_value) == 0.0
+        if step is None or not constant:
+            return None
+        made = self.builder_.emit(call)
+        self._known.padded[made] = step
+        return made
+
+    def _whole_numbers(self, source: Any) -> Step | None:
+        """The step of a variable that is decoded from whole numbers by one scale."""
+        step = self._known.decoded.get(source)
+        return None if step is None or step.floating or not step.whole else step
+
+    def _between(self, numbers: Any, low: Any, high: Any) -> Any:
+        """Encoded numbers between bounds, as far as these are not those of their type."""
+        dtype = str(numbers.ty.dtype)
+        limits = np.iinfo(dtype)
+        if int(low) > limits.min:
+            bound = relax.const(min(int(low), limits.max), dtype)
+            numbers = self.builder_.emit(relax.op.maximum(numbers, bound))
+        if high is not None and int(high) < limits.max:
+            numbers = self.builder_.emit(relax.op.minimum(numbers, relax.const(int(high), dtype)))
+        return numbers
+
+
+def _name(value: Any) -> str:
+    """The name of the operator that an expression is a call of; empty for others."""
+    called = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
+    return str(value.op.name) if called else ""
+
+
+def _alike(first: Step, other: Step | None) -> bool:
+    return other is not None and first.same(other) and isinstance(other.source, relax.Var)
+
+
+def _axis_after(call: Any, step: Step) -> int | None:
+    """The axis of a step's parameters behind a move; None if they cannot follow it."""
+    if step.whole:
+        return 0
+    before = shape_of(step.source)
+    if is_call(call, "relax.permute_dims"):
+        return axes_of(call).index(step.axis)
+    if is_call(call, "relax.reshape"):
+        after = shape_of(call)
+        found = axis_in(before, step.axis, after)
+        return found if found is not None and after[found] == len(step.scale) else None
+    return None
+
+
+def _pooled(builder: Any, bits: Any, call: Any) -> Any:
+    """Max-pooling of encoded floating numbers, in one function with the integers it compares.
+
+    Args:
+        builder: a ``BlockBuilder`` in a block.
+        bits: a variable of numbers of two bytes.
+        call: the pooling of what it is decoded to.
+    """
+    known = call.attrs
+    pool = _POOLS[_name(call)]
+    sizes = (known.pool_size, known.strides, known.dilation, known.padding)
+    kernel, stride, dilation, padding = ([int(one) for one in size] for size in sizes)
+
+    def pooled(source: te.Tensor) -> te.Tensor:
+        best = getattr(tvm.topi.nn, pool)(
+            _keys(source, "int16"),
+            kernel=kernel,
+            stride=stride,
+            dilation=dilation,
+            padding=padding,
+            pool_type="max",
+            ceil_mode=bool(known.ceil_mode),
+            layout=str(known.layout),
+        )
+        return _keys(best, str(source.dtype))
+
+    return builder.call_te(pooled, bits, primfunc_name_hint="max_" + pool)
+
+
+def _keys(source: te.Tensor, dtype: str) -> te.Tensor:
+    """Numbers of two bytes as integers of the same order, or these as the numbers again.
+
+    Signs and magnitudes become complements of two, and the other way round by the same steps. NaN
+    is larger than all numbers if its sign is not set, as that of bfloat16 never is here.
+
+    Args:
+        source: the numbers as buffers hold them, or integers.
+        dtype: ``int16``, or that of the buffers.
+    """
+
+    def key(*place: Any) -> Any:
+        bits = tirx.reinterpret("int16", tirx.Cast(str(source.dtype), source(*place)))
+        sign = bits >> tirx.IntImm("int16", 15)
+        return tirx.reinterpret(dtype, bits ^ (sign & tirx.IntImm("int16", 0x7FFF)))
+
+    return te.compute(source.shape, key, name="keys")

@@ -1,0 +1,229 @@
+"""Steps in a graph that encode float32 tensors in a storage type, or decode them.
+
+Those of whole numbers are Relax's ``quantize`` and ``dequantize``. Those of floating types are
+functions of our own on what kernels read and write, so that nothing is converted between kernels:
+TVM computes with a bfloat16 of its own by rules for each target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_tvm.instructions.conversions import rounding, widening
+from chameleon_tvm.quick_tvm import te
+from chameleon_tvm.types import FLOAT32, FLOATING_IN, STORAGE
+from numpy.typing import NDArray
+
+from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.relaxed import relax, tvm
+
+ENCODE, DECODE = "relax.quantize", "relax.dequantize"
+_FUNCTIONS = {ENCODE: "round", DECODE: "widen"}
+_STEP = "chameleon.step"
+"""Attribute of the functions that are steps: which one it is."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Step:
+    """A step whose parameters are constants.
+
+    A whole number ``q`` stands for ``(q - zero_point) * scale``; other numbers for themselves.
+
+    Attributes:
+        source: what is encoded or decoded.
+        dtype: the type that encoded numbers have.
+        scale: float32 of shape (1,), or one for each index of the axis.
+        zero_point: int64 of the same shape.
+        axis: of parameters that are not those of the whole tensor, counted from the front.
+    """
+
+    source: Any
+    dtype: str
+    scale: NDArray[np.float32] = attrs.field(factory=lambda: np.ones(1, np.float32))
+    zero_point: NDArray[np.int64] = attrs.field(factory=lambda: np.zeros(1, np.int64))
+    axis: int = 0
+
+    @property
+    def floating(self) -> bool:
+        """Whether encoded numbers are no whole ones."""
+        return self.dtype in STORAGE and not STORAGE[self.dtype].whole
+
+    @property
+    def whole(self) -> bool:
+        """Whether one scale and one zero point are those of the whole tensor."""
+        return len(self.scale) == 1
+
+    def same(self, other: Step) -> bool:
+        """Whether numbers of another step mean the same; only of whole tensors."""
+        return (
+            self.whole
+            and other.whole
+            and self.dtype == other.dtype
+            and bool(self.scale[0] == other.scale[0])
+            and bool(self.zero_point[0] == other.zero_point[0])
+        )
+
+    def encoded(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The whole numbers that real ones become; halves are rounded to the even neighbour."""
+        limits = np.iinfo(self.dtype)
+        scale, zero_point = self._along(values)
+        numbers = np.rint(np.asarray(values, np.float32) / scale) + zero_point
+        found: NDArray[Any] = np.clip(numbers, limits.min, limits.max).astype(self.dtype)
+        return found
+
+    def real(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
+        """The real numbers that whole ones stand for."""
+        scale, zero_point = self._along(numbers)
+        return (numbers.astype(np.int64) - zero_point).astype(np.float32) * scale
+
+    def _along(self, numbers: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scale and zero point in a shape that is broadcast to an array."""
+        shape = [1] * numbers.ndim
+        if not self.whole:
+            shape[self.axis] = len(self.scale)
+        return self.scale.reshape(shape), self.zero_point.reshape(shape)
+
+    def decode(self, builder: Any, numbers: Any) -> Any:
+        """The call that gives real numbers for encoded ones of these parameters.
+
+        Args:
+            builder: a ``BlockBuilder`` in a block.
+            numbers: a variable, or a constant of whole numbers.
+        """
+        if self.floating:
+            return self._converted(builder, numbers, DECODE)
+        return relax.op.dequantize(numbers, *self._constants(), axis=self._axis)
+
+    def encode(self, builder: Any, numbers: Any) -> Any:
+        """The call that gives encoded numbers of these parameters for real ones.
+
+        Args:
+            builder: a ``BlockBuilder`` in a block.
+            numbers: a variable.
+        """
+        if self.floating:
+            return self._converted(builder, numbers, ENCODE)
+        return relax.op.quantize(numbers, *self._constants(), axis=self._axis, out_dtype=self.dtype)
+
+    def _converted(self, builder: Any, tensor: Any, which: str) -> Any:
+        kind, name = STORAGE[self.dtype], _FUNCTIONS[which]
+        convert = rounding if which == ENCODE else widening
+
+        def converted(source: te.Tensor) -> te.Tensor:
+            return te.compute(source.shape, lambda *at: convert(kind, source(*at)), name=name)
+
+        return builder.call_te(
+            converted,
+            tensor,
+            primfunc_name_hint=f"{name}_{self.dtype}",
+            primfunc_attrs={_STEP: which},
+        )
+
+    @property
+    def _axis(self) -> int:
+        # Parameters of the whole tensor have none, and a move may leave it fewer axes.
+        return -1 if self.whole else self.axis
+
+    def _constants(self) -> tuple[Any, Any]:
+        shape = () if self.whole else (-1,)
+        # Relax takes zero points of 8, 16 and 32 bits; those of 32 hold all others.
+        return (
+            relax.const(self.scale.reshape(shape), FLOAT32),
+            relax.const(self.zero_point.astype(np.int32).reshape(shape), "int32"),
+        )
+
+
+class Steps:
+    """Tells which expressions of a module are steps.
+
+    Args:
+        module: an ``IRModule``.
+    """
+
+    def __init__(self, module: Any) -> None:
+        known = ((one, (getattr(f, "attrs", None) or {})) for one, f in module.functions_items())
+        self._functions = {
+            variable.name_hint: str(attributes[_STEP])
+            for variable, attributes in known
+            if _STEP in attributes
+        }
+
+    def of(self, value: Any, which: str) -> Step | None:
+        """The step that an expression is; None for another one, or if parameters are computed.
+
+        Args:
+            value: any expression, or None.
+            which: ``ENCODE`` or ``DECODE``.
+        """
+        if not self._functions or not is_call(value, "relax.call_tir"):
+            return step_of(value, which)
+        if self._functions.get(value.args[0].name_hint) != which:
+            return None
+        [source] = value.args[1].fields
+        encoded = value.ty_args[0] if which == ENCODE else source.ty
+        return Step(source=source, dtype=FLOATING_IN[str(encoded.dtype)].name)
+
+
+def step_of(value: Any, which: str) -> Step | None:
+    """The step of whole numbers that an expression is; as ``Steps.of``.
+
+    Args:
+        value: any expression, or None.
+        which: ``ENCODE`` or ``DECODE``.
+    """
+    if not is_call(value, which):
+        return None
+    source, *parameters = value.args
+    if not all(isinstance(one, tvm.ir.GenericConst) for one in parameters):
+        return None
+    scale, zero_point = (array_of(one).reshape(-1) for one in parameters)
+    dtype = str((value if which == ENCODE else source).ty.dtype)
+    real = str((source if which == ENCODE else value).ty.dtype)
+    if not np.issubdtype(zero_point.dtype, np.integer) or real != FLOAT32:
+        return None
+    length = max(len(scale), len(zero_point))
+    return Step(
+        source=source,
+        scale=np.broadcast_to(scale, (length,)).astype(np.float32),
+        zero_point=np.broadcast_to(zero_point, (length,)).astype(np.int64),
+        axis=int(value.attrs.axis) % max(len(source.ty.shape), 1),
+        dtype=dtype,
+    )
+
+
+def decoded_constant(value: Any) -> NDArray[np.float32] | None:
+    """The real numbers of a decoded constant; None for another expression."""
+    step = step_of(value, DECODE)
+    if step is None or not isinstance(step.source, tvm.ir.GenericConst):
+        return None
+    return step.real(array_of(step.source))
+
+
+def is_call(value: Any, name: str) -> bool:
+    """Whether an expression is a call of an operator."""
+    return (
+        isinstance(value, relax.Call)
+        and isinstance(value.op, tvm.ir.Op)
+        and str(value.op.name) == name
+    )
+
+
+def is_quantized(module: Any) -> bool:
+    """Whether a network comes with steps of quantization in it."""
+    return any(is_call(value, which) for value in _values(module) for which in (ENCODE, DECODE))
+
+
+def is_rounded(module: Any) -> bool:
+    """Whether a network rounds what it computes, not its weights alone."""
+    return any(
+        is_call(value, ENCODE) and isinstance(value.args[0], relax.Var) for value in _values(module)
+    )
+
+
+def _values(module: Any) -> Iterator[Any]:
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            yield binding.value

@@ -1,0 +1,319 @@
+"""Fused operators that read and write encoded tensors: a network's types as its kernels have them.
+
+A convolution or matrix product of ``DECODE(data)`` and ``DECODE(weights)`` is exact in integers
+(Jacob et al., arXiv 1712.05877, section 2.2). What follows is in real numbers until it is encoded,
+in the same kernel if nothing else reads it: that is what ONNX's ``QLinearConv`` and
+``QLinearMatMul`` compute. Products of floating types are the same without scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ConfigError
+from chameleon_tvm.operators.quantized import Quantization
+from chameleon_tvm.operators.quantized_products import QuantizedProduct
+from chameleon_tvm.operators.spec import slope_of
+from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
+from chameleon_tvm.types import (
+    COMPUTE,
+    FLOAT32,
+    INT8,
+    LARGEST_PRODUCT,
+    LARGEST_SUM,
+    UINT8,
+    ComputeType,
+)
+from numpy.typing import NDArray
+
+from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.fused_operators import Constants, FusedOperator
+from chameleon_networks.graph.matching_products import product_of
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.steps import DECODE, ENCODE, Step, Steps, is_call, step_of
+
+_DATA, _WEIGHTS = COMPUTE[INT8].data, COMPUTE[INT8].weights
+_HOMOGENEOUS = frozenset({"none", "relu"})
+"""Activations that a positive factor passes through, as it does through any leaky ReLU."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Operands:
+    """What a kernel of whole numbers multiplies.
+
+    Attributes:
+        spec: the operator as it is in float32.
+        data: the step of its data.
+        weights: logical ones, int8.
+        scales: float32, of each output channel's weights.
+    """
+
+    spec: FusedSpec
+    data: Step
+    weights: NDArray[np.int8]
+    scales: NDArray[np.float32]
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What it reads."""
+        return (self.data.source,)
+
+    @property
+    def units(self) -> NDArray[np.float32]:
+        """What a sum of one stands for, in each output channel."""
+        return self.data.scale * self.scales
+
+    def bias(self, real: NDArray[Any]) -> NDArray[np.int32] | None:
+        """A bias in units of the sums; None if sums with it may pass 32 bits.
+
+        Args:
+            real: shape (output channels,).
+        """
+        terms = self.weights[0].size
+        rounded = np.rint(real.astype(np.float64) / self.units.astype(np.float64))
+        if not (np.abs(rounded) <= LARGEST_SUM - terms * LARGEST_PRODUCT).all():
+            return None
+        return rounded.astype(np.int32)
+
+    def numbers(
+        self, residual: Step | None, output: Step | None, activation: str
+    ) -> tuple[NDArray[np.float32], Quantization]:
+        """What sums of each channel are multiplied by, and what is the same for all channels."""
+        scale = self.units
+        residual_scale = np.float32(1) if residual is None else residual.scale[0]
+        multiplier = np.float32(1)
+        if output is not None:
+            if activation in _HOMOGENEOUS or slope_of(activation) is not None:
+                # The order in which onnxruntime rounds the factors of ``QLinearConv``, too.
+                scale = scale / output.scale
+                residual_scale = residual_scale / output.scale[0] if residual else residual_scale
+            else:
+                multiplier = multiplier / output.scale[0]
+        return scale.astype(np.float32), Quantization(
+            data_zero_point=float(self.data.zero_point[0]),
+            residual_scale=float(residual_scale),
+            residual_zero_point=float(residual.zero_point[0]) if residual else 0.0,
+            out_multiplier=float(multiplier),
+            out_zero_point=float(output.zero_point[0]) if output else 0.0,
+        )
+
+
+def operands_of(value: Any, values: Mapping[Any, Any]) -> Operands | None:
+    """What a convolution or matrix product multiplies; None if that is not all in 8 bits.
+
+    Args:
+        value: any expression.
+        values: of all variables.
+    """
+    if not isinstance(value, relax.Call) or len(value.args) != 2:  # noqa: PLR2004
+        return None
+    data, weights = (step_of(values.get(one), DECODE) for one in value.args)
+    if data is None or weights is None or not _are_operands(data, weights):
+        return None
+    numbers = _symmetric(weights)
+    found = None if numbers is None else product_of(value, numbers)
+    if found is None or found.weights is None or not isinstance(found.spec, FusedSpec):
+        return None
+    channels = weights.source.ty.ndim - 1 if is_call(value, "relax.matmul") else 0
+    if not weights.whole and weights.axis != channels:
+        return None
+    try:
+        attrs.evolve(found.spec, dtype=INT8)
+    except ConfigError:
+        return None  # its sums may pass 32 bits
+    scales = np.broadcast_to(weights.scale, (found.spec.output_channels,)).astype(np.float32)
+    return Operands(spec=found.spec, data=data, weights=found.weights, scales=scales)
+
+
+def _are_operands(data: Step, weights: Step) -> bool:
+    """Whether data are computed in bytes with one scale, and weights are constant."""
+    return (
+        is_data(data, _DATA.name)
+        and isinstance(weights.source, tvm.ir.GenericConst)
+        and bool(data.scale[0] > 0)
+        and bool((weights.scale > 0).all())
+    )
+
+
+def is_data(step: Step, dtype: str) -> bool:
+    """Whether a tensor that is not constant is in a type, with one scale.
+
+    Args:
+        step: what decodes it.
+        dtype: of the encoded numbers.
+    """
+    return step.whole and step.dtype == dtype and isinstance(step.source, relax.Var)
+
+
+def _symmetric(weights: Step) -> NDArray[np.int8] | None:
+    """Encoded weights with zero at 0; None if they are no int8 then."""
+    if weights.dtype not in {INT8, UINT8}:
+        return None
+    numbers = array_of(weights.source)
+    shape = [1] * numbers.ndim
+    if not weights.whole:
+        shape[weights.axis] = len(weights.zero_point)
+    shifted = numbers.astype(np.int64) - weights.zero_point.reshape(shape)
+    low, high = shifted.min(initial=0), shifted.max(initial=0)
+    return shifted.astype(INT8) if low >= _WEIGHTS.low and high <= _WEIGHTS.high else None
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _End:
+    """How a chain's result is written.
+
+    Attributes:
+        output: the step that encodes it in the type of the data; None if it is float32.
+        residual: the step of what is added, which has the type of the output.
+        passed: the variables up to the encoded result.
+    """
+
+    output: Step | None = None
+    residual: Step | None = None
+    passed: tuple[Any, ...] = ()
+
+    def dtype(self, kind: ComputeType) -> str:
+        """What is written by an operator of a type."""
+        return FLOAT32 if self.output is None else kind.data.name
+
+
+class TypedOperators:
+    """Gives chains of a network the types that the network has.
+
+    Args:
+        steps: those of the module.
+        values: of all variables.
+        users: the bindings that read each variable; None among them for the function's result.
+    """
+
+    def __init__(
+        self, steps: Steps, values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
+    ) -> None:
+        self._steps = steps
+        self._values = values
+        self._users = users
+
+    def operands(self, value: Any) -> Operands | None:
+        """As ``operands_of``."""
+        return operands_of(value, self._values)
+
+    def typed(self, chain: FusedOperator) -> FusedOperator:
+        """A chain of float32 in the type in which all that it multiplies is decoded, or itself.
+
+        Args:
+            chain: with all that follows the product but what encodes it.
+        """
+        sides = [step for one in chain.operands if (step := self._decoded(one)) is not None]
+        kind, spec = _type_of(chain, sides), chain.spec
+        if kind is None or not isinstance(spec, TypedSpec):
+            return chain
+        end = self._end(chain, kind.data.name)
+        constants = chain.constants
+        if kind.quantized:
+            constants = Constants(quantization=_product(sides, end.output).array)
+        try:
+            narrow = attrs.evolve(spec, dtype=kind.name, output_dtype=end.dtype(kind))
+        except ConfigError:
+            return chain  # its sums may pass 32 bits
+        rest = chain.inputs[len(sides) :] if end.residual is None else (end.residual.source,)
+        return attrs.evolve(
+            chain,
+            spec=narrow,
+            inputs=(*(one.source for one in sides), *rest),
+            constants=constants,
+            members=(*chain.members, *end.passed),
+        )
+
+    def in_integers(
+        self, chain: FusedOperator, alone: FusedOperator, operands: Operands
+    ) -> FusedOperator:
+        """A chain of float32 as one of int8.
+
+        Args:
+            chain: with all that follows the product but what encodes it.
+            alone: the product alone, which is taken if sums with the bias may pass 32 bits.
+            operands: what it multiplies.
+        """
+        spec = chain.spec
+        assert isinstance(spec, FusedSpec)  # noqa: S101 - only those have operands
+        real = chain.constants.bias
+        bias = operands.bias(np.zeros(spec.output_channels, np.float32) if real is None else real)
+        if bias is None:
+            return self.in_integers(alone, alone, operands)
+        end = self._end(chain, _DATA.name)
+        scale, quantization = operands.numbers(end.residual, end.output, spec.activation)
+        rest = chain.inputs[1:] if end.residual is None else (end.residual.source,)
+        return attrs.evolve(
+            chain,
+            spec=attrs.evolve(spec, dtype=INT8, bias=False, output_dtype=end.dtype(COMPUTE[INT8])),
+            inputs=(operands.data.source, *rest),
+            constants=Constants(
+                weights=operands.weights, scale=scale, bias=bias, quantization=quantization.array
+            ),
+            members=(*chain.members, *end.passed),
+        )
+
+    def _decoded(self, variable: Any) -> Step | None:
+        return self._steps.of(self._values.get(variable), DECODE)
+
+    def _end(self, chain: FusedOperator, dtype: str) -> _End:
+        """How a chain's result is written if it reads a type."""
+        output, passed = self._encoded_after(chain.last)
+        if output is None or not output.whole or output.dtype != dtype:
+            return _End()
+        if not (isinstance(chain.spec, FusedSpec) and chain.spec.residual):
+            return _End(output=output, passed=passed)
+        residual = self._decoded(chain.inputs[1])
+        if residual is None or not is_data(residual, dtype):
+            return _End()
+        return _End(output=output, residual=residual, passed=passed)
+
+    def _encoded_after(self, variable: Any) -> tuple[Step | None, tuple[Any, ...]]:
+        """The step that alone reads a variable, and the variables up to its result."""
+        passed: list[Any] = []
+        while True:
+            reading = self._users[variable]
+            if len(reading) != 1 or reading[0] is None:
+                return None, ()
+            value, variable = reading[0].value, reading[0].var
+            passed.append(variable)
+            step = self._steps.of(value, ENCODE)
+            if step is not None or not is_call(value, "relax.reshape"):
+                return step, tuple(passed)
+
+
+def _type_of(chain: FusedOperator, sides: Sequence[Step]) -> ComputeType | None:
+    """The type in which a chain of float32 multiplies what is decoded; None if there is none.
+
+    Args:
+        chain: of any operator.
+        sides: the steps of those of its operands that are decoded.
+    """
+    spec, weights = chain.spec, chain.constants.weights
+    if not isinstance(spec, TypedSpec) or not sides or len(sides) < len(chain.operands):
+        return None
+    known = (one for one in COMPUTE.values() if not one.variant_of)
+    kind = next((one for one in known if one.data.name == sides[0].dtype), None)
+    if kind is None or not all(is_data(one, kind.data.name) for one in sides):
+        return None
+    if kind.quantized:
+        return kind if isinstance(spec, BatchMatmulSpec) else None
+    fit = weights is None or np.array_equal(kind.weights.rounded(weights), weights)
+    return kind if fit else None
+
+
+def _product(sides: Sequence[Step], output: Step | None) -> QuantizedProduct:
+    """The numbers of a batch of products of two tensors that are whole numbers."""
+    left, right = sides
+    scale = np.float32(left.scale[0]) * np.float32(right.scale[0])
+    if output is not None:
+        scale = scale / np.float32(output.scale[0])
+    return QuantizedProduct(
+        left_zero_point=float(left.zero_point[0]),
+        right_zero_point=float(right.zero_point[0]),
+        scale=float(scale),
+        out_zero_point=float(output.zero_point[0]) if output is not None else 0.0,
+    )

@@ -1,0 +1,359 @@
+"""A distribution of the operators of networks, learnt from their tasks.
+
+Prior-guided sampling draws the fields of a layer one after another, each from the distribution that
+networks have given the fields drawn before (One-Shot Tuner, Ryu et al., CC 2022, section 4.2).
+Counting alone would only ever give back the layers that there are. So the rows that a field is
+drawn from count the less the more they differ from what is drawn already, and sizes are moved
+between those that were seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ConfigError
+from chameleon_core.loop.round.stages import generator
+from chameleon_core.pipeline.read_options import read_options
+from chameleon_core.plugins import Registry
+from chameleon_core.task import Task
+from numpy.typing import NDArray
+
+from chameleon_one_shot.dataset.tasks import DatasetError, canonical, named_by_key
+
+Path = tuple[str | int, ...]
+"""The position of a value in the arguments: a key, and in lists the indices."""
+
+ABSENT = object()
+"""The value of a field that an operator leaves out, as it does with defaults."""
+
+
+_BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)
+"""Octaves by which rows may differ from what is drawn; the next one if too few rows are left."""
+
+_ENOUGH = 6.0
+"""Rows that a field is drawn from at least, if there are as many: an effective sample size."""
+
+_OTHER = 2.0
+"""Octaves that another layout, another kernel or another epilogue counts as."""
+
+_SIZES = 8
+"""A field is a size if it has so many values and none of them is that of most rows."""
+
+_MOVED = 0.5
+"""How often a size becomes one between those that were seen."""
+
+_APART = 2
+"""Sizes are moved between two of which one is at most so many times the other."""
+
+_HALVINGS = 3
+"""A moved size is a multiple of the power of two in it, halved at most so often."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Observed:
+    """A task of a network.
+
+    Attributes:
+        task: the task.
+        mass: how often it occurs, as a share of its network's operators.
+    """
+
+    task: Task
+    mass: float
+
+
+class OperatorDistribution:
+    """The arguments of one kind of operator, all with lists of the same lengths.
+
+    Args:
+        observed: tasks of networks.
+    """
+
+    def __init__(self, observed: Sequence[Observed]) -> None:
+        rows = [flattened(one.task.arguments) for one in observed]
+        self._mass = np.array([one.mass for one in observed])
+        paths = dict.fromkeys(path for row in rows for path in row)
+        self._columns = {path: [row.get(path, ABSENT) for row in rows] for path in paths}
+        sizes = [path for path in paths if self._is_size(path)]
+        # What tells kernels from each other comes first, and sizes are drawn for such a kernel.
+        self._order = [path for path in paths if path not in sizes] + sizes
+        self._sizes = frozenset(sizes)
+        self._logarithms = {
+            path: np.log2([max(float(value), 1.0) for value in self._columns[path]])
+            for path in sizes
+        }
+
+    def _is_size(self, path: Path) -> bool:
+        values = self._columns[path]
+        if not all(isinstance(value, int) and is_number(value) for value in values):
+            return False
+        shares: dict[int, float] = {}
+        for value, mass in zip(values, self._mass, strict=True):
+            shares[value] = shares.get(value, 0.0) + mass
+        return len(shares) >= _SIZES and max(shares.values()) <= 0.5 * self._mass.sum()
+
+    def draw(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Arguments of one operator; nobody has asked yet whether there can be such a one."""
+        drawn: dict[Path, Any] = {}
+        distance = np.zeros(len(self._mass))
+        for path in self._order:
+            row = int(rng.choice(len(self._mass), p=self._weights(distance)))
+            drawn[path] = self._value(path, row, drawn, rng)
+            distance += self._differences(path, drawn[path]) ** 2
+        return unflattened({path: drawn[path] for path in self._columns})
+
+    def _weights(self, squares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How much each row counts, given the squares of its distance from what is drawn."""
+        nearest = squares - squares.min()
+        weights = self._mass
+        for width in _BANDWIDTHS:
+            weights = self._mass * np.exp(-nearest / (2.0 * width**2))
+            if weights.sum() ** 2 >= _ENOUGH * (weights**2).sum():
+                break
+        return np.asarray(weights / weights.sum())
+
+    def _value(
+        self, path: Path, row: int, drawn: Mapping[Path, Any], rng: np.random.Generator
+    ) -> Any:
+        value = self._columns[path][row]
+        before = _before(path)
+        if before in drawn and self._columns[before][row] == value:
+            return drawn[before]  # as images and filters are square, padded alike on all sides
+        if path not in self._sizes:
+            return value
+        return self._moved(path, value, rng) if rng.random() < _MOVED else value
+
+    def _moved(self, path: Path, value: int, rng: np.random.Generator) -> int:
+        """A size between an observed one and its next, of about the same divisors."""
+        known = np.unique(self._columns[path])
+        at = int(np.searchsorted(known, value))
+        other = at + int(rng.choice((-1, 1)))
+        if not 0 <= other < len(known) or value < 1:
+            return value
+        low, high = sorted((value, int(known[other])))
+        if high > _APART * low:
+            return value  # nobody has seen anything like what lies between
+        step = max(1, (value & -value) >> int(rng.integers(0, _HALVINGS + 1)))
+        between = np.arange(step * (low // step + 1), high, step)
+        return value if not len(between) else int(rng.choice(between))
+
+    def _differences(self, path: Path, value: Any) -> NDArray[np.float64]:
+        """How far each row is from a value that was drawn, in octaves."""
+        if path in self._sizes:
+            return np.asarray(self._logarithms[path] - math.log2(max(value, 1)))
+        return np.array([0.0 if other == value else _OTHER for other in self._columns[path]])
+
+
+def _before(path: Path) -> Path:
+    """The place before a field's own, in the same list."""
+    *above, last = path
+    return (*above, last - 1) if isinstance(last, int) else ()
+
+
+class TaskDistribution:
+    """All kinds of operators of some networks; frequent ones are drawn more often.
+
+    Args:
+        observed: tasks of networks.
+    """
+
+    def __init__(self, observed: Sequence[Observed]) -> None:
+        groups: dict[tuple[str, tuple[Path, ...]], list[Observed]] = {}
+        for one in observed:
+            groups.setdefault((one.task.operator, _lists(one.task.arguments)), []).append(one)
+        self._kinds = [operator for operator, _ in groups]
+        self._distributions = [OperatorDistribution(group) for group in groups.values()]
+        mass = np.array([sum(one.mass for one in group) for group in groups.values()])
+        # The root, so that kinds that few networks have are learnt, too.
+        self._shares = np.sqrt(mass) / np.sqrt(mass).sum()
+
+    def draw(self, rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
+        """A kind of operator and arguments."""
+        which = int(rng.choice(len(self._kinds), p=self._shares))
+        return self._kinds[which], self._distributions[which].draw(rng)
+
+
+def _lists(arguments: Mapping[str, Any]) -> tuple[Path, ...]:
+    """The positions of the values of lists, which tell ranks from each other."""
+    return tuple(sorted((path for path in flattened(arguments) if len(path) > 1), key=str))
+
+
+# ----- arguments as fields -------------------------------------------------------------------
+
+
+def flattened(arguments: Mapping[str, Any]) -> dict[Path, Any]:
+    """Arguments as their values that are no lists, in the order in which they are written."""
+    return {
+        path: value for key, inner in arguments.items() for path, value in _leaves(inner, (key,))
+    }
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, (*path, key))
+    elif isinstance(value, list | tuple) and value:
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, (*path, index))
+    else:
+        yield path, value
+
+
+def unflattened(fields: Mapping[Path, Any]) -> dict[str, Any]:
+    """The arguments that ``flattened`` made these fields of; absent ones are left out."""
+    out: dict[str | int, Any] = {}
+    for path, value in fields.items():
+        if value is ABSENT:
+            continue
+        below = out
+        for step in path[:-1]:
+            below = below.setdefault(step, {})
+        below[path[-1]] = value
+    return {str(key): _listed(value) for key, value in out.items()}
+
+
+def _listed(value: Any) -> Any:
+    if not isinstance(value, dict) or not value:
+        return value
+    inner = {key: _listed(one) for key, one in value.items()}
+    if all(isinstance(key, int) for key in inner):
+        return [inner[index] for index in sorted(inner)]
+    return inner
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is an integer or a real number, and no flag."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_TRIES = 500
+"""Draws of one task that are refused at most."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TaskSampler:
+    """Draws distinct tasks.
+
+    Attributes:
+        observed: tasks of the networks that are learnt from.
+        held_out: what may not be drawn.
+        target: canonical, of the tasks.
+        most_flop: of one evaluation of a task.
+        seed: of everything drawn.
+        registry: knows the operators.
+        has_space: whether there is a design space for a task.
+    """
+
+    observed: Sequence[Observed]
+    held_out: HeldOut
+    target: str
+    most_flop: float
+    seed: int
+    registry: Registry
+    has_space: Callable[[Task], bool]
+
+    def drawn(self, count: int, known: Sequence[Task] = ()) -> list[Task]:
+        """The first tasks of a sequence that the seed decides, whatever ``count`` is.
+
+        Args:
+            count: how many.
+            known: the first of them, drawn before.
+
+        Raises:
+            DatasetError: there are not as many, or nothing to learn them from.
+        """
+        if not self.observed:
+            raise DatasetError("the networks have no operator to tune", hint="Name some that have.")
+        distribution = TaskDistribution(self.observed)
+        # Of operators that only networks are made of, arguments cannot be made up.
+        whole = {
+            (one.task.operator, canonical(dict(one.task.arguments))): one.task
+            for one in self.observed
+        }
+        tasks = list(known[:count])
+        keys = {task.key for task in tasks}
+        for number in range(len(tasks), count):
+            rng = generator(self.seed, "tasks", str(number))
+            task = self._one(distribution, whole, keys, rng)
+            if task is None:
+                raise DatasetError(
+                    f"only {len(tasks)} tasks of {count} could be drawn from these networks",
+                    hint="Ask for fewer tasks, name more networks, or raise most_gflop.",
+                )
+            tasks.append(task)
+            keys.add(task.key)
+        return tasks
+
+    def _one(
+        self,
+        distribution: TaskDistribution,
+        whole: dict[tuple[str, str], Task],
+        keys: set[str],
+        rng: np.random.Generator,
+    ) -> Task | None:
+        for _ in range(_TRIES):
+            operator, arguments = distribution.draw(rng)
+            if self.held_out.covers(operator, arguments):
+                continue
+            task = self._task(operator, arguments, whole)
+            if task is None or task.key in keys or task.flop > self.most_flop:
+                continue
+            # The operator may have written them otherwise.
+            if not self.held_out.covers(operator, task.arguments) and self.has_space(task):
+                return task
+        return None
+
+    def _task(
+        self, operator: str, arguments: dict[str, Any], whole: dict[tuple[str, str], Task]
+    ) -> Task | None:
+        """The task, named by its key; None if there is no such operator."""
+        record = self.registry.record("operators", operator)
+        if record.arguments is None:
+            task = whole.get((operator, canonical(arguments)))
+        else:
+            try:
+                spec = read_options(arguments, record.arguments, f"operator '{operator}'")
+                task = spec.task(operator, self.target)
+            except (ConfigError, ValueError, ArithmeticError):
+                return None
+        return None if task is None else named_by_key(task)
+
+
+NEAR = 0.1
+"""Sizes that differ by no more than this share are the same, for a task that is held out."""
+
+
+class HeldOut:
+    """Tasks that are held out.
+
+    Args:
+        tasks: of the networks that are held out.
+    """
+
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        self._numbers: dict[str, list[dict[Path, float]]] = {}
+        for task in tasks:
+            self._numbers.setdefault(task.operator, []).append(_numbers(task.arguments))
+
+    def covers(self, operator: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a task is one of them, or within ``NEAR`` of one in every dimension.
+
+        Layouts, element types and epilogues make no difference.
+        """
+        numbers = _numbers(arguments)
+        return any(_alike(numbers, other) for other in self._numbers.get(operator, ()))
+
+
+def _numbers(arguments: Mapping[str, Any]) -> dict[Path, float]:
+    return {path: value for path, value in flattened(arguments).items() if is_number(value)}
+
+
+def _alike(one: Mapping[Path, float], other: Mapping[Path, float]) -> bool:
+    return one.keys() == other.keys() and all(
+        abs(value - other[path]) <= NEAR * max(abs(value), abs(other[path]))
+        for path, value in one.items()
+    )
