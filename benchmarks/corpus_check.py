@@ -25,7 +25,7 @@ from chameleon_core.loop.start.tasks import frontend_of, named_tasks, target_of
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.stages import Delivery, Frontend, Trials, Winner
 from chameleon_core.task import Task
-from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.delivery.frontends import NetworksFrontend
 from chameleon_networks.step_seconds import StepSeconds
 from chameleon_system.cores import usable_cores
 from corpus_precision import in_types, told
@@ -91,10 +91,10 @@ def _delivered(
         delivered = frontend.deliver(delivery)
         network = None if delivered is None else delivered.to_json()
         answer = {"tasks": [task.name for task in tasks], "network": network}
-        typed = isinstance(frontend, NetworkFrontend) and frontend.precision is not None
+        typed = isinstance(frontend, NetworksFrontend) and frontend.work.precision is not None
         if typed and delivery.folder.is_dir():
             steps.begin("precision")
-            answer["precision"] = told(frontend.network, delivery)
+            answer["precision"] = told(frontend.work.network, delivery)
     return answer
 
 

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.importers.builtin.records import NETWORKS
 
 
@@ -56,7 +57,7 @@ def seconds_of(network: str) -> dict[str, object]:
     with step("tvm_import"):
         _ = imported.imported
     with step("preparing"):
-        _ = imported.prepared
+        _ = prepared_network(imported)
     with step("naming"):
         tasks = frontend.tasks(target)
     with step("spaces"):
@@ -78,7 +79,7 @@ def _imported() -> Callable[[str], tuple[object, object, str]]:
     """What makes a frontend, a space and a target, once everything slow is imported."""
     import torch  # noqa: PLC0415, F401 - timed
     from chameleon_core.plugins import NoOptions  # noqa: PLC0415
-    from chameleon_networks.delivery.bucketed import builtin  # noqa: PLC0415
+    from chameleon_networks.delivery.bucketed import work_on  # noqa: PLC0415
     from chameleon_networks.graph.relaxed import relax  # noqa: PLC0415, F401
     from chameleon_networks.importers.options import BuiltinOptions  # noqa: PLC0415
     from chameleon_tvm.device.targets import TVMTargets  # noqa: PLC0415
@@ -88,7 +89,7 @@ def _imported() -> Callable[[str], tuple[object, object, str]]:
     target = TVMTargets(NoOptions()).resolve("native")
 
     def made(network: str) -> tuple[object, object, str]:
-        return builtin(BuiltinOptions(network=network)), AutoSpace(AutoOptions()), target
+        return work_on(BuiltinOptions(network=network)), AutoSpace(AutoOptions()), target
 
     return made
 

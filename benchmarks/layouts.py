@@ -31,6 +31,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.graph.operators import specs_of
 from chameleon_networks.graph.owners import owners
@@ -111,8 +112,8 @@ def clock_of(options: argparse.Namespace, target: str) -> Clock:
 
 def edges_of(network: ImportedNetwork, clock: Clock) -> dict[str, Any]:
     """The layouts of a network's edges with the least seconds, against one for all of them."""
-    module, chains = network.prepared_in(FIRST)
-    specs = specs_of(chains, owners(chains, network.imported, network.locations))
+    module, chains = prepared_network(network, FIRST)
+    specs = specs_of(chains, owners(chains, network.imported, network.graph.locations))
     distinct = dict.fromkeys(chain.spec for chain in chains)
     named = dict(zip(distinct, (spec.name for spec in specs), strict=True))
     graph = graph_of(module, chains, [named[chain.spec] for chain in chains], clock.layouts)
@@ -198,7 +199,7 @@ def seconds_of(network: str, target: str, threads: int) -> dict[str, float | Non
 
 def write(network: BuiltinNetwork, target: str, threads: int, folder: Path) -> None:
     """Compile a network with first guesses into a folder."""
-    module, chains = network.prepared
+    module, chains = prepared_network(network)
     space = AutoSpace(AutoOptions())
     winners = {}
     for task in NetworkFrontend(network).tasks(target):

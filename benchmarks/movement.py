@@ -37,16 +37,16 @@ def shares(folder: Path) -> dict[str, Any]:
         for one in manifest["inputs"]
     ]
     rows = kernel_seconds(str(folder), inputs)
-    whole = sum(row["seconds"] for row in rows)
-    around = sum(row["seconds"] for row in rows if row["name"] == AROUND)
-    moves = [row for row in rows if not row["tuned"] and moves_only(row["name"])]
-    moving = sum(row["seconds"] for row in moves)
+    whole = sum(row.seconds for row in rows)
+    around = sum(row.seconds for row in rows if row.name == AROUND)
+    moves = [row for row in rows if not row.tuned and moves_only(row.name)]
+    moving = sum(row.seconds for row in moves)
     return {
         "network": str(folder),
         "seconds": whole,
-        "calls": sum(row["calls"] for row in rows if row["name"] != AROUND),
+        "calls": sum(row.calls for row in rows if row.name != AROUND),
         "around_share": around / whole,
-        "moves": sum(row["calls"] for row in moves),
+        "moves": sum(row.calls for row in moves),
         "moving_share": moving / whole,
     }
 

@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.run_folder import NETWORK, read_store
+from chameleon_core.run_folder import NETWORK
+from chameleon_core.run_view import RunView
 from chameleon_networks.commands.runs import network_of, pipeline_of
 from chameleon_networks.rivals.launch import tune_network_with_metaschedule
 from chameleon_networks.running.latency import turn_seconds
@@ -64,11 +65,12 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
         options: of the command line.
         ours: wall-clock of the run in seconds, if it was measured.
     """
-    with read_store(run) as store:
+    with RunView(run) as view:
         # A pipeline that was just run had its code imported then.
         trust_source = options.trust_source or options.pipeline is not None
-        network = network_of(pipeline_of(store, run, trust_source=trust_source), store).network
-        target = str(store.fact("target"))
+        pipeline = pipeline_of(view, trust_source=trust_source)
+        network = network_of(pipeline, view).by_bucket[""].network
+        target = view.target
     seconds = options.seconds or ours
     if seconds is None:
         raise SystemExit("--run needs --seconds")

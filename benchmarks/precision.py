@@ -24,14 +24,15 @@ from typing import Any
 from chameleon_cli.env import describe
 from chameleon_core.run_folder import NETWORK
 from chameleon_core.words import in_seconds
+from chameleon_networks.delivery.reduced_rivals import reduced_request
 from chameleon_networks.delivery.side_by_side import Compared, SideBySide, side_by_side
-from chameleon_networks.delivery.typed.comparing import reduced_request
-from chameleon_networks.frameworks.reduced import AS_IT_COMES, INT8, PRECISIONS
+from chameleon_networks.frameworks import AS_IT_COMES, PRECISIONS
 from chameleon_networks.importers.options import BuiltinOptions
 from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_networks.package.package import MANIFEST
 from chameleon_networks.running.latency import ROUNDS
 from chameleon_system.cores import usable_cores
+from chameleon_tvm.types import INT8
 
 NETWORKS = ("resnet18", "resnet50", "mobilenet_v2")
 HEADER = ("batch 1", "precision", "median", "least", "turns", "times the best", "error")
@@ -106,11 +107,11 @@ def rows_of(found: SideBySide) -> list[dict[str, Any]]:
     rows = [
         {
             "name": name,
-            "precision": found.about[name]["precision"],
+            "precision": found.about[name].precision,
             "seconds": statistics.median(seconds),
             "least_seconds": min(seconds),
             "turns": len(seconds),
-            "max_relative_error": found.about[name]["max_relative_error"],
+            "max_relative_error": found.about[name].max_relative_error,
         }
         for name, seconds in found.times.items()
         if seconds

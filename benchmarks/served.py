@@ -35,14 +35,15 @@ import attrs
 import numpy as np
 from chameleon_cli.env import describe
 from chameleon_core.errors import ChameleonError
-from chameleon_core.run_folder import NETWORK, read_store
+from chameleon_core.run_folder import NETWORK
+from chameleon_core.run_view import RunView
 from chameleon_core.words import counted
 from chameleon_networks.commands.runs import network_of, pipeline_of
 from chameleon_networks.delivery.bucketed import BucketedFrontend
 from chameleon_networks.delivery.side_by_side import told_of
 from chameleon_networks.export.bundles import write_c_bundle
 from chameleon_networks.package.package import read_manifest
-from chameleon_networks.running.serve import write_arrays
+from chameleon_networks.running.requests import write_arrays
 from chameleon_networks.serving.clients import busy
 from chameleon_networks.serving.model_files import ModelFile, model_files
 from chameleon_networks.serving.streams import network_request, onnxruntime_ways, openvino_ways
@@ -398,8 +399,8 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def subject_of(run: Path, scratch: Path, given: argparse.Namespace) -> Subject:
     """The network of a run folder with files for others."""
-    with read_store(run) as store:
-        frontend = network_of(pipeline_of(store, run, trust_source=given.trust_source), store)
+    with RunView(run) as view:
+        frontend = network_of(pipeline_of(view, trust_source=given.trust_source), view)
     if isinstance(frontend, BucketedFrontend):
         raise SystemExit(f"{run} has a network in buckets of shapes, which has no section here.")
     network = frontend.network

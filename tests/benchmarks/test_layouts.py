@@ -12,6 +12,7 @@ import layouts
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.importers.sources import TorchNetwork
 from hypothesis import given
@@ -46,7 +47,7 @@ def _graph(tmp_path):
     file = tmp_path / "branched.py"
     file.write_text(BRANCHED)
     network = TorchNetwork(TorchOptions(source=f"{file}:make"))
-    module, chains = network.prepared_in("NCHW")
+    module, chains = prepared_network(network, "NCHW")
     names = [str(place) for place in range(len(chains))]
     return layout_graph.graph_of(module, chains, names, LAYOUTS)
 

@@ -12,9 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_cli.main import run as command_line
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Delivery, Frontend, Winner
 from chameleon_networks.importers.options import OnnxOptions
 from chameleon_networks.importers.sources import OnnxNetwork
 from chameleon_networks.running import processes
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
 
 from .forked_children import ForkedChild, ForkServer
 
@@ -55,6 +60,29 @@ def chameleon(capfd: pytest.CaptureFixture[str]) -> Command:
         return subprocess.CompletedProcess(words, code, printed.out, printed.err)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def target() -> str:
+    return TVMTargets(NoOptions()).resolve("native")
+
+
+@pytest.fixture(scope="session")
+def delivery_into(target: str) -> Callable[..., Delivery]:
+    """Makes a delivery with a random configuration for every task, or with its first guess."""
+
+    def made(source: Frontend, folder: Path, *, guessed: bool = False) -> Delivery:
+        space = AutoSpace(AutoOptions())
+        rng = np.random.default_rng(0)
+        winners = []
+        for task in source.tasks(target):
+            design = space.design_space(task)
+            config = design.first_guesses[0] if guessed else design.sample(1, rng)[0]
+            indices = tuple(int(index) for index in config)
+            winners.append(Winner(task=task, config=indices, seconds=1e-3))
+        return Delivery(target=target, winners=winners, space=space, folder=folder, threads=2)
+
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chameleon_networks.delivery import bucketed
-from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.shapes import Buckets
 
@@ -37,6 +36,6 @@ def masked(file: Path, *extents: int, pad: float | None = 0.0) -> BucketedFronte
     length = Buckets(buckets=extents, pad=pad, name="length")
     shapes = {"ids": (1, length), "mask": (1, length)}
     options = TorchOptions(source=f"{file}:masked", shapes=shapes, compare=False)
-    made = bucketed.torch(options)
+    made = work_on(options)
     assert isinstance(made, BucketedFrontend)
     return made

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 from chameleon_core import load_run
-from chameleon_core.measurement import Measurement, Spending
-from chameleon_core.plugins import NoOptions
+from chameleon_core.measurement import Measurement
+from chameleon_core.spending import Spending
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 from chameleon_one_shot.dataset.format import read_dataset
 from chameleon_one_shot.predictor.examples import examples_of
 from chameleon_records.format import key_from_json
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import DenseSpec, PrimFuncSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
@@ -38,11 +37,6 @@ def product():
 def reference(a, b):
     return a @ b
 """
-
-
-@pytest.fixture(scope="module")
-def target() -> str:
-    return TVMTargets(NoOptions()).resolve("native")
 
 
 @pytest.fixture

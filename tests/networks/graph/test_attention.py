@@ -17,7 +17,7 @@ from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.importers.torch.programs import torch_module
+from chameleon_networks.importers.torch.lowering.importing import torch_graph
 from chameleon_networks.package.load import load
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_tvm.spaces.auto import AutoSpace
@@ -155,7 +155,7 @@ def imported(network: Any, inputs: tuple[Any, ...], layout: str = "NCHW") -> Any
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.export.export(network.eval(), inputs)
-    module, _ = torch_module(program)
+    module = torch_graph(program).module
     return prepared(module, layout)
 
 
@@ -354,7 +354,7 @@ def test_networks_of_a_library_compute_the_same(name: str, kind: str, target: st
 
 def test_the_same_in_an_onnx_file(target: str, tmp_path: Any):
     pytest.importorskip("onnxscript")
-    from chameleon_networks.importers.onnx.models import onnx_module  # noqa: PLC0415 - needs onnx
+    from chameleon_networks.importers.onnx.models import onnx_graph  # noqa: PLC0415 - needs onnx
 
     network = Projected(eager).eval()
     file = tmp_path / "net.onnx"
@@ -362,7 +362,7 @@ def test_the_same_in_an_onnx_file(target: str, tmp_path: Any):
         warnings.simplefilter("ignore")
         torch.onnx.export(network, (states(),), str(file), dynamo=True, verbose=False)
         want = network(states()).numpy()
-    imported_file, _ = onnx_module(str(file), {})
+    imported_file = onnx_graph(str(file), {}).module
     module = prepared(imported_file, "NCHW")
     chains = chains_of(module)
     [chain] = attentions(chains)

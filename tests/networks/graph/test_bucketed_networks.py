@@ -16,9 +16,9 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.stages import Delivery, Trials
 from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery import bucketed, deliver_buckets
-from chameleon_networks.delivery.bucket_results import summed
-from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery import deliver_buckets
+from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
+from chameleon_networks.delivery.deliver_buckets import summed
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.padding import check_padding
 from chameleon_networks.importers.options import OnnxOptions
@@ -39,10 +39,10 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def delivered(
-    networks: Path, random_delivery: Any, tmp_path_factory: pytest.TempPathFactory
+    networks: Path, delivery_into: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[BucketedFrontend, Delivery, dict[str, Any]]:
     source = masked(networks, 4, 12, pad=0.0)
-    delivery = random_delivery(source, tmp_path_factory.mktemp("run") / "network")
+    delivery = delivery_into(source, tmp_path_factory.mktemp("run") / "network")
     result = source.deliver(delivery)
     assert result.failure is None
     return source, delivery, result
@@ -177,7 +177,7 @@ def _mean(folder: Path) -> BucketedFrontend:
     ]
     file = _onnx_file(folder / "mean.onnx", nodes, ["x", [1, "n", 8], [1, 8]], {"w": weights})
     shapes = {"x": (1, Buckets(buckets=(4, 8), pad=0.0), 8)}
-    made = bucketed.onnx(OnnxOptions(source=str(file), shapes=shapes, compare=False))
+    made = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
     assert isinstance(made, BucketedFrontend)
     return made
 
@@ -192,7 +192,7 @@ def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
     ends = ["image.in", ["n", 3, 6, 6], ["n", 8, 6, 6]]
     file = _onnx_file(folder / "convolved.onnx", nodes, ends, {"w": weights})
     shapes = {"image.in": (Buckets(buckets=extents, pad=0.0), 3, 6, 6)}
-    made = bucketed.onnx(OnnxOptions(source=str(file), shapes=shapes, compare=False))
+    made = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
     assert isinstance(made, BucketedFrontend)
     return made
 
@@ -207,9 +207,9 @@ def test_padding_that_changes_the_answers_is_refused_before_tuning(tmp_path: Pat
 
 
 @pytest.mark.long
-def test_padding_that_changes_the_answers_is_not_delivered(random_delivery: Any, tmp_path: Path):
+def test_padding_that_changes_the_answers_is_not_delivered(delivery_into: Any, tmp_path: Path):
     source = _mean(tmp_path)
-    result = source.deliver(random_delivery(source, tmp_path / "network"))
+    result = source.deliver(delivery_into(source, tmp_path / "network"))
     assert result.failure.startswith("the network is not delivered: padding changes")
     assert "leave out `pad`" in result.failure
     assert not (tmp_path / "network").exists()
@@ -227,10 +227,10 @@ def test_without_padding_there_is_nothing_to_check(networks: Path):
 
 @pytest.mark.long
 def test_a_bucket_that_fails_is_named_and_nothing_delivered(
-    networks: Path, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    networks: Path, delivery_into: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     source = masked(networks, 4, 12, pad=None)
-    delivery = random_delivery(source, tmp_path / "network")
+    delivery = delivery_into(source, tmp_path / "network")
     honest = Kernels.of
 
     def lying(self: Kernels, chain: Any) -> Any:
@@ -248,7 +248,7 @@ def test_a_bucket_that_fails_is_named_and_nothing_delivered(
 
 @pytest.mark.long
 def test_weights_that_got_lost_on_the_way_are_not_delivered(
-    networks: Path, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    networks: Path, delivery_into: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     source = masked(networks, 4, 12, pad=None)
     honest = deliver_buckets.share_weights
@@ -261,7 +261,7 @@ def test_weights_that_got_lost_on_the_way_are_not_delivered(
         return saved
 
     monkeypatch.setattr(deliver_buckets, "share_weights", lying)
-    result = source.deliver(random_delivery(source, tmp_path / "network"))
+    result = source.deliver(delivery_into(source, tmp_path / "network"))
     assert "is not what it was alone: its outputs are off by" in result.failure
     assert not (tmp_path / "network").exists()
 
@@ -317,9 +317,9 @@ def test_what_was_settled_is_recalled_for_each_bucket(networks: Path):
     assert [one.choice.layout for _, one in again.networks] == ["NHWC", "NCHW"]
 
 
-def test_batches_of_an_onnx_file(random_delivery: Any, tmp_path: Path):
+def test_batches_of_an_onnx_file(delivery_into: Any, tmp_path: Path):
     source = _convolved(tmp_path, 1, 4)
-    result = source.deliver(random_delivery(source, tmp_path / "network"))
+    result = source.deliver(delivery_into(source, tmp_path / "network"))
     assert result.failure is None
     network: Any = chameleon_networks.load(tmp_path / "network")
     images = np.random.default_rng(1).standard_normal((3, 3, 6, 6)).astype(np.float32)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery import checking
+from chameleon_networks.delivery.check_report import CheckReport
 from chameleon_networks.delivery.checking import tried
 from chameleon_networks.delivery.examine import examined
 from chameleon_networks.delivery.networks import NetworkFrontend
@@ -108,8 +110,8 @@ def network(tmp_path: Path):
 
 def test_inputs_and_outputs_of_every_kind(network, target: str):
     found = examined(network("several"), ["NHWC", "NCHW"], target, 2)
-    assert (found["layout"], found["reference"], found["refused"]) == ("NHWC", "torch", {})
-    assert found["max_relative_error"] < 1e-5
+    assert (found.layout, found.reference, found.refused) == ("NHWC", "torch", {})
+    assert found.max_relative_error < 1e-5
 
 
 def test_control_flow_names_its_line(network):
@@ -131,25 +133,25 @@ def test_what_depends_on_earlier_calls_is_refused(network, target: str):
 
 @pytest.mark.parametrize("name", ["doubling", "roots"])
 def test_inputs_are_like_the_examples_and_stay_as_they_are(name: str, network, target: str):
-    assert examined(network(name), ["NHWC"], target, 2)["max_relative_error"] < 1e-5
+    assert examined(network(name), ["NHWC"], target, 2).max_relative_error < 1e-5
 
 
 def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target: str):
     found = examined(network("chaos"), ["NHWC"], target, 2)
-    assert found["max_relative_error"] > TOLERANCE
-    assert "torch in float32 are off by" in found["conditioning"]
+    assert found.max_relative_error > TOLERANCE
+    assert "torch in float32 are off by" in (found.conditioning or "")
 
 
 def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):
     def asked(_network, layouts, _target, _threads):
         if layouts[0] == "NHWC":
-            return {"crash": "the compiler ended with SIGSEGV"}
-        return {"layout": "NCHW", "max_relative_error": 0.0, "reference": "torch", "refused": {}}
+            raise checking._CrashedError("the compiler ended with SIGSEGV")
+        return CheckReport(layout="NCHW", max_relative_error=0.0, reference="torch")
 
     monkeypatch.setattr(checking, "_asked", asked)
     found = tried(network("several"), ["NHWC", "NCHW"], "llvm", 1)
-    assert found["layout"] == "NCHW"
-    assert "not in NHWC: the compiler ended with SIGSEGV" in found["summary"]
+    assert found.layout == "NCHW"
+    assert "not in NHWC: the compiler ended with SIGSEGV" in found.summary
     with pytest.raises(ConfigError, match="in NHWC the compiler ended with SIGSEGV"):
         tried(network("several"), ["NHWC"], "llvm", 1)
 
@@ -157,8 +159,8 @@ def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):
 def test_a_process_answers_and_is_followed(network, target: str, monkeypatch):
     made = network("several")
     found = tried(made, ["NCHW"], target, 1)
-    assert found["summary"].startswith("it compiles, and agrees with torch")
-    assert [*found["step_seconds"]] == [
+    assert found.summary.startswith("it compiles, and agrees with torch")
+    assert [*found.step_seconds] == [
         "start",
         "export",
         "import",
@@ -173,5 +175,5 @@ def test_a_process_answers_and_is_followed(network, target: str, monkeypatch):
     def again():
         raise AssertionError("it was read while the other process compiled")
 
-    monkeypatch.setattr(made, "relax_module", again)
-    assert made.prepared_in("NCHW")
+    monkeypatch.setattr(made, "read_graph", again)
+    assert prepared_network(made, "NCHW")

@@ -14,7 +14,7 @@ from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.operators import left_over, specs_of
 from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.importers.torch.programs import torch_module
+from chameleon_networks.importers.torch.lowering.importing import torch_graph
 from chameleon_networks.package.load import load
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_tvm.spaces.auto import AutoSpace
@@ -117,7 +117,7 @@ def test_networks_of_convolutions(
     with torch.no_grad():
         expected = network(images).numpy()
         program = torch.export.export(network, (images,))
-    module = prepared(torch_module(program)[0], layout)
+    module = prepared(torch_graph(program).module, layout)
     chains = chains_of(module)
     assert [chain.spec.kind for chain in chains] == kinds
     # Normalisation is in the weights, what follows in the kernels.
@@ -137,7 +137,7 @@ def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(target: s
     with torch.no_grad():
         expected = network(images).numpy()
         program = torch.export.export(network, (images,))
-    module = prepared(torch_module(program)[0], "NHWC")
+    module = prepared(torch_graph(program).module, "NHWC")
     assert [chain.spec.output_layout for chain in chains_of(module)] == ["NWC"]
     np.testing.assert_allclose(run(module, target, images.numpy()), expected, rtol=1e-4, atol=1e-5)
 
@@ -145,7 +145,7 @@ def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(target: s
 def test_images_are_moved_to_channels_last_by_the_first_kernel():
     network, shape = video_network()
     program = torch.export.export(network.eval(), (torch.randn(shape),))
-    module = prepared(torch_module(program)[0], "NHWC")
+    module = prepared(torch_graph(program).module, "NHWC")
     chains = chains_of(module)
     assert (chains[0].spec.layout, chains[0].spec.output_layout) == ("NCDHW", "NDHWC")
     assert left_over(module, chains) == {"permute_dims": 1}

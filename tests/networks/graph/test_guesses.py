@@ -13,7 +13,7 @@ from chameleon_core.loop.end.delivery import guessed, guesses_of
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
 from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery.guesses import TURNS, mended
+from chameleon_networks.delivery.deliver import TURNS, mended
 from chameleon_networks.running.verify import OutputCheck
 from chameleon_tvm.words import one_line
 from hypothesis import given

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
+from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
 from chameleon_networks.compile.kernels import Kernels
@@ -40,12 +41,12 @@ class Process:
         self.paused = 0
         self.asked = 0
 
-    def profile(self, _folder: str, _inputs: Any, *, quantile: float) -> list[dict[str, Any]]:
+    def profile(self, _folder: str, _inputs: Any, *, quantile: float) -> list[KernelTime]:
         assert quantile < 0.5, "disturbances make kernels slower, never faster"
         found = self.profiles[self.asked % len(self.profiles)]
         self.asked += 1
-        tuned = [{"name": name, "tuned": True, "seconds": s} for name, s in found.items()]
-        return [*tuned, {"name": "pool", "tuned": False, "seconds": 1e-9}]
+        tuned = [KernelTime(name=n, tuned=True, calls=1, seconds=s) for n, s in found.items()]
+        return [*tuned, KernelTime(name="pool", tuned=False, calls=1, seconds=1e-9)]
 
     def pause(self) -> None:
         self.paused += 1

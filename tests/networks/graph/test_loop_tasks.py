@@ -6,11 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chameleon_core.network_result import KernelTime
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.compile import compiled, fused_functions
 from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.compile.loop_tasks import SHARE, costly_functions, loop_tasks
+from chameleon_networks.compile.loop_tasks import (
+    SHARE,
+    CostlyFunction,
+    costly_functions,
+    loop_tasks,
+)
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax
@@ -46,9 +52,9 @@ def network() -> Any:
     return module, chains_of(module)
 
 
-def _rows(functions: dict[str, Any], **seconds: float) -> list[dict[str, Any]]:
+def _rows(functions: dict[str, Any], **seconds: float) -> list[KernelTime]:
     return [
-        {"name": name, "calls": 2, "seconds": took, "tuned": False}
+        KernelTime(name=name, calls=2, seconds=took, tuned=False)
         for name, took in seconds.items()
         if name in functions
     ]
@@ -106,5 +112,5 @@ def test_only_functions_of_the_network_are_built(
     place = te.placeholder((24, 48), "float32", name="a")
     out = te.compute((24, 48), lambda i, j: te.exp(place[i, j]), name="b")
     function = tvm.ir.save_json(te.create_prim_func([place, out]))
-    entry = {"name": "layer_norm", "function": function, "calls": 1, "seconds": 1.0}
+    entry = CostlyFunction(name="layer_norm", function=function, calls=1, seconds=1.0)
     assert not loop_tasks([entry], fused_functions(*network, TARGET), TARGET)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_networks.compile.defaults import symbol_of
-from chameleon_networks.delivery import bucketed
+from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.importers.options import OnnxOptions, TorchOptions
 from chameleon_networks.running.profile import AROUND, summed
 from chameleon_tvm.sources import named_object
@@ -99,7 +99,7 @@ def nets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _names(nets: Path, function: str, layout: str = "NHWC") -> list[str]:
-    frontend = bucketed.torch(TorchOptions(source=f"{nets}:{function}", layout=layout))
+    frontend = work_on(TorchOptions(source=f"{nets}:{function}", layout=layout))
     return [task.name for task in frontend.tasks("llvm")]
 
 
@@ -149,7 +149,7 @@ def test_nodes_of_an_onnx_file(tmp_path: Path):
     outputs = [helper.make_tensor_value_info("y", kind, [3, 4])]
     path = tmp_path / "net.onnx"
     onnx.save(helper.make_model(helper.make_graph(nodes, "net", inputs, outputs, made)), path)
-    tasks = bucketed.onnx(OnnxOptions(source=str(path))).tasks("llvm")
+    tasks = work_on(OnnxOptions(source=str(path))).tasks("llvm")
     assert [task.name for task in tasks] == ["/body/MatMul 4x5 @3", "dense_1 5x4 @3"]
 
 
@@ -176,7 +176,7 @@ def test_a_profile_has_the_names_of_tasks():
     assert symbol_of(task) == f"tuned_{identifier(task)}" == "tuned_layers_0_2x8_8x8"
     calls = [(symbol_of(task), 2.0), ("softmax", 1.0), (AROUND, 0.5)]
     rows = summed([calls], {symbol_of(task): task})
-    assert [(row["name"], row["tuned"]) for row in rows] == [
+    assert [(row.name, row.tuned) for row in rows] == [
         (task, True),
         ("softmax", False),
         (AROUND, False),

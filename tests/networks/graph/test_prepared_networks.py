@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.constants import fold_constants
 from chameleon_networks.graph.moves import without_moves
@@ -183,7 +184,7 @@ def _epilogues(chains: list[Any]) -> list[tuple[str, bool, bool, str]]:
 
 
 def test_a_residual_network_is_chains_in_one_layout(frontend: Any):
-    module, chains = frontend("resnet_small").network.prepared
+    module, chains = prepared_network(frontend("resnet_small").network)
     assert _epilogues(chains) == [
         ("conv2d", True, False, "relu"),
         ("conv2d", True, False, "relu"),
@@ -200,7 +201,7 @@ def test_a_residual_network_is_chains_in_one_layout(frontend: Any):
 
 
 def test_clips_are_part_of_convolutions(frontend: Any):
-    _, chains = frontend("mobilenet_small").network.prepared
+    _, chains = prepared_network(frontend("mobilenet_small").network)
     kinds = _epilogues(chains)
     assert ("depthwise_conv2d", True, False, "relu6") in kinds
     assert ("conv2d", True, True, "none") in kinds
@@ -208,7 +209,7 @@ def test_clips_are_part_of_convolutions(frontend: Any):
 
 
 def test_a_transformer_is_chains_through_reshapes(frontend: Any):
-    module, chains = frontend("bert_small").network.prepared
+    module, chains = prepared_network(frontend("bert_small").network)
     kinds = _epilogues(chains)
     assert kinds.count(("dense", True, True, "none")) == 4
     assert kinds.count(("dense", True, False, "gelu")) == 2

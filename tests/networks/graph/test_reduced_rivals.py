@@ -21,9 +21,9 @@ from chameleon_networks.delivery.reduced_rivals import (
     max_relative_error,
     precisions_beside,
     reduced_of_all,
+    reduced_request,
 )
 from chameleon_networks.delivery.settled_network import SettledNetwork
-from chameleon_networks.delivery.typed.comparing import reduced_request
 from chameleon_networks.importers.sources import OnnxNetwork
 from chameleon_networks.running.processes import framework_process
 from chameleon_networks.running.samples import Sample
@@ -134,7 +134,7 @@ Deliver = Callable[[OnnxNetwork], NetworkResult]
 
 
 @pytest.fixture
-def deliver(random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deliver:
+def deliver(delivery_into: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deliver:
     """Delivers a network without timing anything."""
 
     def timed(processes: Any, *_: Any, **__: Any) -> dict[str, float]:
@@ -142,7 +142,7 @@ def deliver(random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     def made(network: OnnxNetwork) -> NetworkResult:
         frontend = NetworkFrontend(network)
-        result = frontend.deliver(random_delivery(frontend, tmp_path / "network"))
+        result = frontend.deliver(delivery_into(frontend, tmp_path / "network"))
         assert result.failure is None
         return result
 
@@ -187,5 +187,5 @@ def test_a_delivery_stays_where_its_request_fails(
 
 
 def test_a_network_in_float32_is_compared_with_nothing_else(compared: OnnxNetwork):
-    settled = NetworkFrontend(compared).settled()
+    settled = NetworkFrontend(compared)
     assert settled.reduced_request(lambda inputs: inputs) is None

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_networks.delivery import side_by_side as module
+from chameleon_networks.delivery.reduced_rivals import reduced_request
 from chameleon_networks.delivery.side_by_side import Compared, side_by_side, told_of
-from chameleon_networks.delivery.typed.comparing import reduced_request
 from chameleon_networks.package.package import write_manifest
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
@@ -66,5 +66,5 @@ def test_errors_are_those_against_the_reference(tiny: Any, monkeypatch: pytest.M
     found = side_by_side(asked)
     assert list(found.times) == ["openvino", "openvino as it comes"], "the reference is not timed"
     one = found.about["openvino"]
-    assert one["precision"] == one["asked"] == "that of openvino"
-    assert 0.0 < one["max_relative_error"] < 1e-4
+    assert one.precision == one.asked == "that of openvino"
+    assert 0.0 < one.max_relative_error < 1e-4

@@ -11,7 +11,7 @@ import pytest
 from chameleon_core.network_result import Footprint
 from chameleon_networks.frameworks import running
 from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.running.first_answer import first_answer
+from chameleon_networks.running.latency import first_answer
 from chameleon_networks.running.processes import delivered_process
 from chameleon_system.thread_limit import allowed_cores
 

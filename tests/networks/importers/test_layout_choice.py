@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from chameleon_core.stages import Trials
 from chameleon_core.task import Task
+from chameleon_networks.compile import prepared_networks
 from chameleon_networks.delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.graph.prepare import LayoutError
 from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks.running.processes import request_of
-from chameleon_networks.running.serve import requested_network
+from chameleon_networks.running.requests import request_of, requested_network
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec, OperatorSpec
 
 
@@ -161,16 +161,14 @@ def test_a_network_that_cannot_be_converted_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     pytest.importorskip("torch")
-    from chameleon_networks.graph import prepare  # noqa: PLC0415 - TVM without torch first
-
-    real = prepare.prepared
+    real = prepared_networks.prepared
 
     def refusing(module: object, layout: str) -> object:
         if layout == "NHWC":
             raise LayoutError("TVM cannot convert it")
         return real(module, layout)
 
-    monkeypatch.setattr(prepare, "prepared", refusing)
+    monkeypatch.setattr(prepared_networks, "prepared", refusing)
     path = tmp_path / "net.py"
     path.write_text(
         textwrap.dedent("""

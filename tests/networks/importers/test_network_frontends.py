@@ -13,7 +13,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.task import Task
-from chameleon_networks.delivery import bucketed
+from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks.importers.torch import programs as torch_programs
@@ -104,7 +104,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def _torch_tasks(source: object, layout: str = "NHWC") -> list[Task]:
-    return bucketed.torch(TorchOptions(source=str(source), layout=layout)).tasks("llvm")
+    return work_on(TorchOptions(source=str(source), layout=layout)).tasks("llvm")
 
 
 def _summary(tasks: list[Task]) -> list[tuple[str, int]]:
@@ -183,7 +183,7 @@ def test_a_network_of_other_operators_has_no_tasks(file: Path):
 
 
 def test_random_weights_are_the_same_each_time(file: Path):
-    programs = [torch_programs.exported(f"{file}:random") for _ in range(2)]
+    programs = [torch_programs.exported(f"{file}:random").program for _ in range(2)]
     weights = [program.state_dict["weight"].detach().numpy() for program in programs]
     np.testing.assert_array_equal(*weights)
 
@@ -203,12 +203,12 @@ def test_a_file_that_is_no_saved_program(tmp_path: Path):
     ],
 )
 def test_built_in_networks(network: str, expected: list[tuple[str, int]]):
-    tasks = bucketed.builtin(BuiltinOptions(network=network)).tasks("llvm")
+    tasks = work_on(BuiltinOptions(network=network)).tasks("llvm")
     assert _summary(tasks) == expected
 
 
 def test_depthwise_convolutions_are_told_apart():
-    tasks = bucketed.builtin(BuiltinOptions(network="mobilenet_small")).tasks("llvm")
+    tasks = work_on(BuiltinOptions(network="mobilenet_small")).tasks("llvm")
     assert {task.operator for task in tasks} == {"conv2d", "depthwise_conv2d", "dense"}
 
 
@@ -257,15 +257,15 @@ def test_an_onnx_file(tmp_path: Path):
     path = tmp_path / "net.onnx"
     onnx.save(_onnx_model(onnx), path)
     with pytest.raises(ConfigError, match=r"input 'x' is open: \[n, 3, 8, 8\]"):
-        bucketed.onnx(OnnxOptions(source=str(path))).tasks("llvm")
+        work_on(OnnxOptions(source=str(path))).tasks("llvm")
     options = OnnxOptions(source=str(path), shapes={"x": (2, 3, 8, 8)})
-    [task] = bucketed.onnx(options).tasks("llvm")
+    [task] = work_on(options).tasks("llvm")
     assert Conv2dSpec.of(task).input == (2, 3, 8, 8)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(ConfigError, match="no valid ONNX file"):
-        bucketed.onnx(options).tasks("llvm")
+        work_on(options).tasks("llvm")
     with pytest.raises(ConfigError, match="there is no file"):
-        bucketed.onnx(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
+        work_on(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_what_an_onnx_file_does_not_fit(
     path = tmp_path / "net.onnx"
     onnx.save(_onnx_model(onnx, *more), path)
     with pytest.raises(ConfigError, match=words) as caught:
-        bucketed.onnx(OnnxOptions(source=str(path), shapes=shapes)).tasks("llvm")
+        work_on(OnnxOptions(source=str(path), shapes=shapes)).tasks("llvm")
     assert re.search(hint, caught.value.hint or "")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
-from chameleon_networks.delivery import bucketed
+from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.frameworks.precision import half_type
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
@@ -139,5 +139,5 @@ def test_an_onnx_file_in_half_precision_is_refused(tmp_path: Path):
     path = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph), path)
     with pytest.raises(ConfigError, match="are in float16") as caught:
-        bucketed.onnx(OnnxOptions(source=str(path))).tasks("llvm")
+        work_on(OnnxOptions(source=str(path))).tasks("llvm")
     assert "float32" in str(caught.value.hint)

@@ -8,26 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Delivery, Winner
-from chameleon_networks.compile.compile import compiled
-from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.frameworks.running import ONNXRUNTIME, ONNXRUNTIME_FLOAT32
 from chameleon_networks.importers.options import OnnxOptions
 from chameleon_networks.importers.sources import OnnxNetwork
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
 from numpy.typing import NDArray
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 quantization = pytest.importorskip("onnxruntime.quantization")
 helper, FLOAT, UINT8 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8
-TARGET = TVMTargets(NoOptions()).resolve("native")
 SHAPE = (1, 3, 12, 12)
 
 
@@ -101,20 +92,10 @@ class Images(quantization.CalibrationDataReader):  # type: ignore[misc]
         return {"image": self._left.pop()} if self._left else None
 
 
-def guessed(network: OnnxNetwork, folder: Path) -> Delivery:
-    """A delivery whose kernels are first guesses."""
-    space = AutoSpace(AutoOptions())
-    winners = []
-    for task in NetworkFrontend(network).tasks(TARGET):
-        config = tuple(int(one) for one in space.design_space(task).first_guesses[0])
-        winners.append(Winner(task=task, config=config, seconds=1e-3))
-    return Delivery(target=TARGET, winners=winners, space=space, folder=folder, threads=2)
-
-
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 @pytest.mark.parametrize("activations", ["QUInt8", "QInt8"])
 def test_networks_that_onnxruntime_quantized(
-    real: Path, tmp_path: Path, form: str, activations: str
+    real: Path, tmp_path: Path, form: str, activations: str, as_guessed: Any
 ):
     file = tmp_path / "network.onnx"
     quantization.quantize_static(
@@ -128,20 +109,22 @@ def test_networks_that_onnxruntime_quantized(
     )
     network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
     assert network.frameworks[0] == ONNXRUNTIME_FLOAT32
-    chains = network.prepared[1]
+    chains = prepared_network(network)[1]
     assert [chain.spec.dtype for chain in chains] == ["int8"] * 4
     assert {chain.spec.output_dtype for chain in chains} == {"uint8"}
-    inputs, got = run_as_guessed(network, tmp_path / "network")
+    inputs = network.samples(np.random.default_rng(3))
+    got = as_guessed(network)(*inputs)
     [wanted] = network.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
     # A step of the output is more than a rounding of float32, and less than a wrong number.
     assert np.abs(got - wanted).max() <= np.abs(wanted).max() / 100
 
 
-def test_a_network_is_verified_by_what_it_means(tmp_path: Path):
+def test_a_network_is_verified_by_what_it_means(delivery_into: Any, tmp_path: Path):
     # Of weights of 8 bits, onnxruntime's own kernels may saturate sums.
     graph, made = standard_chain(0, bits=8)
     network = graph.network(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
-    result = NetworkFrontend(network).deliver(guessed(network, tmp_path / "network"))
+    source = NetworkFrontend(network)
+    result = source.deliver(delivery_into(source, tmp_path / "network", guessed=True))
     assert result.failure is None
     assert result.reference == ONNXRUNTIME_FLOAT32
     # A step is 1/255 of the largest number, at least.
@@ -178,32 +161,21 @@ def standard_chain(seed: int, bits: int) -> tuple[Graph, str]:
     return graph, x
 
 
-def run_as_guessed(network: OnnxNetwork, folder: Path) -> tuple[Any, Any]:
-    """An input of a network, and what it gives for that, compiled with first guesses."""
-    delivery = guessed(network, folder)
-    module, chains = network.prepared
-    winners = {winner.task.key: winner for winner in delivery.winners}
-    kernels = Kernels(winners, delivery.space, TARGET)
-    made = compiled(module, chains, kernels, TARGET)
-    write_package(folder, made.executable, manifest_of(module, chains, kernels, TARGET, 2))
-    inputs = network.samples(np.random.default_rng(3))
-    return inputs, load(folder)(*inputs)
-
-
 @pytest.mark.parametrize("seed", range(2))
-def test_what_the_standard_defines_is_equal_bit_by_bit(tmp_path: Path, seed: int):
+def test_what_the_standard_defines_is_equal_bit_by_bit(tmp_path: Path, seed: int, as_guessed: Any):
     # With weights of 7 bits no kernel of onnxruntime's saturates a sum of two products.
     graph, made = standard_chain(seed, bits=7)
     network = graph.network(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
-    inputs, got = run_as_guessed(network, tmp_path / "network")
-    assert {chain.spec.dtype for chain in network.prepared[1]} == {"int8"}
+    inputs = network.samples(np.random.default_rng(3))
+    got = as_guessed(network)(*inputs)
+    assert {chain.spec.dtype for chain in prepared_network(network)[1]} == {"int8"}
     [wanted] = network.framework(ONNXRUNTIME, 2)(inputs)
     assert len(np.unique(wanted)) > 3
     np.testing.assert_array_equal(got, wanted)
 
 
 @pytest.mark.parametrize("kind", ["ConvInteger", "MatMulInteger"])
-def test_sums_of_integers_are_exact(tmp_path: Path, kind: str):
+def test_sums_of_integers_are_exact(tmp_path: Path, kind: str, as_guessed: Any):
     graph = Graph(1)
     shape = (1, 3, 9, 9) if kind == "ConvInteger" else (5, 40)
     sizes = (8, 3, 3, 3) if kind == "ConvInteger" else (40, 8)
@@ -212,8 +184,9 @@ def test_sums_of_integers_are_exact(tmp_path: Path, kind: str):
     made = graph.node("Cast", graph.node(kind, "image", weights, *zeros), to=FLOAT)
     out = (made, FLOAT, (1, 8, 7, 7) if kind == "ConvInteger" else (5, 8))
     network = graph.network(tmp_path / "sums.onnx", (UINT8, shape), out)
-    inputs, got = run_as_guessed(network, tmp_path / "network")
-    assert [chain.spec.dtype for chain in network.prepared[1]] == ["int8"]
+    inputs = network.samples(np.random.default_rng(3))
+    got = as_guessed(network)(*inputs)
+    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["int8"]
     assert len(np.unique(inputs[0])) > 50
     numbers = np.asarray(array_of(graph, weights), np.int64)
     data = inputs[0].astype(np.int64) - 77
@@ -225,7 +198,7 @@ def test_sums_of_integers_are_exact(tmp_path: Path, kind: str):
     np.testing.assert_array_equal(got, wanted)
 
 
-def test_zero_points_that_are_computed(tmp_path: Path):
+def test_zero_points_that_are_computed(tmp_path: Path, as_guessed: Any):
     graph = Graph(2)
     x = graph.node("MatMul", "image", graph.normal(96, 64))
     x = graph.node("MatMul", graph.node("Relu", x), graph.normal(64, 10))
@@ -233,8 +206,9 @@ def test_zero_points_that_are_computed(tmp_path: Path):
     file = tmp_path / "dynamic.onnx"
     quantization.quantize_dynamic(real, file, per_channel=True)
     network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
-    assert [chain.spec.dtype for chain in network.prepared[1]] == ["int8"] * 2
-    inputs, got = run_as_guessed(network, tmp_path / "network")
+    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["int8"] * 2
+    inputs = network.samples(np.random.default_rng(3))
+    got = as_guessed(network)(*inputs)
     [wanted] = network.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
     assert np.abs(got - wanted).max() <= 1e-4 * np.abs(wanted).max()
 
@@ -256,7 +230,7 @@ def test_weights_with_a_zero_point_are_computed_in_float32(real: Path, tmp_path:
     )
     network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
     assert network.has_quantized_activations
-    assert "float32" in {chain.spec.dtype for chain in network.prepared[1]}
+    assert "float32" in {chain.spec.dtype for chain in prepared_network(network)[1]}
 
 
 def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path: Path):
@@ -266,7 +240,7 @@ def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path: Path):
     out = graph.node("MatMul", "image", weights)
     network = graph.network(tmp_path / "weights.onnx", (FLOAT, [3, 48]), (out, FLOAT, [3, 10]))
     assert (network.quantized, network.has_quantized_activations) == (True, False)
-    assert [chain.spec.dtype for chain in network.prepared[1]] == ["float32"]
+    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["float32"]
 
 
 def test_an_operator_that_nobody_knows_is_refused(tmp_path: Path):
@@ -282,4 +256,4 @@ def test_an_old_operator_set_is_converted(tmp_path: Path):
     graph, made = standard_chain(0, bits=7)
     out = made, UINT8, [1, 12]
     network = graph.network(tmp_path / "old.onnx", (FLOAT, SHAPE), out, opset=10)
-    assert {chain.spec.dtype for chain in network.prepared[1]} == {"int8"}
+    assert {chain.spec.dtype for chain in prepared_network(network)[1]} == {"int8"}

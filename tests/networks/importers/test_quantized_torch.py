@@ -13,24 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Winner
-from chameleon_networks.compile.compile import compiled
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.importers.sources import TorchNetwork
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch.ao.quantization.fx._decomposed")
-TARGET = TVMTargets(NoOptions()).resolve("native")
 
 SOURCE = '''
 import torch
@@ -124,9 +114,9 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("function", ["network", "exported"])
-def test_programs_of_pt2e(source: Path, tmp_path: Path, function: str):
+def test_programs_of_pt2e(source: Path, as_guessed: Any, function: str):
     network = TorchNetwork(TorchOptions(source=f"{source}:{function}", compare=False))
-    module, chains = network.prepared
+    module, chains = prepared_network(network)
     assert network.quantized
     assert [chain.spec.dtype for chain in chains] == ["int8"] * 3
     assert [chain.spec.output_dtype for chain in chains] == ["uint8"] * 3
@@ -135,37 +125,30 @@ def test_programs_of_pt2e(source: Path, tmp_path: Path, function: str):
     assert left["nn.max_pool2d"] == left["minimum"] == left["maximum"] == 1
     assert left["dequantize"] == 2
     # A step of the output is 0.03; torch multiplies with 1 / scale, where ours is rounded once.
-    assert difference(network, tmp_path / "network") <= 0.031
+    assert difference(network, as_guessed(network)) <= 0.031
 
 
 @pytest.mark.parametrize("function", ["dynamic_uint8", "dynamic_int8"])
-def test_ranges_that_are_computed(source: Path, tmp_path: Path, function: str):
+def test_ranges_that_are_computed(source: Path, as_guessed: Any, function: str):
     network = TorchNetwork(TorchOptions(source=f"{source}:{function}", compare=False))
-    assert [chain.spec.dtype for chain in network.prepared[1]] == ["int8"]
-    assert difference(network, tmp_path / "network") <= 1e-4
+    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["int8"]
+    assert difference(network, as_guessed(network)) <= 1e-4
 
 
-def difference(network: TorchNetwork, folder: Path) -> float:
+def difference(network: TorchNetwork, run: Any) -> float:
     """How far a network's outputs, as kernels of first guesses compute them, are from torch's."""
-    module, chains = network.prepared
-    space, winners = AutoSpace(AutoOptions()), {}
-    for task in NetworkFrontend(network).tasks(TARGET):
-        config = tuple(int(one) for one in space.design_space(task).first_guesses[0])
-        winners[task.key] = Winner(task=task, config=config, seconds=1e-3)
-    kernels = Kernels(winners, space, TARGET)
-    made = compiled(module, chains, kernels, TARGET)
-    write_package(folder, made.executable, manifest_of(module, chains, kernels, TARGET, 2))
     inputs = network.samples(np.random.default_rng(0))
     [wanted] = network.framework(TORCH, 2)(inputs)
-    return float(np.abs(load(folder)(*inputs) - wanted).max())
+    return float(np.abs(run(*inputs) - wanted).max())
 
 
 READ = """
 import sys
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.importers.sources import TorchNetwork
 network = TorchNetwork(TorchOptions(source=sys.argv[1], compare=False))
-assert {chain.spec.dtype for chain in network.prepared[1]} == {"int8"}
+assert {chain.spec.dtype for chain in prepared_network(network)[1]} == {"int8"}
 """
 
 

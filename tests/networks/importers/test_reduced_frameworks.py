@@ -12,22 +12,25 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
-from chameleon_networks.frameworks import openvino_precisions, saturation, torch_precisions
+from chameleon_networks.frameworks import (
+    AS_IT_COMES,
+    PRECISIONS,
+    openvino_precisions,
+    reduced,
+    torch_precisions,
+)
 from chameleon_networks.frameworks.precision import half_type, in_half
 from chameleon_networks.frameworks.reduced import (
-    AS_IT_COMES,
-    BFLOAT16,
-    INT8,
-    PRECISIONS,
     REDUCED_FRAMEWORKS,
-    NetworkForms,
     asked_for,
     left_out_reduced,
     reduced_named,
 )
+from chameleon_networks.frameworks.running import NetworkForms
 from chameleon_networks.importers.options import BuiltinOptions
 from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_system.processor import Processor
+from chameleon_tvm.types import BFLOAT16, INT8
 
 torch = pytest.importorskip("torch")
 
@@ -82,7 +85,7 @@ def test_what_is_missing_is_named(source: BuiltinNetwork, monkeypatch: pytest.Mo
         "torch.compile int8": "torch and torchao are not installed",
     }
     [_, onnx] = asked_for(FORMS, [INT8])
-    assert onnx.lacking(FORMS) == ["onnxruntime", "onnx"], "a file needs no exporter"
+    assert onnx.needed(FORMS) == ("onnxruntime", "onnx"), "a file needs no exporter"
 
 
 def test_openvino_as_it_comes_says_what_it_took(source: BuiltinNetwork, inputs: Arrays):
@@ -300,5 +303,5 @@ def test_sums_of_eight_bits_saturate_on_x86_before_vnni(
     monkeypatch: pytest.MonkeyPatch, architecture: str, flags: set[str], *, expected: bool
 ):
     processor = Processor(architecture=architecture, flags=frozenset(flags))
-    monkeypatch.setattr(saturation, "this_processor", lambda: processor)
-    assert saturation.sums_saturate() is expected
+    monkeypatch.setattr(reduced, "this_processor", lambda: processor)
+    assert reduced.sums_saturate() is expected

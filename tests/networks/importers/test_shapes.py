@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.pipeline.load import from_dict
-from chameleon_networks.delivery import bucketed
-from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks.running.processes import request_of
-from chameleon_networks.running.serve import requested_network
+from chameleon_networks.running.requests import request_of, requested_network
 from chameleon_networks.shapes import Buckets, buckets_of, converter, dimensions_of
 
 NETWORKS = """
@@ -185,9 +183,9 @@ def test_saved_programs_need_dynamic_shapes(source: str, tmp_path: Path):
 
 def test_nothing_in_buckets_is_an_ordinary_network():
     options = BuiltinOptions(network="resnet_small", shapes={"image": (1, 3, 16, 16)})
-    assert type(bucketed.builtin(options)) is NetworkFrontend
+    assert type(work_on(options)) is NetworkFrontend
     several = attrs.evolve(options, shapes={"image": (Buckets(buckets=(1, 8)), 3, 16, 16)})
-    made = bucketed.builtin(several)
+    made = work_on(several)
     assert isinstance(made, BucketedFrontend)
     assert [bucket.name for bucket, _ in made.networks] == ["1", "8"]
     assert [one.shapes for _, one in made.network.networks] == [

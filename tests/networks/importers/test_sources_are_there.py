@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_networks.delivery import bucketed
+from chameleon_networks.delivery.frontends import NetworksFrontend
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.shapes import Buckets
@@ -29,8 +29,8 @@ def folder(tmp_path):
 
 def frontend(folder, name, **options):
     if name.endswith(".onnx"):
-        return bucketed.onnx(OnnxOptions(source=str(folder / name), **options))
-    return bucketed.torch(TorchOptions(source=str(folder / name), **options))
+        return NetworksFrontend(OnnxOptions(source=str(folder / name), **options))
+    return NetworksFrontend(TorchOptions(source=str(folder / name), **options))
 
 
 @pytest.mark.parametrize("name", ["net.py:make", "net.onnx", "net.pt2"])
@@ -73,7 +73,7 @@ def test_a_library_that_is_not_installed_is_named(folder, monkeypatch):
         frontend(folder, "net.onnx").check_source()
     for network in (
         frontend(folder, "net.pt2"),
-        bucketed.builtin(BuiltinOptions(network="resnet18")),
+        NetworksFrontend(BuiltinOptions(network="resnet18")),
     ):
         with pytest.raises(ConfigError, match="torch is not installed"):
             network.check_source()

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Delivery, Winner
-from chameleon_networks.delivery import bucketed
+from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.importers.options import TorchOptions
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
 
 pytest.importorskip("transformers")
 
@@ -54,21 +49,12 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # `tests/tvm/lowering` has a smaller network of the same library among the fast tests.
 @pytest.mark.long
 @pytest.mark.parametrize("network", ["resnet", "vit", "bert"])
-def test_it_is_delivered_and_verified(network: str, file: Path, tmp_path: Path):
-    frontend = bucketed.torch(TorchOptions(source=f"{file}:{network}", compare=False))
-    target = TVMTargets(NoOptions()).resolve("native")
-    space = AutoSpace(AutoOptions())
-    rng = np.random.default_rng(0)
-    winners = []
-    for task in frontend.tasks(target):
-        [config] = space.design_space(task).sample(1, rng).tolist()
-        winners.append(Winner(task=task, config=tuple(config), seconds=1e-3))
-    folder = tmp_path / "network"
-    result = frontend.deliver(
-        Delivery(target=target, winners=winners, space=space, folder=folder, threads=2)
-    )
+def test_it_is_delivered_and_verified(network: str, file: Path, delivery_into: Any, tmp_path: Path):
+    frontend = work_on(TorchOptions(source=f"{file}:{network}", compare=False))
+    delivery = delivery_into(frontend, tmp_path / "network")
+    result = frontend.deliver(delivery)
     assert result.failure is None
     assert result.reference == "torch"
     assert 0 < result.max_relative_error < 1e-4
     tuned = {one.name for one in result.kernels if one.tuned}
-    assert tuned == {winner.task.name for winner in winners}
+    assert tuned == {winner.task.name for winner in delivery.winners}

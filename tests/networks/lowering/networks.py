@@ -14,7 +14,7 @@ from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.uncompilable import no_kernels
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.importers.torch.programs import torch_module
+from chameleon_networks.importers.torch.lowering.importing import torch_graph
 from chameleon_networks.package.load import load
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_tvm.device.targets import TVMTargets
@@ -79,7 +79,7 @@ def wrong(cases: Mapping[str, Any], layout: str = "NHWC") -> dict[str, str]:
     inputs = tuple(one for _, given in made.values() for one in given)
     with torch.no_grad():
         expected = [arrays(network(*given)) for network, given in made.values()]
-        module, _ = torch_module(torch.export.export(together.eval(), inputs))
+        module = torch_graph(torch.export.export(together.eval(), inputs)).module
     got = iter(answers(module, [one.numpy() for one in inputs], layout))
     found = {}
     for name, wanted in zip(made, expected, strict=True):

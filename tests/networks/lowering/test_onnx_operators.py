@@ -23,11 +23,11 @@ def test_operators_give_onnxruntimes_numbers(name: str):
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     expected = session.run(None, dict(model.inputs))
-    module, locations = imported(proto, {})
-    got = answers(module, list(model.inputs.values()))
+    graph = imported(proto, {})
+    got = answers(graph.module, list(model.inputs.values()))
     assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
-    assert all(one.owner == f"the_{model.kind}" for one in locations.values())
-    assert f"the_{model.kind}" in {one.owner for one in locations.values()}
+    assert all(one.owner == f"the_{model.kind}" for one in graph.locations.values())
+    assert f"the_{model.kind}" in {one.owner for one in graph.locations.values()}
 
 
 def test_weights_that_follow_from_constants_are_constants():
@@ -47,7 +47,7 @@ def test_weights_that_follow_from_constants_are_constants():
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     expected = session.run(None, dict(model.inputs))
-    got = answers(imported(proto, {})[0], list(model.inputs.values()))
+    got = answers(imported(proto, {}).module, list(model.inputs.values()))
     assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
 
 

@@ -10,7 +10,7 @@ from chameleon_core.errors import ConfigError
 
 torch = pytest.importorskip("torch")
 
-from chameleon_networks.importers.torch.programs import torch_module  # noqa: E402 - needs torch
+from chameleon_networks.importers.torch.lowering.importing import torch_graph  # noqa: E402 - needs torch
 
 from .networks import wrong  # noqa: E402
 from .torch_cases import FAMILIES, REFUSED  # noqa: E402
@@ -54,7 +54,7 @@ def test_the_others_are_refused_with_their_place(operator: str):
     network, inputs = REFUSED[operator]()
     outer = torch.nn.Sequential(torch.nn.Identity(), network).eval()
     with pytest.raises(ConfigError, match=re.escape(operator)) as caught:
-        torch_module(torch.export.export(outer, inputs))
+        torch_graph(torch.export.export(outer, inputs))
     assert "in module 1" in str(caught.value)
     assert re.search(r"\(\w+\.py:\d+: `.*`\)", str(caught.value))
     assert "Write that part" in (caught.value.hint or "")

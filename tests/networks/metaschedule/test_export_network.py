@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import InvalidConfigurationError
-from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.export.metaschedule import NETWORK_MODULE, to_metaschedule
 from chameleon_networks.importers.options import BuiltinOptions
 from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.metaschedule.traces import applied
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.spaces.sketch.options import SketchOptions
@@ -67,9 +65,10 @@ LARGER = [pytest.param(name, marks=pytest.mark.long) for name in ("resnet_small"
 
 
 @pytest.mark.parametrize("network", ["tiny", *LARGER])
-def test_tvm_alone_compiles_the_network(network: str, tiny: OnnxNetwork, tmp_path: Path):
+def test_tvm_alone_compiles_the_network(
+    network: str, tiny: OnnxNetwork, target: str, tmp_path: Path
+):
     imported = tiny if network == "tiny" else BuiltinNetwork(BuiltinOptions(network=network))
-    target = TVMTargets(NoOptions()).resolve("native")
     winners = [_winner(task) for task in NetworkFrontend(imported).tasks(target)[-4:]]
     made = to_metaschedule(winners, SketchSpace(OPTIONS), OPTIONS, tmp_path, network=imported)
     assert tmp_path / NETWORK_MODULE in made.files

@@ -8,12 +8,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
 from chameleon_networks.importers.options import BuiltinOptions
 from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_networks.rivals.launch import tune_network_with_metaschedule
 from chameleon_networks.running.processes import delivered_process
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.rivals.metaschedule import Progress
 
 
@@ -40,10 +38,9 @@ def test_it_expires_by_the_clock():
 
 
 @pytest.mark.long
-def test_a_small_network_is_tuned_and_right(tmp_path: Path):
+def test_a_small_network_is_tuned_and_right(target: str, tmp_path: Path):
     pytest.importorskip("torch")
     network = BuiltinNetwork(BuiltinOptions(network="resnet_small"))
-    target = TVMTargets(NoOptions()).resolve("native")
     answer = tune_network_with_metaschedule(
         network,
         tmp_path / "network",

@@ -10,19 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Delivery, Trials, Winner
 from chameleon_networks.compile.compile import untuned
-from chameleon_networks.delivery import bucketed
+from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.importers.sources import OnnxNetwork
 from chameleon_networks.precision.section import Precision
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
@@ -51,11 +48,6 @@ def _weights_of_eight_bits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settling, "narrow_weights_pay", lambda _: False)
         yield
-
-
-@pytest.fixture(scope="session")
-def target() -> str:
-    return TVMTargets(NoOptions()).resolve("native")
 
 
 @pytest.fixture(scope="session")
@@ -95,8 +87,7 @@ def _delivered(
     def seconds_in_network(variants: Any, *_: Any, **__: Any) -> list[dict[str, float]]:
         return [_told(one, alone, in_network) for one in variants]
 
-    make = bucketed.onnx if isinstance(given, OnnxNetwork) else bucketed.torch
-    frontend = make(given.options)
+    frontend = work_on(given.options)
     frontend.compute_in(precision)
     frontend.restore(settled)
     winners = []

@@ -17,13 +17,16 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import FrontPoint, NetworkResult, RivalTime
 from chameleon_core.run_folder import read_store
 from chameleon_core.task import Task
-from chameleon_networks.delivery.bucket_results import summed
 from chameleon_networks.delivery.bucketed import BucketedFrontend
-from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
+from chameleon_networks.delivery.deliver_buckets import summed
+from chameleon_networks.delivery.frontends import NetworksFrontend
+from chameleon_networks.delivery.reduced_rivals import kept_samples, reduced_request
+from chameleon_networks.importers.options import BuiltinOptions
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.quantize import batches as reading
 from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.running.samples import Sample
+from chameleon_networks.shapes import Buckets
 
 from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders
 
@@ -166,7 +169,9 @@ def test_batches_that_errors_alone_are_measured_on_are_read_before_tuning(
 # -- types of their own --------------------------------------------------------------------------
 
 
-def test_a_metric_has_a_sentence(source: BucketedFrontend) -> None:
+def test_a_metric_has_a_sentence() -> None:
+    shapes = {"x": (Buckets(buckets=(1, 8)), 3)}
+    source = NetworksFrontend(BuiltinOptions(network="resnet_small", shapes=shapes))
     asked = Precision(search=("int8",), metric="eval.py:accuracy", max_drop=0.1)
     with pytest.raises(ConfigError, match="this one has 2 buckets of shapes") as caught:
         source.compute_in(asked)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
-from chameleon_networks.delivery.reduced_rivals import ReducedRequest
-from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
+from chameleon_networks.delivery.reduced_rivals import ReducedRequest, kept_samples, reduced_request
 
 DATA = """
 from pathlib import Path

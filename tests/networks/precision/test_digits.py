@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from chameleon_core.pipeline.load import load_pipeline
-from chameleon_networks.delivery import bucketed
+from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.package.load import load
 from chameleon_networks.precision.section import Precision
@@ -45,7 +45,7 @@ def test_digits_are_read_as_well_as_in_float32(
     assert isinstance(precision, Precision)
     assert precision.max_drop == 0.005
     options = TorchOptions(source=f"{folder}/digits.py:make", compare=False)
-    frontend = bucketed.torch(options)
+    frontend = work_on(options)
     frontend.compute_in(precision)
     settled = frontend.decide(trials)
     result, network = delivered_in(frontend.network, settled, folder / "network", precision)

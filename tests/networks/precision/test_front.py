@@ -10,15 +10,14 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.network_result import FrontPoint
-from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
 from chameleon_networks.precision.edges import order_of, tensors_of
 from chameleon_networks.precision.networks import TypedNetwork, TypedNetworks
 from chameleon_networks.precision.points import Front, Point, in_words
 from chameleon_networks.precision.section import Precision
-from chameleon_tvm.device.targets import TVMTargets
 
 EACH = 1e-3
 """Error of every chain in int8, alone."""
@@ -41,12 +40,7 @@ class Errors:
 
 @pytest.fixture(scope="module")
 def networks(tiny: Any) -> TypedNetworks:
-    return TypedNetworks(*tiny.prepared, None)
-
-
-@pytest.fixture(scope="module")
-def target() -> str:
-    return TVMTargets(NoOptions()).resolve("native")
+    return TypedNetworks(*prepared_network(tiny), None)
 
 
 def _kernels(networks: TypedNetworks, target: str, faster: float) -> Kernels:

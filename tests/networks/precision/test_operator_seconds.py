@@ -9,23 +9,21 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.typed.operator_seconds import BuiltNetwork, OperatorSeconds
 from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_tvm.device.targets import TVMTargets
 
 
 @pytest.fixture(scope="module")
 def networks(tiny: Any) -> TypedNetworks:
-    return TypedNetworks(*tiny.prepared, None)
+    return TypedNetworks(*prepared_network(tiny), None)
 
 
 @pytest.fixture(scope="module")
-def kernels(networks: TypedNetworks) -> Kernels:
+def kernels(networks: TypedNetworks, target: str) -> Kernels:
     """Every operator takes 2 s in float32 and 1 s in int8."""
-    target = TVMTargets(NoOptions()).resolve("native")
     winners = {}
     for kind, seconds in (("float32", 2.0), ("int8", 1.0)):
         chains = networks.chains if kind == "float32" else networks.uniform(kind).chains

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
@@ -16,7 +15,6 @@ from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.running.profile import kernel_seconds
-from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
@@ -34,9 +32,8 @@ def _network(emit: Any, x: Any) -> Any:
 
 
 def test_each_output_is_of_the_type_that_its_reader_reads(
-    network_of: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    network_of: Any, target: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = TVMTargets(NoOptions()).resolve("native")
     module, chains = network_of(_network, SHAPE)
     networks = TypedNetworks(module, chains, None)
     networks._ranges = dict.fromkeys(networks._ranges, Affine.between(-8.0, 8.0))
@@ -61,5 +58,5 @@ def test_each_output_is_of_the_type_that_its_reader_reads(
     found, wanted = (load(tmp_path / name)(x) for name in ("types", "plain"))
     assert 1e-4 < np.abs(found - wanted).max() / np.abs(wanted).max() < 0.1
     rows = kernel_seconds(str(tmp_path / "types"), [x], runs=2, warm_up=0)
-    calls = {row["name"]: row["calls"] for row in rows if row["tuned"]}
+    calls = {row.name: row.calls for row in rows if row.tuned}
     assert calls == {"one int8": 2, "one": 1}, "both functions are told of by their task"

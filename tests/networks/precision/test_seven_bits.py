@@ -12,6 +12,7 @@ from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.reduced_rivals import precisions_beside
 from chameleon_networks.delivery.typed import decisions as settling
@@ -51,7 +52,7 @@ def _as_the_cpu_is() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def networks(tiny: Any) -> TypedNetworks:
-    return TypedNetworks(*tiny.prepared, None)
+    return TypedNetworks(*prepared_network(tiny), None)
 
 
 def test_weights_are_between_the_ends_of_their_range() -> None:

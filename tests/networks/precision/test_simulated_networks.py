@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.typed.errors import Simulation
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.options import BuiltinOptions
@@ -18,7 +19,7 @@ from chameleon_networks.quantize.simulated import SimulatedNetwork
 from chameleon_networks.quantize.simulating import CORRECTED, Calibrator, Server, error_between
 from chameleon_networks.quantize.types import with_types
 from chameleon_networks.quantize.weights import channel_means, constants_in
-from chameleon_networks.running.processes import request_of
+from chameleon_networks.running.requests import request_of
 from chameleon_networks.running.verify import magnitudes
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
@@ -224,7 +225,7 @@ def residual() -> Any:
 
 
 def test_errors_of_types_are_measured_in_a_process_of_their_own(residual: Any, target: str):
-    module, chains = residual.prepared
+    module, chains = prepared_network(residual)
     with Simulation(residual, module, chains, target, 2) as simulation:
         with pytest.raises(ChameleonError, match="no inputs to measure errors on"):
             simulation.error_of({})

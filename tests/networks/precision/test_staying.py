@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.precision.points import why_float32
@@ -41,5 +42,5 @@ def test_reasons_are_counted(network_of: Any) -> None:
 
 
 def test_nothing_is_said_where_all_operators_have_a_type(tiny: Any) -> None:
-    networks = TypedNetworks(*tiny.prepared, None)
+    networks = TypedNetworks(*prepared_network(tiny), None)
     assert why_float32(networks, ("int8",), np.ones((4, 2))) == []

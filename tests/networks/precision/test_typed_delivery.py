@@ -13,8 +13,8 @@ import pytest
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.plugins import NoOptions
 from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.delivery.typed import candidates
 from chameleon_networks.delivery.typed import decisions as settling
+from chameleon_networks.delivery.typed import delivery as candidates
 from chameleon_networks.delivery.typed import delivery as delivering
 from chameleon_networks.package.load import load
 from chameleon_networks.precision.section import Precision

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from chameleon_core.plugins import NoOptions
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.graph.narrow_weights import fastest
 from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.quantize.eligibility import eligible, reading_as
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 @pytest.mark.parametrize("cpu", ["haswell", "znver4"])
 def test_a_sketch_has_the_operators_of_the_network(tiny: Any, kind: str, cpu: str) -> None:
     target = TVMTargets(NoOptions()).resolve(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
-    networks = TypedNetworks(*tiny.prepared, None)
+    networks = TypedNetworks(*prepared_network(tiny), None)
     types = {
         place: one for one in reading_as(kind) for place in eligible(networks.chains, one).places
     }

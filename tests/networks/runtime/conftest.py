@@ -18,6 +18,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery.deliver_buckets import share_weights
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.package.load import load
@@ -27,7 +28,6 @@ from chameleon_networks.package.package import (
     write_manifest,
     write_package,
 )
-from chameleon_networks.package.shared_weights import share_weights
 from chameleon_networks.runtime.pack import pack_weights
 from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.spaces.auto import AutoSpace

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.network_result import NetworkResult
-from chameleon_networks.commands import streams as command
+from chameleon_networks.commands import network_times as command
 from chameleon_networks.commands.bench_network import stream_numbers
 from chameleon_networks.serving import clients, model_files, streams
-from chameleon_networks.serving.model_files import ModelFile, child_answer
+from chameleon_networks.serving.model_files import ModelFile
 from chameleon_networks.serving.streams import Served, figures_of, onnxruntime_ways, served
 from chameleon_system.cores import usable_cores
 from chameleon_system.processes.stamps import TOKEN
@@ -225,7 +225,9 @@ def test_each_has_its_best_way_and_turns_are_interleaved(
     assert found[2]["openvino bfloat16"]["precision"] == "bfloat16"
     assert found[2]["onnxruntime"]["requests_per_second"] == pytest.approx(100.0)
     assert found[1]["onnxruntime"]["turns"] == 3
-    assert command._ratios("network", found[1]) == pytest.approx({"float32": 0.5, "bfloat16": 0.5})
+    assert command._request_ratios("network", found[1]) == pytest.approx(
+        {"float32": 0.5, "bfloat16": 0.5}
+    )
 
 
 def test_one_that_fails_is_left_out_unless_it_is_ours(
@@ -282,7 +284,8 @@ def test_files_are_written_for_those_that_read_them(tiny: Any, tmp_path: Path):
     assert set(found) | set(left_out) >= {"openvino int8"}
 
 
-def test_a_process_that_dies_says_its_last_words():
-    with pytest.raises(ChameleonError, match="it ended with status 1") as raised:
-        child_answer("it", "this_module_is_not_there", {}, seconds=60.0)
+def test_a_process_that_dies_says_its_last_words(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(model_files, "_MODULE", "this_module_is_not_there")
+    with pytest.raises(ChameleonError, match="others ended with status 1") as raised:
+        model_files._answer({})
     assert "this_module_is_not_there" in str(raised.value.hint)

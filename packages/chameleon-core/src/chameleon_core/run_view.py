@@ -206,7 +206,8 @@ class RunView:
     @cached_property
     def result(self) -> RunResult | None:
         """The result of a run that has ended, or None."""
-        return finished_result(self.folder, self.store)
+        kept = self.store.fact("finished")
+        return None if kept is None else RunResult.from_json(kept["result"], folder=self.folder)
 
     @cached_property
     def searched(self) -> tuple[ViewedOperator, ...]:
@@ -251,17 +252,6 @@ class RunView:
             operators=len(own),
             result=network,
         )
-
-
-def finished_result(folder: Path, store: RecordStore) -> RunResult | None:
-    """The result of a run that has ended, or None.
-
-    Args:
-        folder: the run folder.
-        store: its records.
-    """
-    kept = store.fact("finished")
-    return None if kept is None else RunResult.from_json(kept["result"], folder=folder.absolute())
 
 
 def _no_valid_result(result: RunResult) -> str:

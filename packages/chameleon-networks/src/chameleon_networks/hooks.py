@@ -14,28 +14,19 @@ from chameleon_networks.importers.options import (
 )
 from chameleon_networks.precision.section import Precision
 
-FRONTENDS = (
+FRONTENDS = tuple(
     PluginRecord(
-        name="builtin",
-        summary="The operators of a network written here, with random weights",
-        factory="chameleon_networks.delivery.bucketed:builtin",
-        options=BuiltinOptions,
+        name=name,
+        summary=f"The operators of {summary}",
+        factory="chameleon_networks.delivery.frontends:NetworksFrontend",
+        options=options,
         precisions=PRECISIONS,
-    ),
-    PluginRecord(
-        name="torch",
-        summary="The operators of a PyTorch module, or of a saved torch.export program",
-        factory="chameleon_networks.delivery.bucketed:torch",
-        options=TorchOptions,
-        precisions=PRECISIONS,
-    ),
-    PluginRecord(
-        name="onnx",
-        summary="The operators of a network in an ONNX file",
-        factory="chameleon_networks.delivery.bucketed:onnx",
-        options=OnnxOptions,
-        precisions=PRECISIONS,
-    ),
+    )
+    for name, summary, options in (
+        ("builtin", "a network written here, with random weights", BuiltinOptions),
+        ("torch", "a PyTorch module, or of a saved torch.export program", TorchOptions),
+        ("onnx", "a network in an ONNX file", OnnxOptions),
+    )
 )
 
 
@@ -55,18 +46,10 @@ def chameleon_frontends() -> Iterable[PluginRecord]:
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
     """Commands about networks and about what runs deliver."""
-    yield CommandRecord(
-        name="compile",
-        summary="Compile and verify the network of a run, without tuning.",
-        factory="chameleon_networks.commands.compile:command",
-    )
-    yield CommandRecord(
-        name="bench-network",
-        summary="Time a delivered network against whatever else runs it here.",
-        factory="chameleon_networks.commands.bench_network:command",
-    )
-    yield CommandRecord(
-        name="export",
-        summary="Write a run's winners as libraries, as bundles for C, or for TVM alone.",
-        factory="chameleon_networks.commands.export:command",
-    )
+    for name, summary in (
+        ("compile", "Compile and verify the network of a run, without tuning."),
+        ("bench-network", "Time a delivered network against whatever else runs it here."),
+        ("export", "Write a run's winners as libraries, as bundles for C, or for TVM alone."),
+    ):
+        factory = f"chameleon_networks.commands.{name.replace('-', '_')}:command"
+        yield CommandRecord(name=name, summary=summary, factory=factory)

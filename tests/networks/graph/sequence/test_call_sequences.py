@@ -172,7 +172,7 @@ def test_what_is_no_call_is_left_to_the_virtual_machine(deliver: Any):
     network = deliver(module_of(build, ((3,), "float32")))
     assert network.made.virtual_machine == "it calls relax.call_dps_packed"
     _same(network.run(np.ones(3, np.float32)), [np.full(3, 2, np.float32)])
-    names = [one["name"] for one in kernel_seconds(str(network.folder), [np.ones(3, np.float32)])]
+    names = [one.name for one in kernel_seconds(str(network.folder), [np.ones(3, np.float32)])]
     assert AROUND in names
 
 
@@ -197,11 +197,11 @@ def test_each_kernel_is_timed(deliver: Any):
 
     network = deliver(module_of(build, (SHAPE, "float32")))
     rows = kernel_seconds(str(network.folder), [X])
-    count = {row["name"]: row["calls"] for row in rows}
+    count = {row.name: row.calls for row in rows}
     assert count.pop(AROUND) == 1
     assert sum(count.values()) == len(network.kernels)
     assert set(count) == set(network.kernels)
-    assert all(row["seconds"] > 0 for row in rows)
+    assert all(row.seconds > 0 for row in rows)
 
 
 def test_weights_of_any_size_and_kind(deliver: Any):

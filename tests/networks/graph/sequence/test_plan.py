@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from chameleon_networks.compile.sequence.calls import Call, CallSequence, Storage, Tensor
-from chameleon_networks.compile.sequence.plan import Interval, placed, planned
+from chameleon_networks.compile.sequence.library import Interval, placed, planned
 from chameleon_networks.graph.strides import dense_strides
 from chameleon_networks.runtime.pack import ALIGNMENT, aligned
 from hypothesis import given

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import click
 from chameleon_cli.options import trust_option
-from chameleon_core.errors import ConfigError, RunFolderError
+from chameleon_core.errors import ConfigError
 from chameleon_tvm.types import INT8
 
-from chameleon_networks.frameworks.reduced import PRECISIONS
+from chameleon_networks.frameworks import PRECISIONS
 
 MOST = 64
 """The largest number of clients, and of neighbours."""
-_FAILED = "it does not run here; the log above says why"
 
 
 @click.command("bench-network")
@@ -92,90 +89,23 @@ def command(
     The delivered network is a program and is run. If the model or `calibrate` of the run is Python
     of yours, --trust-source is needed.
     """
-    from chameleon_cli.streams import results_alone  # noqa: PLC0415 - --help is quick
-    from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
-
-    from chameleon_networks.commands.contenders import OURS, check_names, show_times, times_of  # noqa: PLC0415
-    from chameleon_networks.commands.runs import network_of, pipeline_of, threads_of  # noqa: PLC0415
-    from chameleon_networks.commands.streams import rivals_of, show, summary_of  # noqa: PLC0415
-    from chameleon_networks.delivery.bucketed import BucketedFrontend  # noqa: PLC0415
-    from chameleon_networks.delivery.side_by_side import Compared, side_by_side  # noqa: PLC0415
-    from chameleon_networks.delivery.typed.comparing import reduced_request  # noqa: PLC0415
-    from chameleon_networks.serving.streams import Served  # noqa: PLC0415
+    from chameleon_networks.commands.network_times import Timing, show, timed  # noqa: PLC0415 - --help is quick
 
     if calibrate is not None and not precisions:
         raise ConfigError(
             "--calibrate is for networks in reduced precision, and --precision names none",
             hint=f"Add --precision {INT8}.",
         )
-    clients = stream_numbers(streams) if streams or neighbours else ()
-    with results_alone():
-        with read_store(folder) as store:
-            frontend = network_of(pipeline_of(store, folder, trust_source=trust_source), store)
-            threads = threads_of(store)
-        delivered = folder / NETWORK
-        if not delivered.is_dir():
-            raise RunFolderError(
-                f"no network was delivered in {folder}",
-                hint=f"Try `chameleon compile {folder}`; it says what is wrong.",
-            )
-        if isinstance(frontend, BucketedFrontend):
-            frontends = {bucket.name: one for bucket, one in frontend.networks}
-        else:
-            frontends = {"": frontend}
-        summaries = {}
-        for bucket, frontend in frontends.items():
-            network, source = frontend.network, calibrate or frontend.calibrate
-            given = None if rivals is None else [one.strip() for one in rivals.split(",")]
-            if clients:
-                served = Served(
-                    network=network,
-                    ours=OURS,
-                    folder=delivered,
-                    bucket=bucket,
-                    names=rivals_of(network, given),
-                    precisions=precisions,
-                    calibrate=source,
-                    streams=clients,
-                    neighbours=neighbours,
-                    threads=threads,
-                    rounds=rounds or 5,
-                    seconds=seconds,
-                )
-                summaries[bucket] = summary_of(served, all_rivals=given is None)
-                continue
-            names = network.frameworks if given is None else tuple(given)
-            check_names(names, network)
-            asked = Compared(
-                network=network,
-                ours={OURS: delivered},
-                bucket=bucket,
-                names=names,
-                reduced=partial(reduced_request, network, precisions, source)
-                if precisions
-                else None,
-                threads=threads,
-                rounds=rounds or 15,
-            )
-            found = side_by_side(asked)
-            absent = {} if rivals is not None else dict(network.left_out)
-            failed = {name: _FAILED for name in names if not found.times.get(name)}
-            summaries[bucket] = {
-                **times_of(found),
-                "left_out": absent | (dict(found.left_out) if precisions else failed),
-            }
-    about = {"run": str(folder.absolute()), "threads": threads, "neighbours": neighbours}
-    if as_json:
-        alone = summaries.get("")
-        click.echo(json.dumps(about | ({"buckets": summaries} if alone is None else alone)))
-        return
-    for bucket, summary in summaries.items():
-        if bucket:
-            click.echo(f"bucket {bucket}")
-        if clients:
-            show(summary, neighbours)
-        else:
-            show_times(summary)
+    timing = Timing(
+        rivals=None if rivals is None else tuple(one.strip() for one in rivals.split(",")),
+        precisions=precisions,
+        calibrate=calibrate,
+        streams=stream_numbers(streams) if streams or neighbours else (),
+        neighbours=neighbours,
+        rounds=rounds,
+        seconds=seconds,
+    )
+    show(timing, timed(folder, timing, trust_source=trust_source), as_json=as_json)
 
 
 def stream_numbers(given: Sequence[str]) -> tuple[int, ...]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import attrs
 from chameleon_core.errors import ConfigError, RunFolderError
 from chameleon_core.loop.end.comparison import alternatives, best_of, winner
@@ -15,39 +12,37 @@ from chameleon_core.loop.start.shared_records import shares_records
 from chameleon_core.loop.start.tasks import frontend_of, spaces_of
 from chameleon_core.pipeline.load import subject_from_dict
 from chameleon_core.pipeline.schema import Subject
-from chameleon_core.run_view import finished_result
+from chameleon_core.run_view import RunView
 from chameleon_core.stages import Winner
-from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 from chameleon_core.trust import check_sources
 
-from chameleon_networks.delivery.bucketed import BucketedFrontend
-from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.delivery.bucketed import NetworkWork
+from chameleon_networks.delivery.frontends import NetworksFrontend
 
 
-def pipeline_of(store: RecordStore, folder: Path, *, trust_source: bool) -> Subject:
+def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:
     """Model and space of the pipeline that a run folder belongs to.
 
     The stages that searched need not be installed where nothing is searched for.
 
     Args:
-        store: the run's records.
-        folder: the run's.
+        run: the run folder.
         trust_source: whether code that the pipeline names may be imported.
 
     Raises:
         RunFolderError: it says none.
         ConfigError: the pipeline names code, and the user does not trust it.
     """
-    owner: dict[str, Any] | None = store.fact("pipeline")
-    if owner is None:
+    document = run.document
+    if not document:
         raise RunFolderError(
-            f"{folder} does not say which pipeline it belongs to",
+            f"{run.folder} does not say which pipeline it belongs to",
             hint="Run `chameleon run` on the pipeline first.",
         )
-    pipeline = subject_from_dict(owner["document"])
+    pipeline = subject_from_dict(document)
     named = (pipeline.model.options, pipeline.space.options, *pipeline.sections.values())
-    check_sources(folder, *named, trust_source=trust_source)
+    check_sources(run.folder, *named, trust_source=trust_source)
     return pipeline
 
 
@@ -67,39 +62,39 @@ def with_max_error(pipeline: Subject, max_error: float) -> Subject:
     return attrs.evolve(pipeline, sections={**pipeline.sections, "precision": precision})
 
 
-def network_of(pipeline: Subject, store: RecordStore) -> NetworkFrontend | BucketedFrontend:
+def network_of(pipeline: Subject, run: RunView) -> NetworkWork:
     """The network that a run is about, in the layout that was chosen for it.
 
     Raises:
         ConfigError: its model is no network.
     """
     frontend = frontend_of(pipeline)
-    if not isinstance(frontend, NetworkFrontend | BucketedFrontend):
+    if not isinstance(frontend, NetworksFrontend):
         raise ConfigError(
             f"the model of this run, {pipeline.model.name!r}, is no network",
             hint="Runs on builtin, torch and onnx models can be compiled.",
         )
-    recalled(pipeline, frontend, store)
-    return frontend
+    recalled(pipeline, frontend, run.store)
+    return frontend.work
 
 
-def threads_of(store: RecordStore) -> int:
+def threads_of(run: RunView) -> int:
     """Threads that the kernels of a run were measured with."""
-    return int((store.fact("runner") or {}).get("threads") or 1)
+    return int(run.runner.get("threads") or 1)
 
 
-def guesses_for(store: RecordStore, pipeline: Subject, folder: Path) -> tuple[Winner, ...]:
+def guesses_for(run: RunView, pipeline: Subject) -> tuple[Winner, ...]:
     """The best guess of every task that was never measured: the predictor's, or the space's.
 
     Args:
-        store: the run's records.
+        run: the run folder.
         pipeline: the run's.
-        folder: the run's.
     """
-    result = finished_result(folder, store)
-    operators = () if result is None else result.operators
+    operators = () if run.result is None else run.result.operators
     predicted = {Task(**one.task).key: one.guesses for one in operators if one.predicted}
-    unmeasured = [stored.task for stored in store.tasks() if not store.measurements(stored.id)]
+    unmeasured = [
+        stored.task for stored in run.store.tasks() if not run.store.measurements(stored.id)
+    ]
     spaces = spaces_of(pipeline, unmeasured, among=True)
     found = (
         guessed(task, predicted.get(task.key, guesses_of(space)), predicted=task.key in predicted)
@@ -108,9 +103,9 @@ def guesses_for(store: RecordStore, pipeline: Subject, folder: Path) -> tuple[Wi
     return tuple(winner for winner in found if winner is not None)
 
 
-def winners_of(store: RecordStore) -> tuple[Winner, ...]:
+def winners_of(run: RunView) -> tuple[Winner, ...]:
     """The best configuration of every task: the comparison's winner, else the fastest measured."""
-    found, shared = [], shares_records(store)
+    found, store, shared = [], run.store, shares_records(run.store)
     for stored in store.tasks():
         records = TaskRecords(store, stored)
         valid = {m.config: m for m in records.measured.values() if m.ok}

@@ -18,13 +18,11 @@ from chameleon_networks.compile.loop_tasks import TunedLoops
 from chameleon_networks.compile.network_pipeline import PIPELINE
 from chameleon_networks.compile.placing import with_kernels
 from chameleon_networks.compile.sequence.calls import Call, CallSequence, NotStatic, sequence_of
-from chameleon_networks.compile.sequence.library import SequenceExecutable
+from chameleon_networks.compile.sequence.changes import with_views
+from chameleon_networks.compile.sequence.library import SequenceExecutable, extents_by_symbol
 from chameleon_networks.compile.sequence.lookups import with_lookups
-from chameleon_networks.compile.sequence.marks import with_marks
-from chameleon_networks.compile.sequence.neighbours import with_useful_marks
-from chameleon_networks.compile.sequence.parallel_loops import extents_by_symbol
+from chameleon_networks.compile.sequence.marks import with_marks, with_useful_marks
 from chameleon_networks.compile.sequence.variants import with_variants
-from chameleon_networks.compile.sequence.views import with_views
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.relaxed import relax, tvm
 

@@ -59,6 +59,11 @@ class OperatorKernel:
     plain_loops: bool
 
 
+def _copied(winners: Mapping[str, Winner]) -> dict[str, Winner]:
+    return dict(winners)
+
+
+@attrs.define(eq=False)
 class Kernels:
     """The winners of a run as kernels of a network's chains.
 
@@ -68,11 +73,10 @@ class Kernels:
         target: the resolved target.
     """
 
-    def __init__(self, winners: Mapping[str, Winner], space: SpaceProvider, target: str) -> None:
-        self._winners = dict(winners)
-        self._space = space
-        self._target = target
-        self._builders: dict[str, TVMBuilder | None] = {}
+    _winners: dict[str, Winner] = attrs.field(converter=_copied)
+    _space: SpaceProvider
+    _target: str
+    _builders: dict[str, TVMBuilder | None] = attrs.field(factory=dict)
 
     def task_of(self, chain: FusedOperator) -> Task:
         """The task that a chain is an occurrence of, named as its winner."""
@@ -105,16 +109,12 @@ class Kernels:
             winner = self.like(chain)
             if winner is not None:
                 found.setdefault(winner.task.key, winner)
-        made = Kernels(found, self._space, self._target)
-        made._builders = self._builders
-        return made
+        return attrs.evolve(self, winners=found)
 
     def without(self, keys: frozenset[str]) -> Kernels:
         """The same kernels but those of some tasks."""
         kept = {key: winner for key, winner in self._winners.items() if key not in keys}
-        made = Kernels(kept, self._space, self._target)
-        made._builders = self._builders
-        return made
+        return attrs.evolve(self, winners=kept)
 
     def replaced(self, configs: Mapping[str, tuple[int, ...]]) -> Kernels:
         """The same kernels but for those of some tasks, which get other configurations.
@@ -126,9 +126,7 @@ class Kernels:
             key: attrs.evolve(winner, config=configs.get(key, winner.config))
             for key, winner in self._winners.items()
         }
-        made = Kernels(winners, self._space, self._target)
-        made._builders = self._builders
-        return made
+        return attrs.evolve(self, winners=winners)
 
     def with_next_guesses(self, keys: Collection[str], *, give_up: bool = False) -> Kernels:
         """The same kernels but for guesses that make room for the next ones.
@@ -144,9 +142,7 @@ class Kernels:
                 del winners[key]
             else:
                 winners[key] = better
-        made = Kernels(winners, self._space, self._target)
-        made._builders = self._builders
-        return made
+        return attrs.evolve(self, winners=winners)
 
     def joined(self, winners: Mapping[str, Winner]) -> Kernels:
         """The same kernels and some more.
@@ -154,9 +150,7 @@ class Kernels:
         Args:
             winners: by ``Task.key``; of tasks that have a kernel already they count for nothing.
         """
-        made = Kernels({**winners, **self._winners}, self._space, self._target)
-        made._builders = self._builders
-        return made
+        return attrs.evolve(self, winners={**winners, **self._winners})
 
     @property
     def keys(self) -> list[str]:

@@ -7,12 +7,14 @@ configurations are schedules (``spaces.loops``); the rest keeps the default.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import structlog
 from chameleon_core.errors import ConfigError
+from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
 from chameleon_tvm.operators.base import operator_of
@@ -62,47 +64,60 @@ class TunedLoops:
         return None if found is None else found[1]
 
 
+@attrs.frozen(kw_only=True)
+class CostlyFunction:
+    """A function of a network that is worth tuning although it is no product.
+
+    Attributes:
+        name: of its kernel.
+        function: the function, as TVM writes it in JSON.
+        calls: in one inference.
+        seconds: of all of them.
+    """
+
+    name: str
+    function: str
+    calls: int
+    seconds: float
+
+
 def costly_functions(
-    functions: Mapping[str, Any], kernels: Sequence[Mapping[str, Any]], seconds: float
-) -> list[dict[str, Any]]:
-    """The functions worth tuning, as JSON values that ``loop_tasks`` takes.
+    functions: Mapping[str, Any], kernels: Sequence[KernelTime], seconds: float
+) -> tuple[CostlyFunction, ...]:
+    """The functions worth tuning, the slowest first.
 
     Args:
         functions: of the network, by the names of their kernels; those without a default schedule
             are left out.
         kernels: what ``profile.kernel_seconds`` returned for the network.
         seconds: of one inference, to which shares are related.
-
-    Returns:
-        ``name``, ``function``, ``calls`` in one inference and ``seconds`` of all of them; the
-        slowest first.
     """
-    found: dict[int, dict[str, Any]] = {}
+    alike: dict[int, list[KernelTime]] = defaultdict(list)
     for row in kernels:
-        function = functions.get(str(row["name"]))
-        if function is None or OURS in (function.attrs or {}):
-            continue
-        entry = found.setdefault(
-            _identity(function),
-            {"name": row["name"], "function": function, "calls": 0, "seconds": 0.0},
+        function = functions.get(row.name)
+        if function is not None and OURS not in (function.attrs or {}):
+            alike[_identity(function)].append(row)
+    costly = [
+        CostlyFunction(
+            name=rows[0].name,
+            function=tvm.ir.save_json(_bare(functions[rows[0].name])),
+            calls=sum(row.calls for row in rows),
+            seconds=took,
         )
-        entry["calls"] += row["calls"]
-        entry["seconds"] += row["seconds"]
-    chosen = [entry for entry in found.values() if entry["seconds"] >= SHARE * seconds]
-    return [
-        {**entry, "function": tvm.ir.save_json(_bare(entry["function"]))}
-        for entry in sorted(chosen, key=lambda entry: -float(entry["seconds"]))
-        if _has_float_inputs(entry["function"])
+        for rows in alike.values()
+        if (took := sum(row.seconds for row in rows)) >= SHARE * seconds
+        and _has_float_inputs(functions[rows[0].name])
     ]
+    return tuple(sorted(costly, key=lambda one: -one.seconds))
 
 
 def loop_tasks(
-    costly: Iterable[Mapping[str, Any]], functions: Iterable[tuple[Any, int]], target: str
+    costly: Iterable[CostlyFunction], functions: Iterable[tuple[Any, int]], target: str
 ) -> list[Task]:
     """The tasks of what ``costly_functions`` returned, as far as the tuned network has it.
 
     Args:
-        costly: its entries.
+        costly: those.
         functions: of the network around its tuned kernels, and how often each is called; without
             those kernels products and what is fused with them were functions as well.
         target: the resolved target.
@@ -110,8 +125,8 @@ def loop_tasks(
     occurrences = {_identity(function): (function, calls) for function, calls in functions}
     tasks = []
     for entry in costly:
-        name = f"{KIND}_{entry['name']}"
-        function = tvm.ir.load_json(entry["function"])
+        name = f"{KIND}_{entry.name}"
+        function = tvm.ir.load_json(entry.function)
         own, calls = occurrences.get(_identity(function), (None, 0))
         # An entry may come out of a file: only what the network itself computes is ever built.
         if not calls or not structural_equal(_bare(own), function):
@@ -120,7 +135,7 @@ def loop_tasks(
             arguments = function_arguments(function, name)
             flop = function_flop(function, name)
         except ConfigError as error:
-            log.info("function_not_tuned", function=entry["name"], problem=str(error))
+            log.info("function_not_tuned", function=entry.name, problem=str(error))
             continue
         tasks.append(
             Task(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,17 +13,16 @@ from chameleon_core.network_result import NetworkResult
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
+from chameleon_networks.delivery.check_report import Facts
+from chameleon_networks.delivery.deliver_buckets import delivered
+from chameleon_networks.delivery.dispatch import signatures_dispatch
 from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.delivery.padding import check_padding
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
-from chameleon_networks.importers.imported_network import BucketInputs, ImportedNetwork
-from chameleon_networks.importers.options import (
-    BuiltinOptions,
-    NetworkOptions,
-    OnnxOptions,
-    TorchOptions,
-)
-from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork, TorchNetwork
-from chameleon_networks.package.buckets import Buckets
+from chameleon_networks.importers.imported_network import BucketInputs
+from chameleon_networks.importers.options import NetworkOptions
+from chameleon_networks.importers.sources import network_of
+from chameleon_networks.package.buckets import Buckets, Placed
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.shapes import dimensions_of
 
@@ -43,35 +42,27 @@ class BucketedFrontend(Frontend):
         self.network = network
         self.networks = [(bucket, NetworkFrontend(own)) for bucket, own in network.networks]
         for bucket, own in network.networks:
-            own.bucket = BucketInputs(name=bucket.name, dispatch=lambda: self._dispatch)
+            own.bucket = BucketInputs(name=bucket.name, placed=self._placed)
+
+    @property
+    def by_bucket(self) -> dict[str, NetworkFrontend]:
+        """The frontend of each bucket, by its name."""
+        return {bucket.name: frontend for bucket, frontend in self.networks}
 
     def compute_in(self, precision: Precision) -> None:
-        if precision.metric is not None:
-            raise ConfigError(
-                f"a metric is of one network, and this one has {len(self.networks)} buckets of "
-                "shapes, each with types of its own",
-                hint="Bound the error by 'max_error' instead of 'metric' and 'max_drop', or give "
-                "each input one shape.",
-            )
         for _, network in self.networks:
             network.compute_in(precision)
 
-    def check_source(self) -> None:
-        self.networks[0][1].check_source()
+    def _placed(self, *inputs: Any) -> Placed:
+        return self._dispatch.placed(*inputs)
 
     @cached_property
     def _dispatch(self) -> Buckets:
         """The choice of a bucket that a delivered network makes; it runs none."""
-        from chameleon_networks.delivery.dispatch import signatures_dispatch  # noqa: PLC0415 - needs TVM
-
         return signatures_dispatch(self.network)
 
-    def check(
-        self, target: str, threads: int, earlier: Mapping[str, Any] | None
-    ) -> dict[str, Any] | None:
-        from chameleon_networks.delivery.padding import check_padding  # noqa: PLC0415 - needs TVM
-
-        found: dict[str, Any] = {}
+    def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
+        found: Facts = {}
         for bucket, network in self.networks:
             before = None if earlier is None else earlier["buckets"].get(bucket.name)
             try:
@@ -89,7 +80,7 @@ class BucketedFrontend(Frontend):
             "summary": "; ".join([*_summaries(found), *padding]),
         }
 
-    def decide(self, trials: Trials) -> dict[str, Any] | None:
+    def decide(self, trials: Trials) -> Facts | None:
         shared = _Share(trials, len(self.networks))
         found = {}
         for bucket, network in self.networks:
@@ -145,10 +136,7 @@ class BucketedFrontend(Frontend):
         ]
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
-        from chameleon_networks.delivery.deliver_buckets import delivered  # noqa: PLC0415 - needs TVM
-
-        settled = {bucket.name: network.settled() for bucket, network in self.networks}
-        return delivered(self.network, settled, self.named_tasks, delivery)
+        return delivered(self.network, self.by_bucket, self.named_tasks, delivery)
 
 
 class _Share(Trials):
@@ -179,22 +167,11 @@ def _summaries(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [f"bucket {name}: {words}" for name, words in said.items()]
 
 
-def builtin(options: BuiltinOptions) -> Frontend:
-    """The frontend ``builtin``."""
-    return _frontend(BuiltinNetwork, options)
-
-
-def torch(options: TorchOptions) -> Frontend:
-    """The frontend ``torch``."""
-    return _frontend(TorchNetwork, options)
-
-
-def onnx(options: OnnxOptions) -> Frontend:
-    """The frontend ``onnx``."""
-    return _frontend(OnnxNetwork, options)
-
-
-def _frontend(make: Callable[[Any], ImportedNetwork], options: NetworkOptions) -> Frontend:
+def work_on(options: NetworkOptions) -> NetworkWork:
+    """What does the work of a pipeline's frontend."""
     if dimensions_of(options.shapes):
-        return BucketedFrontend(BucketedNetwork(make, options))
-    return NetworkFrontend(make(options))
+        return BucketedFrontend(BucketedNetwork(network_of, options))
+    return NetworkFrontend(network_of(options))
+
+
+NetworkWork = NetworkFrontend | BucketedFrontend

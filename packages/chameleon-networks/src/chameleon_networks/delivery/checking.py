@@ -6,14 +6,18 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
 import structlog
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_system.processes.child import status_words
-from chameleon_system.processes.conversation import ChildEndedError, Conversation
+from chameleon_system.processes.conversation import ChildEndedError, Conversation, Message
 from chameleon_tvm.words import WAY_OUT
 
+from chameleon_networks.compile.prepared_networks import prepared_network
+from chameleon_networks.delivery.check_report import CheckReport
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.running.processes import DYING_SECONDS, network_child, request_of
+from chameleon_networks.running.processes import DYING_SECONDS, network_child
+from chameleon_networks.running.requests import request_of
 
 log = structlog.get_logger()
 
@@ -22,50 +26,49 @@ _LIMIT_SECONDS = 600.0
 """The check may take so long: a network may have gigabytes, and the machine may be busy."""
 
 
+class _CrashedError(Exception):
+    """The compiler took its process along; says how."""
+
+
 def tried(
     network: ImportedNetwork, layouts: Sequence[str], target: str, threads: int
-) -> dict[str, Any]:
-    """The first layout that a network can be delivered in.
+) -> CheckReport:
+    """How a network can be delivered, of the layouts that may be.
 
     Args:
         network: as its framework has it.
-        layouts: to try, in order.
+        layouts: to try, in order; a crash of the compiler goes to the account of the first.
         target: the resolved target.
-        threads: that kernels are measured with.
-
-    Returns:
-        As ``examine.examined``, with a sentence ``summary``.
+        threads: that the framework computes with.
 
     Raises:
-        ConfigError: there is none; names the operator, its place and a way out.
-        TargetError: it is not for this machine.
+        ConfigError: it cannot be delivered; says why, and what to do.
+        TargetError: the target cannot be compiled for.
     """
     crashed: dict[str, str] = {}
-    left = list(layouts)
-    while left:
-        answer = _asked(network, left, target, threads)
-        if "crash" not in answer:
-            break
-        crashed[left.pop(0)] = answer["crash"]
-    else:
-        raise ConfigError(
-            "the network cannot be compiled: "
-            + "; ".join(f"in {layout} {what}" for layout, what in crashed.items()),
-            hint=WAY_OUT,
-        )
-    if "problem" in answer:
-        kind = TargetError if answer.get("target") else ConfigError
-        raise kind(answer["problem"], hint=answer["hint"])
-    found = {**answer, "refused": {**crashed, **answer["refused"]}}
-    return {**found, "summary": _summary(found)}
+    for first, layout in enumerate(layouts):
+        try:
+            report = _asked(network, layouts[first:], target, threads)
+        except _CrashedError as error:
+            crashed[layout] = str(error)
+        else:
+            return attrs.evolve(report, refused={**crashed, **report.refused})
+    raise ConfigError(
+        "the network cannot be compiled: "
+        + "; ".join(f"in {layout} {what}" for layout, what in crashed.items()),
+        hint=WAY_OUT,
+    )
 
 
 def _asked(
     network: ImportedNetwork, layouts: Sequence[str], target: str, threads: int
-) -> dict[str, Any]:
-    """The answer of a process; how it ended, under ``crash``, where it gave none."""
+) -> CheckReport:
+    """The child's answer.
+
+    Raises:
+        _CrashedError: there is none.
+    """
     request = {
-        **request_of(network),
         "layouts": list(layouts),
         "target": target,
         "threads": threads,
@@ -73,21 +76,24 @@ def _asked(
     }
     with network_child(_MODULE) as child:
         conversation = Conversation(child)
-        answer: dict[str, Any] = {}
+        answer: Message = {}
         try:
-            conversation.tell(request)
-            network.read_ahead()
+            # It imports what it needs while torch exports the network here, once for all.
+            conversation.tell({**request, **request_of(network)})
             while "done" in (answer := conversation.answer(_LIMIT_SECONDS)):
                 _repeat(network, answer)
-        except TimeoutError:
-            return {"crash": f"the compiler was not done after {_LIMIT_SECONDS:.0f} s"}
-        except ChildEndedError:
+        except TimeoutError as error:
+            told = f"the compiler was not done after {_LIMIT_SECONDS:.0f} s"
+            raise _CrashedError(told) from error
+        except ChildEndedError as error:
             how = status_words(child.reap(DYING_SECONDS))
-            return {"crash": f"the compiler ended with {how}"}
-        else:
-            return answer
+            raise _CrashedError(f"the compiler ended with {how}") from error
         finally:
             log.debug("network_examined", steps=answer.get("step_seconds"), log=child.log)
+    if "problem" in answer:
+        kind = TargetError if answer.get("target") else ConfigError
+        raise kind(answer["problem"], hint=answer["hint"])
+    return CheckReport.from_json(answer)
 
 
 def _repeat(network: ImportedNetwork, told: Mapping[str, Any]) -> None:
@@ -95,21 +101,4 @@ def _repeat(network: ImportedNetwork, told: Mapping[str, Any]) -> None:
     if told["done"] == "import":
         _ = network.imported
     else:
-        network.prepared_in(told["layout"])
-
-
-def _summary(found: dict[str, Any]) -> str:
-    error = found.get("max_relative_error")
-    agrees = (
-        "it compiles"
-        if error is None
-        else f"it compiles, and agrees with {found['reference']} (error {error:.0e})"
-    )
-    conditioning = found.get("conditioning")
-    return "; ".join(
-        [
-            f"{agrees} in {found['layout']}",
-            *([conditioning] if conditioning else []),
-            *(f"not in {layout}: {problem}" for layout, problem in found["refused"].items()),
-        ]
-    )
+        prepared_network(network, told["layout"])

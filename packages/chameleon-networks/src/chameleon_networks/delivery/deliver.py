@@ -14,8 +14,7 @@ from chameleon_core.stages import Delivery
 from chameleon_system.files import replace_folder
 
 from chameleon_networks.compile.sequence.weights import WEIGHTS, link_weights
-from chameleon_networks.delivery.delivery_steps import DeliverySteps
-from chameleon_networks.delivery.guesses import mended
+from chameleon_networks.delivery.delivery_steps import DeliverySteps, blamed
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.delivery import in_types
 from chameleon_networks.package.package import (
@@ -24,10 +23,45 @@ from chameleon_networks.package.package import (
     read_manifest,
     write_manifest,
 )
-from chameleon_networks.running.first_answer import first_answer
-from chameleon_networks.running.verify import SAMPLES
+from chameleon_networks.running.latency import first_answer
+from chameleon_networks.running.verify import SAMPLES, OutputCheck
 
 log = structlog.get_logger()
+
+TURNS = 3
+"""Guesses that are found to blame and replaced one by one; after that all are given up, since to
+find the next one means to compile the network several times."""
+
+
+def mended(
+    steps: DeliverySteps, staged: Path | None, verdict: OutputCheck
+) -> tuple[Path | None, OutputCheck]:
+    """Replace guesses that are to blame until the network is right, or none is to blame.
+
+    Args:
+        steps: the delivery; it gets other kernels.
+        staged: the compiled network, or None where it could not be compiled.
+        verdict: on it.
+
+    Returns:
+        The network that was compiled last and the verdict on it.
+    """
+    for turn in range(TURNS + 1):
+        guesses = [key for key, winner in steps.kernels.winners.items() if not winner.checked]
+        if verdict.problem is None or not guesses:
+            break
+        wrong = guesses if turn == TURNS else blamed(steps, guesses)
+        if not wrong:
+            break
+        for key in wrong:
+            winner = steps.kernels.winners[key]
+            event = "record_replaced" if winner.recorded else "guess_replaced"
+            log.warning(event, task=winner.task.name, problem=verdict.problem)
+            before = "record of another run" if winner.recorded else "guess before"
+            steps.replaced[key] = f"with the {before}, {verdict.problem}"
+        steps.kernels = steps.kernels.with_next_guesses(wrong, give_up=turn == TURNS)
+        staged, verdict = steps.tried(steps.kernels, f"mended-{turn}")
+    return staged, verdict
 
 
 def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.network_result import NetworkResult
+from chameleon_core.dtypes import FLOAT32
+from chameleon_core.network_result import (
+    BucketResult,
+    InferenceResult,
+    KernelTime,
+    LayoutResult,
+    NetworkResult,
+    Unmeasured,
+)
 from chameleon_core.stages import Arrays, Delivery
 from chameleon_core.task import Task
+from chameleon_tvm.words import chosen_types, types_in_words
+from numpy.typing import NDArray
 
 from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery.bucket_results import summed
+from chameleon_networks.compile.sequence.weights import WEIGHTS, read_weights, write_weights
 from chameleon_networks.delivery.deliver import replace, verified
 from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.delivery.dispatch import BucketShapes, PaddingProbe, dispatch_table
 from chameleon_networks.delivery.padding import WAY_OUT, padding_problem
+from chameleon_networks.delivery.reduced_rivals import reduced_of_all
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.delivery import in_types, precision_told
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
+from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import (
     check_compiler,
     check_target,
@@ -33,9 +46,152 @@ from chameleon_networks.package.package import (
     write_loader,
     write_manifest,
 )
-from chameleon_networks.package.shared_weights import share_weights
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
 from chameleon_networks.running.verify import Run, compared
+
+
+def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
+    """Put the weights of buckets into one file, and their numbers in it into the manifests.
+
+    Networks that the virtual machine runs have theirs in the module, and keep them there.
+
+    Args:
+        folder: gets the file.
+        buckets: folders of networks in it, by name.
+
+    Returns:
+        Bytes that are there once instead of several times.
+    """
+    known: dict[bytes, int] = {}
+    constants: list[NDArray[Any]] = []
+    manifests: dict[Path, Manifest] = {}
+    saved = 0
+    sharing = {name: own for name, own in buckets.items() if (own / WEIGHTS).exists()}
+    for own in sharing.values():
+        numbers = []
+        for constant in read_weights(own / WEIGHTS):
+            digest = hashlib.blake2b(constant.data).digest()
+            if digest in known:
+                saved += constant.nbytes
+            else:
+                known[digest] = len(constants)
+                constants.append(constant)
+            numbers.append(known[digest])
+        manifests[own] = {**read_manifest(own), "shared_weights": WEIGHTS, "constants": numbers}
+    if sharing:
+        write_weights(constants, folder / WEIGHTS)
+    for own, manifest in manifests.items():
+        (own / WEIGHTS).unlink()
+        write_manifest(own, manifest)
+    return saved
+
+
+Results = Mapping[str, NetworkResult]
+"""By the name of each bucket."""
+
+
+def summed(
+    bucketed: BucketedNetwork, results: Results, called: Mapping[str, Mapping[str, str]]
+) -> NetworkResult:
+    """One inference of each bucket together, and a row for each.
+
+    Args:
+        bucketed: the network.
+        results: of all buckets.
+        called: of each bucket what the run calls its tasks, where several buckets have different
+            ones of one name.
+    """
+    every = list(results.values())
+    left_out = {
+        name: f"bucket {bucket}: {why}"
+        for bucket, result in results.items()
+        for name, why in result.left_out.items()
+    }
+    rows: list[BucketResult] = []
+    kernels: dict[tuple[str, bool], KernelTime] = {}
+    unmeasured: dict[str, Unmeasured] = {}
+    for bucket, _ in bucketed.networks:
+        result, names = results[bucket.name], called[bucket.name]
+        row = BucketResult(
+            name=bucket.name,
+            shapes={name: tuple(shape) for name, shape in bucket.shapes.items()},
+            seconds=result.delivered_seconds or 0.0,
+            layout=result.layout.layout if result.layout else "",
+            **{name: getattr(result, name) for name in attrs.fields_dict(InferenceResult)},
+        )
+        rows.append(row)
+        for kernel in result.kernels:
+            name = names.get(kernel.name, kernel.name) if kernel.tuned else kernel.name
+            key = name, kernel.tuned
+            before = kernels.get(key, attrs.evolve(kernel, name=name, calls=0, seconds=0.0))
+            calls, took = before.calls + kernel.calls, before.seconds + kernel.seconds
+            kernels[key] = attrs.evolve(before, calls=calls, seconds=took)
+        for task in result.unmeasured:
+            name = names.get(task.name, task.name)
+            unmeasured.setdefault(name, attrs.evolve(task, name=name))
+    whole = NetworkResult(
+        latency_seconds=_sum(result.latency_seconds for result in every),
+        untuned_seconds=_sum(result.untuned_seconds for result in every),
+        rivals={
+            name: sum(result.rivals[name] for result in every)
+            for name in every[0].rivals
+            if all(name in result.rivals for result in every)
+        },
+        rivals_precision=every[0].rivals_precision,
+        rivals_reduced=reduced_of_all(every),
+        max_relative_error=max(result.max_relative_error or 0.0 for result in every),
+        reference=every[0].reference,
+        conditioning=_each({name: one.conditioning for name, one in results.items()}),
+        layout=_layouts(rows),
+        kernels=tuple(sorted(kernels.values(), key=lambda kernel: -kernel.seconds)),
+        unmeasured=tuple(unmeasured.values()),
+        left_out=left_out,
+        buckets=tuple(rows),
+    )
+    return _with_types(whole, results)
+
+
+def _with_types(whole: NetworkResult, results: Results) -> NetworkResult:
+    """With the types of all buckets together and of each; the same if none were chosen."""
+    summary = _each({name: one.precision_summary for name, one in results.items()})
+    if summary is None:
+        return whole
+    front = [
+        attrs.evolve(point, bucket=name) for name, one in results.items() for point in one.front
+    ]
+    # Without a front types could not be chosen.
+    kinds = [FLOAT32 for result in results.values() if not result.front]
+    kinds += [kind for point in front if point.delivered for kind in point.types]
+    return attrs.evolve(
+        whole,
+        precision=types_in_words(kinds),
+        precisions=chosen_types(kinds),
+        precision_summary=summary,
+        front=tuple(front),
+    )
+
+
+def _each(sentences: Mapping[str, str | None]) -> str | None:
+    """Sentences about buckets as one; None without any."""
+    told = (f"bucket {name}: {words}" for name, words in sentences.items() if words)
+    return "; ".join(told) or None
+
+
+def _sum(seconds: Iterable[float | None]) -> float | None:
+    """The sum; None where one is not known."""
+    known = list(seconds)
+    return None if None in known else sum(one for one in known if one is not None)
+
+
+def _layouts(rows: Iterable[BucketResult]) -> LayoutResult:
+    """The layout of each bucket, and a sentence."""
+    chosen = {row.name: row.layout for row in rows}
+    if len(set(chosen.values())) == 1:
+        told = f"{next(iter(chosen.values()))} in each bucket"
+    else:
+        told = ", ".join(f"{layout} in bucket {name}" for name, layout in chosen.items())
+    return LayoutResult(buckets=chosen, summary=told)
+
 
 log = structlog.get_logger()
 
@@ -173,25 +329,17 @@ def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Deliver
     return attrs.evolve(delivery, winners=winners, plan=plan)
 
 
-def _combined(bucketed: BucketedNetwork, whole: Path) -> dict[str, Any]:
+def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
     """Make one network of the buckets' folders; returns its manifest."""
     folders = {bucket.name: whole / bucket.name for bucket, _ in bucketed.networks}
     saved = share_weights(whole, folders)
     manifests = {name: read_manifest(folder) for name, folder in folders.items()}
-    shapes = [
-        BucketShapes(
-            name=bucket.name,
-            extents=bucket.extents,
-            inputs=[one["shape"] for one in manifests[bucket.name]["inputs"]],
-            outputs=[one["shape"] for one in manifests[bucket.name]["outputs"]],
-        )
-        for bucket, _ in bucketed.networks
-    ]
+    shapes = [BucketShapes.of(bucket, manifests[bucket.name]) for bucket, _ in bucketed.networks]
     first = manifests[shapes[0].name]
     manifest = {
         **{name: first[name] for name in _SHARED},
         "shared_bytes": saved,
-        **dispatch_table(bucketed, [one["dtype"] for one in first["inputs"]], shapes),
+        **dispatch_table(bucketed, shapes),
     }
     write_loader(whole, "buckets.py")
     write_manifest(whole, manifest)

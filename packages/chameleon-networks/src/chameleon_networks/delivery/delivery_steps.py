@@ -20,6 +20,7 @@ from chameleon_tvm.words import one_line
 
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.baselines import Baselines
 from chameleon_networks.delivery.in_network import (
     NetworkVariant,
@@ -31,6 +32,7 @@ from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetwork
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
@@ -58,6 +60,17 @@ _UNBLAMED = (
 )
 
 
+def blamed(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
+    """The kernels with which the network fails; none if it fails without any of the suspects."""
+
+    def fails(keys: frozenset[str]) -> bool:
+        others = frozenset(suspects) - keys
+        _, verdict = steps.tried(steps.kernels.without(others), "suspects")
+        return verdict.problem is not None
+
+    return guilty(suspects, fails)
+
+
 class DeliverySteps:
     """The steps of one delivery.
 
@@ -80,7 +93,7 @@ class DeliverySteps:
         self._settled = settled
         self._delivery = delivery
         self._stack = stack
-        self._module, self._chains = settled.network.prepared
+        self._module, self._chains = prepared_network(settled.network)
         winners = {winner.task.key: winner for winner in delivery.winners}
         own = {key: one for key, one in winners.items() if not one.task.alternative_of}
         self.kernels = Kernels(own, delivery.space, delivery.target)
@@ -136,13 +149,11 @@ class DeliverySteps:
         kernels = self.with_alternatives(network.chains)
         return self._written(network.module, network.chains, kernels, name)
 
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         """What goes into the folder's manifest."""
         return self._manifest(self._module, self._chains, self.kernels)
 
-    def _manifest(
-        self, module: Any, chains: Sequence[FusedOperator], kernels: Kernels
-    ) -> dict[str, Any]:
+    def _manifest(self, module: Any, chains: Sequence[FusedOperator], kernels: Kernels) -> Manifest:
         delivery = self._delivery
         made = manifest_of(module, chains, kernels, delivery.target, delivery.threads)
         return {
@@ -283,12 +294,7 @@ class DeliverySteps:
         """A sentence that names the tasks to blame for a network that fails."""
         log.warning("network_fails", problem=verdict.problem)
 
-        def fails(keys: frozenset[str]) -> bool:
-            others = frozenset(self.kernels.keys) - keys
-            _, found = self.tried(self.kernels.without(others), "suspects")
-            return found.problem is not None
-
-        keys = guilty(self.kernels.keys, fails)
+        keys = blamed(self, self.kernels.keys)
         names = ", ".join(self.kernels.winners[key].task.name for key in keys)
         blame = f"the kernel of {names} is to blame" if keys else _UNBLAMED
         return f"the network is not delivered: {verdict.problem}; {blame}"
@@ -310,9 +316,7 @@ class DeliverySteps:
     def kernel_seconds(self, process: NetworkProcess, folder: Path) -> tuple[KernelTime, ...]:
         """Where the time goes; nothing where that cannot be found out."""
         try:
-            return tuple(
-                KernelTime(**row) for row in process.profile(str(folder), self._samples[0])
-            )
+            return tuple(process.profile(str(folder), self._samples[0]))
         except ChameleonError as error:
             log.warning("network_not_profiled", problem=str(error), hint=error.hint)
             return ()

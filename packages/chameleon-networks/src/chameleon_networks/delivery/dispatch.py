@@ -8,10 +8,12 @@ from typing import Any
 
 import attrs
 
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.package.buckets import Buckets
+from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import signature_of
-from chameleon_networks.shapes import Dimension
+from chameleon_networks.shapes import Bucket, Dimension
 
 Shapes = Sequence[Sequence[int]]
 
@@ -23,30 +25,42 @@ class BucketShapes:
     Attributes:
         name: of the bucket.
         extents: of the dimensions.
+        dtypes: of the inputs.
         inputs: shape of each.
         outputs: shape of each.
     """
 
     name: str
     extents: tuple[int, ...]
+    dtypes: Sequence[str]
     inputs: Shapes
     outputs: Shapes
 
+    @classmethod
+    def of(cls, bucket: Bucket, signature: Manifest) -> BucketShapes:
+        """Those that the manifest of a bucket tells, or the signature of its module."""
+        inputs, outputs = signature["inputs"], signature["outputs"]
+        return cls(
+            name=bucket.name,
+            extents=bucket.extents,
+            dtypes=[one["dtype"] for one in inputs],
+            inputs=[one["shape"] for one in inputs],
+            outputs=[one["shape"] for one in outputs],
+        )
 
-def dispatch_table(
-    bucketed: BucketedNetwork, dtypes: Sequence[str], buckets: Sequence[BucketShapes]
-) -> dict[str, Any]:
+
+def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketShapes]) -> Manifest:
     """The parts of a manifest that ``buckets.Buckets`` reads, as JSON values.
 
     Args:
         bucketed: the network.
-        dtypes: of its inputs.
         buckets: those that there are to choose from; each is in a folder of its name.
     """
     names = bucketed.input_names
     return {
         "inputs": [
-            {"name": name, "dtype": dtype} for name, dtype in zip(names, dtypes, strict=True)
+            {"name": name, "dtype": dtype}
+            for name, dtype in zip(names, buckets[0].dtypes, strict=True)
         ],
         "dimensions": [
             {
@@ -75,22 +89,15 @@ def signatures_dispatch(bucketed: BucketedNetwork) -> Buckets:
     Args:
         bucketed: the network.
     """
-    signatures = [signature_of(network.prepared[0]) for _, network in bucketed.networks]
     shapes = [
-        BucketShapes(
-            name=bucket.name,
-            extents=bucket.extents,
-            inputs=[one["shape"] for one in signature["inputs"]],
-            outputs=[one["shape"] for one in signature["outputs"]],
-        )
-        for (bucket, _), signature in zip(bucketed.networks, signatures, strict=True)
+        BucketShapes.of(bucket, signature_of(prepared_network(network)[0]))
+        for bucket, network in bucketed.networks
     ]
-    dtypes = [one["dtype"] for one in signatures[0]["inputs"]]
 
     def nothing(bucket: str) -> Callable[..., Any]:
         raise NotImplementedError(f"there is no network for bucket {bucket} yet")
 
-    return Buckets(dispatch_table(bucketed, dtypes, shapes), nothing)
+    return Buckets(dispatch_table(bucketed, shapes), nothing)
 
 
 def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int]]:

@@ -11,7 +11,6 @@ that are lacking, before anything is compiled. The framework runs the network in
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 import tempfile
@@ -26,12 +25,23 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
+from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Arrays
-from chameleon_system.processes.answering import Answers, requests
+from chameleon_system.processes.answering import Answers, Message, requests
 from chameleon_tvm.words import WAY_OUT, first_line
 from numpy.typing import NDArray
 
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.loop_tasks import costly_functions
+from chameleon_networks.compile.uncompilable import first_uncompilable, no_kernels
+from chameleon_networks.delivery.check_report import CheckReport
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.prepare import LayoutError, prepared
 from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import check_target, manifest_of, write_package
+from chameleon_networks.running.profile import Profiler
+from chameleon_networks.running.requests import requested_network
 from chameleon_networks.running.verify import Expected, agreement, nudged
 from chameleon_networks.step_seconds import StepSeconds
 
@@ -151,7 +161,7 @@ _RUNS, _SLOW_SECONDS = 3, 0.5
 """Inferences of the network without tuned kernels that are timed: enough to tell what counts. One
 that takes longer is timed once: a disturbance is short beside it."""
 
-Tell = Callable[[dict[str, Any]], None]
+Tell = Callable[[Message], None]
 
 
 def main() -> None:
@@ -159,10 +169,9 @@ def main() -> None:
     answers = Answers()
     request = next(requests())
     steps = StepSeconds("start", request["started"])
-    serve = importlib.import_module("chameleon_networks.running.serve")
     try:
-        network = serve.requested_network(request)
-        answer = examined(
+        network = requested_network(request)
+        report = examined(
             network,
             request["layouts"],
             request["target"],
@@ -170,6 +179,7 @@ def main() -> None:
             steps=steps,
             tell=answers.send,
         )
+        answer = report.to_json()
     except ChameleonError as error:
         answer = {
             "problem": str(error),
@@ -191,7 +201,7 @@ def examined(
     *,
     steps: StepSeconds | None = None,
     tell: Tell = lambda _: None,
-) -> dict[str, Any]:
+) -> CheckReport:
     """The first layout that a network can be compiled in, and how well its answers agree.
 
     Args:
@@ -202,13 +212,6 @@ def examined(
         steps: notes how long each step takes.
         tell: gets ``done``, the name of a step that another process may repeat now, and with
             ``prepare`` the ``layout``.
-
-    Returns:
-        ``layout``, ``max_relative_error``, ``reference``; ``refused``, which says what is wrong
-        with the layouts before it; ``loops``, the functions that are worth tuning although they
-        are no products (``loop_tasks.costly_functions``); and ``conditioning``, a sentence where
-        the framework's own rounding makes a larger error right than usual. Without a reference, or
-        on another CPU, there is no error.
 
     Raises:
         ConfigError: there is no such layout; says what is wrong.
@@ -231,12 +234,11 @@ def examined(
         )
         for layout in layouts:
             try:
-                return {**examination.tried(layout), "refused": refused}
+                return attrs.evolve(examination.tried(layout), refused=refused)
             except _LayoutFailedError as error:
                 refused[layout] = str(error)
     steps.begin("find what fails")
-    failing = importlib.import_module("chameleon_networks.compile.uncompilable")
-    guilty = failing.first_uncompilable(imported, target, network.locations)
+    guilty = first_uncompilable(imported, target, network.graph.locations)
     if guilty is not None:
         raise ConfigError(f"{guilty.operator} cannot be compiled: {guilty.problem}", hint=WAY_OUT)
     whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
@@ -258,21 +260,20 @@ class _Examination:
     steps: StepSeconds
     tell: Tell
 
-    def tried(self, layout: str) -> dict[str, Any]:
+    def tried(self, layout: str) -> CheckReport:
         """What ``examined`` returns of a layout.
 
         Raises:
             _LayoutFailedError: it cannot be delivered in it.
             ConfigError: nor can it in any other one.
         """
-        found: dict[str, Any] = {"layout": layout, "reference": None, "loops": []}
         with tempfile.TemporaryDirectory(prefix="chameleon-check-") as folder:
             functions = self._written(layout, Path(folder))
             self.steps.begin("reference")
             self.reference.wait()
             expected, name = self.reference.expected, self.reference.name
             if expected is None or not self._runs_here():
-                return found
+                return CheckReport(layout=layout)
             self.steps.begin("run")
             outputs, kernels = _profiled(folder, self.reference.inputs)
         self.steps.begin("compare")
@@ -280,13 +281,16 @@ class _Examination:
         if verdict.problem is not None:
             raise _LayoutFailedError(f"compared with {name}, {verdict.problem}")
         conditioning = expected.conditioning
-        return {
-            "layout": layout,
-            "max_relative_error": verdict.max_relative_error,
-            "reference": name,
-            "conditioning": conditioning and conditioning.sentence(name),
-            "loops": _costly(functions, kernels, self.reference.seconds),
-        }
+        # Without tuned kernels it may take many times as long as it will, in which what takes long
+        # later is lost; the framework's time is the scale that is there before anything is tuned.
+        seconds = min(sum(kernel.seconds for kernel in kernels), self.reference.seconds)
+        return CheckReport(
+            layout=layout,
+            max_relative_error=verdict.max_relative_error,
+            reference=name,
+            conditioning=None if conditioning is None else conditioning.sentence(name),
+            loops=costly_functions(functions, kernels, seconds),
+        )
 
     def _written(self, layout: str, folder: Path) -> Mapping[str, Any]:
         """Write the network as it would be delivered, without a tuned kernel.
@@ -294,19 +298,14 @@ class _Examination:
         Returns:
             The functions of its kernels before they were scheduled, by the kernels' names.
         """
-        chains = importlib.import_module("chameleon_networks.graph.chains")
-        compiling = importlib.import_module("chameleon_networks.compile.compile")
-        failing = importlib.import_module("chameleon_networks.compile.uncompilable")
-        package = importlib.import_module("chameleon_networks.package.package")
-        prepare = importlib.import_module("chameleon_networks.graph.prepare")
         self.steps.begin("prepare")
         try:
-            module = prepare.prepared(self.network.imported, layout)
-            found, none = chains.chains_of(module), failing.no_kernels(self.target)
+            module = prepared(self.network.imported, layout)
+            found, none = chains_of(module), no_kernels(self.target)
             self.tell({"done": "prepare", "layout": layout})
             self.steps.begin("compile")
-            made = compiling.compiled(module, found, none, self.target)
-        except prepare.LayoutError as error:
+            made = compiled(module, found, none, self.target)
+        except LayoutError as error:
             raise _LayoutFailedError(str(error)) from error
         except ChameleonError:
             raise
@@ -314,50 +313,31 @@ class _Examination:
             raise _LayoutFailedError(first_line(error)) from error
         if self._runs_here():
             self.steps.begin("link")
-            manifest = package.manifest_of(module, found, none, self.target, self.threads)
-            package.write_package(folder, made.executable, manifest)
-        functions: Mapping[str, Any] = made.functions
-        return functions
+            manifest = manifest_of(module, found, none, self.target, self.threads)
+            write_package(folder, made.executable, manifest)
+        return made.functions
 
     def _runs_here(self) -> bool:
-        package = importlib.import_module("chameleon_networks.package.package")
         try:
-            package.check_target(self.target)
+            check_target(self.target)
         except TargetError:
             return False
         return True
 
 
-def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[Mapping[str, Any]]]:
+def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
     """Outputs of a network, and where its time goes; see ``profile.kernel_seconds``.
 
     It is loaded as a delivered one is: what fails there would fail at the end of a run.
     """
-    load = importlib.import_module("chameleon_networks.package.load").load
     network = load(folder)
-    profiler = importlib.import_module("chameleon_networks.running.profile").Profiler(
-        folder, inputs
-    )
+    profiler = Profiler(folder, inputs)
     runs = [profiler.run()]
     if sum(seconds for _, seconds in runs[0]) < _SLOW_SECONDS:
         # The first one found cold caches; what the loader does with arguments is seen here.
         network(*inputs)
         runs = [profiler.run() for _ in range(_RUNS)]
     return profiler.outputs, profiler.summed(runs)
-
-
-def _costly(
-    functions: Mapping[str, Any], kernels: Sequence[Mapping[str, Any]], seconds: float
-) -> list[dict[str, Any]]:
-    """Functions worth tuning: by their share of the framework's time, or of the network's own.
-
-    Without tuned kernels the network may take many times as long as it will, in which what takes
-    long later is lost; the framework's time is the scale that is there before anything is tuned.
-    """
-    tasks = importlib.import_module("chameleon_networks.compile.loop_tasks")
-    own = sum(float(row["seconds"]) for row in kernels)
-    found: list[dict[str, Any]] = tasks.costly_functions(functions, kernels, min(own, seconds))
-    return found
 
 
 def _given(outputs: Arrays, _: Arrays) -> Arrays:

@@ -92,8 +92,8 @@ def seconds_in_network(
                 watch.wait()
                 profile = variant.process.profile(str(variant.folder), inputs, quantile=QUANTILE)
                 for kernel in profile:
-                    if kernel["tuned"]:
-                        best[kernel["name"]] = min(best[kernel["name"]], kernel["seconds"])
+                    if kernel.tuned:
+                        best[kernel.name] = min(best[kernel.name], kernel.seconds)
                 variant.process.pause()
     return list(found)
 

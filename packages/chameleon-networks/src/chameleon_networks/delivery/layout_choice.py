@@ -14,6 +14,7 @@ from chameleon_core.words import in_seconds
 from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import ConvolutionSpec, OperatorSpec
 
+from chameleon_networks.delivery.check_report import Facts
 from chameleon_networks.importers.options import DEFAULT
 
 log = structlog.get_logger()
@@ -64,7 +65,7 @@ class LayoutChoice:
         times = ", ".join(f"{name} {in_seconds(took)}" for name, took in self.seconds.items())
         return f"{self.layout}, {self.reason}: {times} for {self.share:.0%} of their work"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Facts:
         """As JSON values; ``summary`` is for those who show it."""
         return {**attrs.asdict(self), "summary": self.summary}
 

@@ -4,87 +4,86 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
+import cattrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.network_result import NetworkResult
-from chameleon_core.stages import Delivery, Frontend, Trials
+from chameleon_core.stages import Delivery, Trials
 from chameleon_core.task import Task
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.specs import OperatorSpec
-from chameleon_tvm.sources import named_object
 
+from chameleon_networks.compile.compile import fused_functions
+from chameleon_networks.compile.loop_tasks import CostlyFunction, loop_tasks
+from chameleon_networks.compile.prepared_networks import prepared_network
+from chameleon_networks.delivery.check_report import CheckReport, Facts
 from chameleon_networks.delivery.checking import tried
+from chameleon_networks.delivery.deliver import delivered
 from chameleon_networks.delivery.layout_choice import OTHER, LayoutChoice, choose
 from chameleon_networks.delivery.settled_network import SettledNetwork
+from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.narrow_weights import fastest
+from chameleon_networks.graph.operators import left_over, specs_of
+from chameleon_networks.graph.owners import owners
+from chameleon_networks.graph.prepare import LayoutError
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import AUTO, DEFAULT
 from chameleon_networks.precision.section import Precision
 
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
-
 log = structlog.get_logger()
 
 
-class NetworkFrontend(Frontend):
+class NetworkFrontend(SettledNetwork):
     """One task per distinct fused convolution and matrix product of a network.
 
     Args:
         network: as its framework has it.
 
-    Attributes:
-        network: that.
-        choice: the layout of the whole graph, and why it is that one.
-        precision: the types that its operators may have; None for those that they have anyway.
     """
 
     def __init__(self, network: ImportedNetwork) -> None:
         self.network = network
-        self.precision: PrecisionDecisions | None = None
+        self.precision = None
         asked = network.options.layout != AUTO
         self.choice = LayoutChoice(
             layout=network.layout,
             reason="as the pipeline says" if asked else "where nothing is measured",
         )
-        self._checked: dict[str, Any] | None = None
-        self._loops: list[dict[str, Any]] = []
-        self._tried: Callable[[Sequence[str]], dict[str, Any]] | None = None
+        self._checked: CheckReport | None = None
+        self._loops: tuple[CostlyFunction, ...] = ()
+        self._tried: Callable[[Sequence[str]], CheckReport] | None = None
 
     def compute_in(self, precision: Precision) -> None:
-        from chameleon_networks.delivery.typed.decisions import PrecisionDecisions  # noqa: PLC0415 - needs TVM
-
         self.precision = PrecisionDecisions(self.network, precision)
+
+    @property
+    def by_bucket(self) -> dict[str, NetworkFrontend]:
+        """Itself under an empty name, as a network in buckets of shapes has one for each."""
+        return {"": self}
 
     @property
     def calibrate(self) -> str | None:
         """The source of inputs to calibrate with, as the pipeline says; None for random ones."""
         return None if self.precision is None else self.precision.precision.calibrate
 
-    def check_source(self) -> None:
-        self.network.check_source()
-        if self.calibrate is not None:
-            named_object(self.calibrate, "calibrate")
-
-    def check(
-        self, target: str, threads: int, earlier: Mapping[str, Any] | None
-    ) -> dict[str, Any] | None:
-        from chameleon_tvm.device.targets import tvm_target  # noqa: PLC0415
-
+    def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
         if not self.network.options.check or tvm_target(target).kind.name != "llvm":
             return None
         auto = self.network.options.layout == AUTO
         layouts = (DEFAULT, OTHER) if auto else (self.network.options.layout,)
         self._tried = partial(tried, self.network, target=target, threads=threads)
-        self._checked = dict(self._tried(layouts) if earlier is None else earlier)
-        self._loops = self._checked.get("loops", [])
-        for layout, problem in self._checked["refused"].items():
+        report = self._tried(layouts) if earlier is None else CheckReport.from_json(earlier)
+        self._checked, self._loops = report, report.loops
+        for layout, problem in report.refused.items():
             log.warning("layout_refused", layout=layout, problem=problem)
-        return self._checked
+        return report.to_json()
 
-    def decide(self, trials: Trials) -> dict[str, Any] | None:
+    def decide(self, trials: Trials) -> Facts | None:
         auto = self.network.options.layout == AUTO
         if not auto and self.precision is None:
             return None
@@ -96,16 +95,14 @@ class NetworkFrontend(Frontend):
             self.precision.decide(trials.target)
         return self.decisions()
 
-    def decisions(self) -> dict[str, Any]:
+    def decisions(self) -> Facts:
         """What ``restore`` of another object of the same options needs."""
-        found = {**self.choice.to_json(), "loops": self._loops}
+        found = {**self.choice.to_json(), "loops": [attrs.asdict(one) for one in self._loops]}
         return found if self.precision is None else {**found, "types": self.precision.to_json()}
 
     def _chosen(self, trials: Trials) -> LayoutChoice:
         """The faster layout of those that the network can be delivered in."""
-        from chameleon_networks.graph.prepare import LayoutError  # noqa: PLC0415 - needs TVM
-
-        known = (self._checked or {}).get("layout")
+        known = None if self._checked is None else self._checked.layout
         if known == OTHER:
             return LayoutChoice(layout=OTHER, reason=f"since {DEFAULT} cannot be delivered")
         try:
@@ -115,7 +112,7 @@ class NetworkFrontend(Frontend):
         if known is not None and choice.layout == OTHER and self._tried is not None:
             # Only the other one was tried so far.
             try:
-                self._loops = self._tried((OTHER,))["loops"]
+                self._loops = self._tried((OTHER,)).loops
             except ChameleonError as error:
                 log.warning("layout_refused", layout=OTHER, problem=str(error))
                 return attrs.evolve(
@@ -125,7 +122,7 @@ class NetworkFrontend(Frontend):
 
     def restore(self, decisions: Mapping[str, Any]) -> None:
         self._take(LayoutChoice.from_json(decisions))
-        self._loops = decisions.get("loops", [])
+        self._loops = cattrs.structure(decisions.get("loops", ()), tuple[CostlyFunction, ...])
         if self.precision is not None and "types" in decisions:
             self.precision.restore(decisions["types"])
 
@@ -135,10 +132,6 @@ class NetworkFrontend(Frontend):
         self.network.layout = choice.layout
 
     def tasks(self, target: str) -> list[Task]:
-        from chameleon_networks.graph.moves import shape_of  # noqa: PLC0415 - needs TVM
-        from chameleon_networks.graph.narrow_weights import fastest  # noqa: PLC0415
-        from chameleon_networks.graph.operators import left_over  # noqa: PLC0415
-
         specs = self._specs(target)
         if not specs:
             log.warning(
@@ -146,7 +139,7 @@ class NetworkFrontend(Frontend):
                 why="the network has no convolution and no matrix product in float32; it is "
                 "compiled with default schedules",
             )
-        module, chains = self.network.prepared
+        module, chains = prepared_network(self.network)
         log.info("operators_left_to_the_compiler", **left_over(module, chains))
         chains = fastest(chains, target)
         names = dict(zip(dict.fromkeys(chain.spec for chain in chains), specs, strict=True))
@@ -161,13 +154,10 @@ class NetworkFrontend(Frontend):
 
     def named_tasks(self, target: str) -> list[Task]:
         """The same tasks without looking at the weights."""
-        from chameleon_networks.compile.compile import fused_functions  # noqa: PLC0415 - needs TVM
-        from chameleon_networks.compile.loop_tasks import loop_tasks  # noqa: PLC0415
-
         specs = self._specs(target)
         found = [spec.task(spec.name, target) for spec in specs]
         if self._loops:
-            functions = fused_functions(*self.network.prepared, target)
+            functions = fused_functions(*prepared_network(self.network), target)
             found += loop_tasks(self._loops, functions, target)
         if self.precision is not None:
             known = {task.key for task in found}
@@ -177,23 +167,8 @@ class NetworkFrontend(Frontend):
 
     def _specs(self, target: str) -> list[OperatorSpec]:
         """The network's distinct operators, named and weighted."""
-        from chameleon_networks.graph.narrow_weights import fastest  # noqa: PLC0415 - needs TVM
-        from chameleon_networks.graph.operators import specs_of  # noqa: PLC0415
-        from chameleon_networks.graph.owners import owners  # noqa: PLC0415
-
-        chains = fastest(self.network.prepared[1], target)
-        return specs_of(chains, owners(chains, self.network.imported, self.network.locations))
-
-    def settled(self) -> SettledNetwork:
-        """The network with what was decided about it."""
-        return SettledNetwork(
-            network=self.network,
-            choice=self.choice,
-            named_tasks=self.named_tasks,
-            precision=self.precision,
-        )
+        chains = fastest(prepared_network(self.network)[1], target)
+        return specs_of(chains, owners(chains, self.network.imported, self.network.graph.locations))
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
-        from chameleon_networks.delivery.deliver import delivered  # noqa: PLC0415 - needs TVM
-
-        return delivered(self.settled(), delivery)
+        return delivered(self, delivery)

@@ -49,7 +49,6 @@ def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
         samples = bucketed.with_extents(probe.padded).samples(np.random.default_rng(0))
         table = dispatch_table(
             bucketed,
-            [str(array.dtype) for array in inputs],
             [
                 _shapes_of("asked", probe.asked, inputs, expected),
                 _shapes_of("padded", probe.padded, samples, process.outputs(samples)),
@@ -72,6 +71,7 @@ def _shapes_of(
     return BucketShapes(
         name=name,
         extents=extents,
+        dtypes=[str(array.dtype) for array in inputs],
         inputs=[array.shape for array in inputs],
         outputs=[array.shape for array in outputs],
     )

@@ -6,7 +6,6 @@ import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
@@ -14,15 +13,64 @@ import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import NetworkResult, RivalTime
 from chameleon_core.stages import Arrays
-from chameleon_tvm.types import display_name
+from chameleon_tvm.types import FLOAT32, display_name
 from chameleon_tvm.words import one_line
 
-from chameleon_networks.frameworks.reduced import AS_IT_COMES, FLOAT32, asked_for, left_out_reduced
+from chameleon_networks.frameworks import AS_IT_COMES
+from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
 from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.quantize.batches import KEPT, batches_of
 from chameleon_networks.running.processes import NetworkProcess, reduced_process
+from chameleon_networks.running.requests import write_arrays
 from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.serve import write_arrays
 from chameleon_networks.running.verify import Run, agreement, magnitudes
+
+
+def reduced_request(
+    network: ImportedNetwork, precisions: Sequence[str], source: str | None, run: Run
+) -> ReducedRequest:
+    """How a network is compared with whatever else runs it in some precisions.
+
+    Args:
+        network: as its framework has it.
+        precisions: each one of ``frameworks.PRECISIONS``.
+        source: of inputs to calibrate with, as for ``batches_of``.
+        run: the reference in float32.
+
+    Raises:
+        ChameleonError: there are no such inputs, they are not what the network takes, or the
+            reference fails.
+    """
+    calibrated = any(one.calibrated for one in asked_for(network.forms, precisions))
+    batches = batches_of(network, source) if calibrated else None
+    calibration = [] if batches is None else list(batches)
+    # The user's are read once.
+    samples = batches.kept if batches and source else kept_samples(network, source)
+    return ReducedRequest(
+        precisions=precisions,
+        calibration=calibration,
+        samples=samples,
+        expected=[one.cut(run(one.inputs)) for one in samples],
+    )
+
+
+def kept_samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
+    """Inputs that nothing is calibrated with.
+
+    Args:
+        network: as its framework has it.
+        source: as for ``batches_of``.
+
+    Raises:
+        ConfigError: there are none, or they are not what the network takes.
+    """
+    if source is None:
+        return [Sample(inputs=network.samples(np.random.default_rng(seed))) for seed in range(KEPT)]
+    batches = batches_of(network, source)
+    for _ in batches:
+        pass
+    return batches.kept
+
 
 log = structlog.get_logger()
 
@@ -32,7 +80,7 @@ class ReducedRequest:
     """In which precisions a network is compared with whatever else runs it.
 
     Attributes:
-        precisions: each one of ``frameworks.reduced.PRECISIONS``.
+        precisions: each one of ``frameworks.PRECISIONS``.
         calibration: inputs of some inferences, the same for all that have to be calibrated; none
             where nothing has to.
         samples: what errors are measured on.
@@ -53,6 +101,23 @@ def precisions_beside(types: Sequence[str]) -> tuple[str, ...]:
     """
     reduced = tuple(one for one in dict.fromkeys(map(display_name, types)) if one != FLOAT32)
     return (*reduced, AS_IT_COMES) if reduced else ()
+
+
+@attrs.frozen(kw_only=True)
+class ComputedIn:
+    """What a network is computed in.
+
+    Attributes:
+        asked: the precision that was asked for.
+        precision: what it is, as the framework or the delivered network says.
+        max_relative_error: of its outputs against float32.
+        precisions: of a delivered network, the types of its operators.
+    """
+
+    asked: str
+    precision: str
+    max_relative_error: float
+    precisions: tuple[str, ...] = ()
 
 
 class ReducedRivals:
@@ -139,18 +204,24 @@ class ReducedRivals:
         found = {}
         for name, process in self._opened.items():
             if (took := seconds.get(name)) is not None:
-                found[name] = RivalTime(seconds=took, **self.about(process))
+                about = self.about(process)
+                found[name] = RivalTime(
+                    asked=about.asked,
+                    precision=about.precision,
+                    seconds=took,
+                    max_relative_error=about.max_relative_error,
+                )
             else:
                 self.left_out[name] = "it failed while it was timed"
         return found
 
-    def about(self, process: NetworkProcess) -> dict[str, Any]:
+    def about(self, process: NetworkProcess) -> ComputedIn:
         """What ``results`` says of one of ``opened`` before it is timed."""
-        return {
-            "asked": self._chosen[process.name].precision,
-            "precision": process.precision,
-            "max_relative_error": self._errors[process.name],
-        }
+        return ComputedIn(
+            asked=self._chosen[process.name].precision,
+            precision=str(process.precision),
+            max_relative_error=self._errors[process.name],
+        )
 
 
 def reduced_of_all(results: Sequence[NetworkResult]) -> dict[str, RivalTime]:

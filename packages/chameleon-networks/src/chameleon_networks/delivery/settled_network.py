@@ -1,38 +1,40 @@
-"""A network with what is decided about it before it is delivered."""
+"""A network, and what was decided about it before it is delivered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from abc import abstractmethod
 
-import attrs
+from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
 
 from chameleon_networks.delivery.layout_choice import LayoutChoice
 from chameleon_networks.delivery.reduced_rivals import ReducedRequest
+from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.verify import Run
 
-if TYPE_CHECKING:
-    from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 
-
-@attrs.frozen(kw_only=True, eq=False)
-class SettledNetwork:
-    """A network and what was decided about it.
+class SettledNetwork(Frontend):
+    """What deliveries know of the frontend of a network.
 
     Attributes:
         network: as its framework has it.
-        choice: its layout, and why it is that one.
-        named_tasks: gives its tasks for a target.
+        choice: the layout of the whole graph, and why it is that one.
         precision: the types that its operators may have; None for those that they have anyway.
     """
 
     network: ImportedNetwork
     choice: LayoutChoice
-    named_tasks: Callable[[str], list[Task]]
     precision: PrecisionDecisions | None
 
+    @abstractmethod
+    def named_tasks(self, target: str) -> list[Task]:
+        """Its tasks for a resolved target, without a look at the weights."""
+
     def reduced_request(self, run: Run) -> ReducedRequest | None:
-        """As ``PrecisionDecisions.reduced_request``; None if the pipeline names no types."""
+        """What is compared in reduced precision; None of a network without types.
+
+        Args:
+            run: the reference.
+        """
         return None if self.precision is None else self.precision.reduced_request(run)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import NetworkResult
+from chameleon_tvm.types import FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.delivery.reduced_rivals import (
+    ComputedIn,
     ReducedRequest,
     ReducedRivals,
     max_relative_error,
 )
-from chameleon_networks.frameworks.reduced import FLOAT32, INT8
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import read_manifest
 from chameleon_networks.running.latency import Rounds, turn_seconds
@@ -45,7 +45,7 @@ class SideBySide:
     """
 
     times: Rounds
-    about: Mapping[str, Mapping[str, Any]]
+    about: Mapping[str, ComputedIn]
     left_out: Mapping[str, str]
 
 
@@ -84,7 +84,7 @@ def side_by_side(asked: Compared) -> SideBySide:
             the reference cannot.
     """
     left_out: dict[str, str] = {}
-    about: dict[str, dict[str, Any]] = {}
+    about: dict[str, ComputedIn] = {}
     inputs = asked.network.samples(np.random.default_rng(0))
     with contextlib.ExitStack() as stack:
         processes = [
@@ -157,7 +157,7 @@ def _with_errors(
     processes: Sequence[NetworkProcess],
     request: ReducedRequest,
     left_out: dict[str, str],
-) -> tuple[dict[str, dict[str, Any]], list[NetworkProcess]]:
+) -> tuple[dict[str, ComputedIn], list[NetworkProcess]]:
     """Precision and error of each that is in float32, or ours; and those that give numbers."""
     about = {}
     right = []
@@ -172,7 +172,11 @@ def _with_errors(
             left_out[name] = one_line(problem)
             continue
         process.pause()
-        about[name] = {"asked": told.precision, "max_relative_error": error}
-        about[name] |= {"precision": told.precision, "precisions": told.precisions}
+        about[name] = ComputedIn(
+            asked=told.precision,
+            precision=told.precision,
+            max_relative_error=error,
+            precisions=tuple(told.precisions),
+        )
         right.append(process)
     return about, right

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,7 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
     return files
 
 
-def _refuse(delivered: Path, manifest: dict[str, Any]) -> None:
+def _refuse(delivered: Path, manifest: Mapping[str, Any]) -> None:
     """Refuse what there is no bundle for."""
     if not sys.platform.startswith("linux"):
         raise TargetError(

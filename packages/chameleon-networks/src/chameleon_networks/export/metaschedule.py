@@ -25,6 +25,7 @@ from tvm.s_tir import meta_schedule as ms
 from chameleon_networks.compile.defaults import OURS
 from chameleon_networks.compile.kernels import OperatorKernel
 from chameleon_networks.compile.placing import with_kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.narrow_weights import specs_for
 from chameleon_networks.importers.imported_network import ImportedNetwork
@@ -131,7 +132,7 @@ def to_metaschedule(
             record.commit(database, layout_free(function, constants))
     if network is not None:
         by_key = {winner.task.key: builders[winner.task.name] for winner in winners}
-        module = with_workloads(*network.prepared, by_key, winners[0].task.target)
+        module = with_workloads(*prepared_network(network), by_key, winners[0].task.target)
         for name, function in workloads_of(module):
             records[name].commit(database, function)
         (folder / NETWORK_MODULE).write_text(tvm.ir.save_json(module), encoding="utf-8")

@@ -29,8 +29,7 @@ from chameleon_tvm.instructions.emission import permissions_of
 from numpy.typing import NDArray
 
 from chameleon_networks.compile.sequence.calls import Call, CallSequence, Storage, Tensor, bytes_of
-from chameleon_networks.compile.sequence.library import SequenceExecutable
-from chameleon_networks.compile.sequence.parallel_loops import parallel_extents
+from chameleon_networks.compile.sequence.library import SequenceExecutable, parallel_extents
 from chameleon_networks.compile.sequence.variants import extents, with_variants
 from chameleon_networks.graph.strides import dense_strides
 from chameleon_networks.package.package import VERSIONED, check_compiler, cpu_of, write_package

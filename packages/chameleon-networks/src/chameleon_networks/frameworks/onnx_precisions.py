@@ -4,43 +4,20 @@ from __future__ import annotations
 
 import importlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from chameleon_core.stages import Arrays
+from chameleon_core.stages.code import Arrays
 from chameleon_system.processor import own_architecture
+from chameleon_tvm.types import INT8
 
-from chameleon_networks.frameworks.reduced import INT8, NetworkForms, ReducedNetwork
-from chameleon_networks.frameworks.running import onnx_session
-from chameleon_networks.frameworks.saturation import sums_saturate
-
-
-class _Inputs:
-    """What ONNX Runtime reads inputs to calibrate with from.
-
-    Args:
-        names: of the inputs.
-        calibration: inputs of as many inferences.
-    """
-
-    def __init__(self, names: Sequence[str], calibration: Sequence[Arrays]) -> None:
-        self._rows: Iterator[dict[str, Any]] = (
-            dict(zip(names, inputs, strict=True)) for inputs in calibration
-        )
-
-    def get_next(self) -> dict[str, Any] | None:
-        """The next inputs by name; None after the last ones."""
-        return next(self._rows, None)
+from chameleon_networks.frameworks.reduced import ReducedNetwork, Reduction, sums_saturate
+from chameleon_networks.frameworks.running import NetworkForms, onnx_session
 
 
-def quantized(
-    forms: NetworkForms,
-    calibration: Sequence[Arrays],
-    *,
-    precision: str,  # noqa: ARG001 - there is one
-    threads: int,
-) -> ReducedNetwork:
+def quantized(asked: Reduction) -> ReducedNetwork:
     """The network in int8 by ONNX Runtime's static quantization: QDQ, weights per channel.
 
     Formats are those that its documentation names for the CPU: activations of uint8 with weights
@@ -52,8 +29,8 @@ def quantized(
         Exception: ONNX Runtime cannot quantize or run it.
     """
     with tempfile.TemporaryDirectory(prefix="chameleon-onnx-quantized-") as folder:
-        file = quantized_file(forms, calibration, Path(folder))
-        return ReducedNetwork(run=onnx_session(file, threads=threads), precision=INT8)
+        file = quantized_file(asked.forms, asked.calibration, Path(folder))
+        return ReducedNetwork(run=onnx_session(file, threads=asked.threads), precision=INT8)
 
 
 def quantized_file(forms: NetworkForms, calibration: Sequence[Arrays], folder: Path) -> str:
@@ -83,10 +60,11 @@ def quantized_file(forms: NetworkForms, calibration: Sequence[Arrays], folder: P
     graph = onnx.load(simple, load_external_data=False).graph
     constants = {one.name for one in graph.initializer}
     names = [one.name for one in graph.input if one.name not in constants]
+    rows = (dict(zip(names, inputs, strict=True)) for inputs in calibration)
     quantization.quantize_static(
         simple,
         made,
-        _Inputs(names, calibration),
+        SimpleNamespace(get_next=lambda: next(rows, None)),
         quant_format=quantization.QuantFormat.QDQ,
         per_channel=True,
         reduce_range=sums_saturate(),

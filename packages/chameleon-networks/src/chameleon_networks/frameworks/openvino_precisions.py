@@ -7,22 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.stages import Arrays
+from chameleon_core.stages.code import Arrays
+from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8
 
-from chameleon_networks.frameworks.reduced import (
-    BFLOAT16,
-    FLOAT16,
-    FLOAT32,
-    INT8,
-    NetworkForms,
-    ReducedNetwork,
-)
+from chameleon_networks.frameworks.reduced import ReducedNetwork, Reduction, sums_saturate
 from chameleon_networks.frameworks.running import (
+    NetworkForms,
     openvino_compiled,
     openvino_inference,
     openvino_model,
 )
-from chameleon_networks.frameworks.saturation import sums_saturate
 
 NAMES = {"f32": FLOAT32, "bf16": BFLOAT16, "f16": FLOAT16}
 """OpenVINO's names of types, and ours."""
@@ -31,30 +25,23 @@ HINTS = {ours: theirs for theirs, ours in NAMES.items()}
 """OpenVINO's names of types by ours."""
 
 
-def as_it_comes(
-    forms: NetworkForms,
-    _: Sequence[Arrays],
-    *,
-    precision: str,  # noqa: ARG001 - whichever it takes
-    threads: int,
-) -> ReducedNetwork:
+def as_it_comes(asked: Reduction) -> ReducedNetwork:
     """The network without a word about its precision.
 
     OpenVINO takes bfloat16 or float16 where the CPU has instructions for it (OpenVINO, CPU
     device, floating-point data types specifics).
     """
-    return _opened(model_of(forms), threads=threads)
+    return _opened(model_of(asked.forms), threads=asked.threads)
 
 
-def in_half(
-    forms: NetworkForms, _: Sequence[Arrays], *, precision: str, threads: int
-) -> ReducedNetwork:
+def in_half(asked: Reduction) -> ReducedNetwork:
     """The network with a hint to compute in bfloat16 or in float16.
 
     Raises:
         ConfigError: it computes in another one all the same.
     """
-    made = _opened(model_of(forms), threads=threads, hint=HINTS[precision])
+    precision = asked.precision
+    made = _opened(model_of(asked.forms), threads=asked.threads, hint=HINTS[precision])
     if made.precision != precision:
         raise ConfigError(
             f"asked for {precision} it computes in {made.precision} on this CPU",
@@ -63,13 +50,7 @@ def in_half(
     return made
 
 
-def quantized(
-    forms: NetworkForms,
-    calibration: Sequence[Arrays],
-    *,
-    precision: str,  # noqa: ARG001 - there is one
-    threads: int,
-) -> ReducedNetwork:
+def quantized(asked: Reduction) -> ReducedNetwork:
     """The network in int8 by NNCF's static quantization after training; nothing else is asked.
 
     What stays in floats is computed in the precision that OpenVINO takes by itself. NNCF's
@@ -80,7 +61,7 @@ def quantized(
     Raises:
         Exception: NNCF cannot quantize it.
     """
-    made = _opened(quantized_model(forms, calibration), threads=threads)
+    made = _opened(quantized_model(asked.forms, asked.calibration), threads=asked.threads)
     rest = made.precision
     named = INT8 if rest == FLOAT32 else f"{INT8}, the rest {rest}"
     return ReducedNetwork(run=made.run, precision=named)

@@ -1,47 +1,35 @@
-"""What else runs a network in reduced precision, or in the one that it takes by itself.
-
-Nothing is imported here before one of them is made: the names are choices of a command.
-"""
+"""What else runs a network in reduced precision, or in the one that it takes by itself."""
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import partial
 
 import attrs
 from chameleon_core.plugins.factory import load_factory
-from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8
+from chameleon_core.stages.code import Arrays
+from chameleon_system.processor import this_processor
+from chameleon_tvm.types import BFLOAT16, FLOAT16, INT8
 
-if TYPE_CHECKING:
-    from chameleon_core.stages import Arrays
+from chameleon_networks.frameworks import AS_IT_COMES
+from chameleon_networks.frameworks.running import Network, NetworkForms, not_installed
 
-    from chameleon_networks.frameworks.running import Network
-
-AS_IT_COMES = "as-it-comes"
-"""What is asked of something that takes the type it likes."""
-
-PRECISIONS = (INT8, BFLOAT16, FLOAT16, AS_IT_COMES)
-"""What can be asked for beside float32.
-
-There is no row for ONNX Runtime and torch.compile as they come: they compute in float32 then.
-"""
+_VNNI = {"avx512_vnni", "avx_vnni"}
+"""Linux' names of instructions that add products of eight bits in 32 bits."""
 
 
-@attrs.frozen(kw_only=True)
-class NetworkForms:
-    """A network of float32 in the forms that frameworks read, each made when it is asked for.
+def sums_saturate() -> bool:
+    """Whether int8 convolutions of frameworks add pairs of products in 16 bits, which saturate.
 
-    Attributes:
-        program: gives the ``torch.export.ExportedProgram``; None of a network that torch has not.
-        onnx: gives an ONNX file, or its content.
-        shapes: of inputs that the file leaves open, by name.
+    On x86 before VNNI they use ``vpmaddubsw``, so that weights of 7 bits are advised: ONNX
+    Runtime, Quantize ONNX models, "When and why do I need to try U8U8"
+    (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html); OpenVINO, the
+    saturation issue of 8-bit instructions (its post-training tools' SaturationIssue.md).
     """
-
-    program: Callable[[], Any] | None
-    onnx: Callable[[], str | bytes]
-    shapes: Mapping[str, Sequence[int]] = MappingProxyType({})
+    processor = this_processor()
+    if processor is None or processor.architecture != "x86_64":
+        return False
+    return not processor.flags & _VNNI
 
 
 @attrs.frozen(kw_only=True)
@@ -61,14 +49,30 @@ class ReducedNetwork:
 
 
 @attrs.frozen(kw_only=True)
+class Reduction:
+    """A network to be run in another precision.
+
+    Attributes:
+        forms: the network.
+        calibration: inputs of as many inferences, from which ranges of numbers are read.
+        precision: one of ``frameworks.PRECISIONS``.
+        threads: that it computes with.
+    """
+
+    forms: NetworkForms
+    calibration: Sequence[Arrays]
+    precision: str
+    threads: int
+
+
+@attrs.frozen(kw_only=True)
 class Reduced:
     """A framework, and the precision that it is asked for.
 
     Attributes:
         framework: its name.
-        precision: one of ``PRECISIONS``.
-        factory: ``module:function`` of the forms of a network, inputs to calibrate with, the
-            precision and the threads, which gives a ``ReducedNetwork``.
+        precision: one of ``frameworks.PRECISIONS``.
+        factory: ``module:function`` of a ``Reduction``, which gives a ``ReducedNetwork``.
         needs: modules without which it does not run.
         converts: modules that it needs as well where the network is one of torch.
         of_torch: whether it runs networks of torch alone.
@@ -88,42 +92,36 @@ class Reduced:
         """What it is called in results; the precision asked for is a part of it."""
         return f"{self.framework} {self.precision.replace('-', ' ')}"
 
-    def lacking(self, forms: NetworkForms) -> list[str]:
-        """The modules that are not installed of those it needs for a network."""
-        needs = self.needs + (self.converts if forms.program is not None else ())
-        return [one for one in needs if importlib.util.find_spec(one) is None]
+    def needed(self, forms: NetworkForms) -> tuple[str, ...]:
+        """The modules that it needs for a network."""
+        return self.needs + (self.converts if forms.program is not None else ())
 
     def made(
         self, forms: NetworkForms, calibration: Sequence[Arrays], *, threads: int
     ) -> ReducedNetwork:
-        """The network opened by the framework.
-
-        Args:
-            forms: the network.
-            calibration: inputs of as many inferences, from which ranges of numbers are read.
-            threads: that it computes with.
+        """The network opened by the framework; arguments are those of a ``Reduction``.
 
         Raises:
             Exception: the framework cannot run it so; whatever it raises.
         """
-        network: ReducedNetwork = load_factory(self.factory)(
-            forms, calibration, precision=self.precision, threads=threads
+        asked = Reduction(
+            forms=forms, calibration=calibration, precision=self.precision, threads=threads
         )
+        network: ReducedNetwork = load_factory(self.factory)(asked)
         return network
 
+
+HALVES = (BFLOAT16, FLOAT16)
 
 _OPENVINO = "chameleon_networks.frameworks.openvino_precisions"
 _TORCH = "chameleon_networks.frameworks.torch_precisions"
 
+_OF_OPENVINO = partial(Reduced, framework="openvino", needs=("openvino",))
+_OF_TORCH = partial(Reduced, framework="torch.compile", needs=("torch",), of_torch=True)
+
 REDUCED_FRAMEWORKS = (
-    Reduced(
-        framework="openvino",
-        precision=AS_IT_COMES,
-        factory=f"{_OPENVINO}:as_it_comes",
-        needs=("openvino",),
-    ),
-    Reduced(
-        framework="openvino",
+    _OF_OPENVINO(precision=AS_IT_COMES, factory=f"{_OPENVINO}:as_it_comes"),
+    _OF_OPENVINO(
         precision=INT8,
         factory=f"{_OPENVINO}:quantized",
         needs=("openvino", "nncf"),
@@ -137,33 +135,11 @@ REDUCED_FRAMEWORKS = (
         converts=("onnxscript",),
         calibrated=True,
     ),
-    Reduced(
-        framework="torch.compile",
-        precision=INT8,
-        factory=f"{_TORCH}:quantized",
-        needs=("torch", "torchao"),
-        of_torch=True,
-        calibrated=True,
+    _OF_TORCH(
+        precision=INT8, factory=f"{_TORCH}:quantized", needs=("torch", "torchao"), calibrated=True
     ),
-    *(
-        Reduced(
-            framework="openvino",
-            precision=kind,
-            factory=f"{_OPENVINO}:in_half",
-            needs=("openvino",),
-        )
-        for kind in (BFLOAT16, FLOAT16)
-    ),
-    *(
-        Reduced(
-            framework="torch.compile",
-            precision=kind,
-            factory=f"{_TORCH}:in_half",
-            needs=("torch",),
-            of_torch=True,
-        )
-        for kind in (BFLOAT16, FLOAT16)
-    ),
+    *(_OF_OPENVINO(precision=kind, factory=f"{_OPENVINO}:in_half") for kind in HALVES),
+    *(_OF_TORCH(precision=kind, factory=f"{_TORCH}:in_half") for kind in HALVES),
 )
 """Everything there is."""
 
@@ -173,7 +149,7 @@ def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
 
     Args:
         forms: the network.
-        precisions: each one of ``PRECISIONS``.
+        precisions: each one of ``frameworks.PRECISIONS``.
     """
     return [
         one
@@ -185,30 +161,9 @@ def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
 
 def left_out_reduced(forms: NetworkForms, chosen: Sequence[Reduced]) -> dict[str, str]:
     """What of it cannot run here, by name, with half a sentence that says why."""
-    return {
-        one.name: f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed"
-        for one in chosen
-        if (lacking := one.lacking(forms))
-    }
+    return not_installed({one.name: one.needed(forms) for one in chosen})
 
 
 def reduced_named(name: str) -> Reduced:
     """The one of ``REDUCED_FRAMEWORKS`` with a name."""
     return next(one for one in REDUCED_FRAMEWORKS if one.name == name)
-
-
-__all__ = [
-    "AS_IT_COMES",
-    "BFLOAT16",
-    "FLOAT16",
-    "FLOAT32",
-    "INT8",
-    "PRECISIONS",
-    "REDUCED_FRAMEWORKS",
-    "NetworkForms",
-    "Reduced",
-    "ReducedNetwork",
-    "asked_for",
-    "left_out_reduced",
-    "reduced_named",
-]

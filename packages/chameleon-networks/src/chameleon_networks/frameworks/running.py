@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import attrs
 import numpy as np
-from chameleon_core.stages import Arrays
+from chameleon_core.stages.code import Arrays
 from chameleon_system.thread_limit import usable_threads
 from chameleon_tvm.types import HALVES
 
@@ -35,22 +36,45 @@ _NEEDS = {
 """Modules without which one cannot run a network of torch."""
 
 
+@attrs.frozen(kw_only=True)
+class NetworkForms:
+    """A network of float32 in the forms that frameworks read, each made when it is asked for.
+
+    Attributes:
+        program: gives the ``torch.export.ExportedProgram``; None of a network that torch has not.
+        onnx: gives an ONNX file, or its content.
+        shapes: of inputs that the file leaves open, by name.
+    """
+
+    program: Callable[[], Any] | None
+    onnx: Callable[[], str | bytes]
+    shapes: Mapping[str, Sequence[int]] = MappingProxyType({})
+
+
 def installed(*names: str) -> tuple[str, ...]:
     """The names of what can run a network of torch here; nothing is imported."""
-    return tuple(name for name in names if not _lacking(name))
+    absent = left_out(*names)
+    return tuple(name for name in names if name not in absent)
 
 
 def left_out(*names: str) -> dict[str, str]:
     """What cannot run a network of torch here, by name, with half a sentence that says why."""
-    return {
-        name: f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed"
-        for name in names
-        if (lacking := _lacking(name))
-    }
+    return not_installed({name: _NEEDS.get(name, ()) for name in names})
 
 
-def _lacking(name: str) -> list[str]:
-    return [one for one in _NEEDS.get(name, ()) if importlib.util.find_spec(one) is None]
+def not_installed(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Those that lack a module, by name, with half a sentence that says which.
+
+    Args:
+        needs: for each name the modules that it needs.
+    """
+    absent: dict[str, str] = {}
+    for name, modules in needs.items():
+        lacking = [one for one in modules if importlib.util.find_spec(one) is None]
+        if lacking:
+            verb = "is" if len(lacking) == 1 else "are"
+            absent[name] = f"{' and '.join(lacking)} {verb} not installed"
+    return absent
 
 
 def asked_threads(threads: int) -> int | None:
@@ -189,7 +213,7 @@ def openvino_compiled(model: Any, *, threads: int, hint: str | None) -> Any:
         hint: the precision to compute in, by OpenVINO's name, or None.
     """
     openvino = importlib.import_module("openvino")
-    settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
+    settings: dict[str, object] = {"PERFORMANCE_HINT": "LATENCY"}
     asked = asked_threads(threads)
     if asked is not None:
         settings["INFERENCE_NUM_THREADS"] = asked

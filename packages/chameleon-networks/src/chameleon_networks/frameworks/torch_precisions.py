@@ -3,44 +3,35 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 from typing import Any
 
-from chameleon_core.stages import Arrays
+from chameleon_tvm.types import INT8
 
 from chameleon_networks.frameworks.precision import in_half as half_program
-from chameleon_networks.frameworks.reduced import INT8, NetworkForms, ReducedNetwork
+from chameleon_networks.frameworks.reduced import ReducedNetwork, Reduction, sums_saturate
 from chameleon_networks.frameworks.running import (
+    NetworkForms,
     compiled_by_torch,
     limit_torch,
     torch_inference,
     torch_network,
 )
-from chameleon_networks.frameworks.saturation import sums_saturate
 
 _PT2E = "torchao.quantization.pt2e"
 
 
-def in_half(
-    forms: NetworkForms, _: Sequence[Arrays], *, precision: str, threads: int
-) -> ReducedNetwork:
+def in_half(asked: Reduction) -> ReducedNetwork:
     """The whole network in bfloat16 or float16, compiled with frozen weights.
 
     Raises:
         Exception: torch cannot export or compile it so.
     """
-    program = half_program(_program(forms), precision)
-    run = torch_network(program, compiled=True, threads=threads)
-    return ReducedNetwork(run=run, precision=precision)
+    program = half_program(_program(asked.forms), asked.precision)
+    run = torch_network(program, compiled=True, threads=asked.threads)
+    return ReducedNetwork(run=run, precision=asked.precision)
 
 
-def quantized(
-    forms: NetworkForms,
-    calibration: Sequence[Arrays],
-    *,
-    precision: str,  # noqa: ARG001 - there is one
-    threads: int,
-) -> ReducedNetwork:
+def quantized(asked: Reduction) -> ReducedNetwork:
     """The network in int8 by pt2e's static quantization for inductor on x86.
 
     As in PyTorch's tutorial (PyTorch 2 Export Quantization with X86 Backend through Inductor):
@@ -52,15 +43,15 @@ def quantized(
     """
     pt2e: Any = importlib.import_module(f"{_PT2E}.quantize_pt2e")
     x86: Any = importlib.import_module(f"{_PT2E}.quantizer.x86_inductor_quantizer")
-    limit_torch(threads)
-    program = _program(forms)
+    limit_torch(asked.threads)
+    program = _program(asked.forms)
     quantizer = x86.X86InductorQuantizer()
     quantizer.set_global(
         x86.get_default_x86_inductor_quantization_config(reduce_range=sums_saturate())
     )
     observed = pt2e.prepare_pt2e(program.module(), quantizer)
     observe = torch_inference(observed, program)
-    for inputs in calibration:
+    for inputs in asked.calibration:
         observe(inputs)
     converted = pt2e.convert_pt2e(observed)
     run = torch_inference(compiled_by_torch(converted), program)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.operators.epilogue import ARRAYS
+from chameleon_tvm.operators.activations import ARRAYS
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.extents import extents_of

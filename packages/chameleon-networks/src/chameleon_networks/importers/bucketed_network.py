@@ -30,12 +30,18 @@ class BucketedNetwork:
         self.options = options
         self.dimensions = dimensions_of(options.shapes)
         self._make = make
+        self._known: dict[tuple[int, ...], ImportedNetwork] = {}
         self.networks = [
             (bucket, self._with_shapes(bucket)) for bucket in buckets_of(options.shapes)
         ]
 
     def _with_shapes(self, bucket: Bucket) -> ImportedNetwork:
-        return self._make(attrs.evolve(self.options, shapes=dict(bucket.shapes)))
+        """The network of some extents, made once, of a source that is read once."""
+        if bucket.extents not in self._known:
+            made = self._make(attrs.evolve(self.options, shapes=dict(bucket.shapes)))
+            made.sibling = next(iter(self._known.values()), None)
+            self._known[bucket.extents] = made
+        return self._known[bucket.extents]
 
     def with_extents(self, extents: Sequence[int]) -> ImportedNetwork:
         """The network for other extents of the dimensions than those of a bucket."""

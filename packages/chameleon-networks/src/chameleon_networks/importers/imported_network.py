@@ -1,4 +1,4 @@
-"""A network as its framework has it, and as it is tuned and compiled."""
+"""A network as its framework has it, and as TVM reads it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.stages import Arrays
+from chameleon_core.dtypes import FLOAT32
+from chameleon_core.stages.code import Arrays
 
-from chameleon_networks.frameworks.reduced import FLOAT32, NetworkForms
-from chameleon_networks.frameworks.running import Network
-from chameleon_networks.graph.fused_operators import FusedOperator
+from chameleon_networks.frameworks.running import Network, NetworkForms
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.options import AUTO, DEFAULT, NetworkOptions
-from chameleon_networks.package.buckets import Buckets
 from chameleon_networks.shapes import buckets_of
-from chameleon_networks.source_location import SourceLocation
+from chameleon_networks.source_location import ImportedGraph
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -27,11 +25,12 @@ class BucketInputs:
 
     Attributes:
         name: of the bucket.
-        dispatch: gives what chooses among all buckets; it is called with the first inputs.
+        placed: the name of the bucket of some inputs, what they become in it, and what is kept
+            of its outputs: number of the output and of its axis, and the extent.
     """
 
     name: str
-    dispatch: Callable[[], Buckets]
+    placed: Callable[..., tuple[str, Arrays, list[tuple[int, int, int]]]]
 
 
 class ImportedNetwork(ABC):
@@ -40,24 +39,21 @@ class ImportedNetwork(ABC):
     Attributes:
         layout: of the whole graph, as it is tuned and compiled.
         bucket: which inputs are its own as one of several buckets of shapes; None for all.
+        sibling: the network of the same source in other shapes, from which this one may take what
+            is the same for all.
+        programs: files that another process has kept of it, as ``kept_programs`` returned them.
     """
 
     def __init__(self, options: NetworkOptions) -> None:
         self.options = options
         self.layout = DEFAULT if options.layout == AUTO else options.layout
         self.bucket: BucketInputs | None = None
-        self._prepared: dict[str, tuple[Any, list[FusedOperator]]] = {}
+        self.sibling: ImportedNetwork | None = None
+        self.programs: Mapping[str, str] = {}
 
     @abstractmethod
-    def check_source(self) -> None:
-        """See that what it is read from is there, as for ``Frontend.check_source``."""
-
-    @abstractmethod
-    def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
-        """The network as a Relax ``IRModule`` with constant weights.
-
-        Returns:
-            The module, and for the name of each variable in it the place that it is from.
+    def read_graph(self) -> ImportedGraph:
+        """The network as Relax has it.
 
         Raises:
             ConfigError: it cannot be read; says where.
@@ -81,19 +77,15 @@ class ImportedNetwork(ABC):
         """
         return None
 
-    @cached_property
+    @property
     def quantized(self) -> bool:
         """Whether it comes quantized."""
-        from chameleon_networks.graph.steps import is_quantized  # noqa: PLC0415 - needs TVM
+        return self.graph.is_quantized
 
-        return is_quantized(self.imported)
-
-    @cached_property
+    @property
     def has_quantized_activations(self) -> bool:
         """Whether it rounds what it computes to quantized numbers: its answers are some of few."""
-        from chameleon_networks.graph.steps import is_rounded  # noqa: PLC0415 - needs TVM
-
-        return is_rounded(self.imported)
+        return self.graph.is_rounded
 
     @abstractmethod
     def input_names(self) -> list[str]:
@@ -104,44 +96,25 @@ class ImportedNetwork(ABC):
         """Random inputs, one array each."""
 
     @cached_property
-    def _read(self) -> tuple[Any, dict[str, SourceLocation]]:
-
+    def graph(self) -> ImportedGraph:
+        """What ``read_graph`` returns; read once."""
         with warnings_once():
-            return self.relax_module()
+            return self.read_graph()
+
+    def kept_programs(self) -> Mapping[str, str]:
+        """Files from which other processes have what takes long to read, by its name.
+
+        They are there for as long as this object is.
+        """
+        return {}
 
     def read_ahead(self) -> None:  # noqa: B027 - optional hook
         """Read what a compiler's crash cannot follow from, while another process waits for it."""
 
     @property
     def imported(self) -> Any:
-        """The network as its framework writes it; read once."""
-        return self._read[0]
-
-    @property
-    def locations(self) -> dict[str, SourceLocation]:
-        """The place that each variable of ``imported`` comes from, by its name."""
-        return self._read[1]
-
-    @property
-    def prepared(self) -> tuple[Any, list[FusedOperator]]:
-        """The network as it is tuned and compiled, and the chains in it; made once a layout.
-
-        Raises:
-            ConfigError: it cannot be read or converted.
-        """
-        return self.prepared_in(self.layout)
-
-    def prepared_in(self, layout: str) -> tuple[Any, list[FusedOperator]]:
-        """As ``prepared``, in a layout that may not be the one in use."""
-        from chameleon_networks.graph.chains import chains_of  # noqa: PLC0415 - needs TVM
-        from chameleon_networks.graph.prepare import prepared  # noqa: PLC0415
-
-        if layout not in self._prepared:
-            imported = self.imported
-            with warnings_once():
-                module = prepared(imported, layout)
-                self._prepared[layout] = module, chains_of(module)
-        return self._prepared[layout]
+        """The network as its framework writes it, a Relax ``IRModule``."""
+        return self.graph.module
 
     @property
     @abstractmethod

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
+import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import structlog
-from chameleon_core.stages import Arrays
-from chameleon_tvm.types import INT8, UINT8
+from chameleon_core.stages.code import Arrays
+from chameleon_tvm.types import FLOAT32, INT8, UINT8
 from numpy.typing import NDArray
 
 from chameleon_networks.frameworks.precision import half_type, in_float32, in_float64, rounded
-from chameleon_networks.frameworks.reduced import FLOAT32, NetworkForms
 from chameleon_networks.frameworks.running import (
     ONNXRUNTIME,
     ONNXRUNTIME_FLOAT32,
@@ -24,6 +26,7 @@ from chameleon_networks.frameworks.running import (
     TORCH_FLOAT32,
     TORCH_FLOAT64,
     Network,
+    NetworkForms,
     installed,
     left_out,
     onnx_bytes,
@@ -33,24 +36,27 @@ from chameleon_networks.frameworks.running import (
 )
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.onnx.models import (
-    check_onnx_source,
+    onnx_graph,
     onnx_inputs,
     onnx_is_quantized,
     onnx_meaning,
-    onnx_module,
 )
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks.importers.options import (
+    BuiltinOptions,
+    NetworkOptions,
+    OnnxOptions,
+    TorchOptions,
+)
 from chameleon_networks.importers.torch.programs import (
+    ExampleProgram,
     builtin_program,
-    check_torch_source,
-    example_names,
-    example_tensors,
     exported,
+    keep_program,
     loaded,
-    need_torch,
-    torch_module,
+    recalled_program,
 )
-from chameleon_networks.source_location import SourceLocation
+from chameleon_networks.importers.torch.shapes import input_tensors
+from chameleon_networks.source_location import ImportedGraph
 
 log = structlog.get_logger()
 
@@ -61,18 +67,27 @@ _OF_TORCH = (TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
 class ProgramNetwork(ImportedNetwork):
     """A network that torch has; its export is what TVM reads."""
 
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+
     @abstractmethod
-    def read(self) -> Any:
-        """The ``torch.export.ExportedProgram``.
+    def read_example(self) -> ExampleProgram:
+        """The network exported for its example inputs.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: it cannot be.
         """
 
     @cached_property
+    def example(self) -> ExampleProgram:
+        """What ``read_example`` returns; read once for all shapes."""
+        if isinstance(self.sibling, ProgramNetwork):
+            return self.sibling.example
+        return self.read_example()
+
+    @cached_property
     def program(self) -> Any:
-        """What ``read`` returns; read once."""
-        return self.read()
+        """The ``torch.export.ExportedProgram``; exported once for all processes."""
+        return self._recalled("program") or self.example.in_shapes(self.shapes)
 
     @cached_property
     def half(self) -> str | None:
@@ -83,20 +98,43 @@ class ProgramNetwork(ImportedNetwork):
         """The program that is compiled: the very one, or the same in float32."""
         if self.half is None:
             return self.program
-        log.info("half_precision_is_compiled_in_float32", network=self.half)
-        return in_float32(self.program)
+        program = self._recalled("float_program")
+        if program is None:
+            log.info("half_precision_is_compiled_in_float32", network=self.half)
+            program = in_float32(self.program)
+        return program
+
+    def _recalled(self, name: str) -> Any:
+        return recalled_program(self.programs[name]) if name in self.programs else None
+
+    def kept_programs(self) -> Mapping[str, str]:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="chameleon-programs-")
+            programs = {"program": self.program, "float_program": self.float_program}
+            if self.half is None:
+                del programs["float_program"]
+            files = {name: str(Path(self._folder.name, f"{name}.pt2")) for name in programs}
+            self.programs = {
+                name: file for name, file in files.items() if keep_program(programs[name], file)
+            }
+        return self.programs
 
     def read_ahead(self) -> None:
         _ = self.float_program
 
-    def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
-        return torch_module(self.float_program)
+    def read_graph(self) -> ImportedGraph:
+        program = self.float_program
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from chameleon_networks.importers.torch.lowering.importing import torch_graph  # noqa: PLC0415 - needs TVM
+
+            return torch_graph(program)
 
     def input_names(self) -> list[str]:
-        return example_names(self.program)
+        return list(input_tensors(self.program))
 
     def samples(self, rng: np.random.Generator) -> Arrays:
-        made = [_like(example.numpy(), rng) for example in example_tensors(self.float_program)]
+        made = [_like(one.numpy(), rng) for one in input_tensors(self.float_program).values()]
         return made if self.half is None else rounded(made, self.half)
 
     @property
@@ -140,12 +178,8 @@ class BuiltinNetwork(ProgramNetwork):
 
     options: BuiltinOptions
 
-    def check_source(self) -> None:
-        need_torch()
-
-    def read(self) -> Any:
-        options = self.options
-        return builtin_program(options.network, options.batch, options.dtype, self.shapes)
+    def read_example(self) -> ExampleProgram:
+        return builtin_program(self.options.network, self.options.batch, self.options.dtype)
 
 
 class TorchNetwork(ProgramNetwork):
@@ -153,13 +187,9 @@ class TorchNetwork(ProgramNetwork):
 
     options: TorchOptions
 
-    def check_source(self) -> None:
-        need_torch()
-        check_torch_source(self.options.source)
-
-    def read(self) -> Any:
+    def read_example(self) -> ExampleProgram:
         source = self.options.source
-        return (loaded if source.endswith(".pt2") else exported)(source, self.shapes)
+        return (loaded if source.endswith(".pt2") else exported)(source)
 
 
 class OnnxNetwork(ImportedNetwork):
@@ -167,11 +197,8 @@ class OnnxNetwork(ImportedNetwork):
 
     options: OnnxOptions
 
-    def check_source(self) -> None:
-        check_onnx_source(self.options.source)
-
-    def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
-        return onnx_module(self.options.source, self.shapes)
+    def read_graph(self) -> ImportedGraph:
+        return onnx_graph(self.options.source, self.shapes)
 
     def input_names(self) -> list[str]:
         return onnx_inputs(self.options.source)
@@ -210,6 +237,18 @@ class OnnxNetwork(ImportedNetwork):
         if name == ONNXRUNTIME_FLOAT32:
             return onnx_session(onnx_meaning(self.options.source), threads=threads, fused=False)
         return onnx_session(self.options.source, threads=threads)
+
+
+_NETWORKS: Mapping[type[NetworkOptions], Callable[[Any], ImportedNetwork]] = {
+    BuiltinOptions: BuiltinNetwork,
+    TorchOptions: TorchNetwork,
+    OnnxOptions: OnnxNetwork,
+}
+
+
+def network_of(options: NetworkOptions) -> ImportedNetwork:
+    """The network that options name."""
+    return _NETWORKS[type(options)](options)
 
 
 def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:

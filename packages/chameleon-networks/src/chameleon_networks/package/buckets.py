@@ -11,6 +11,8 @@ import numpy as np
 
 Arrays = list[np.ndarray[Any, Any]]
 Shapes = list[list[int]]
+Manifest = dict[str, Any]
+"""What a manifest tells of all buckets, or of one, as JSON has it."""
 """The shape of each input."""
 
 
@@ -41,15 +43,13 @@ class Buckets:
         opened: the network in a folder of a bucket.
     """
 
-    def __init__(
-        self, manifest: dict[str, Any], opened: Callable[[str], Callable[..., Any]]
-    ) -> None:
+    def __init__(self, manifest: Manifest, opened: Callable[[str], Callable[..., Any]]) -> None:
         self._manifest = manifest
         self._opened = opened
-        self._loaded: dict[str, Any] = {}
+        self._loaded: Manifest = {}
         self._loading, self._process = threading.Lock(), os.getpid()
         self._closed = False
-        self._chosen: dict[str, dict[str, Any]] = {}
+        self._chosen: dict[str, Manifest] = {}
         self._pads: dict[tuple[int, int], Any] = {
             (place, axis): pad
             for one in manifest["dimensions"]
@@ -77,7 +77,7 @@ class Buckets:
         cut = [np.array(output, order="C") for output in outputs]
         return cut if isinstance(found, list) else cut[0]
 
-    def _network(self, bucket: dict[str, Any]) -> Callable[..., Any]:
+    def _network(self, bucket: Manifest) -> Callable[..., Any]:
         if self._process != os.getpid():
             # A thread that was loading during the fork never gives this process its lock back.
             self._loading, self._process = threading.Lock(), os.getpid()
@@ -120,7 +120,7 @@ class Buckets:
             raise ValueError(f"the network takes {', '.join(names)}, not {len(inputs)} arrays")
         return [list(np.shape(array)) for array in inputs]
 
-    def _bucket(self, shapes: Shapes) -> dict[str, Any]:
+    def _bucket(self, shapes: Shapes) -> Manifest:
         """The bucket of exactly these shapes, or the smallest one that they can be filled up to."""
         buckets = self._manifest["buckets"]
         exact = [bucket for bucket in buckets if bucket["inputs"] == shapes]
@@ -131,7 +131,7 @@ class Buckets:
         )
         fitting = [one for one in buckets if together and self._fits(shapes, one["inputs"])]
         if exact or fitting:
-            found: dict[str, Any] = min(exact or fitting, key=lambda one: _elements(one["inputs"]))
+            found: Manifest = min(exact or fitting, key=lambda one: _elements(one["inputs"]))
             return found
         known = "; ".join(f"{one['name']} ({self._said(one['inputs'])})" for one in buckets)
         way = (
@@ -170,7 +170,7 @@ class Buckets:
             for place, axis, factor in one["outputs"]
         ]
 
-    def _sentence(self, bucket: dict[str, Any], shapes: Shapes) -> str:
+    def _sentence(self, bucket: Manifest, shapes: Shapes) -> str:
         padded = []
         for one in self._manifest["dimensions"]:
             asked, extent = _extent(one, shapes), _extent(one, bucket["inputs"])
@@ -189,7 +189,7 @@ def _array(given: Any) -> Any:
     return np.asarray(np.from_dlpack(given) if dlpack else given)
 
 
-def _extent(dimension: dict[str, Any], shapes: Shapes) -> int:
+def _extent(dimension: Manifest, shapes: Shapes) -> int:
     place, axis, _ = dimension["axes"][0]
     extent: int = shapes[place][axis]
     return extent

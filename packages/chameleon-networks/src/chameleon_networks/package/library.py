@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import pathlib
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class Handle:
         self,
         file: pathlib.Path,
         weights: pathlib.Path,
-        manifest: dict[str, Any],
+        manifest: Mapping[str, Any],
         threads: int,
         instances: int,
     ) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Self
 import numpy as np
 
 Arrays = list[np.ndarray[Any, Any]]
+Manifest = dict[str, Any]
+"""The manifest of a folder, or a part of it, as JSON has it."""
 
 
 class Network:
@@ -30,7 +32,7 @@ class Network:
         threads: that compute an inference.
     """
 
-    def __init__(self, manifest: dict[str, Any], engine: Any) -> None:
+    def __init__(self, manifest: Manifest, engine: Any) -> None:
         self.engine = engine
         self.threads = engine.threads
         self._wanted = [
@@ -125,7 +127,7 @@ def has_form(value: Any, form: Any) -> bool:
     return all(key in value and has_form(value[key], form.get(key, form.get(str))) for key in keys)
 
 
-def checked_manifest(folder: pathlib.Path) -> dict[str, Any]:
+def checked_manifest(folder: pathlib.Path) -> Manifest:
     """The manifest of a folder, once its digest and the files that it names are right.
 
     Raises:
@@ -149,17 +151,17 @@ def checked_manifest(folder: pathlib.Path) -> dict[str, Any]:
         raise RuntimeError(f"{file} names no files; deliver the network again")
     for name, known in manifest["files"].items():
         _check_file(inside(folder, name), known)
-    checked: dict[str, Any] = manifest
+    checked: Manifest = manifest
     return checked
 
 
-def digest_of(manifest: dict[str, Any]) -> str:
+def digest_of(manifest: Manifest) -> str:
     """The digest of what a manifest says."""
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _check_file(file: pathlib.Path, known: dict[str, Any]) -> None:
+def _check_file(file: pathlib.Path, known: Manifest) -> None:
     try:
         size = file.stat().st_size
         if size != known["bytes"]:
@@ -184,7 +186,7 @@ def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
     return folder.joinpath(*parts)
 
 
-def _code(folder: pathlib.Path, manifest: dict[str, Any], name: str) -> pathlib.Path:
+def _code(folder: pathlib.Path, manifest: Manifest, name: str) -> pathlib.Path:
     """A file to run, whose digest was right."""
     if "sha256" not in manifest["files"].get(name, ()):
         raise RuntimeError(f"the manifest of {folder} has no digest of {name}")
@@ -234,7 +236,7 @@ def load(
 
 
 def _opened(
-    folder: pathlib.Path, manifest: dict[str, Any], threads: int, instances: int, top: pathlib.Path
+    folder: pathlib.Path, manifest: Manifest, threads: int, instances: int, top: pathlib.Path
 ) -> Network:
     """The network of a folder, whose weights may lie in the folder above it."""
     _check_form(folder, manifest, NETWORK)
@@ -248,7 +250,7 @@ def _opened(
     return Network(manifest, library(file, weights, manifest, threads, instances))
 
 
-def _has_axes(bucket: dict[str, Any], dimensions: list[dict[str, Any]]) -> bool:
+def _has_axes(bucket: Manifest, dimensions: list[Manifest]) -> bool:
     """Whether a bucket has the axes that dimensions name: in rows of ``ROW``."""
     return all(
         has_form(row[:2], [int])
@@ -261,18 +263,18 @@ def _has_axes(bucket: dict[str, Any], dimensions: list[dict[str, Any]]) -> bool:
     )
 
 
-def _check_form(folder: pathlib.Path, manifest: dict[str, Any], form: dict[str, Any]) -> None:
+def _check_form(folder: pathlib.Path, manifest: Manifest, form: Manifest) -> None:
     """Compare a manifest with a form; ``RuntimeError`` if it has another one."""
     given = {key: kind for key, kind in OPTIONAL.items() if key in manifest}
     if not has_form(manifest, {**form, **given}) or not all(map(_possible, _tensors(manifest))):
         raise RuntimeError(f"the manifest of {folder} describes no network; deliver it again")
 
 
-def _tensors(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+def _tensors(manifest: Manifest) -> list[Manifest]:
     return [*manifest["inputs"], *manifest.get("outputs", [])]
 
 
-def _possible(tensor: dict[str, Any]) -> bool:
+def _possible(tensor: Manifest) -> bool:
     """Whether there are arrays of such a type and shape."""
     shape = tensor.get("shape", [])
     return tensor["dtype"] in DTYPES and all(0 <= extent < 1 << 31 for extent in shape)

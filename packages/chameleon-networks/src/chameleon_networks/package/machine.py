@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class Machine:
             were started before this process was forked.
     """
 
-    def __init__(self, file: pathlib.Path, manifest: dict[str, Any], threads: int) -> None:
+    def __init__(self, file: pathlib.Path, manifest: Mapping[str, Any], threads: int) -> None:
         wanted = threads or min(manifest["threads"], _usable_cores())
         self.threads = max(1, min(wanted, MOST_THREADS))
         # TVM reads its variable when it starts its threads, and starts too few without it.
@@ -104,7 +105,7 @@ def _usable_cores() -> int:
 CPUINFO = pathlib.Path("/proc/cpuinfo")
 
 
-def check_processor(manifest: dict[str, Any]) -> None:
+def check_processor(manifest: Mapping[str, Any]) -> None:
     """See that this process may run what a manifest describes; libraries look themselves.
 
     Raises:

@@ -22,7 +22,7 @@ from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.sequence.weights import WEIGHTS
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.operators import left_over
-from chameleon_networks.package.load import checked_manifest, digest_of
+from chameleon_networks.package.load import Manifest, checked_manifest, digest_of
 from chameleon_networks.runtime.linking import OBJECTS, link_library, needs_tvm
 from chameleon_networks.runtime.pack import PACKING_FILES
 
@@ -75,7 +75,7 @@ def check_target(target: str) -> None:
         )
 
 
-def write_package(folder: Path, executable: Any, manifest: dict[str, Any]) -> None:
+def write_package(folder: Path, executable: Any, manifest: Manifest) -> None:
     """Write the folder of a network.
 
     Args:
@@ -95,7 +95,7 @@ def write_package(folder: Path, executable: Any, manifest: dict[str, Any]) -> No
     alone = run_time == LIBRARY and not needs_tvm(objects)
     needs = ["numpy"] if alone else ["numpy", "apache-tvm"]
     write_loader(folder, "library.py" if run_time == LIBRARY else "machine.py")
-    more: dict[str, Any] = {"run_time": run_time, "needs": needs}
+    more: Manifest = {"run_time": run_time, "needs": needs}
     if run_time == LIBRARY:
         more["objects"] = digest_of_file(objects)
     write_manifest(folder, {**manifest, **more})
@@ -112,7 +112,7 @@ def write_loader(folder: Path, engine: str) -> None:
         shutil.copyfile(Path(__file__).with_name(name), folder / name)
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> Manifest:
     """The manifest of a folder, without what only loaders need.
 
     Raises:
@@ -127,7 +127,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return {key: value for key, value in manifest.items() if key != "files"}
 
 
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write or replace the manifest alone; whoever reads it sees the old one or the new one.
 
     It gets the sizes and digests of the folder's other files, and its own digest.
@@ -142,7 +142,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     write_whole(folder / MANIFEST, text + "\n")
 
 
-def _known(file: Path) -> dict[str, Any]:
+def _known(file: Path) -> Manifest:
     """The size of a file and its digest; weights have checksums of their own."""
     size = file.stat().st_size
     if file.name == WEIGHTS:
@@ -158,7 +158,7 @@ def digest_of_file(file: Path) -> str:
 
 def manifest_of(
     module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str, threads: int
-) -> dict[str, Any]:
+) -> Manifest:
     """What is in the folder and where it comes from, as JSON values.
 
     Args:
@@ -203,7 +203,7 @@ def manifest_of(
     }
 
 
-def cpu_of(target: Any) -> dict[str, Any]:
+def cpu_of(target: Any) -> Manifest:
     """The features that code for a target may use: LLVM's names, and the system's flags.
 
     Args:
@@ -213,7 +213,7 @@ def cpu_of(target: Any) -> dict[str, Any]:
     return {"cpu_features": names, "cpu_flags": {name: flag_of(name) for name in names}}
 
 
-def signature_of(module: Any) -> dict[str, list[dict[str, Any]]]:
+def signature_of(module: Any) -> dict[str, list[Manifest]]:
     """Shapes and types of a network's ``inputs`` and ``outputs``, as JSON values.
 
     Args:
@@ -229,6 +229,6 @@ def _outputs(kind: Any) -> list[Any]:
     return list(kind.fields) if hasattr(kind, "fields") else [kind]
 
 
-def _described(value: Any) -> dict[str, Any]:
+def _described(value: Any) -> Manifest:
     kind = getattr(value, "ty", value)
     return {"shape": [int(extent) for extent in kind.shape], "dtype": str(kind.dtype)}

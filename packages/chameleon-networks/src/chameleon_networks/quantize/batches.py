@@ -178,12 +178,12 @@ def _whole(arrays: Arrays, wanted: Mapping[str, NDArray[Any]], who: str) -> Samp
 def _in_bucket(bucket: BucketInputs, arrays: Arrays, who: str) -> tuple[str, Sample]:
     """The name of the bucket that a batch belongs to, and what it becomes in it."""
     try:
-        placed = bucket.dispatch().placed(*arrays)
+        name, inputs, kept = bucket.placed(*arrays)
     except ValueError as error:
         raise ConfigError(
             f"{who}: {error}", hint="Yield batches as the network gets them later."
         ) from error
-    return placed.bucket, Sample(inputs=placed.inputs, kept=tuple(placed.kept))
+    return name, Sample(inputs=inputs, kept=tuple(kept))
 
 
 def _yielded(made: Any, source: str) -> Iterable[Any]:

@@ -13,21 +13,21 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
-from chameleon_system.processes.answering import Answers, requests
+from chameleon_system.processes.answering import Message
 from chameleon_tvm.types import INT8
-from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
 
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.histograms import Histogram
 from chameleon_networks.quantize.ranges import Affine, candidates
 from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.simulated import SimulatedNetwork
 from chameleon_networks.quantize.weights import Means, channel_means
+from chameleon_networks.running.requests import read_arrays, requested_network, serve, write_arrays
 from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.serve import read_arrays, requested_network, write_arrays
 from chameleon_networks.running.verify import agreement, magnitudes
 
 log = structlog.get_logger()
@@ -211,15 +211,15 @@ class Server:
     """Answers requests about one network.
 
     Args:
-        request: the network, as ``processes.request_of`` describes it, a ``target``, and
+        request: the network, as a ``NetworkRequest``, a ``target``, and
             ``names`` of the variables in the network that the parent has.
 
     Raises:
         ConfigError: the network is another one here.
     """
 
-    def __init__(self, request: dict[str, Any]) -> None:
-        module, chains = requested_network(request).prepared
+    def __init__(self, request: Message) -> None:
+        module, chains = prepared_network(requested_network(request))
         if list(Network(module, chains).names.values()) != request["names"]:
             raise ConfigError(
                 "another process reads the network differently from this one",
@@ -227,22 +227,22 @@ class Server:
             )
         self._simulated = SimulatedNetwork(module, chains, request["target"])
         self._calibrator = Calibrator(self._simulated)
-        self._ranges: dict[str, Any] = {}
+        self._ranges: Message = {}
         self._samples: list[tuple[Sample, Arrays]] = []
         self._scales: tuple[float, ...] = ()
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: Message) -> Message:
         """What is to be answered to a request."""
         return getattr(self, f"_{request['do']}")(request)  # type: ignore[no-any-return]
 
-    def _describe(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _describe(self, _: Message) -> Message:
         return {"places": list(self._simulated.places)}
 
-    def _observe(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _observe(self, request: Message) -> Message:
         self._calibrator.observe(_inputs(request))
         return {}
 
-    def _calibrate(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _calibrate(self, request: Message) -> Message:
         found = self._calibrator.calibration()
         self._ranges = dict(found.ranges)
         write_arrays(Path(request["means"]), list(found.means.values()))
@@ -254,7 +254,7 @@ class Server:
             "means": list(found.means),
         }
 
-    def _recall(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _recall(self, request: Message) -> Message:
         self._ranges = {
             name: Affine(scale=scale, zero_point=zero)
             for name, (scale, zero) in request["ranges"].items()
@@ -262,7 +262,7 @@ class Server:
         self._simulated.means = dict(zip(request["names"], _inputs(request), strict=True))
         return {}
 
-    def _sample(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _sample(self, request: Message) -> Message:
         kept = tuple((place, axis, extent) for place, axis, extent in request["kept"])
         sample = Sample(inputs=_inputs(request), kept=kept)
         expected = sample.cut(self._simulated.outputs(sample.inputs))
@@ -270,45 +270,40 @@ class Server:
         self._scales = magnitudes([expected for _, expected in self._samples])
         return {}
 
-    def _error(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _error(self, request: Message) -> Message:
         return {"value": max(self._error_of(request, *sample) for sample in self._samples)}
 
-    def _error_of(self, request: dict[str, Any], sample: Sample, expected: Arrays) -> float:
+    def _error_of(self, request: Message, sample: Sample, expected: Arrays) -> float:
         """The error of one sample; infinite where a type did not hold a number."""
         got = sample.cut(self._outputs_of(sample.inputs, request))
         found: float = error_between(got, expected, self._scales)
         return math.inf if self._simulated.overflowed else found
 
-    def _outputs(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _outputs(self, request: Message) -> Message:
         write_arrays(Path(request["outputs"]), self._outputs_of(_inputs(request), request))
         return {}
 
-    def _outputs_of(self, inputs: Arrays, request: dict[str, Any]) -> Arrays:
+    def _outputs_of(self, inputs: Arrays, request: Message) -> Arrays:
         types = {int(place): kind for place, kind in request["types"].items()}
         found: Arrays = self._simulated.outputs(inputs, types, self._ranges)
         return found
 
 
-def _inputs(request: dict[str, Any]) -> Arrays:
+def _inputs(request: Message) -> Arrays:
     return read_arrays(Path(request["inputs"]))
 
 
 def main() -> None:
     """Serve until standard input ends."""
-    answers = Answers()
-    server: Server | None = None
-    for request in requests():
-        try:
-            if server is None:
-                server = Server(request)
-                answer: dict[str, Any] = {}
-            else:
-                answer = server.answer(request)
-        except ChameleonError as error:
-            answer = {"problem": str(error), "hint": error.hint}
-        except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
-            answer = {"error": first_line(error)}
-        answers.send(answer)
+    servers: list[Server] = []
+
+    def answer(request: Message) -> Message:
+        if servers:
+            return servers[0].answer(request)
+        servers.append(Server(request))
+        return {}
+
+    serve(answer)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
+from chameleon_system.processes.conversation import Message
 from chameleon_tvm.rivals.launch import answer_of, tuning_limit
 
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.running.processes import request_of
+from chameleon_networks.running.requests import request_of
 
 
 def tune_network_with_metaschedule(
@@ -23,7 +23,7 @@ def tune_network_with_metaschedule(
     layout: str = "NCHW",
     as_shipped: bool = False,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> Message:
     """Tune a network with TVM's ``tune_relax`` in a process of its own, and compile it.
 
     Args:

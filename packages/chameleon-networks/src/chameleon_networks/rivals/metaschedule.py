@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from chameleon_system.processes.conversation import Message
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.rivals.metaschedule import UNLIMITED_TRIALS, Progress, Watch, workers
@@ -20,10 +21,10 @@ from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_networks.running.serve import requested_network
+from chameleon_networks.running.requests import requested_network
 
 
-def tune(request: dict[str, Any], scratch: str) -> dict[str, Any]:
+def tune(request: Message, scratch: str) -> Message:
     """Run ``tune_relax`` as a request says, compile the network and write its folder.
 
     It gets the network as our own tuner does: batch normalisation folded, constants computed.

@@ -8,14 +8,14 @@ import tempfile
 from pathlib import Path
 from typing import Any, Self
 
-import attrs
 from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.child import ChildProcess, status_words
-from chameleon_system.processes.conversation import ChildEndedError, Conversation
+from chameleon_system.processes.conversation import ChildEndedError, Conversation, Message
 
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.running.serve import read_arrays, write_arrays
+from chameleon_networks.running.requests import read_arrays, request_of, write_arrays
 
 _MODULE = "chameleon_networks.running.serve"
 _START_SECONDS = 300.0
@@ -25,7 +25,7 @@ _REDUCE_SECONDS = 900.0
 """One that quantizes the network before it compiles it, with inputs to calibrate with, may take so
 long."""
 
-_RUN_SECONDS = 300.0
+RUN_SECONDS = 300.0
 """An answer may take so long."""
 
 DYING_SECONDS = 10.0
@@ -45,13 +45,13 @@ class AskedProcess:
         start_seconds: that opening it may take.
 
     Attributes:
-        precision: what it says that it computes in, once it is open; None where it does not.
+        told: what it said when it was open.
     """
 
     def __init__(
         self,
         name: str,
-        request: dict[str, Any],
+        request: Message,
         *,
         module: str,
         threads: int,
@@ -60,7 +60,7 @@ class AskedProcess:
         start_seconds: float = _START_SECONDS,
     ) -> None:
         self.name = name
-        self.precision: str | None = None
+        self.told: Message = {}
         self._start_seconds = start_seconds
         self._folder = tempfile.TemporaryDirectory(prefix="chameleon-network-")
         self._child = network_child(module)
@@ -81,7 +81,7 @@ class AskedProcess:
             ChameleonError: it cannot be opened, died or hung; it is closed then.
         """
         try:
-            self.precision = self._answer(self._start_seconds).get("precision")
+            self.told = self._answer(self._start_seconds)
         except BaseException:
             self.close()
             raise
@@ -109,44 +109,65 @@ class AskedProcess:
         write_arrays(file, inputs)
         return str(file)
 
-    def _ask(self, request: dict[str, Any], limit: float = _RUN_SECONDS) -> dict[str, Any]:
+    def _ask(self, request: Message, limit: float = RUN_SECONDS) -> Message:
         self._tell(request)
         return self._answer(limit)
 
-    def _tell(self, request: dict[str, Any]) -> None:
+    def _tell(self, request: Message) -> None:
         self._child.signal(signal.SIGCONT)
         try:
             self._conversation.tell(request)
         except ChildEndedError as error:
             raise self._gone() from error
 
-    def _answer(self, limit: float) -> dict[str, Any]:
-        try:
-            answer = self._conversation.answer(limit)
-        except TimeoutError:
-            self.close()
-            raise ChameleonError(
-                f"{self.name} did not answer within {limit:.0f} s and was killed",
-                hint="Is the machine busy? Run the command again.",
-            ) from None
-        except ChildEndedError as error:
-            raise self._gone() from error
-        if "problem" in answer:
-            raise ConfigError(answer["problem"], hint=answer["hint"])
-        if "error" in answer:
-            raise ChameleonError(
-                f"{self.name} failed: {answer['error']}",
-                hint="Run it by hand to see all of its output.",
-            )
-        return answer
+    def _answer(self, limit: float) -> Message:
+        return awaited(self.name, self._child, self._conversation, limit)
 
     def _gone(self) -> ChameleonError:
-        status = self._child.reap(DYING_SECONDS)
-        told = self._child.log.splitlines()
-        return ChameleonError(
-            f"the process of {self.name} ended with {status_words(status)}",
-            hint=f"Its last words: {told[-1][:400]}" if told else "It said nothing.",
+        return gone(self.name, self._child)
+
+
+def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: float) -> Message:
+    """The next answer of a process.
+
+    Args:
+        name: what it is called in messages.
+        child: the process.
+        conversation: with it.
+        limit: seconds after which it is killed.
+
+    Raises:
+        ConfigError: what it says of the network.
+        ChameleonError: it fails, died or hung.
+    """
+    try:
+        answer = conversation.answer(limit)
+    except TimeoutError:
+        child.kill()
+        raise ChameleonError(
+            f"{name} did not answer within {limit:.0f} s and was killed",
+            hint="Is the machine busy? Run the command again.",
+        ) from None
+    except ChildEndedError as error:
+        raise gone(name, child) from error
+    if "problem" in answer:
+        raise ConfigError(answer["problem"], hint=answer["hint"])
+    if "error" in answer:
+        raise ChameleonError(
+            f"{name} failed: {answer['error']}",
+            hint="Run it by hand to see all of its output.",
         )
+    return answer
+
+
+def gone(name: str, child: ChildProcess) -> ChameleonError:
+    """The error of a process that has ended."""
+    status = child.reap(DYING_SECONDS)
+    told = child.log.splitlines()
+    return ChameleonError(
+        f"the process of {name} ended with {status_words(status)}",
+        hint=f"Its last words: {told[-1][:400]}" if told else "It said nothing.",
+    )
 
 
 class NetworkProcess(AskedProcess):
@@ -155,35 +176,20 @@ class NetworkProcess(AskedProcess):
     Args:
         name: what it is called in messages.
         request: what to open; see ``serve``.
-        threads: that it computes with.
-        warm_up: inputs of an inference that belongs to opening it, or None.
-        wait: until it is open; otherwise ``opened`` has to be called before anything else.
-        start_seconds: that opening it may take.
+        options: others of ``AskedProcess``.
 
     Attributes:
         compiled_ahead: whether its first run is like any other, with nothing left to compile.
     """
 
-    def __init__(
-        self,
-        name: str,
-        request: dict[str, Any],
-        *,
-        threads: int,
-        warm_up: Arrays | None = None,
-        wait: bool = True,
-        start_seconds: float = _START_SECONDS,
-    ) -> None:
+    @property
+    def precision(self) -> str | None:
+        """What it says that it computes in; None if it does not."""
+        return self.told.get("precision")
+
+    def __init__(self, name: str, request: Message, **options: Any) -> None:
         self.compiled_ahead = request["role"] == "delivered"
-        super().__init__(
-            name,
-            request,
-            module=_MODULE,
-            threads=threads,
-            warm_up=warm_up,
-            wait=wait,
-            start_seconds=start_seconds,
-        )
+        super().__init__(name, request, module=_MODULE, **options)
 
     def outputs(self, inputs: Arrays) -> Arrays:
         """Run the network once.
@@ -206,7 +212,7 @@ class NetworkProcess(AskedProcess):
         times: list[float] = self._ask(request)["seconds"]
         return times
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Message:
         """What the process is like: ``memory_bytes``, ``variables`` and ``cores``.
 
         Raises:
@@ -214,9 +220,7 @@ class NetworkProcess(AskedProcess):
         """
         return self._ask({"do": "about"})
 
-    def profile(
-        self, folder: str, inputs: Arrays, *, quantile: float = 0.5
-    ) -> list[dict[str, Any]]:
+    def profile(self, folder: str, inputs: Arrays, *, quantile: float = 0.5) -> list[KernelTime]:
         """Seconds of each kernel of a delivered network; see ``profile.kernel_seconds``.
 
         Raises:
@@ -224,8 +228,7 @@ class NetworkProcess(AskedProcess):
         """
         request = {"do": "profile", "inputs": self._written(inputs), "folder": folder}
         answer = self._ask({**request, "quantile": quantile})
-        kernels: list[dict[str, Any]] = answer["kernels"]
-        return kernels
+        return [KernelTime(**row) for row in answer["kernels"]]
 
 
 def network_child(module: str) -> ChildProcess:
@@ -251,34 +254,20 @@ def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProces
     return NetworkProcess(name, request, threads=threads)
 
 
-def framework_process(
-    network: ImportedNetwork,
-    name: str,
-    *,
-    threads: int,
-    warm_up: Arrays | None = None,
-    wait: bool = True,
-) -> NetworkProcess:
+def framework_process(network: ImportedNetwork, name: str, **options: Any) -> NetworkProcess:
     """A process in which something else runs a network.
 
     Args:
         network: as its framework has it.
         name: one of ``network.frameworks``.
-        threads: that it computes with.
-        warm_up: inputs of an inference that belongs to opening it, or None.
-        wait: until it is open; otherwise ``NetworkProcess.opened`` has to be called.
+        options: of ``AskedProcess``: ``threads``, ``warm_up`` and ``wait``.
     """
     request = {"role": "framework", "name": name, **request_of(network)}
-    return NetworkProcess(name, request, threads=threads, warm_up=warm_up, wait=wait)
+    return NetworkProcess(name, request, **options)
 
 
 def reduced_process(
-    network: ImportedNetwork,
-    name: str,
-    calibration: tuple[Path, int],
-    *,
-    threads: int,
-    warm_up: Arrays,
+    network: ImportedNetwork, name: str, calibration: tuple[Path, int], **options: Any
 ) -> NetworkProcess:
     """A process in which something else runs a network in reduced precision.
 
@@ -287,29 +276,10 @@ def reduced_process(
         name: of a ``frameworks.reduced.Reduced``.
         calibration: a file with the inputs of some inferences, one after the other, and their
             number.
-        threads: that it computes with.
-        warm_up: inputs of an inference that belongs to opening it.
+        options: of ``AskedProcess``: ``threads`` and ``warm_up``.
     """
     file, batches = calibration
-    request = {
-        "role": "reduced",
-        "name": name,
-        "calibration": str(file),
-        "batches": batches,
-        **request_of(network),
-    }
+    told = {"name": name, "calibration": str(file), "batches": batches, **request_of(network)}
     return NetworkProcess(
-        name, request, threads=threads, warm_up=warm_up, start_seconds=_REDUCE_SECONDS
+        name, {"role": "reduced", **told}, start_seconds=_REDUCE_SECONDS, **options
     )
-
-
-def request_of(network: ImportedNetwork) -> dict[str, Any]:
-    """A network as JSON values, from which ``serve.requested_network`` makes it again."""
-    kind = type(network)
-    # Another process has no run folder to recall a layout from.
-    options = attrs.evolve(network.options, layout=network.layout)
-    return {
-        "factory": f"{kind.__module__}:{kind.__qualname__}",
-        "type": f"{type(options).__module__}:{type(options).__qualname__}",
-        "options": attrs.asdict(options),
-    }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Arrays
 
 from chameleon_networks.compile.defaults import TUNED, symbol_of
@@ -35,7 +36,7 @@ def kernel_seconds(
     runs: int = RUNS,
     warm_up: int = WARM_UP,
     quantile: float = MEDIAN,
-) -> list[dict[str, Any]]:
+) -> list[KernelTime]:
     """Seconds of each kernel of a delivered network in one inference, the slowest first.
 
     Timed in place, in the network's own order, with the caches as it leaves them. A kernel's time
@@ -49,8 +50,7 @@ def kernel_seconds(
         quantile: of the seconds of a call in those inferences.
 
     Returns:
-        For each kernel ``name`` (a tuned one's is its task's), ``tuned``, ``calls`` in one
-        inference and ``seconds`` of all of them, that quantile of some inferences.
+        For each kernel the seconds of all of its calls, each that quantile of some inferences.
     """
     profiler = Profiler(folder, inputs)
     for _ in range(warm_up):
@@ -82,7 +82,7 @@ class Profiler:
         calls, self.outputs = self._run()
         return calls
 
-    def summed(self, runs: list[Calls], *, quantile: float = MEDIAN) -> list[dict[str, Any]]:
+    def summed(self, runs: list[Calls], *, quantile: float = MEDIAN) -> list[KernelTime]:
         """Some inferences as ``kernel_seconds`` returns them."""
         return summed(runs, self._tasks, quantile=quantile)
 
@@ -130,7 +130,7 @@ def _interpreted(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arra
 
 def summed(
     runs: list[Calls], tasks: Mapping[str, str], *, quantile: float = MEDIAN
-) -> list[dict[str, Any]]:
+) -> list[KernelTime]:
     """Calls of some inferences by name, as ``kernel_seconds`` returns them.
 
     Args:
@@ -146,12 +146,12 @@ def summed(
         count[name] += 1
         seconds[name] += took
     rows = [
-        {
-            "name": tasks.get(name, name.removeprefix(TUNED)),
-            "tuned": name.startswith(TUNED),
-            "calls": count[name],
-            "seconds": seconds[name],
-        }
+        KernelTime(
+            name=tasks.get(name, name.removeprefix(TUNED)),
+            tuned=name.startswith(TUNED),
+            calls=count[name],
+            seconds=seconds[name],
+        )
         for name in seconds
     ]
-    return sorted(rows, key=lambda row: -float(row["seconds"]))
+    return sorted(rows, key=lambda row: -row.seconds)

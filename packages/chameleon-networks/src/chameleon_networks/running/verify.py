@@ -154,6 +154,7 @@ class Conditioning:
         )
 
 
+@attrs.define(eq=False)
 class Expected:
     """A framework's answers, and how far from them a network's may be.
 
@@ -165,19 +166,11 @@ class Expected:
         rounded: whether the network rounds to quantized numbers, so that samples are nudged.
     """
 
-    def __init__(
-        self,
-        samples: Sequence[Arrays],
-        answers: Sequence[Arrays],
-        exact: Callable[[], Sequence[Arrays] | None],
-        *,
-        rounded: bool = False,
-    ) -> None:
-        self._samples = samples
-        self._answers = answers
-        self._exact = exact
-        self._rounded = rounded
-        self.conditioning: Conditioning | None = None
+    _samples: Sequence[Arrays]
+    _answers: Sequence[Arrays]
+    _exact: Callable[[], Sequence[Arrays] | None]
+    _rounded: bool = attrs.field(default=False, kw_only=True)
+    conditioning: Conditioning | None = attrs.field(default=None, init=False)
 
     @property
     def tolerance(self) -> float:

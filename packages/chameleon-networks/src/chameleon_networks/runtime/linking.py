@@ -158,7 +158,7 @@ _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 """Kept until the process ends."""
 
 
-def described_tensors(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+def described_tensors(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Inputs, then outputs, each with a name."""
     outputs = [
         {"name": f"output{number}", **output} for number, output in enumerate(manifest["outputs"])

@@ -9,7 +9,7 @@ import json
 import pathlib
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def _check_files(folder: Any) -> None:
         raise RuntimeError(f"{folder} was changed since it was delivered; deliver it again")
 
 
-def replayed(told: dict[str, Any], given: list[Any], kept: list[Any]) -> list[Any]:
+def replayed(told: Mapping[str, Any], given: list[Any], kept: list[Any]) -> list[Any]:
     """What the recorded operations make of arrays.
 
     Args:
@@ -135,7 +135,7 @@ def _pairs(constants: Any, wanted: list[Any]) -> Any:
     return zip(constants, wanted, strict=True)
 
 
-def _checked(array: Any, wanted: dict[str, Any]) -> Any:
+def _checked(array: Any, wanted: Mapping[str, Any]) -> Any:
     if list(np.shape(array)) != wanted["shape"]:
         raise ValueError(f"{wanted['name']} must have shape {wanted['shape']}")
     return np.array(array, _dtype(wanted["dtype"]), order="C")

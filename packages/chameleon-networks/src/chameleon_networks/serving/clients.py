@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,9 @@ import numpy as np
 
 Arrays = list[np.ndarray[Any, Any]]
 Call = Callable[[Arrays], Arrays]
+Request = Mapping[str, Any]
+"""JSON values of a request, and of what is answered."""
+
 Calls = tuple[list[Call], str | None]
 """A function for each client, and the type that is computed in, as its framework says."""
 
@@ -31,7 +34,7 @@ WARM_UP = 3
 """Calls of each client that do not count."""
 
 
-def network_calls(request: dict[str, Any]) -> Calls:
+def network_calls(request: Request) -> Calls:
     """A delivered network, loaded once by the ``load.py`` of its folder."""
     sys.dont_write_bytecode = True
     sys.path.insert(0, request["path"])
@@ -45,10 +48,10 @@ def network_calls(request: dict[str, Any]) -> Calls:
     return [call] * request["streams"], None
 
 
-def openvino_calls(request: dict[str, Any]) -> Calls:
+def openvino_calls(request: Request) -> Calls:
     """A model compiled once by OpenVINO, with an inference request for each client."""
     openvino: Any = importlib.import_module("openvino")
-    settings: dict[str, Any] = {"PERFORMANCE_HINT": request["mode"]}
+    settings = {"PERFORMANCE_HINT": request["mode"]}
     if request["mode"] == "THROUGHPUT":
         settings["PERFORMANCE_HINT_NUM_REQUESTS"] = request["streams"]
     if request["threads"]:
@@ -66,7 +69,7 @@ def openvino_calls(request: dict[str, Any]) -> Calls:
     return [partial(call, compiled.create_infer_request()) for _ in clients], taken
 
 
-def onnxruntime_calls(request: dict[str, Any]) -> Calls:
+def onnxruntime_calls(request: Request) -> Calls:
     """A file in one session of onnxruntime for all clients, or in one for each of them."""
     runtime: Any = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
@@ -85,7 +88,7 @@ def onnxruntime_calls(request: dict[str, Any]) -> Calls:
     return [partial(call, sessions[client % len(sessions)]) for client in clients], None
 
 
-CALLS: dict[str, Callable[[dict[str, Any]], Calls]] = {
+CALLS: dict[str, Callable[[Request], Calls]] = {
     "network": network_calls,
     "openvino": openvino_calls,
     "onnxruntime": onnxruntime_calls,
@@ -125,7 +128,7 @@ def torch_step() -> Callable[[], Any]:
     )
 
 
-def answered(request: dict[str, Any]) -> dict[str, Any]:
+def answered(request: Request) -> Request:
     """Call a network for some time.
 
     Args:

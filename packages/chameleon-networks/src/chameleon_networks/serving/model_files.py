@@ -7,42 +7,38 @@ and quantize networks keep threads and memory, which nobody needs once the files
 from __future__ import annotations
 
 import importlib
-import json
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 import structlog
-from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
-from chameleon_system.processes.answering import Answers
-from chameleon_system.processes.child import ChildProcess, status_words
-from chameleon_system.processes.conversation import ChildEndedError, Conversation
+from chameleon_system.processes.conversation import Message
+from chameleon_tvm.types import FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.frameworks.onnx_precisions import quantized_file
 from chameleon_networks.frameworks.openvino_precisions import HINTS, model_of, quantized_model
-from chameleon_networks.frameworks.reduced import (
-    FLOAT32,
-    INT8,
-    NetworkForms,
-    asked_for,
-    left_out_reduced,
-)
-from chameleon_networks.frameworks.running import ONNXRUNTIME, OPENVINO
+from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
+from chameleon_networks.frameworks.running import ONNXRUNTIME, OPENVINO, NetworkForms
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.batches import batches_of
-from chameleon_networks.running.processes import request_of
-from chameleon_networks.running.serve import read_arrays, requested_network, write_arrays
+from chameleon_networks.running.processes import AskedProcess
+from chameleon_networks.running.requests import (
+    batches_in,
+    request_of,
+    requested_network,
+    serve,
+    write_arrays,
+)
 
 log = structlog.get_logger()
 
 FRAMEWORKS = (ONNXRUNTIME, OPENVINO)
 """What reads a file alone, in a process without anything else of the network."""
 
+_MODULE = "chameleon_networks.serving.model_files"
 _SECONDS = 1800.0
 """The files may take so long."""
 
@@ -106,7 +102,7 @@ def model_files(
         "batches": len(batches),
         **request_of(network),
     }
-    answer = {tuple(kind): found for kind, found in _answer(request)["files"]} if kinds else {}
+    answer = _answer(request) if kinds else {}
     files = {}
     for name, (framework, precision) in wanted.items():
         found = answer[framework, precision == INT8]
@@ -123,55 +119,12 @@ def model_files(
     return files, left_out
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
-    return child_answer(
-        "the process that writes files for others",
-        "chameleon_networks.serving.model_files",
-        request,
-        seconds=_SECONDS,
-    )
-
-
-def child_answer(
-    name: str,
-    module: str,
-    request: Mapping[str, Any],
-    *,
-    seconds: float,
-    environment: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """What a fresh process answers to the one request that its command line has.
-
-    Args:
-        name: what it is called in messages.
-        module: that it runs.
-        request: JSON values.
-        seconds: that it may take.
-        environment: its variables; those of this process where None.
-
-    Raises:
-        ChameleonError: it says ``error``, died or hung.
-    """
-    with ChildProcess(
-        module, [json.dumps(request)], environment=environment, stdout=subprocess.PIPE
-    ) as child:
-        try:
-            answer = Conversation(child).answer(seconds)
-        except TimeoutError:
-            raise ChameleonError(
-                f"{name} did not answer within {seconds:.0f} s and was killed",
-                hint="Is the machine busy? Run the command again.",
-            ) from None
-        except ChildEndedError as error:
-            status = status_words(child.reap(1.0))
-            told = child.log.splitlines()
-            raise ChameleonError(
-                f"{name} ended with {status}",
-                hint=f"Its last words: {told[-1][:400]}" if told else "It said nothing.",
-            ) from error
-    if "error" in answer:
-        raise ChameleonError(f"{name} failed: {answer['error']}")
-    return answer
+def _answer(request: Message) -> dict[tuple[str, bool], dict[str, str]]:
+    """For each kind the ``path`` of its file, or the ``problem``."""
+    with AskedProcess(
+        "what writes files for others", request, module=_MODULE, threads=0, start_seconds=_SECONDS
+    ) as process:
+        return {(framework, reduced): told for (framework, reduced), told in process.told["files"]}
 
 
 def _written(
@@ -193,29 +146,22 @@ def _written(
     return str(at / "model.onnx")
 
 
-def main() -> None:
-    """Write the files that the command line asks for."""
-    answers = Answers()
-    request = json.loads(sys.argv[1])
+def written_files(request: Message) -> Message:
+    """Write the files that a request asks for."""
     folder = Path(request["folder"])
-    inputs = read_arrays(folder / "calibration.npz")
-    each = len(inputs) // max(1, request["batches"])
-    batches = [inputs[first : first + each] for first in range(0, len(inputs), each or 1)]
+    batches = batches_in(folder / "calibration.npz", request["batches"])
+    forms = requested_network(request).forms
     files = []
-    try:
-        forms = requested_network(request).forms
-        for framework, reduced in request["kinds"]:
-            at = folder / f"{framework}-{INT8 if reduced else 'floats'}"
-            at.mkdir()
-            try:
-                path = _written(forms, framework, batches if reduced else None, at)
-                files.append(([framework, reduced], {"path": path}))
-            except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
-                files.append(([framework, reduced], {"problem": one_line(error)}))
-        answers.send({"files": files})
-    except Exception as error:  # noqa: BLE001 - likewise
-        answers.send({"error": one_line(error)})
+    for framework, reduced in request["kinds"]:
+        at = folder / f"{framework}-{INT8 if reduced else 'floats'}"
+        at.mkdir()
+        try:
+            told = {"path": _written(forms, framework, batches if reduced else None, at)}
+        except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+            told = {"problem": one_line(error)}
+        files.append(([framework, reduced], told))
+    return {"files": files}
 
 
 if __name__ == "__main__":
-    main()
+    serve(written_files)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,17 +15,23 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_system.cores import usable_cores
+from chameleon_system.processes.child import ChildProcess
+from chameleon_system.processes.conversation import Conversation
+from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.delivery.side_by_side import told_of
 from chameleon_networks.frameworks.openvino_precisions import NAMES
-from chameleon_networks.frameworks.reduced import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_networks.frameworks.running import OPENVINO
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.running.serve import write_arrays
-from chameleon_networks.serving.model_files import ModelFile, child_answer, model_files
+from chameleon_networks.running.processes import awaited
+from chameleon_networks.running.requests import write_arrays
+from chameleon_networks.serving.model_files import ModelFile, model_files
 
 log = structlog.get_logger()
+
+Figures = Mapping[str, Any]
+"""What is known of a turn, of several, or is asked of one, as JSON values."""
 
 _OPENING = 600.0
 """A process may take so long before its clients begin."""
@@ -71,11 +79,11 @@ class _Way:
     name: str
     words: str
     asked: str
-    request: Mapping[str, Any]
-    turns: list[dict[str, Any]] = attrs.field(factory=list)
+    request: Figures
+    turns: list[Figures] = attrs.field(factory=list)
 
 
-def served(asked: Served) -> tuple[dict[int, dict[str, dict[str, Any]]], dict[str, str]]:
+def served(asked: Served) -> tuple[dict[int, dict[str, Figures]], dict[str, str]]:
     """Have networks called by clients, in turns, each turn in a fresh process.
 
     Args:
@@ -105,32 +113,30 @@ def served(asked: Served) -> tuple[dict[int, dict[str, dict[str, Any]]], dict[st
     return figures, left_out
 
 
-def openvino_ways(
-    path: str, streams: int, threads: int, hint: str | None
-) -> dict[str, dict[str, Any]]:
+def openvino_ways(path: str, streams: int, threads: int, hint: str | None) -> dict[str, Figures]:
     """How OpenVINO's users have several requests answered: by either of its performance hints."""
     request = {"by": "openvino", "path": path, "streams": streams, "threads": threads, "hint": hint}
     modes = ("THROUGHPUT", "LATENCY")
     return {f"{mode.lower()} hint": {**request, "mode": mode} for mode in modes}
 
 
-def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, dict[str, Any]]:
+def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, Figures]:
     """How those of onnxruntime do: in one session, or in one each with a part of the threads."""
     request = {"by": "onnxruntime", "path": path, "streams": streams}
-    ways = {"one session": {**request, "sessions": 1, "threads": threads}}
+    ways: dict[str, Figures] = {"one session": {**request, "sessions": 1, "threads": threads}}
     if streams > 1:
         part = max(1, (threads or len(usable_cores())) // streams)
         ways[f"{streams} sessions"] = {**request, "sessions": streams, "threads": part}
     return ways
 
 
-def network_request(folder: Path, streams: int, threads: int) -> dict[str, Any]:
+def network_request(folder: Path, streams: int, threads: int) -> Figures:
     """How a delivered network answers several requests: each has an instance."""
     request = {"by": "network", "path": str(folder), "streams": streams, "threads": threads}
     return {**request, "instances": streams}
 
 
-def figures_of(turn: Mapping[str, Any]) -> dict[str, float]:
+def figures_of(turn: Figures) -> dict[str, float]:
     """Requests a second, and quantiles of the latency, of one answer of ``clients``."""
     latencies = turn["latencies"]
     quantiles = np.percentile(latencies, QUANTILES)
@@ -185,7 +191,7 @@ def _take_turns(ways: list[_Way], asked: Served) -> dict[str, str]:
     return problems
 
 
-def client_turn(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+def client_turn(name: str, request: Figures) -> Figures:
     """What ``clients`` answers to a request, in a fresh process.
 
     Args:
@@ -195,11 +201,12 @@ def client_turn(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ChameleonError: it failed, died or hung.
     """
-    seconds = _OPENING + request["seconds"]
-    return child_answer(name, "chameleon_networks.serving.clients", request, seconds=seconds)
+    words, pipe = [json.dumps(request)], subprocess.PIPE
+    with ChildProcess("chameleon_networks.serving.clients", words, stdout=pipe) as child:
+        return awaited(name, child, Conversation(child), _OPENING + request["seconds"])
 
 
-def _check(way: _Way, turn: Mapping[str, Any]) -> None:
+def _check(way: _Way, turn: Figures) -> None:
     """See that a network computes in what it was asked for.
 
     Raises:
@@ -210,16 +217,14 @@ def _check(way: _Way, turn: Mapping[str, Any]) -> None:
         raise ChameleonError(f"asked for {way.asked} it computes in {taken} on this CPU")
 
 
-def _best(ways: Sequence[_Way]) -> dict[str, dict[str, Any]]:
+def _best(ways: Sequence[_Way]) -> dict[str, Figures]:
     """The figures of each contender in its best way."""
-    best: dict[str, dict[str, Any]] = {}
+    best: dict[str, Figures] = {}
     for way in ways:
         if not way.turns:
             continue
         keys = [key for key in way.turns[0] if key != "precision"]
-        figures: dict[str, Any] = {
-            key: statistics.median(turn[key] for turn in way.turns) for key in keys
-        }
+        figures: Figures = {key: statistics.median(turn[key] for turn in way.turns) for key in keys}
         so_far = best.get(way.name)
         if so_far and so_far["requests_per_second"] >= figures["requests_per_second"]:
             continue

@@ -17,8 +17,9 @@ from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.late_tvm import te
+from chameleon_tvm.operators.activations import Exact, activated
 from chameleon_tvm.operators.base import seeded_array, seeded_integers
-from chameleon_tvm.operators.epilogue import Epilogue, Exact, activated
+from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.requantizing import finished
 from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.types import COMPUTE, FLOAT32, INT32, STORAGE, UINT8

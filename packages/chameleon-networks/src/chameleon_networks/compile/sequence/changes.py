@@ -12,11 +12,83 @@ from chameleon_tvm.quick_tvm import te
 
 from chameleon_networks.compile.sequence.accesses import takes_strides
 from chameleon_networks.compile.sequence.calls import Call, CallSequence, Tensor, bytes_of
-from chameleon_networks.compile.sequence.marks import mark_of
+from chameleon_networks.compile.sequence.marks import CONCAT, SLICE, SPLIT, mark_of
 from chameleon_networks.graph.relaxed import tvm
 from chameleon_networks.graph.strides import Shape, reshaped_strides
 
 Function = Any
+
+
+def with_views(
+    sequence: CallSequence, functions: Mapping[str, Function]
+) -> tuple[CallSequence, dict[str, Function]]:
+    """The sequence without calls of marked functions.
+
+    Args:
+        sequence: the calls.
+        functions: the kernels by name.
+
+    Returns:
+        The calls that are left, and their functions, among them those that copy.
+    """
+    changes = Changes(sequence, functions)
+    _replace_splits(changes)
+    _replace_concatenations(changes)
+    return changes.sequence, changes.functions
+
+
+def _replace_splits(changes: Changes) -> None:
+    """Replace splits and slices, from the first to the last: parts may be split again."""
+    for place in range(len(changes.calls)):
+        [call] = changes.calls[place]
+        function = changes.functions[call.kernel]
+        mark = mark_of(function)
+        if mark not in {SPLIT, SLICE}:
+            continue
+        copies: list[Call] = []
+        changes.calls[place] = copies
+        [source] = call.reads
+        start = 0
+        for part in call.writes:
+            if mark == SLICE:
+                first = [int(index) for index in function.attrs[SLICE]]
+            else:
+                first = _at(start, int(function.attrs[SPLIT]), part)
+                start += part.shape[int(function.attrs[SPLIT])]
+            view = part_of(source, part.shape, first)
+            if part.storage in changes.returned or not changes.moved(part, view):
+                copies.append(changes.copy(call.kernel, view, part))
+
+
+def _replace_concatenations(changes: Changes) -> None:
+    """Replace concatenations, from the last to the first: results may be parts of others."""
+    for place in range(len(changes.calls) - 1, -1, -1):
+        kernels = [call.kernel for call in changes.calls[place]]
+        if len(kernels) == 1 and mark_of(changes.functions[kernels[0]]) == CONCAT:
+            changes.calls[place] = _parts_copied(changes, place)
+
+
+def _parts_copied(changes: Changes, place: int) -> list[Call]:
+    """Copies of those parts of a concatenation that cannot lie in its result."""
+    [call] = changes.calls[place]
+    axis = int(changes.functions[call.kernel].attrs[CONCAT])
+    copies = []
+    start = 0
+    for number in range(len(call.reads)):
+        # Where a part is there twice, the second one has moved with the first.
+        [call] = changes.calls[place]
+        part, [result] = call.reads[number], call.writes
+        view = part_of(result, part.shape, _at(start, axis, part))
+        start += part.shape[axis]
+        free = part.storage.written and part.whole and part.storage not in changes.returned
+        if not free or part.storage is result.storage or not changes.moved(part, view):
+            copies.append(changes.copy(call.kernel, part, view))
+    return copies
+
+
+def _at(start: int, axis: int, part: Tensor) -> list[int]:
+    """First indices of a part that starts somewhere on one axis."""
+    return [start if one == axis else 0 for one in range(len(part.shape))]
 
 
 class Changes:

@@ -17,8 +17,14 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
 from chameleon_tvm.types import COMPUTE
 
-from chameleon_networks.delivery.reduced_rivals import ReducedRequest, precisions_beside
-from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
+from chameleon_networks.compile.prepared_networks import prepared_network
+from chameleon_networks.delivery.check_report import Facts
+from chameleon_networks.delivery.reduced_rivals import (
+    ReducedRequest,
+    kept_samples,
+    precisions_beside,
+    reduced_request,
+)
 from chameleon_networks.delivery.typed.errors import Simulation
 from chameleon_networks.graph.narrow_weights import fastest
 from chameleon_networks.graph.operators import specs_of
@@ -78,11 +84,11 @@ class PrecisionDecisions:
         """The networks with types that become of it, in the layout in use."""
         layout = self._network.layout
         if layout not in self._networks:
-            module, chains = self._network.prepared
+            module, chains = prepared_network(self._network)
             self._networks[layout] = TypedNetworks(module, chains, self._ranges, self._means)
         return self._networks[layout]
 
-    def decide(self, target: str) -> dict[str, Any]:
+    def decide(self, target: str) -> Facts:
         """Find the types that the target has, and the ranges of what chains read in eight bits.
 
         Args:
@@ -149,7 +155,7 @@ class PrecisionDecisions:
             target: the resolved target.
             threads: that it computes with.
         """
-        module, chains = self._network.prepared
+        module, chains = prepared_network(self._network)
         made = Simulation(self._network, module, chains, target, threads)
         if self._ranges is not None:
             made.restore(self._ranges, self._means)
@@ -203,7 +209,7 @@ class PrecisionDecisions:
         reasons = Counter(eligible(self.networks.chains, kind).reasons.values())
         return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Facts:
         """What another object of the same options recalls, and what each step has taken."""
         ranges = None
         if self._ranges is not None:
@@ -251,7 +257,7 @@ class PrecisionDecisions:
             for place, chain in zip(able, chains, strict=True):
                 first.setdefault(chain.spec, own[before[place].spec])
             specs = specs_of(
-                chains, owners(chains, self._network.imported, self._network.locations)
+                chains, owners(chains, self._network.imported, self._network.graph.locations)
             )
             for spec, of in zip(specs, first.values(), strict=True):
                 name = f"{spec.name} {kind}"

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
+from chameleon_system.processes.conversation import Message
 
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.importers.imported_network import ImportedNetwork
@@ -18,9 +19,9 @@ from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.weights import Means
-from chameleon_networks.running.processes import AskedProcess, request_of
+from chameleon_networks.running.processes import RUN_SECONDS, AskedProcess
+from chameleon_networks.running.requests import read_arrays, request_of
 from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.serve import read_arrays
 
 log = structlog.get_logger()
 
@@ -47,6 +48,7 @@ class Simulation(AskedProcess):
         means: of channels of what chains read, by name, with which ``with_types`` corrects biases;
             none where that made the error no less.
         method: that found the ranges.
+        during: a context in which the process is at work; its seconds are somebody's.
 
     Raises:
         ConfigError: the process reads another network.
@@ -68,9 +70,14 @@ class Simulation(AskedProcess):
         self.ranges: dict[str, Affine] = {}
         self.means: Means = {}
         self.method = ""
+        self.during: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
         self._samples = 0
         self._known: dict[frozenset[tuple[int, str]], float] = {}
         self._places = frozenset(self._ask({"do": "describe"})["places"])
+
+    def _ask(self, request: Message, limit: float = RUN_SECONDS) -> Message:
+        with self.during():
+            return super()._ask(request, limit)
 
     def calibrated(self, batches: Iterable[Arrays]) -> Mapping[str, Affine]:
         """Ranges of the tensors that chains read in int8.
@@ -153,33 +160,6 @@ class Simulation(AskedProcess):
         told = {"inputs": self._written(inputs), "outputs": str(made), "types": _told(types)}
         self._ask({"do": "outputs", **told})
         return read_arrays(made)
-
-
-class TimedErrors:
-    """The errors of a simulation, whose seconds are somebody's.
-
-    Args:
-        simulation: that.
-        during: a context in which the simulation is at work.
-    """
-
-    def __init__(
-        self,
-        simulation: Simulation,
-        during: Callable[[], contextlib.AbstractContextManager[None]],
-    ) -> None:
-        self._simulation = simulation
-        self._during = during
-
-    def errors_alone(self, kinds: Iterable[str]) -> dict[tuple[int, str], float]:
-        """See ``Simulation.errors_alone``."""
-        with self._during():
-            return self._simulation.errors_alone(kinds)
-
-    def error_of(self, types: Types) -> float:
-        """See ``Simulation.error_of``."""
-        with self._during():
-            return self._simulation.error_of(types)
 
 
 def _told(types: Types) -> dict[str, str]:

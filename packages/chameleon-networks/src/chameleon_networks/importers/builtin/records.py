@@ -22,33 +22,27 @@ class NetworkRecord:
     vocabulary: int = 0
 
 
-def _image(factory: str, size: int) -> NetworkRecord:
-    return NetworkRecord(
-        factory=f"chameleon_networks.importers.builtin.{factory}", inputs=(3, size, size)
-    )
-
-
-def _tokens(factory: str, length: int, vocabulary: int) -> NetworkRecord:
+def _network(factory: str, *inputs: int, vocabulary: int = 0) -> NetworkRecord:
     return NetworkRecord(
         factory=f"chameleon_networks.importers.builtin.{factory}",
-        inputs=(length,),
-        kind="tokens",
+        inputs=inputs,
+        kind="tokens" if vocabulary else "image",
         vocabulary=vocabulary,
     )
 
 
 NETWORKS = {
-    "alexnet": _image("alexnet:alexnet", 224),
-    "vgg16": _image("vgg:vgg16", 224),
-    "resnet18": _image("resnet:resnet18", 224),
-    "resnet50": _image("resnet:resnet50", 224),
-    "mobilenet_v2": _image("mobilenet:mobilenet_v2", 224),
-    "bert_base": _tokens("bert:bert_base", 128, 30522),
-    "alexnet_small": _image("alexnet:alexnet_small", 64),
-    "vgg_small": _image("vgg:vgg_small", 32),
-    "resnet_small": _image("resnet:resnet_small", 32),
-    "resnet_bottleneck_small": _image("resnet:resnet_bottleneck_small", 32),
-    "mobilenet_small": _image("mobilenet:mobilenet_small", 32),
-    "bert_small": _tokens("bert:bert_small", 16, 128),
+    "alexnet": _network("plain:alexnet", 3, 224, 224),
+    "vgg16": _network("plain:vgg16", 3, 224, 224),
+    "resnet18": _network("resnet:resnet18", 3, 224, 224),
+    "resnet50": _network("resnet:resnet50", 3, 224, 224),
+    "mobilenet_v2": _network("mobilenet:mobilenet_v2", 3, 224, 224),
+    "bert_base": _network("bert:bert_base", 128, vocabulary=30522),
+    "alexnet_small": _network("plain:alexnet_small", 3, 64, 64),
+    "vgg_small": _network("plain:vgg_small", 3, 32, 32),
+    "resnet_small": _network("resnet:resnet_small", 3, 32, 32),
+    "resnet_bottleneck_small": _network("resnet:resnet_bottleneck_small", 3, 32, 32),
+    "mobilenet_small": _network("mobilenet:mobilenet_small", 3, 32, 32),
+    "bert_small": _network("bert:bert_small", 16, vocabulary=128),
 }
 """The networks of the paper, three more that people deploy, and a small one of each kind."""

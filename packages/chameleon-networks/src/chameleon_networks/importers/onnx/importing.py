@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.errors import ConfigError
+from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.words import WAY_OUT, first_line
 from numpy.typing import NDArray
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
 
 from chameleon_networks.graph.constants import array_of, evaluate
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.graph.steps import is_quantized, is_rounded
 from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
-from chameleon_networks.source_location import SourceLocation
+from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
 Emit = Callable[[Any], Any]
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
@@ -197,17 +199,12 @@ CONVERTERS: dict[str, Callable[..., Any]] = {
 """What emits a node and returns its value, given its inputs and attributes, by kind of node."""
 
 
-def imported(
-    model: Any, shapes: Mapping[str, Sequence[int]]
-) -> tuple[Any, dict[str, SourceLocation]]:
-    """An ONNX model as a Relax module with constant weights.
+def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
+    """An ONNX model as Relax has it; its variables come from nodes.
 
     Args:
         model: an ``onnx.ModelProto``.
         shapes: of inputs that it leaves open, by name.
-
-    Returns:
-        The module, and for the name of each variable in it the node that it is of.
 
     Raises:
         ConfigError: a node cannot be read; names it.
@@ -218,7 +215,12 @@ def imported(
     # It prints what it is amid where something fails.
     with contextlib.redirect_stdout(io.StringIO()):
         module = importer.from_onnx(model.graph, opset)
-    return module, importer.locations_in(module)
+    return ImportedGraph(
+        module=module,
+        locations=importer.locations_in(module),
+        is_quantized=is_quantized(module),
+        is_rounded=is_rounded(module),
+    )
 
 
 class _Importer(ONNXGraphImporter):

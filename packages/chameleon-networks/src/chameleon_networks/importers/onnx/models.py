@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from chameleon_core.errors import ConfigError
@@ -13,32 +11,16 @@ from chameleon_tvm.types import HALVES
 from chameleon_tvm.words import first_line
 
 from chameleon_networks.importers.onnx.quantized import in_real_numbers, is_quantized_model
-from chameleon_networks.source_location import SourceLocation
+from chameleon_networks.importers.source_checks import no_onnx, no_onnx_file
+from chameleon_networks.source_location import ImportedGraph
 
 
-def check_onnx_source(file: str) -> None:
-    """See that an ONNX file is there, and the package that reads it; the file is not read.
-
-    Raises:
-        ConfigError: one of them is not.
-    """
-    if importlib.util.find_spec("onnx") is None:
-        raise _no_onnx()
-    if not Path(file).is_file():
-        raise _no_file(file)
-
-
-def onnx_module(
-    file: str, shapes: Mapping[str, Sequence[int]]
-) -> tuple[Any, dict[str, SourceLocation]]:
-    """The network of an ONNX file as a Relax module with constant weights.
+def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
+    """The network of an ONNX file as Relax has it.
 
     Args:
         file: the file.
         shapes: of inputs that the file leaves open, by name.
-
-    Returns:
-        The module, and for the name of each variable in it the node that it is of.
 
     Raises:
         ConfigError: there is no such file, it is no valid one, the shapes do not fit it, or TVM
@@ -49,7 +31,7 @@ def onnx_module(
         model = onnx.load(file)
         onnx.checker.check_model(model)
     except FileNotFoundError as error:
-        raise _no_file(file) from error
+        raise no_onnx_file(file) from error
     except Exception as error:
         raise ConfigError(
             f"{file} is no valid ONNX file: {first_line(error)}",
@@ -58,7 +40,6 @@ def onnx_module(
     _check_shapes(model, file, shapes)
     _check_types(model, file, onnx)
     try:
-        from chameleon_networks.graph.relaxed import relax  # noqa: PLC0415, F401 - without torch first
         from chameleon_networks.importers.onnx.importing import imported  # noqa: PLC0415 - needs onnx
 
         return imported(in_real_numbers(model), shapes)
@@ -154,15 +135,5 @@ def _onnx() -> Any:
     try:
         import onnx  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise _no_onnx() from error
+        raise no_onnx() from error
     return onnx
-
-
-def _no_onnx() -> ConfigError:
-    hint = "Install it: pip install onnx."
-    return ConfigError("the package onnx is not installed", hint=hint)
-
-
-def _no_file(file: str) -> ConfigError:
-    hint = "Name an ONNX file, relative to the pipeline."
-    return ConfigError(f"there is no file {file}", hint=hint)

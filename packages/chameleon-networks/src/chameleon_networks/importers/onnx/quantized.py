@@ -7,7 +7,8 @@ which quantized networks are read, compiled and checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import importlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -24,11 +25,16 @@ _DOMAINS = frozenset({"", "ai.onnx", ONNXRUNTIME_DOMAIN})
 """Of operators that are rewritten: the standard's, and what onnxruntime's quantizer writes."""
 
 
+def _onnx() -> Any:
+    """The package, which a process imports that reads such a model."""
+    return importlib.import_module("onnx")
+
+
 def is_quantized_model(model: Any) -> bool:
     """Whether a model computes with quantized tensors.
 
     Args:
-        model: an ``onnx.ModelProto``.
+        model: an ``_onnx().ModelProto``.
     """
     return any(node.op_type in {*PAIR, *_REWRITTEN} for node in model.graph.node)
 
@@ -37,7 +43,7 @@ def in_real_numbers(model: Any) -> Any:
     """The model with operators on quantized tensors written with those on real ones.
 
     Args:
-        model: an ``onnx.ModelProto``; it stays as it is.
+        model: an ``_onnx().ModelProto``; it stays as it is.
 
     Raises:
         ConfigError: it is of a version of the standard that cannot be converted.
@@ -60,15 +66,13 @@ def _is_rewritten(node: Any) -> bool:
 
 def _converted(model: Any) -> Any:
     """A copy in a version of the standard that has scales of channels."""
-    import onnx  # noqa: PLC0415 - an extra
-
     version = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
     if version >= _PER_CHANNEL_SINCE:
-        made = onnx.ModelProto()
+        made = _onnx().ModelProto()
         made.CopyFrom(model)
         return made
     try:
-        return onnx.version_converter.convert_version(model, _PER_CHANNEL_SINCE)
+        return _onnx().version_converter.convert_version(model, _PER_CHANNEL_SINCE)
     except Exception as error:
         raise ConfigError(
             f"the quantized operators of ONNX's operator set {version} cannot be read: "
@@ -82,7 +86,7 @@ class _Writer:
     """Writes nodes, and constants that they need.
 
     Args:
-        model: an ``onnx.ModelProto``.
+        model: an ``_onnx().ModelProto``.
 
     Attributes:
         nodes: those that were written.
@@ -104,27 +108,21 @@ class _Writer:
 
     def add(self, kind: str, inputs: list[str], output: str, name: str, **attributes: Any) -> str:
         """Write one node, and return what it gives."""
-        import onnx  # noqa: PLC0415 - an extra
-
         given = {key: value for key, value in attributes.items() if value is not None}
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
-        self.nodes.append(onnx.helper.make_node(kind, inputs, [output], name=name, **given))
+        self.nodes.append(_onnx().helper.make_node(kind, inputs, [output], name=name, **given))
         return output
 
     def constant(self, array: Any, name: str) -> str:
         """Write a constant, and return its name."""
-        import onnx  # noqa: PLC0415 - an extra
-
-        self.constants.append(onnx.numpy_helper.from_array(array, name))
+        self.constants.append(_onnx().numpy_helper.from_array(array, name))
         return name
 
     def value(self, name: str) -> Any | None:
         """The value of a constant; None where it is computed."""
-        import onnx  # noqa: PLC0415 - an extra
-
         found = self._known.get(name)
-        return None if found is None else onnx.numpy_helper.to_array(found)
+        return None if found is None else _onnx().numpy_helper.to_array(found)
 
     @property
     def one(self) -> str:
@@ -161,11 +159,9 @@ class _Rewriting:
         inputs = self.node.input
         return str(inputs[place]) if place < len(inputs) else ""
 
-    def attributes(self, *dropped: str) -> dict[str, Any]:
+    def attributes(self, *dropped: str) -> Mapping[str, Any]:
         """The node's attributes but some."""
-        import onnx  # noqa: PLC0415 - an extra
-
-        found = {one.name: onnx.helper.get_attribute_value(one) for one in self.node.attribute}
+        found = {one.name: _onnx().helper.get_attribute_value(one) for one in self.node.attribute}
         return {name: value for name, value in found.items() if name not in dropped}
 
     def real(self, place: int, *, axis: int | None = None) -> str:

@@ -4,284 +4,67 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
-import io
-import logging
 import re
-import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import structlog
 from chameleon_core.errors import ConfigError
-from chameleon_core.words import did_you_mean
 from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import first_line
 
 from chameleon_networks.importers.builtin.records import NETWORKS
-from chameleon_networks.importers.torch.lowering.origins import location_of
+from chameleon_networks.importers.source_checks import no_torch
+from chameleon_networks.importers.torch.messages import torch_messages_held_back
+from chameleon_networks.importers.torch.randomness import without_chance, without_dropout
+from chameleon_networks.importers.torch.shapes import (
+    Export,
+    Keywords,
+    Shapes,
+    check_saved,
+    with_shapes,
+)
 from chameleon_networks.importers.torch.training import evaluated
-from chameleon_networks.source_location import SourceLocation
-
-Shapes = Mapping[str, Sequence[int]]
-Export = Callable[[tuple[Any, ...], dict[str, Any]], Any]
-"""Makes a program from positional and keyword inputs."""
-
-
-def with_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any:
-    """The program of the same network for inputs of the shapes asked for.
-
-    An example is cropped, or repeated from its start, along each axis, so that the ids in it stay
-    valid ones.
-
-    Args:
-        program: the ``torch.export.ExportedProgram`` for the example inputs.
-        shapes: of inputs by name.
-        export: exports the network with other inputs.
-        owner: the network, for errors.
-
-    Raises:
-        ConfigError: it has no such input, or one of another rank; or ``export`` raises it.
-    """
-    tree = importlib.import_module("torch.utils._pytree")
-    leaves, structure = tree.tree_flatten(program.example_inputs)
-    names = [str(name) for name in program.graph_signature.user_inputs]
-    tensors = input_tensors(program)
-    _check(tensors, shapes, owner)
-    if all(tuple(tensors[name].shape) == tuple(shape) for name, shape in shapes.items()):
-        return program
-    resized = [
-        _resized(leaf, shapes[name]) if name in shapes else leaf
-        for name, leaf in zip(names, leaves, strict=True)
-    ]
-    positional, keywords = tree.tree_unflatten(resized, structure)
-    return export(tuple(positional), dict(keywords))
-
-
-def input_tensors(program: Any) -> dict[str, Any]:
-    """The tensors among a program's example inputs by name, in the order of its placeholders."""
-    torch = importlib.import_module("torch")
-    tree = importlib.import_module("torch.utils._pytree")
-    names, leaves = program.graph_signature.user_inputs, tree.tree_leaves(program.example_inputs)
-    return {
-        str(name): leaf
-        for name, leaf in zip(names, leaves, strict=True)
-        if isinstance(leaf, torch.Tensor)
-    }
-
-
-def _check(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> None:
-    said = ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in tensors.items())
-    for name, shape in shapes.items():
-        if name not in tensors:
-            raise ConfigError(
-                f"{owner} has no input {name!r}{did_you_mean(name, tensors)}",
-                hint=f"Its inputs are {said}.",
-            )
-        if len(shape) != tensors[name].ndim or 0 in tensors[name].shape:
-            raise ConfigError(
-                f"input {name!r} of {owner} is {list(tensors[name].shape)} in the example, which "
-                f"cannot be made {list(shape)}",
-                hint=f"Give as many extents as it has axes. Its inputs are {said}.",
-            )
-
-
-def _resized(example: Any, shape: Sequence[int]) -> Any:
-    torch = importlib.import_module("torch")
-    for axis, extent in enumerate(shape):
-        places = torch.arange(extent) % example.shape[axis]
-        example = example.index_select(axis, places)
-    return example
-
-
-def check_saved(program: Any, shapes: Shapes, file: str) -> None:
-    """See that a saved program takes inputs of other shapes.
-
-    Args:
-        program: the ``torch.export.ExportedProgram`` of the file.
-        shapes: of inputs by name.
-        file: the file.
-
-    Raises:
-        ConfigError: it was exported for one shape alone.
-    """
-    for node in program.graph.nodes:
-        asked = shapes.get(node.name) if node.op == "placeholder" else None
-        for axis, (extent, known) in enumerate(
-            zip(asked or (), getattr(node.meta.get("val"), "shape", ()), strict=False)
-        ):
-            if isinstance(known, int) and known != extent:
-                raise ConfigError(
-                    f"{file} was saved with {known} as axis {axis} of {node.name!r}, and {extent} "
-                    "is asked for",
-                    hint="Save it with `dynamic_shapes` of torch.export.export for that axis, or "
-                    "name the function that makes the network instead of the file.",
-                )
-
 
 log = structlog.get_logger()
 
 
-def without_dropout(program: Any) -> Any:
-    """The program with dropout that was exported for training left out, which is said.
+@attrs.frozen(kw_only=True, eq=False)
+class ExampleProgram:
+    """A network as torch exports it for its example inputs, and for others.
 
-    Args:
-        program: a ``torch.export.ExportedProgram``, changed in place.
-    """
-    found = [node for node in program.graph.nodes if _drops(node)]
-    for node in found:
-        names = _argument_names(node)
-        off = next((name for name in ("train", "training") if name in names), "dropout_p")
-        value, place = 0.0 if off == "dropout_p" else False, names.index(off)
-        if place < len(node.args):
-            node.args = (*node.args[:place], value, *node.args[place + 1 :])
-        else:
-            node.kwargs = {**node.kwargs, off: value}
-    if found:
-        program.graph_module.recompile()
-        log.warning(
-            "dropout_left_out",
-            operators=len(found),
-            why="the network leaves out numbers at random, as in training; a delivered network "
-            "does not",
-        )
-    return program
-
-
-def without_chance(program: Any) -> Any:
-    """The program, if it computes the same each time.
-
-    Args:
-        program: a ``torch.export.ExportedProgram``.
-
-    Raises:
-        ConfigError: it draws random numbers; says where.
-    """
-    for node in program.graph.nodes:
-        if node.op == "call_function" and _draws(node):
-            raise ConfigError(
-                f"{location_of(node).sentence} draws random numbers, so that the network gives "
-                "other answers each time and none can be checked",
-                hint="Make them an input of the network, or leave them out.",
-            )
-    return program
-
-
-def _draws(node: Any) -> bool:
-    """Whether an operator draws random numbers, as dropout does not unless it is for training."""
-    torch = importlib.import_module("torch")
-    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
-        return False
-    schema = _schema(node)
-    values = {one.name: one.default_value for one in schema}
-    values |= dict(zip((one.name for one in schema), node.args, strict=False)) | node.kwargs
-    chances = [values[name] for name in ("p", "dropout", "dropout_p") if name in values]
-    training = [values[name] for name in ("train", "training") if name in values]
-    if training:
-        return any(training) and (not chances or any(chances))
-    return not chances or any(chances)
-
-
-def _drops(node: Any) -> bool:
-    """Whether an operator leaves out numbers at random, beside what it computes or alone."""
-    if node.op != "call_function" or not _draws(node):
-        return False
-    named = {"dropout", "dropout_p"} & {*_argument_names(node)}
-    return "dropout" in node.target.__name__ or bool(named)
-
-
-def _argument_names(node: Any) -> list[str]:
-    return [str(one.name) for one in _schema(node)]
-
-
-def _schema(node: Any) -> Any:
-    return node.target._schema.arguments  # noqa: SLF001 - there is no other way to ask
-
-
-@contextlib.contextmanager
-def torch_messages_held_back() -> Iterator[None]:
-    """Hold back what torch logs and what is printed meanwhile.
-
-    Where nothing is raised it is all told at the end. Otherwise it becomes a note of the exception,
-    which a traceback shows.
-    """
-    loggers = [_HeldBack(logger) for logger in _torch_loggers()]
-    out, err = io.StringIO(), io.StringIO()
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            yield
-    except Exception as error:
-        logged = [record.getMessage() for one in loggers for record in one.records]
-        said = [*logged, out.getvalue().strip(), err.getvalue().strip()]
-        if any(said):
-            error.add_note("\n".join(filter(None, said)))
-        raise
-    else:
-        sys.stdout.write(out.getvalue())
-        sys.stderr.write(err.getvalue())
-        for one in loggers:
-            one.tell()
-    finally:
-        for one in loggers:
-            one.release()
-
-
-class _HeldBack(logging.Handler):
-    """Takes the place of a logger's handlers and keeps its records.
-
-    Args:
-        logger: one with handlers.
+    Attributes:
+        program: the ``torch.export.ExportedProgram`` for those.
+        export: exports the network with other inputs.
+        owner: the network, for errors.
+        saved: whether a file holds the program, and nothing else is there of the network.
     """
 
-    def __init__(self, logger: logging.Logger) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-        self._logger = logger
-        self._handlers = logger.handlers
-        logger.handlers = [self]
+    program: Any
+    export: Export
+    owner: str
+    saved: bool = False
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
+    def in_shapes(self, shapes: Shapes) -> Any:
+        """The program for inputs of some shapes by name, the others as in the example.
 
-    def tell(self) -> None:
-        """Give the records to those whose place this one took."""
-        for record in self.records:
-            for handler in self._handlers:
-                if record.levelno >= handler.level:
-                    handler.handle(record)
-
-    def release(self) -> None:
-        """Give the others their place back."""
-        self._logger.handlers = self._handlers
+        Raises:
+            ConfigError: there are no such inputs, or the network draws random numbers.
+        """
+        if self.saved:
+            check_saved(self.program, shapes, self.owner)
+        program = with_shapes(self.program, shapes, self.export, self.owner)
+        return without_chance(without_dropout(program))
 
 
-def _torch_loggers() -> list[logging.Logger]:
-    """Those of torch that have handlers."""
-    return [
-        logger
-        for name, logger in logging.root.manager.loggerDict.items()
-        if name.partition(".")[0] == "torch"
-        and isinstance(logger, logging.Logger)
-        and logger.handlers
-    ]
-
-
-def builtin_program(
-    name: str, batch: int, dtype: str = "float32", shapes: Shapes = MappingProxyType({})
-) -> Any:
+def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExampleProgram:
     """A built-in network with random weights.
 
     Args:
         name: a key of ``NETWORKS``.
         batch: samples per inference.
         dtype: of weights and images.
-        shapes: of inputs that are to have others than usual, by name.
-
-    Raises:
-        ConfigError: it cannot have such inputs.
     """
     torch = _torch()
     from chameleon_networks.importers.builtin.weights import initialise  # noqa: PLC0415 - needs torch
@@ -296,43 +79,14 @@ def builtin_program(
         example = torch.full(shape, record.vocabulary - 1, dtype=torch.int64)
     else:
         example = torch.zeros(shape, dtype=getattr(torch, dtype))
-    return _shaped(network, (example,), {}, shapes, name)
+    return _exported(network, (example,), {}, name)
 
 
-def need_torch() -> None:
-    """See that torch is installed, without the seconds that its import takes.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    if importlib.util.find_spec("torch") is None:
-        raise _no_torch()
-
-
-def check_torch_source(source: str) -> None:
-    """See that a saved program is there, or that a function can be imported; neither is read.
-
-    Args:
-        source: a file ``.pt2``, ``path.py:function`` or ``package.module:function``.
-
-    Raises:
-        ConfigError: it is not there.
-    """
-    if not source.endswith(".pt2"):
-        if not callable(named_object(source, "model")):
-            hint = "Name a function that returns the torch module and its example inputs."
-            raise ConfigError(f"model: {source} is no function", hint=hint)
-    elif not Path(source).is_file():
-        hint = "Name a program saved by torch.export, relative to the pipeline."
-        raise ConfigError(f"there is no file {source}", hint=hint)
-
-
-def exported(source: str, shapes: Shapes = MappingProxyType({})) -> Any:
+def exported(source: str) -> ExampleProgram:
     """The program of a user's function that returns a module and example inputs.
 
     Args:
         source: ``path.py:function`` or ``package.module:function``.
-        shapes: of inputs that are to have others than the examples, by name.
 
     Raises:
         ConfigError: there is no such function, it fails, or torch cannot export its network.
@@ -351,8 +105,7 @@ def exported(source: str, shapes: Shapes = MappingProxyType({})) -> Any:
             hint="Return the torch module and a tuple of example inputs.",
         )
     _check_float(network, source)
-    program = _shaped(evaluated(network), *_arguments(inputs), shapes, source)
-    return without_chance(without_dropout(program))
+    return _exported(evaluated(network), *_arguments(inputs), source)
 
 
 def _check_float(network: Any, source: str) -> None:
@@ -373,27 +126,25 @@ def _check_float(network: Any, source: str) -> None:
         )
 
 
-def _shaped(
-    network: Any, positional: tuple[Any, ...], keywords: dict[str, Any], shapes: Shapes, owner: str
-) -> Any:
-    """The program of a network for the shapes asked for, else for those of its example inputs."""
+def _exported(
+    network: Any, positional: tuple[Any, ...], keywords: Keywords, owner: str
+) -> ExampleProgram:
     torch = _torch()
 
-    def export(positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
         try:
             with torch.no_grad(), torch_messages_held_back():
                 return torch.export.export(network, positional, keywords)
-        except Exception as error:
+        except Exception as error:  # whatever torch raises at a network of the user's
             raise ConfigError(
                 f"torch cannot export the network of {owner}: {first_line(error)}",
                 hint=_unexportable(error),
             ) from error
 
-    program = export(positional, keywords)
-    return with_shapes(program, shapes, export, owner) if shapes else program
+    return ExampleProgram(program=export(positional, keywords), export=export, owner=owner)
 
 
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], Keywords]:
     """Example inputs by place and by name: a tensor, a sequence, a mapping, or a pair of both."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
@@ -428,43 +179,32 @@ def _unexportable(error: Exception) -> str:
     )
 
 
-def loaded(file: str, shapes: Shapes = MappingProxyType({})) -> Any:
+def loaded(file: str) -> ExampleProgram:
     """A program saved by ``torch.export.save``.
 
-    Args:
-        file: the file.
-        shapes: of inputs that are to have others than the examples it was saved with, by name.
-
     Raises:
-        ConfigError: the file is none, or of a program that takes no such inputs.
+        ConfigError: the file is none.
     """
-    torch = _torch()
     program = _loaded(file)
-    if not shapes:
-        return program
-    check_saved(program, shapes, file)
 
-    def export(positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
+        torch = _torch()
         try:
             with torch.no_grad(), torch_messages_held_back():
                 return torch.export.export(program.module(), positional, keywords)
-        except Exception as error:
+        except Exception as error:  # whatever torch raises at a program of somebody's
             raise ConfigError(
                 f"{file} cannot be exported for other shapes: {first_line(error)}",
                 hint="Save it with `dynamic_shapes` that allow them.",
             ) from error
 
-    return with_shapes(program, shapes, export, file)
+    return ExampleProgram(program=program, export=export, owner=file, saved=True)
 
 
 def _loaded(file: str) -> Any:
-    torch = _torch()
-    # Torch knows the steps of a quantized program once this is imported.
-    with contextlib.suppress(ImportError):
-        importlib.import_module("torch.ao.quantization.fx._decomposed")
     try:
-        program = torch.export.load(file)
-    except Exception as error:
+        program = _load(file)
+    except Exception as error:  # whatever torch makes of a file of somebody's
         raise ConfigError(
             f"{file} is no program saved by torch.export: {first_line(error)}",
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file).",
@@ -472,52 +212,40 @@ def _loaded(file: str) -> Any:
     return without_chance(without_dropout(program))
 
 
-def example_tensors(program: Any) -> list[Any]:
-    """The tensors among a program's example inputs, in the order of its placeholders."""
-    tree = importlib.import_module("torch.utils._pytree")
-    tensor = _torch().Tensor
-    return [one for one in tree.tree_leaves(program.example_inputs) if isinstance(one, tensor)]
+def _load(file: str) -> Any:
+    torch = _torch()
+    # Torch knows the steps of a quantized program once this is imported.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch.ao.quantization.fx._decomposed")
+    return torch.export.load(file)
 
 
-def example_names(program: Any) -> list[str]:
-    """Names of what ``example_tensors`` returns."""
-    return list(input_tensors(program))
-
-
-def torch_module(program: Any) -> tuple[Any, dict[str, SourceLocation]]:
-    """An exported program as a Relax module with constant weights.
+def keep_program(program: Any, file: str) -> bool:
+    """Write a program into a file for other processes of ours.
 
     Returns:
-        The module, and for the name of each variable in it the place that it is from.
-
-    Raises:
-        ConfigError: TVM cannot read it; names the operator to blame and its place.
+        Whether torch can write it, which it cannot of all: they export the network themselves then.
     """
-    from chameleon_networks.graph.relaxed import relax  # noqa: PLC0415, F401 - TVM without torch first
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from chameleon_networks.importers.torch.lowering.importing import imported  # noqa: PLC0415
-
-        try:
-            return imported(program)
-        except ConfigError as error:
-            if _double(program):
-                raise ConfigError(str(error), hint=_IN_FLOAT32) from error
-            raise
-        except Exception as error:
-            known = "Try torch.export.export(...).run_decompositions() by hand."
-            raise ConfigError(
-                f"the compiler cannot read the network: {first_line(error)}",
-                hint=_IN_FLOAT32 if _double(program) else known,
-            ) from error
+    try:
+        with torch_messages_held_back():
+            _torch().export.save(program, file)
+    except Exception as error:  # noqa: BLE001 - whatever torch raises at an object of the user's
+        log.info("program_not_kept", problem=first_line(error))
+        return False
+    return True
 
 
-_IN_FLOAT32 = "Its weights are torch.float64; return the module in float32 (`.float()`)."
+def recalled_program(file: str) -> Any:
+    """A program that another process has kept; None if this one cannot read it.
 
-
-def _double(program: Any) -> bool:
-    return any(str(value.dtype) == "torch.float64" for value in program.state_dict.values())
+    It may hold a type of outputs that only the user's module makes known to torch.
+    """
+    try:
+        with torch_messages_held_back():
+            return _load(file)
+    except Exception as error:  # noqa: BLE001 - likewise
+        log.info("program_not_recalled", problem=first_line(error))
+        return None
 
 
 def _made(source: str) -> Any:
@@ -540,8 +268,4 @@ def _torch() -> Any:
     try:
         return importlib.import_module("torch")
     except ImportError as error:
-        raise _no_torch() from error
-
-
-def _no_torch() -> ConfigError:
-    return ConfigError("torch is not installed", hint="Install it: pip install torch.")
+        raise no_torch() from error

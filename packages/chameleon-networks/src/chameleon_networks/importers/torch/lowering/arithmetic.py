@@ -3,219 +3,155 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.torch.lowering.values import (
-    Converter,
-    dtype_of,
-    extents,
-    given,
-    tensor,
-)
+from chameleon_networks.importers.torch.lowering.values import Call, Converter, extents
 
 
-def _scaled_sum(operator: Any) -> Converter:
+def _scaled_sum(operator: Any, call: Call) -> Any:
     """``x + alpha * y``; the importer leaves ``alpha`` out."""
-
-    def convert(node: Any, importer: Any) -> Any:
-        emit, dtype = importer.block_builder.emit, dtype_of(node)
-        left, right = (tensor(importer, one, dtype) for one in node.args[:2])
-        alpha = node.kwargs.get("alpha", 1)
-        if alpha != 1:
-            right = emit(relax.op.multiply(right, relax.const(alpha, dtype)))
-        return emit(operator(left, right))
-
-    return convert
-
-
-def _promoted(operator: Any) -> Converter:
-    """An operator on two operands of the result's type, as of an integer and a fraction."""
-
-    def convert(node: Any, importer: Any) -> Any:
-        dtype = dtype_of(node)
-        left, right = (tensor(importer, one, dtype) for one in node.args[:2])
-        return importer.block_builder.emit(operator(left, right))
-
-    return convert
-
-
-def _power(node: Any, importer: Any) -> Any:
-    """``pow`` of two numbers that are promoted; TVM has it of floats alone."""
-    emit, dtype = importer.block_builder.emit, dtype_of(node)
-    computed = "float64" if "int" in dtype else dtype
-    base, exponent = (tensor(importer, one, computed) for one in node.args[:2])
-    made = emit(relax.op.power(base, exponent))
-    return made if computed == dtype else emit(relax.op.astype(emit(relax.op.round(made)), dtype))
-
-
-def _power_of_tensor(node: Any, importer: Any) -> Any:
-    """``pow`` with a number as exponent, which may make floats of integers."""
-    same = str(importer.env[node.args[0]].ty.dtype) == dtype_of(node)
-    return importer._pow(node) if same else _power(node, importer)  # noqa: SLF001 - no other way in
-
-
-def _rounded_quotient(node: Any, importer: Any) -> Any:
-    """``div``, whose quotient is a float, and with ``rounding_mode``, where C's truncates."""
-    emit, dtype = importer.block_builder.emit, dtype_of(node)
-    left, right = (tensor(importer, one, dtype) for one in node.args[:2])
-    mode = node.kwargs.get("rounding_mode")
-    if mode == "floor":
-        return emit(relax.op.floor_divide(left, right))
-    quotient = emit(relax.op.divide(left, right))
-    whole = "int" in dtype or mode is None
-    return quotient if whole else emit(relax.op.trunc(quotient))
-
-
-def _floor_quotient(node: Any, importer: Any) -> Any:
-    dtype = dtype_of(node)
-    left, right = (tensor(importer, one, dtype) for one in node.args[:2])
-    return importer.block_builder.emit(relax.op.floor_divide(left, right))
-
-
-def _product(node: Any, importer: Any) -> Any:
-    """A matrix product in the type of its result; the importer's is float32 always."""
-    dtype = dtype_of(node)
-    left, right = (tensor(importer, one, dtype) for one in node.args[:2])
-    return importer.block_builder.emit(relax.op.matmul(left, right, out_dtype=dtype))
-
-
-def _product_and_sum(node: Any, importer: Any) -> Any:
-    """``beta * a + alpha * (x @ y)``."""
-    emit, dtype = importer.block_builder.emit, dtype_of(node)
-    added, left, right = (tensor(importer, one, dtype) for one in node.args[:3])
-    alpha, beta = node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)
-    made = emit(relax.op.matmul(left, right, out_dtype=dtype))
+    left, right = call.operands(2)
+    alpha = call.node.kwargs.get("alpha", 1)
     if alpha != 1:
-        made = emit(relax.op.multiply(made, relax.const(alpha, dtype)))
+        right = call.emit(relax.op.multiply(right, relax.const(alpha, call.dtype)))
+    return call.emit(operator(left, right))
+
+
+def _promoted(operator: Any, call: Call) -> Any:
+    """An operator on two operands of the result's type, as of an integer and a fraction."""
+    return call.emit(operator(*call.operands(2)))
+
+
+def _power(call: Call) -> Any:
+    """``pow`` of two numbers that are promoted; TVM has it of floats alone."""
+    computed = "float64" if "int" in call.dtype else call.dtype
+    made = call.emit(relax.op.power(*call.operands(2, computed)))
+    if computed == call.dtype:
+        return made
+    return call.emit(relax.op.astype(call.emit(relax.op.round(made)), call.dtype))
+
+
+def _power_of_tensor(call: Call) -> Any:
+    """``pow`` with a number as exponent, which may make floats of integers."""
+    same = str(call.value(0).ty.dtype) == call.dtype
+    return call.importer._pow(call.node) if same else _power(call)  # noqa: SLF001 - no other way in
+
+
+def _rounded_quotient(call: Call) -> Any:
+    """``div``, whose quotient is a float, and with ``rounding_mode``, where C's truncates."""
+    mode = call.node.kwargs.get("rounding_mode")
+    if mode == "floor":
+        return _promoted(relax.op.floor_divide, call)
+    quotient = _promoted(relax.op.divide, call)
+    whole = "int" in call.dtype or mode is None
+    return quotient if whole else call.emit(relax.op.trunc(quotient))
+
+
+def _product(call: Call) -> Any:
+    """A matrix product in the type of its result; the importer's is float32 always."""
+    return _promoted(partial(relax.op.matmul, out_dtype=call.dtype), call)
+
+
+def _product_and_sum(call: Call) -> Any:
+    """``beta * a + alpha * (x @ y)``."""
+    added, left, right = call.operands(3)
+    alpha, beta = (call.node.kwargs.get(name, 1) for name in ("alpha", "beta"))
+    made = call.emit(relax.op.matmul(left, right, out_dtype=call.dtype))
+    if alpha != 1:
+        made = call.emit(relax.op.multiply(made, relax.const(alpha, call.dtype)))
     if beta == 0:
         return made
     if beta != 1:
-        added = emit(relax.op.multiply(added, relax.const(beta, dtype)))
-    return emit(relax.op.add(added, made))
+        added = call.emit(relax.op.multiply(added, relax.const(beta, call.dtype)))
+    return call.emit(relax.op.add(added, made))
 
 
-def _clamped(node: Any, importer: Any) -> Any:
+def _clamped(call: Call) -> Any:
     """``clamp``; the importer's bounds are infinities, which integers do not have."""
-    emit, dtype = importer.block_builder.emit, dtype_of(node)
-    x = tensor(importer, node.args[0], dtype)
-    low, high = given(node, 1, "min"), given(node, 2, "max")
-    if "int" not in dtype and all(
+    [x] = call.operands(1)
+    low, high = call.given(1, "min"), call.given(2, "max")
+    if "int" not in call.dtype and all(
         one is None or isinstance(one, int | float) for one in (low, high)
     ):
         least = -math.inf if low is None else float(low)
         most = math.inf if high is None else float(high)
-        return emit(relax.op.clip(x, least, most))
-    if low is not None:
-        x = emit(relax.op.maximum(x, tensor(importer, low, dtype)))
-    if high is not None:
-        x = emit(relax.op.minimum(x, tensor(importer, high, dtype)))
+        return call.emit(relax.op.clip(x, least, most))
+    for bound, operator in ((low, relax.op.maximum), (high, relax.op.minimum)):
+        if bound is not None:
+            x = call.emit(operator(x, call.tensor(bound, call.dtype)))
     return x
 
 
-def _clamped_max(node: Any, importer: Any) -> Any:
-    dtype = dtype_of(node)
-    x, high = (tensor(importer, one, dtype) for one in node.args[:2])
-    return importer.block_builder.emit(relax.op.minimum(x, high))
-
-
-def _extreme(operator: Any) -> Converter:
+def _extreme(operator: Any, call: Call) -> Any:
     """``amax`` and ``amin``; no axes are all axes."""
-
-    def convert(node: Any, importer: Any) -> Any:
-        axes = given(node, 1, "dim", None) or None
-        keep = bool(given(node, 2, "keepdim", False))
-        x = tensor(importer, node.args[0])
-        return importer.block_builder.emit(operator(x, axes, keep))
-
-    return convert
+    axes, keep = call.given(1, "dim", None) or None, bool(call.given(2, "keepdim", False))
+    return call.emit(operator(call.value(0), axes, keep))
 
 
-def _extreme_and_place(operator: Any, place: Any) -> Converter:
+def _extreme_and_place(operator: Any, place: Any, call: Call) -> Any:
     """``max.dim`` and ``min.dim``: the number, and where it was."""
-
-    def convert(node: Any, importer: Any) -> Any:
-        emit = importer.block_builder.emit
-        axis, keep = given(node, 1, "dim"), bool(given(node, 2, "keepdim", False))
-        x = tensor(importer, node.args[0])
-        found = emit(operator(x, axis, keep)), emit(place(x, axis, keep))
-        return emit(relax.Tuple(found))
-
-    return convert
+    axis, keep = call.given(1, "dim"), bool(call.given(2, "keepdim", False))
+    found = (call.emit(one(call.value(0), axis, keep)) for one in (operator, place))
+    return call.emit(relax.Tuple(list(found)))
 
 
-def _along(operator: Any) -> Converter:
+def _along(operator: Any, call: Call) -> Any:
     """``prod.dim_int``: along one axis."""
-
-    def convert(node: Any, importer: Any) -> Any:
-        x = tensor(importer, node.args[0], dtype_of(node))
-        axis, keep = given(node, 1, "dim"), bool(given(node, 2, "keepdim", False))
-        return importer.block_builder.emit(operator(x, axis, keep))
-
-    return convert
+    axis, keep = call.given(1, "dim"), bool(call.given(2, "keepdim", False))
+    return call.emit(operator(*call.operands(1), axis, keep))
 
 
-def _cumulative(operator: Any) -> Converter:
+def _cumulative(operator: Any, call: Call) -> Any:
     """``cumsum`` and ``cumprod``, in the type of their result: int64 for integers."""
-
-    def convert(node: Any, importer: Any) -> Any:
-        dtype = dtype_of(node)
-        x = tensor(importer, node.args[0], dtype)
-        return importer.block_builder.emit(operator(x, given(node, 1, "dim"), dtype))
-
-    return convert
+    return call.emit(operator(*call.operands(1), call.given(1, "dim"), call.dtype))
 
 
-def _group_norm(node: Any, importer: Any) -> Any:
+def _group_norm(call: Call) -> Any:
     """``native_group_norm``, without scale and shift too."""
-    x = tensor(importer, node.args[0])
-    channels = int(node.args[4])
-    dtype = str(x.ty.dtype)
+    x = call.value(0)
+    channels, groups, epsilon = (call.node.args[place] for place in (4, 6, 7))
     gamma, beta = (
-        relax.const([neutral] * channels, dtype) if one is None else importer.env[one]
-        for one, neutral in zip(node.args[1:3], (1.0, 0.0), strict=True)
+        relax.const([neutral] * int(channels), str(x.ty.dtype)) if one is None else call.tensor(one)
+        for one, neutral in zip(call.node.args[1:3], (1.0, 0.0), strict=True)
     )
     axes = list(range(2, len(extents(x))))
-    groups, epsilon = int(node.args[6]), float(node.args[7])
-    made = relax.op.nn.group_norm(x, gamma, beta, groups, 1, axes, epsilon)
-    return importer.block_builder.emit(relax.Tuple([importer.block_builder.emit(made)]))
+    made = relax.op.nn.group_norm(x, gamma, beta, int(groups), 1, axes, float(epsilon))
+    return call.emit(relax.Tuple([call.emit(made)]))
 
+
+_SAME: tuple[tuple[Converter, tuple[str, ...]], ...] = (
+    (partial(_scaled_sum, relax.op.add), ("add.Tensor", "add.Scalar")),
+    (partial(_scaled_sum, relax.op.subtract), ("sub.Tensor", "sub.Scalar")),
+    (partial(_promoted, relax.op.multiply), ("mul.Tensor", "mul.Scalar")),
+    (_power, ("pow.Scalar", "pow.Tensor_Tensor")),
+    (_rounded_quotient, ("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")),
+    (
+        partial(_promoted, relax.op.left_shift),
+        ("__lshift__.Scalar", "bitwise_left_shift.Tensor"),
+    ),
+    (
+        partial(_promoted, relax.op.right_shift),
+        ("__rshift__.Scalar", "bitwise_right_shift.Tensor"),
+    ),
+    (_product, ("matmul.default", "mm.default", "bmm.default")),
+    (_product_and_sum, ("addmm.default", "baddbmm.default")),
+    (_clamped, ("clamp.default", "clamp.Tensor", "clamp_min.default")),
+)
 
 CONVERTERS: dict[str, Converter] = {
-    "add.Tensor": _scaled_sum(relax.op.add),
-    "add.Scalar": _scaled_sum(relax.op.add),
-    "sub.Tensor": _scaled_sum(relax.op.subtract),
-    "sub.Scalar": _scaled_sum(relax.op.subtract),
-    "mul.Tensor": _promoted(relax.op.multiply),
-    "mul.Scalar": _promoted(relax.op.multiply),
-    "pow.Scalar": _power,
+    **{name: convert for convert, names in _SAME for name in names},
     "pow.Tensor_Scalar": _power_of_tensor,
-    "pow.Tensor_Tensor": _power,
-    "div.Tensor": _rounded_quotient,
-    "div.Scalar": _rounded_quotient,
-    "div.Tensor_mode": _rounded_quotient,
-    "div.Scalar_mode": _rounded_quotient,
-    "floor_divide.default": _floor_quotient,
-    "__lshift__.Scalar": _promoted(relax.op.left_shift),
-    "__rshift__.Scalar": _promoted(relax.op.right_shift),
-    "bitwise_left_shift.Tensor": _promoted(relax.op.left_shift),
-    "bitwise_right_shift.Tensor": _promoted(relax.op.right_shift),
-    "matmul.default": _product,
-    "mm.default": _product,
-    "bmm.default": _product,
-    "addmm.default": _product_and_sum,
-    "baddbmm.default": _product_and_sum,
-    "clamp.default": _clamped,
-    "clamp.Tensor": _clamped,
-    "clamp_min.default": _clamped,
-    "clamp_max.default": _clamped_max,
-    "amax.default": _extreme(relax.op.max),
-    "amin.default": _extreme(relax.op.min),
-    "max.dim": _extreme_and_place(relax.op.max, relax.op.argmax),
-    "min.dim": _extreme_and_place(relax.op.min, relax.op.argmin),
-    "prod.dim_int": _along(relax.op.prod),
-    "cumsum.default": _cumulative(relax.op.cumsum),
-    "cumprod.default": _cumulative(relax.op.cumprod),
+    "floor_divide.default": partial(_promoted, relax.op.floor_divide),
+    "clamp_max.default": partial(_promoted, relax.op.minimum),
+    "amax.default": partial(_extreme, relax.op.max),
+    "amin.default": partial(_extreme, relax.op.min),
+    "max.dim": partial(_extreme_and_place, relax.op.max, relax.op.argmax),
+    "min.dim": partial(_extreme_and_place, relax.op.min, relax.op.argmin),
+    "prod.dim_int": partial(_along, relax.op.prod),
+    "cumsum.default": partial(_cumulative, relax.op.cumsum),
+    "cumprod.default": partial(_cumulative, relax.op.cumprod),
     "native_group_norm.default": _group_norm,
 }
 """Converters by the name of the operator."""

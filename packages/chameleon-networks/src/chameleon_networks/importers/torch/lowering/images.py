@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 
 from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.torch.lowering.values import (
-    Converter,
-    dtype_of,
-    extents,
-    given,
-    tensor,
-)
+from chameleon_networks.importers.torch.lowering.values import Call, Converter, extents
 
 
-def _nearest(node: Any, importer: Any) -> Any:
+def _nearest(call: Call) -> Any:
     """``upsample_nearest2d``: the pixel at the rounded-down place, not at the nearest centre."""
-    x = importer.env[node.args[0]]
-    size = [int(extent) for extent in node.meta["val"].shape[2:]]
-    return importer.block_builder.emit(
+    return call.emit(
         relax.op.image.resize2d(
-            x,
-            size,
+            call.value(0),
+            call.shape[2:],
             layout="NCHW",
             method="nearest_neighbor",
             coordinate_transformation_mode="asymmetric",
@@ -32,25 +25,19 @@ def _nearest(node: Any, importer: Any) -> Any:
     )
 
 
-def _smoothed(mode: str) -> Converter:
+def _smoothed(mode: str, call: Call) -> Any:
     """Resizing with ``antialias``: two products with constant matrices, one for each axis.
 
     Resizing is linear and separable, so the image of each unit vector is a column.
     """
-
-    def convert(node: Any, importer: Any) -> Any:
-        emit = importer.block_builder.emit
-        x = importer.env[node.args[0]]
-        aligned = bool(given(node, 2, "align_corners", False))
-        before, after = extents(x)[2:], [int(extent) for extent in node.meta["val"].shape[2:]]
-        rows, columns = (
-            relax.const(_weights(mode, old, new, aligned=aligned), dtype_of(node))
-            for old, new in zip(before, after, strict=True)
-        )
-        wide = emit(relax.op.matmul(x, emit(relax.op.permute_dims(columns))))
-        return emit(relax.op.matmul(rows, wide))
-
-    return convert
+    x = call.value(0)
+    aligned = bool(call.given(2, "align_corners", False))
+    rows, columns = (
+        relax.const(_weights(mode, old, new, aligned=aligned), call.dtype)
+        for old, new in zip(extents(x)[2:], call.shape[2:], strict=True)
+    )
+    wide = call.emit(relax.op.matmul(x, call.emit(relax.op.permute_dims(columns))))
+    return call.emit(relax.op.matmul(rows, wide))
 
 
 def _weights(mode: str, old: int, new: int, *, aligned: bool) -> Any:
@@ -65,104 +52,87 @@ def _weights(mode: str, old: int, new: int, *, aligned: bool) -> Any:
     return made.reshape(new, old).numpy()
 
 
-def _grid_sample(node: Any, importer: Any) -> Any:
+def _grid_sample(call: Call) -> Any:
     """``grid_sampler_2d``: torch has the two coordinates last, TVM after the batch."""
-    emit = importer.block_builder.emit
-    data, grid = (importer.env[one] for one in node.args[:2])
     made = relax.op.image.grid_sample(
-        data,
-        emit(relax.op.permute_dims(grid, [0, 3, 1, 2])),
-        method=("bilinear", "nearest", "bicubic")[node.args[2]],
+        call.value(0),
+        call.emit(relax.op.permute_dims(call.value(1), [0, 3, 1, 2])),
+        method=("bilinear", "nearest", "bicubic")[call.node.args[2]],
         layout="NCHW",
-        padding_mode=("zeros", "border", "reflection")[node.args[3]],
-        align_corners=bool(node.args[4]),
+        padding_mode=("zeros", "border", "reflection")[call.node.args[3]],
+        align_corners=bool(call.node.args[4]),
     )
-    return emit(made)
+    return call.emit(made)
 
 
-def _average(node: Any, importer: Any) -> Any:
+def _average(call: Call) -> Any:
     """``avg_pool2d``; with ``divisor_override`` the padding counts, whatever else is said."""
-    divisor = given(node, 6, "divisor_override")
+    divisor = call.given(6, "divisor_override")
     if divisor is None:
-        return importer._avg_pool2d(node)  # noqa: SLF001 - it has no other way in
-    emit = importer.block_builder.emit
-    x = importer.env[node.args[0]]
-    kernel = _pair(node.args[1])
-    made = emit(
+        return call.importer._avg_pool2d(call.node)  # noqa: SLF001 - it has no other way in
+    x = call.value(0)
+    kernel = _each(call.node.args[1], 2)
+    made = call.emit(
         relax.op.nn.avg_pool2d(
             x,
             pool_size=kernel,
-            strides=_pair(given(node, 2, "stride") or kernel),
-            padding=_pair(given(node, 3, "padding", 0)),
-            ceil_mode=bool(given(node, 4, "ceil_mode", False)),
+            strides=_each(call.given(2, "stride") or kernel, 2),
+            padding=_each(call.given(3, "padding", 0), 2),
+            ceil_mode=bool(call.given(4, "ceil_mode", False)),
             count_include_pad=True,
             layout="NCHW",
         )
     )
     scale = kernel[0] * kernel[1] / divisor
-    return emit(relax.op.multiply(made, relax.const(scale, dtype_of(_first(node)))))
+    return call.emit(relax.op.multiply(made, relax.const(scale, str(x.ty.dtype))))
 
 
-def _first(node: Any) -> Any:
-    return node.args[0]
-
-
-def _pair(value: Any) -> list[int]:
+def _each(value: Any, axes: int) -> list[int]:
+    """An option of each axis, which may be given once for all."""
     found = list(value) if isinstance(value, list | tuple) else [value]
-    return found * 2 if len(found) == 1 else found
+    return found * axes if len(found) == 1 else found
 
 
-def _largest(method: str) -> Converter:
+def _largest(method: str, call: Call) -> Any:
     """Max pooling without the places of the largest numbers, which TVM does not compute."""
-
-    def convert(node: Any, importer: Any) -> Any:
-        if any(user.args[1] == 1 and user.users for user in node.users):
-            raise NotImplementedError("the places of the largest numbers are not computed")
-        return getattr(importer, method)(node)
-
-    return convert
+    if any(user.args[1] == 1 and user.users for user in call.node.users):
+        raise NotImplementedError("the places of the largest numbers are not computed")
+    return getattr(call.importer, method)(call.node)
 
 
-def _transposed(node: Any, importer: Any) -> Any:
+def _transposed(call: Call) -> Any:
     """``convolution``; the importer has no transposed one of three dimensions."""
-    transposed, rank = bool(node.args[6]), len(extents(importer.env[node.args[0]]))
+    transposed, rank = bool(call.node.args[6]), len(extents(call.value(0)))
     if not transposed or rank != 5:  # noqa: PLR2004 - a batch of volumes with channels
-        return importer._convolution(node)  # noqa: SLF001 - it has no other way in
-    emit = importer.block_builder.emit
-    data, weights = (importer.env[one] for one in node.args[:2])
-    stride, padding, dilation = (_triple(node.args[place]) for place in (3, 4, 5))
-    made = emit(
+        return call.importer._convolution(call.node)  # noqa: SLF001 - it has no other way in
+    stride, padding, dilation = (_each(call.node.args[place], 3) for place in (3, 4, 5))
+    made = call.emit(
         relax.op.nn.conv3d_transpose(
-            data,
-            weights,
+            call.value(0),
+            call.value(1),
             strides=stride,
             padding=padding,
-            output_padding=_triple(node.args[7]),
+            output_padding=_each(call.node.args[7], 3),
             dilation=dilation,
-            groups=int(node.args[8]),
+            groups=int(call.node.args[8]),
             data_layout="NCDHW",
             kernel_layout="IODHW",
         )
     )
-    if node.args[2] is None:
+    if call.node.args[2] is None:
         return made
-    bias = tensor(importer, node.args[2])
-    return emit(relax.op.add(made, emit(relax.op.reshape(bias, [1, -1, 1, 1, 1]))))
-
-
-def _triple(value: Any) -> list[int]:
-    found = list(value)
-    return found * 3 if len(found) == 1 else found
+    bias = call.tensor(call.node.args[2])
+    return call.emit(relax.op.add(made, call.emit(relax.op.reshape(bias, [1, -1, 1, 1, 1]))))
 
 
 CONVERTERS: dict[str, Converter] = {
     "upsample_nearest2d.vec": _nearest,
-    "_upsample_bilinear2d_aa.default": _smoothed("bilinear"),
-    "_upsample_bicubic2d_aa.default": _smoothed("bicubic"),
+    "_upsample_bilinear2d_aa.default": partial(_smoothed, "bilinear"),
+    "_upsample_bicubic2d_aa.default": partial(_smoothed, "bicubic"),
     "grid_sampler_2d.default": _grid_sample,
     "avg_pool2d.default": _average,
-    "max_pool2d_with_indices.default": _largest("_max_pool2d_with_indices"),
-    "max_pool3d_with_indices.default": _largest("_max_pool3d_with_indices"),
+    "max_pool2d_with_indices.default": partial(_largest, "_max_pool2d_with_indices"),
+    "max_pool3d_with_indices.default": partial(_largest, "_max_pool3d_with_indices"),
     "convolution.default": _transposed,
 }
 """Converters by the name of the operator."""

@@ -3,54 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from chameleon_core.errors import ConfigError
+from chameleon_tvm.quick_tvm import tvm  # noqa: F401 - imports it without torch, before the next
 from chameleon_tvm.words import WAY_OUT, first_line
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.graph.steps import is_quantized, is_rounded
 from chameleon_networks.importers.torch.lowering import (
     arithmetic,
-    embedding_bags,
     images,
     indexing,
     quantized,
 )
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed
 from chameleon_networks.importers.torch.lowering.origins import location_of
-from chameleon_networks.source_location import SourceLocation
+from chameleon_networks.importers.torch.lowering.values import Call, Converter
+from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
 CONVERTERS = {
     **arithmetic.CONVERTERS,
-    **embedding_bags.CONVERTERS,
     **images.CONVERTERS,
     **indexing.CONVERTERS,
     **quantized.CONVERTERS,
 }
 
 
-def imported(program: Any) -> tuple[Any, dict[str, SourceLocation]]:
-    """An exported program as a Relax module with constant weights.
+def torch_graph(program: Any) -> ImportedGraph:
+    """An exported program as Relax has it.
 
     Args:
         program: a ``torch.export.ExportedProgram``.
 
-    Returns:
-        The module, and for the name of each variable in it the place that it is from.
-
     Raises:
-        ConfigError: an operator cannot be read; names it and its place.
+        ConfigError: TVM cannot read it; names the operator to blame and its place.
     """
     importer = _Importer()
-    module = importer.from_exported_program(
-        decomposed(program),
-        keep_params_as_input=False,
-        unwrap_unit_return_tuple=False,
-        no_bind_return_tuple=False,
-        custom_convert_map=dict(CONVERTERS),
+    try:
+        module = importer.from_exported_program(
+            decomposed(program),
+            keep_params_as_input=False,
+            unwrap_unit_return_tuple=False,
+            no_bind_return_tuple=False,
+            custom_convert_map={name: partial(_converted, one) for name, one in CONVERTERS.items()},
+        )
+    except ConfigError as error:
+        if _double(program):
+            raise ConfigError(str(error), hint=_IN_FLOAT32) from error
+        raise
+    except Exception as error:  # what torch or TVM makes of a program that neither can read
+        known = "Try torch.export.export(...).run_decompositions() by hand."
+        raise ConfigError(
+            f"the compiler cannot read the network: {first_line(error)}",
+            hint=_IN_FLOAT32 if _double(program) else known,
+        ) from error
+    return ImportedGraph(
+        module=module,
+        locations=importer.locations,
+        is_quantized=is_quantized(module),
+        is_rounded=is_rounded(module),
     )
-    return module, importer.locations
+
+
+_IN_FLOAT32 = "Its weights are torch.float64; return the module in float32 (`.float()`)."
+
+
+def _converted(convert: Converter, node: Any, importer: Any) -> Any:
+    """What a converter of ours makes of a node, called as TVM's importer calls those of others."""
+    return convert(Call(node, importer))
+
+
+def _double(program: Any) -> bool:
+    return any(str(value.dtype) == "torch.float64" for value in program.state_dict.values())
 
 
 class _Importer(ExportedProgramImporter):

@@ -1,70 +1,58 @@
-"""Indexing of torch's tensors with tensors: reading, writing, adding."""
+"""Indexing of torch's tensors with tensors, bags of rows, writing and adding."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from chameleon_tvm.types import UINT8
 
 from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.torch.lowering.values import (
-    Converter,
-    dtype_of,
-    extents,
-    given,
-    tensor,
-)
+from chameleon_networks.importers.torch.lowering.values import Call, Converter, extents
 
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 """The reductions of torch's ``scatter_reduce``, and what TVM calls them."""
 
 
-def _take(importer: Any, data: Any, index: Any, axis: int) -> Any:
-    return importer.block_builder.emit(relax.op.take(data, index, axis))
+def _embedding(call: Call) -> Any:
+    return call.emit(relax.op.take(call.value(0), call.value(1), 0))
 
 
-def _embedding(node: Any, importer: Any) -> Any:
-    weights, index = (importer.env[one] for one in node.args[:2])
-    return _take(importer, weights, index, 0)
+def _index_select(call: Call) -> Any:
+    return call.emit(relax.op.take(call.value(0), call.value(2), call.node.args[1]))
 
 
-def _index_select(node: Any, importer: Any) -> Any:
-    data, axis, index = node.args
-    return _take(importer, importer.env[data], importer.env[index], axis)
-
-
-def _select(node: Any, importer: Any) -> Any:
+def _select(call: Call) -> Any:
     """``x[:, 3]`` as a slice, of which data are not copied; TVM reads before the array for -1."""
-    emit = importer.block_builder.emit
-    data = importer.env[node.args[0]]
+    data = call.value(0)
     shape = extents(data)
-    axis = node.args[1] % len(shape)
-    place = node.args[2] % shape[axis]
-    part = emit(relax.op.strided_slice(data, [axis], [place], [place + 1]))
-    return emit(relax.op.squeeze(part, [axis]))
+    axis = call.node.args[1] % len(shape)
+    place = call.node.args[2] % shape[axis]
+    part = call.emit(relax.op.strided_slice(data, [axis], [place], [place + 1]))
+    return call.emit(relax.op.squeeze(part, [axis]))
 
 
-def _index(node: Any, importer: Any) -> Any:
+def _index(call: Call) -> Any:
     """``x[..., i, j, ...]`` as NumPy and torch define it.
 
     One index is a ``take``. Several are broadcast; what they find comes first, or in their place
     where they are neighbours.
     """
-    emit = importer.block_builder.emit
-    data = importer.env[node.args[0]]
-    places, indices = _indices(importer, data, node.args[1])
+    data = call.value(0)
+    places, indices = _indices(call, data, call.node.args[1])
     if len(places) == 1:
-        return _take(importer, data, indices[0], places[0])
+        return call.emit(relax.op.take(data, indices[0], places[0]))
     rank = len(extents(data))
     rest = [axis for axis in range(rank) if axis not in places]
     order = [*places, *rest]
     if order != list(range(rank)):
-        data = emit(relax.op.permute_dims(data, order))
-    found = emit(relax.op.index_tensor(data, indices))
+        data = call.emit(relax.op.permute_dims(data, order))
+    found = call.emit(relax.op.index_tensor(data, indices))
     back = _in_place(places, rest, len(extents(indices[0])))
-    return found if back is None else emit(relax.op.permute_dims(found, back))
+    return found if back is None else call.emit(relax.op.permute_dims(found, back))
 
 
 def _in_place(places: Sequence[int], rest: Sequence[int], found: int) -> list[int] | None:
@@ -80,12 +68,11 @@ def _in_place(places: Sequence[int], rest: Sequence[int], found: int) -> list[in
     ]
 
 
-def _indices(importer: Any, data: Any, given_ones: Sequence[Any]) -> tuple[list[int], list[Any]]:
+def _indices(call: Call, data: Any, given_ones: Sequence[Any]) -> tuple[list[int], list[Any]]:
     """The indexed axes, and for each an index that is not negative; all of one shape."""
-    emit = importer.block_builder.emit
     shape = extents(data)
     places = [place for place, one in enumerate(given_ones) if one is not None]
-    indices = [importer.env[given_ones[place]] for place in places]
+    indices = [call.tensor(given_ones[place]) for place in places]
     if any(str(index.ty.dtype) in {"bool", UINT8} for index in indices):
         raise NotImplementedError("how many numbers a mask selects is known only when it runs")
     common = np.broadcast_shapes(*(tuple(extents(index)) for index in indices))
@@ -93,89 +80,170 @@ def _indices(importer: Any, data: Any, given_ones: Sequence[Any]) -> tuple[list[
     for place, raw in zip(places, indices, strict=True):
         index = raw
         if len(indices) > 1 and tuple(extents(index)) != common:
-            index = emit(relax.op.broadcast_to(index, common))
+            index = call.emit(relax.op.broadcast_to(index, common))
         dtype = str(index.ty.dtype)
-        below = emit(relax.op.less(index, relax.const(0, dtype)))
-        other = emit(relax.op.add(index, relax.const(shape[place], dtype)))
-        made.append(emit(relax.op.where(below, other, index)))
+        below = call.emit(relax.op.less(index, relax.const(0, dtype)))
+        other = call.emit(relax.op.add(index, relax.const(shape[place], dtype)))
+        made.append(call.emit(relax.op.where(below, other, index)))
     return places, made
 
 
-def _index_put(node: Any, importer: Any) -> Any:
+def _index_put(call: Call) -> Any:
     """``x[..., i, j, ...] = values``, or ``+=``; and ``x[mask] = value``."""
-    emit = importer.block_builder.emit
-    dtype = dtype_of(node)
-    data, values = (tensor(importer, node.args[place], dtype) for place in (0, 2))
-    accumulate = bool(given(node, 3, "accumulate", False))
-    masks = [one for one in node.args[1] if one is not None]
-    if len(masks) == 1 and str(importer.env[masks[0]].ty.dtype) == "bool":
-        return _masked_put(importer, data, importer.env[masks[0]], values, accumulate=accumulate)
-    places, indices = _indices(importer, data, node.args[1])
+    dtype = call.dtype
+    data, values = (call.tensor(call.node.args[place], dtype) for place in (0, 2))
+    accumulate = bool(call.given(3, "accumulate", False))
+    masks = [one for one in call.node.args[1] if one is not None]
+    if len(masks) == 1 and str(call.tensor(masks[0]).ty.dtype) == "bool":
+        return _masked_put(call, data, call.tensor(masks[0]), values, accumulate=accumulate)
+    places, indices = _indices(call, data, call.node.args[1])
     rank, shape = len(extents(data)), extents(data)
     rest = [axis for axis in range(rank) if axis not in places]
     found = extents(indices[0])
     back = _in_place(places, rest, len(found))
     target = [*found, *(shape[axis] for axis in rest)]
     if back is None:
-        values = emit(relax.op.broadcast_to(values, target))
+        values = call.emit(relax.op.broadcast_to(values, target))
     else:
-        values = emit(relax.op.broadcast_to(values, [target[axis] for axis in back]))
-        values = emit(relax.op.permute_dims(values, _inverse(back)))
+        values = call.emit(relax.op.broadcast_to(values, [target[axis] for axis in back]))
+        values = call.emit(relax.op.permute_dims(values, _inverse(back)))
     order = [*places, *rest]
-    moved = data if order == list(range(rank)) else emit(relax.op.permute_dims(data, order))
+    moved = data if order == list(range(rank)) else call.emit(relax.op.permute_dims(data, order))
     columns = [
-        emit(relax.op.expand_dims(emit(relax.op.astype(index, "int64")), -1)) for index in indices
+        call.emit(relax.op.expand_dims(call.emit(relax.op.astype(index, "int64")), -1))
+        for index in indices
     ]
-    index = columns[0] if len(columns) == 1 else emit(relax.op.concat(columns, -1))
-    made = emit(relax.op.scatter_nd(moved, index, values, "add" if accumulate else "update"))
-    return made if moved is data else emit(relax.op.permute_dims(made, _inverse(order)))
+    index = columns[0] if len(columns) == 1 else call.emit(relax.op.concat(columns, -1))
+    made = call.emit(relax.op.scatter_nd(moved, index, values, "add" if accumulate else "update"))
+    return made if moved is data else call.emit(relax.op.permute_dims(made, _inverse(order)))
 
 
-def _masked_put(importer: Any, data: Any, mask: Any, values: Any, *, accumulate: bool) -> Any:
+def _masked_put(call: Call, data: Any, mask: Any, values: Any, *, accumulate: bool) -> Any:
     """One value wherever a mask says so."""
-    emit = importer.block_builder.emit
     if int(np.prod(extents(values))) != 1:
         raise NotImplementedError("how many numbers a mask selects is known only when it runs")
-    scalar = emit(relax.op.reshape(values, []))
+    scalar = call.emit(relax.op.reshape(values, []))
     rank = len(extents(data)) - len(extents(mask))
     if rank:
-        mask = emit(relax.op.reshape(mask, [*extents(mask), *(1,) * rank]))
-    other = emit(relax.op.add(data, scalar)) if accumulate else scalar
-    return emit(relax.op.where(mask, other, data))
+        mask = call.emit(relax.op.reshape(mask, [*extents(mask), *(1,) * rank]))
+    other = call.emit(relax.op.add(data, scalar)) if accumulate else scalar
+    return call.emit(relax.op.where(mask, other, data))
 
 
 def _inverse(order: Sequence[int]) -> list[int]:
     return [int(place) for place in np.argsort(order)]
 
 
-def _scatter(reduction: str | None) -> Converter:
+def _scatter(reduction: str | None, call: Call) -> Any:
     """``scatter_add`` and ``scatter_reduce``, whose source may be larger than the index."""
+    axis, kind = call.node.args[1], reduction
+    if kind is None:
+        kind = _REDUCTIONS.get(call.node.args[4])
+        if kind is None or not call.given(5, "include_self", True):
+            raise NotImplementedError("only sums, products and extremes with the input are")
+    data, index, source = (call.value(place) for place in (0, 2, 3))
+    wanted = extents(index)
+    if extents(source) != wanted:
+        axes, begin = list(range(len(wanted))), [0] * len(wanted)
+        source = call.emit(relax.op.strided_slice(source, axes, begin, wanted))
+    return call.emit(relax.op.scatter_elements(data, index, source, axis, kind))
 
-    def convert(node: Any, importer: Any) -> Any:
-        emit = importer.block_builder.emit
-        axis, kind = node.args[1], reduction
-        if kind is None:
-            kind = _REDUCTIONS.get(node.args[4])
-            if kind is None or not given(node, 5, "include_self", True):
-                raise NotImplementedError("only sums, products and extremes with the input are")
-        data, index, source = (importer.env[node.args[place]] for place in (0, 2, 3))
-        wanted = extents(index)
-        if extents(source) != wanted:
-            axes, begin = list(range(len(wanted))), [0] * len(wanted)
-            source = emit(relax.op.strided_slice(source, axes, begin, wanted))
-        return emit(relax.op.scatter_elements(data, index, source, axis, kind))
 
-    return convert
+_MEAN, _MAX = 1, 2
+"""As torch numbers its modes; the other one is the sum."""
+
+
+def _embedding_bag(call: Call) -> tuple[Any]:
+    """``nn.EmbeddingBag``; of its results the first alone."""
+    weights, indices, offsets = (call.value(place) for place in range(3))
+    factors = call.given(6, "per_sample_weights")
+    rows = call.emit(relax.op.take(weights, indices, 0))
+    count, width = extents(rows)
+    size = _equal_size(call)
+    if size is None:
+        inside = _inside(call, indices, offsets)
+        return (_of_any_size(call, rows, inside),)
+    bags = call.emit(relax.op.reshape(rows, [count // size, size, width]))
+    if factors is not None:
+        by_row = call.emit(relax.op.reshape(call.tensor(factors), [count // size, size, 1]))
+        bags = call.emit(relax.op.multiply(bags, by_row))
+    mode = call.given(4, "mode", 0)
+    reduce = {_MEAN: relax.op.mean, _MAX: relax.op.max}.get(mode, relax.op.sum)
+    return (call.emit(reduce(bags, [1])),)
+
+
+def _equal_size(call: Call) -> int | None:
+    """The size of all bags, where the program says it, as it does for a matrix of indices."""
+    offsets = call.node.args[2]
+    if offsets.target is not torch.ops.aten.arange.start_step or _padding(call) >= 0:
+        return None
+    start, end, size = (*offsets.args, 1)[:3]
+    whole = start == 0 and end % size == 0 and end == call.node.args[1].meta["val"].shape[0]
+    return int(size) if whole and not call.given(7, "include_last_offset", False) else None
+
+
+def _padding(call: Call) -> int:
+    """The index that belongs to no bag, or -1."""
+    return int(call.given(8, "padding_idx", -1))
+
+
+def _inside(call: Call, indices: Any, offsets: Any) -> Any:
+    """Whether a row belongs to a bag, as (bags, rows)."""
+    [count] = extents(indices)
+    [bags] = extents(offsets)
+    kind = str(offsets.ty.dtype)
+    if call.given(7, "include_last_offset", False):
+        bags -= 1
+        begin, end = (
+            call.emit(relax.op.strided_slice(offsets, [0], [place], [place + bags]))
+            for place in (0, 1)
+        )
+    else:
+        begin = offsets
+        later = call.emit(relax.op.strided_slice(offsets, [0], [1], [bags]))
+        end = call.emit(relax.op.concat([later, relax.const(np.array([count]), kind)], 0))
+    places = relax.const(np.arange(count), kind)
+    after = call.emit(relax.op.greater_equal(places, call.emit(relax.op.expand_dims(begin, 1))))
+    before = call.emit(relax.op.less(places, call.emit(relax.op.expand_dims(end, 1))))
+    inside = call.emit(relax.op.logical_and(after, before))
+    padding = _padding(call)
+    if padding < 0:
+        return inside
+    kept = call.emit(relax.op.not_equal(indices, relax.const(padding, str(indices.ty.dtype))))
+    return call.emit(relax.op.logical_and(inside, kept))
+
+
+def _of_any_size(call: Call, rows: Any, inside: Any) -> Any:
+    """Bags told apart when the network runs; one without a row is zeros."""
+    kind = str(rows.ty.dtype)
+    mode = call.given(4, "mode", 0)
+    member = call.emit(relax.op.astype(inside, kind))
+    count = call.emit(relax.op.sum(member, [1], keepdims=True))
+    if mode == _MAX:
+        lowest = relax.const(np.finfo(kind).min, kind)
+        found = call.emit(relax.op.where(call.emit(relax.op.expand_dims(inside, 2)), rows, lowest))
+        largest = call.emit(relax.op.max(found, [1]))
+        some = call.emit(relax.op.greater(count, relax.const(0.0, kind)))
+        return call.emit(relax.op.where(some, largest, relax.const(0.0, kind)))
+    factors = call.given(6, "per_sample_weights")
+    if factors is not None:
+        member = call.emit(relax.op.multiply(member, call.tensor(factors)))
+    total = call.emit(relax.op.matmul(member, rows))
+    if mode != _MEAN:
+        return total
+    return call.emit(
+        relax.op.divide(total, call.emit(relax.op.maximum(count, relax.const(1.0, kind))))
+    )
 
 
 CONVERTERS: dict[str, Converter] = {
+    "_embedding_bag.default": _embedding_bag,
     "embedding.default": _embedding,
     "index_select.default": _index_select,
     "select.int": _select,
     "index.Tensor": _index,
-    "index_put.default": _index_put,
-    "index_put_.default": _index_put,
-    "scatter_add.default": _scatter("add"),
-    "scatter_reduce.two": _scatter(None),
+    **dict.fromkeys(("index_put.default", "index_put_.default"), _index_put),
+    "scatter_add.default": partial(_scatter, "add"),
+    "scatter_reduce.two": partial(_scatter, None),
 }
 """Converters by the name of the operator."""

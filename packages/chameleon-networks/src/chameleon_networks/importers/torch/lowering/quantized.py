@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 from chameleon_tvm.types import INT8, UINT8
 
 from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.importers.torch.lowering.values import Converter, extents, given
+from chameleon_networks.importers.torch.lowering.values import Call, Converter, extents
 
 _INTEGERS = frozenset({INT8, UINT8, "int16", "uint16", "int32"})
 
@@ -22,109 +22,81 @@ def _dtype(value: Any) -> str:
     return str(value).removeprefix("torch.")
 
 
-def _scale(importer: Any, value: Any) -> Any:
-    """A scale as one number of float32, or as a vector of them."""
-    return _parameter(importer, value, "float32")
+def _parameters(call: Call) -> tuple[Any, Any]:
+    """Scale and zero point, each as one number or as a vector; 0 if there is no zero point."""
+    scale, zero = call.node.args[1:3]
+    return _parameter(call, scale, "float32"), _parameter(call, zero or 0, "int32")
 
 
-def _zero(importer: Any, value: Any) -> Any:
-    """A zero point as one number of int32, or as a vector of them; 0 where there is none."""
-    return _parameter(importer, 0 if value is None else value, "int32")
-
-
-def _parameter(importer: Any, value: Any, dtype: str) -> Any:
+def _parameter(call: Call, value: Any, dtype: str) -> Any:
+    found = call.tensor(value, dtype)
     if isinstance(value, bool | int | float):
-        return relax.const(value, dtype)
-    emit, found = importer.block_builder.emit, importer.env[value]
-    if str(found.ty.dtype) != dtype:
-        found = emit(relax.op.astype(found, dtype))
+        return found
     several = [extent for extent in extents(found) if extent != 1]
-    return emit(relax.op.reshape(found, several)) if extents(found) != several else found
+    return call.emit(relax.op.reshape(found, several)) if extents(found) != several else found
 
 
-def _quantize(axis_at: int | None) -> Converter:
+def _quantize(axis_at: int | None, call: Call) -> Any:
     """Arguments are input, scale, zero point, [axis], least and largest number, type."""
     last = 3 if axis_at is None else 4
-
-    def convert(node: Any, importer: Any) -> Any:
-        emit = importer.block_builder.emit
-        data, scale, zero = importer.env[node.args[0]], node.args[1], node.args[2]
-        low, high = int(node.args[last]), int(node.args[last + 1])
-        dtype = _small(node, _dtype(given(node, last + 2, "dtype")))
-        made = emit(
-            relax.op.quantize(
-                data,
-                _scale(importer, scale),
-                _zero(importer, zero),
-                axis=_axis(node, data, axis_at),
-                out_dtype=dtype,
-            )
-        )
-        limits = torch.iinfo(getattr(torch, dtype))
-        # What is inside of some bounds stays there when it is rounded.
-        if low > limits.min:
-            made = emit(relax.op.maximum(made, relax.const(low, dtype)))
-        if high < limits.max:
-            made = emit(relax.op.minimum(made, relax.const(high, dtype)))
-        return made
-
-    return convert
-
-
-def _dequantize(axis_at: int | None) -> Converter:
-    def convert(node: Any, importer: Any) -> Any:
-        data = importer.env[node.args[0]]
-        made = relax.op.dequantize(
-            data,
-            _scale(importer, node.args[1]),
-            _zero(importer, node.args[2]),
-            axis=_axis(node, data, axis_at),
-        )
-        wanted = node.kwargs.get("out_dtype")
-        if wanted is not None and wanted != torch.float32:
-            raise NotImplementedError(f"it gives {_dtype(wanted)}")
-        return importer.block_builder.emit(made)
-
-    return convert
-
-
-def _axis(node: Any, data: Any, axis_at: int | None) -> int:
-    rank = len(extents(data))
-    return 0 if axis_at is None else int(node.args[axis_at]) % max(rank, 1)
-
-
-def _small(node: Any, dtype: str) -> str:
+    low, high = int(call.node.args[last]), int(call.node.args[last + 1])
+    dtype = _dtype(call.given(last + 2, "dtype"))
     if dtype not in _INTEGERS:
-        raise NotImplementedError(f"{node.target.__name__} makes {dtype}")
-    return dtype
+        raise NotImplementedError(f"{call.node.target.__name__} makes {dtype}")
+    axis = _axis(call, axis_at)
+    made = call.emit(
+        relax.op.quantize(call.value(0), *_parameters(call), axis=axis, out_dtype=dtype)
+    )
+    limits = torch.iinfo(getattr(torch, dtype))
+    # What is inside of some bounds stays there when it is rounded.
+    if low > limits.min:
+        made = call.emit(relax.op.maximum(made, relax.const(low, dtype)))
+    if high < limits.max:
+        made = call.emit(relax.op.minimum(made, relax.const(high, dtype)))
+    return made
 
 
-def _chosen(node: Any, importer: Any) -> Any:
+def _dequantize(axis_at: int | None, call: Call) -> Any:
+    made = relax.op.dequantize(call.value(0), *_parameters(call), axis=_axis(call, axis_at))
+    wanted = call.node.kwargs.get("out_dtype")
+    if wanted is not None and wanted != torch.float32:
+        raise NotImplementedError(f"it gives {_dtype(wanted)}")
+    return call.emit(made)
+
+
+def _axis(call: Call, axis_at: int | None) -> int:
+    rank = len(extents(call.value(0)))
+    return 0 if axis_at is None else int(call.node.args[axis_at]) % max(rank, 1)
+
+
+def _chosen(call: Call) -> Any:
     """``choose_qparams.tensor``: scale and zero point of a range that is computed."""
-    emit = importer.block_builder.emit
-    data = importer.env[node.args[0]]
-    low, high, epsilon = int(node.args[1]), int(node.args[2]), float(node.args[3])
+    data = call.value(0)
+    low, high, epsilon = int(call.node.args[1]), int(call.node.args[2]), float(call.node.args[3])
 
     def number(value: float) -> Any:
         return relax.const(np.float32(value), "float32")
 
-    least = emit(relax.op.minimum(emit(relax.op.min(data)), number(0)))
-    most = emit(relax.op.maximum(emit(relax.op.max(data)), number(0)))
-    span = emit(relax.op.subtract(most, least))
-    scale = emit(relax.op.divide(span, number(high - low)))
-    scale = emit(relax.op.maximum(scale, number(epsilon)))
-    steps = emit(relax.op.round(emit(relax.op.divide(least, scale))))
-    zero = emit(relax.op.subtract(number(low), steps))
+    least = call.emit(relax.op.minimum(call.emit(relax.op.min(data)), number(0)))
+    most = call.emit(relax.op.maximum(call.emit(relax.op.max(data)), number(0)))
+    span = call.emit(relax.op.subtract(most, least))
+    scale = call.emit(relax.op.divide(span, number(high - low)))
+    scale = call.emit(relax.op.maximum(scale, number(epsilon)))
+    steps = call.emit(relax.op.round(call.emit(relax.op.divide(least, scale))))
+    zero = call.emit(relax.op.subtract(number(low), steps))
     bounds = (tvm.tirx.const(float(one), "float32") for one in (low, high))
-    zero = emit(relax.op.astype(emit(relax.op.clip(zero, *bounds)), "int64"))
+    zero = call.emit(relax.op.astype(call.emit(relax.op.clip(zero, *bounds)), "int64"))
     return relax.Tuple([scale, zero])
 
 
-CONVERTERS: dict[str, Callable[..., Any]] = {
-    **{f"quantize_per_tensor.{name}": _quantize(None) for name in ("default", "tensor")},
-    **{f"dequantize_per_tensor.{name}": _dequantize(None) for name in ("default", "tensor")},
-    "quantize_per_channel.default": _quantize(3),
-    "dequantize_per_channel.default": _dequantize(3),
+CONVERTERS: dict[str, Converter] = {
+    **{f"quantize_per_tensor.{name}": partial(_quantize, None) for name in ("default", "tensor")},
+    **{
+        f"dequantize_per_tensor.{name}": partial(_dequantize, None)
+        for name in ("default", "tensor")
+    },
+    "quantize_per_channel.default": partial(_quantize, 3),
+    "dequantize_per_channel.default": partial(_dequantize, 3),
     "choose_qparams.tensor": _chosen,
 }
 """Converters by the name of the operator."""

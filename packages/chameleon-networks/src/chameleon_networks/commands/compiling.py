@@ -1,0 +1,67 @@
+"""What ``chameleon compile`` does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from chameleon_cli.results_table import print_network
+from chameleon_cli.streams import results_alone
+from chameleon_core.errors import ChameleonError, ExitCode
+from chameleon_core.loop.end.result import slower
+from chameleon_core.network_result import NetworkResult
+from chameleon_core.run_folder import NETWORK
+from chameleon_core.run_view import RunView
+from chameleon_core.stages import Delivery
+
+from chameleon_networks.commands.runs import (
+    guesses_for,
+    network_of,
+    pipeline_of,
+    threads_of,
+    winners_of,
+    with_max_error,
+)
+
+
+def compile_run(
+    folder: Path, output: Path | None, max_error: float | None, *, trust_source: bool
+) -> NetworkResult:
+    """Deliver the network of a run folder again, without tuning.
+
+    Args:
+        folder: the run folder.
+        output: folder for the network; that of the run if None.
+        max_error: bound instead of the pipeline's, if not None.
+        trust_source: whether code that the pipeline names may be imported.
+    """
+    with results_alone(), RunView(folder) as run:
+        pipeline = pipeline_of(run, trust_source=trust_source)
+        if max_error is not None:
+            pipeline = with_max_error(pipeline, max_error)
+        return network_of(pipeline, run).deliver(
+            Delivery(
+                target=run.target,
+                winners=(*winners_of(run), *guesses_for(run, pipeline)),
+                space=pipeline.space.create(),
+                folder=(output or folder / NETWORK).absolute(),
+                threads=threads_of(run),
+                measures=run.document.get("budget", {}).get("measurements") != 0,
+            )
+        )
+
+
+def show(folder: Path, result: NetworkResult, *, as_json: bool) -> None:
+    """Print what came of it; exits if nothing is delivered."""
+    if as_json:
+        click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
+    else:
+        behind = slower(result, ())
+        if behind is not None:
+            click.echo(behind)
+        print_network(result)
+    if result.failure is not None:
+        error = ChameleonError(result.failure, hint="See the log above for the reason.")
+        click.echo(str(error), err=True)
+        raise SystemExit(ExitCode.NO_VALID_RESULT)

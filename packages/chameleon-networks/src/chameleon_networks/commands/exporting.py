@@ -1,0 +1,99 @@
+"""What ``chameleon export`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import click
+from chameleon_cli.streams import results_alone
+from chameleon_core.errors import ConfigError, RunFolderError
+from chameleon_core.loop.start.frontend import recalled
+from chameleon_core.loop.start.tasks import frontend_of
+from chameleon_core.run_folder import NETWORK
+from chameleon_core.run_view import RunView
+from chameleon_core.stages import Winner
+from chameleon_core.trust import check_tasks
+from chameleon_core.words import did_you_mean
+from chameleon_tvm.building.exporting import Exported
+
+from chameleon_networks.commands.runs import pipeline_of, threads_of, winners_of
+from chameleon_networks.delivery.frontends import NetworksFrontend
+from chameleon_networks.export.bundles import network_to_c, to_c, to_libraries
+from chameleon_networks.export.metaschedule import to_metaschedule, to_tvmscript
+
+METASCHEDULE, TVMSCRIPT, C = "metaschedule", "tvmscript", "c"
+
+
+def export_run(
+    folder: Path,
+    form: str,
+    output: Path,
+    only: tuple[str, ...],
+    name: str | None,
+    *,
+    trust_source: bool,
+) -> Exported:
+    """Write a run's winners in another form.
+
+    Args:
+        folder: the run folder.
+        form: one of the command's.
+        output: folder for the files.
+        only: names of the operators to write; all if there is none.
+        name: of a bundle for C; that of its folder if None.
+        trust_source: whether code that the pipeline names may be imported.
+
+    Raises:
+        ChameleonError: it cannot be written.
+    """
+    with results_alone():
+        with RunView(folder) as run:
+            # A MetaSchedule database alone needs the model beside the records.
+            pipeline = pipeline_of(run, trust_source=trust_source or form != METASCHEDULE)
+            winners = _chosen(winners_of(run), only, folder)
+            frontend = frontend_of(pipeline)
+            recalled(pipeline, frontend, run.store)
+            threads = threads_of(run)
+        space = pipeline.space
+        whole = not only and isinstance(frontend, NetworksFrontend)
+        if name is not None and not (form == C and (whole or len(winners) == 1)):
+            raise click.UsageError("--name is for one bundle for C, of a network or an operator")
+        if form == METASCHEDULE:
+            buckets = frontend.work.by_bucket if isinstance(frontend, NetworksFrontend) else {}
+            network = buckets[""].network if "" in buckets else None
+            made = to_metaschedule(winners, space.create(), space.options, output, network=network)
+            if not buckets or network is not None:
+                return made
+            note = "a network in buckets of shapes is no single module; there is no network.json"
+            return attrs.evolve(made, notes=(*made.notes, note))
+        if form == TVMSCRIPT:
+            return to_tvmscript(winners, space.create(), output)
+        if form == C and whole:
+            return network_to_c(folder / NETWORK, output, name)
+        check_tasks(folder, [one.task for one in winners], trust_source=trust_source)
+        if form == C:
+            return to_c(winners, space.create(), output, threads, name)
+        return to_libraries(winners, space.create(), output, threads)
+
+
+def _chosen(winners: Sequence[Winner], only: tuple[str, ...], folder: Path) -> list[Winner]:
+
+    names = [winner.task.name for winner in winners]
+    chosen: set[str] = set()
+    for name in only:
+        # An operator of a network is called by its module and its sizes; its module will do.
+        found = [name] if name in names else [one for one in names if one.split(" ")[0] == name]
+        if not found:
+            known = dict.fromkeys(part for one in names for part in (one, one.split(" ")[0]))
+            raise ConfigError(
+                f"{folder} has no measured operator {name!r}{did_you_mean(name, known)}",
+                hint=f"It has {', '.join(names) or 'none'}.",
+            )
+        chosen.update(found)
+    if not winners:
+        raise RunFolderError(
+            f"no configuration in {folder} has a time", hint="Run `chameleon run` first."
+        )
+    return [winner for winner in winners if not only or winner.task.name in chosen]

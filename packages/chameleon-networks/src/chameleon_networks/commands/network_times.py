@@ -1,0 +1,344 @@
+"""What ``chameleon bench-network`` does: seconds of each network, or requests a second."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+from chameleon_bench.statistics.estimates import estimate
+from chameleon_cli.result_rows import duration
+from chameleon_cli.results_table import print_table
+from chameleon_cli.streams import results_alone
+from chameleon_core.errors import ConfigError, RunFolderError
+from chameleon_core.run_folder import NETWORK
+from chameleon_core.run_view import RunView
+from chameleon_core.words import counted
+
+from chameleon_networks.commands.runs import network_of, pipeline_of, threads_of
+from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.delivery.reduced_rivals import ComputedIn, reduced_request
+from chameleon_networks.delivery.side_by_side import Compared, SideBySide, side_by_side
+from chameleon_networks.frameworks import AS_IT_COMES
+from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.serving.model_files import FRAMEWORKS
+from chameleon_networks.serving.streams import Served, served
+
+Summary = Mapping[str, Any]
+"""Results of one network, as JSON has them."""
+
+_FAILED = "it does not run here; the log above says why"
+
+
+@attrs.frozen(kw_only=True)
+class Timing:
+    """How networks are timed; options of the command.
+
+    Attributes:
+        rivals: names of those to compare with; all if None.
+        precisions: that others run the network in, too.
+        calibrate: the source of inputs to calibrate with; the run's own if None.
+        streams: numbers of clients, of whom each is tried; without any, inferences are timed.
+        neighbours: busy processes beside every contender.
+        rounds: turns of each contender; the usual number if None.
+        seconds: of a turn with clients.
+    """
+
+    rivals: tuple[str, ...] | None
+    precisions: tuple[str, ...]
+    calibrate: str | None
+    streams: tuple[int, ...]
+    neighbours: int
+    rounds: int | None
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class Timed:
+    """What came of it.
+
+    Attributes:
+        folder: of the run, absolute.
+        threads: that inferences are computed with.
+        buckets: results by the bucket of shapes; under an empty name of a network of one shape.
+    """
+
+    folder: Path
+    threads: int
+    buckets: Mapping[str, Summary]
+
+
+def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
+    """Time the delivered network of a run folder, in each bucket of shapes.
+
+    Raises:
+        RunFolderError: there is none.
+    """
+    with results_alone():
+        with RunView(folder) as run:
+            work = network_of(pipeline_of(run, trust_source=trust_source), run)
+            threads = threads_of(run)
+        delivered = folder / NETWORK
+        if not delivered.is_dir():
+            raise RunFolderError(
+                f"no network was delivered in {folder}",
+                hint=f"Try `chameleon compile {folder}`; it says what is wrong.",
+            )
+        buckets = {
+            bucket: (_served if timing.streams else _compared)(
+                frontend, timing, delivered, bucket, threads
+            )
+            for bucket, frontend in work.by_bucket.items()
+        }
+    return Timed(folder=folder.absolute(), threads=threads, buckets=buckets)
+
+
+def show(timing: Timing, found: Timed, *, as_json: bool) -> None:
+    """Print it, as tables or as one JSON object."""
+    if as_json:
+        about = {"run": str(found.folder), "threads": found.threads}
+        alone = found.buckets.get("")
+        results = {"buckets": found.buckets} if alone is None else alone
+        click.echo(json.dumps({**about, "neighbours": timing.neighbours, **results}))
+        return
+    for bucket, summary in found.buckets.items():
+        if bucket:
+            click.echo(f"bucket {bucket}")
+        if timing.streams:
+            _show_streams(summary, timing.neighbours)
+        else:
+            _show_times(summary)
+
+
+def _served(
+    frontend: NetworkFrontend, timing: Timing, delivered: Path, bucket: str, threads: int
+) -> Summary:
+    network = frontend.network
+    return _served_times(
+        Served(
+            network=network,
+            ours=OURS,
+            folder=delivered,
+            bucket=bucket,
+            names=_served_rivals(network, timing.rivals),
+            precisions=timing.precisions,
+            calibrate=timing.calibrate or frontend.calibrate,
+            streams=timing.streams,
+            neighbours=timing.neighbours,
+            threads=threads,
+            rounds=timing.rounds or 5,
+            seconds=timing.seconds,
+        ),
+        all_rivals=timing.rivals is None,
+    )
+
+
+def _compared(
+    frontend: NetworkFrontend, timing: Timing, delivered: Path, bucket: str, threads: int
+) -> Summary:
+    network = frontend.network
+    names = network.frameworks if timing.rivals is None else timing.rivals
+    _check_names(names, network)
+    source = timing.calibrate or frontend.calibrate
+    request = partial(reduced_request, network, timing.precisions, source)
+    found = side_by_side(
+        Compared(
+            network=network,
+            ours={OURS: delivered},
+            bucket=bucket,
+            names=names,
+            reduced=request if timing.precisions else None,
+            threads=threads,
+            rounds=timing.rounds or 15,
+        )
+    )
+    absent = {} if timing.rivals is not None else dict(network.left_out)
+    failed = {name: _FAILED for name in names if not found.times.get(name)}
+    left_out = absent | (dict(found.left_out) if timing.precisions else failed)
+    return {**_times(found), "left_out": left_out}
+
+
+OURS = "network"
+"""What the delivered network is called."""
+
+
+def _check_names(names: tuple[str, ...], network: ImportedNetwork) -> None:
+    """See that frameworks with some names run a network here.
+
+    Raises:
+        ConfigError: one does not.
+    """
+    unknown = [name for name in names if name not in network.frameworks]
+    if unknown:
+        raise ConfigError(
+            f"{', '.join(unknown)} cannot run this network here",
+            hint=f"There are: {', '.join(network.frameworks)}.",
+        )
+
+
+def _times(found: SideBySide) -> Summary:
+    """Medians and intervals in seconds, and how many times as fast as the best rival it is.
+
+    With several precisions the rival is the best of those in the network's own, and ``ratios``
+    has one for each that was asked of them.
+    """
+    estimates = {name: estimate(seconds) for name, seconds in found.times.items() if seconds}
+    medians = {name: one.median for name, one in estimates.items()}
+    ratios = _ratios(medians, found.about)
+    summary = {
+        "contenders": {
+            name: {
+                "median_seconds": one.median,
+                "low_seconds": _known(one.low),
+                "high_seconds": _known(one.high),
+                "turns": one.of,
+                **_told(found.about.get(name)),
+            }
+            for name, one in estimates.items()
+        },
+        "ratio": _like(ratios, found),
+    }
+    return {**summary, "ratios": ratios} if found.about else summary
+
+
+def _told(about: ComputedIn | None) -> Summary:
+    """What it computes in, with the types of our own."""
+    return {} if about is None else {k: v for k, v in attrs.asdict(about).items() if v != ()}
+
+
+def _known(seconds: float) -> float | None:
+    """An end of an interval; None of one turn, which has none."""
+    return None if math.isnan(seconds) else seconds
+
+
+def _like(ratios: Mapping[str, float], found: SideBySide) -> float | None:
+    """The ratio to those in the network's own precision; None where none of them is."""
+    if not found.about:
+        return next(iter(ratios.values()), None)
+    own = found.about[OURS].precisions if OURS in found.about else ()
+    return next((ratio for asked, ratio in ratios.items() if asked in own), None)
+
+
+def _ratios(medians: Mapping[str, float], about: Mapping[str, ComputedIn]) -> dict[str, float]:
+    """How many times as fast as the best rival the network is, by what was asked of the rivals.
+
+    Its own precision comes first, then those as they come.
+    """
+    ours = medians.get(OURS)
+    if ours is None:
+        return {}
+    groups: dict[str, list[float]] = {}
+    for name, seconds in medians.items():
+        if name != OURS:
+            groups.setdefault(about[name].asked if name in about else "", []).append(seconds)
+    own = about[OURS].precisions if OURS in about else ()
+    order = sorted(groups, key=lambda asked: (asked not in own, asked != AS_IT_COMES))
+    return {asked: min(groups[asked]) / ours for asked in order}
+
+
+def _show_times(summary: Summary) -> None:
+    """Print it."""
+    ratios: Mapping[str, float] = summary.get("ratios", {})
+    contenders = summary["contenders"].items()
+    if ratios:
+        order = list(ratios)
+        contenders = sorted(
+            contenders, key=lambda pair: -1 if pair[0] == OURS else order.index(pair[1]["asked"])
+        )
+    header: Sequence[str] = ("network", "median", "95 % interval", "turns")
+    rows = [
+        (
+            name,
+            duration(one["median_seconds"]),
+            "-"
+            if one["low_seconds"] is None
+            else f"{duration(one['low_seconds'])} - {duration(one['high_seconds'])}",
+            str(one["turns"]),
+            *((one["precision"], f"{one['max_relative_error']:.1e}") if ratios else ()),
+        )
+        for name, one in contenders
+    ]
+    print_table((*header, *(("precision", "error") if ratios else ())), rows)
+    for name, why in summary["left_out"].items():
+        click.echo(f"{name} left out: {why}")
+    for asked, ratio in ratios.items():
+        words = "as they come" if asked == AS_IT_COMES else f"in {asked}"
+        click.echo(f"{ratio:.2f} times as fast as the best of the others {words}")
+    if not ratios and summary["ratio"] is not None:
+        click.echo(f"{summary['ratio']:.2f} times as fast as the best of the others")
+
+
+HEADER = ("network", "precision", "requests/s", "p50", "p90", "p99", "turns", "best way")
+
+
+def _served_rivals(network: ImportedNetwork, given: Sequence[str] | None) -> tuple[str, ...]:
+    """Those that are called in float32 beside the delivered network.
+
+    Raises:
+        ConfigError: one that was named cannot be.
+    """
+    names = tuple(name for name in network.frameworks if name in FRAMEWORKS)
+    unknown = [name for name in given or () if name not in names]
+    if unknown:
+        raise ConfigError(
+            f"{', '.join(unknown)} cannot be compared with --streams or --neighbours here",
+            hint=f"There are: {', '.join(names) or 'none'}.",
+        )
+    return names if given is None else tuple(given)
+
+
+def _served_times(asked: Served, *, all_rivals: bool) -> Summary:
+    """What came of it, with the ratios of requests a second by the precision of the others.
+
+    Args:
+        asked: who is called.
+        all_rivals: whether the user named none, so that what is not installed is left out.
+    """
+    figures, left_out = served(asked)
+    absent = dict(asked.network.left_out) if all_rivals else {}
+    return {
+        "streams": {
+            str(streams): {"contenders": found, "ratios": _request_ratios(asked.ours, found)}
+            for streams, found in figures.items()
+        },
+        "left_out": absent | left_out,
+    }
+
+
+def _request_ratios(ours: str, found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    groups: dict[str, list[float]] = {}
+    for name, one in found.items():
+        if name != ours:
+            groups.setdefault(one["asked"], []).append(one["requests_per_second"])
+    own = found[ours]["requests_per_second"]
+    return {asked: own / max(others) for asked, others in groups.items()}
+
+
+def _show_streams(summary: Summary, neighbours: int) -> None:
+    """Print it."""
+    beside = f", {counted(neighbours, 'busy neighbour')}" if neighbours else ""
+    for streams, found in summary["streams"].items():
+        click.echo(f"{counted(int(streams), 'client')}{beside}")
+        rows = [
+            (
+                name,
+                one["precision"],
+                f"{one['requests_per_second']:.1f}",
+                *(duration(one[f"p{quantile}_seconds"]) for quantile in (50, 90, 99)),
+                str(one["turns"]),
+                one["way"] or "-",
+            )
+            for name, one in found["contenders"].items()
+        ]
+        print_table(HEADER, rows)
+        for asked, ratio in found["ratios"].items():
+            click.echo(
+                f"{ratio:.2f} times as many requests a second as the best of the others in {asked}"
+            )
+    for name, why in summary["left_out"].items():
+        click.echo(f"{name} left out: {why}")

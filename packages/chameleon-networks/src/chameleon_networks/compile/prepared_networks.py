@@ -1,0 +1,37 @@
+"""Imported networks as they are tuned and compiled, each made once."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.fused_operators import FusedOperator
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.importers.imported_network import ImportedNetwork
+
+Prepared = tuple[Any, list[FusedOperator]]
+"""A Relax module, and the chains in it."""
+
+_KNOWN: WeakKeyDictionary[ImportedNetwork, dict[str, Prepared]] = WeakKeyDictionary()
+
+
+def prepared_network(network: ImportedNetwork, layout: str | None = None) -> Prepared:
+    """A network in a layout, and the chains in it.
+
+    Args:
+        network: as its framework has it.
+        layout: the network's own if None.
+
+    Raises:
+        ConfigError: it cannot be read or converted.
+    """
+    known = _KNOWN.setdefault(network, {})
+    layout = layout or network.layout
+    if layout not in known:
+        imported = network.imported
+        with warnings_once():
+            module = prepared(imported, layout)
+            known[layout] = module, chains_of(module)
+    return known[layout]

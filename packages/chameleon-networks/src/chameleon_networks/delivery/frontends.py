@@ -1,0 +1,76 @@
+"""The frontends that pipelines name: without TVM until more than a source is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.network_result import NetworkResult
+from chameleon_core.stages.frontend import Delivery, Frontend, Trials
+from chameleon_core.task import Task
+from chameleon_tvm.sources import named_object
+
+from chameleon_networks.importers.options import NetworkOptions
+from chameleon_networks.importers.source_checks import check_source
+from chameleon_networks.precision.section import Precision
+from chameleon_networks.shapes import buckets_of, dimensions_of
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.bucketed import NetworkWork
+
+
+class NetworksFrontend(Frontend):
+    """The frontend of networks, of one shape or in buckets of shapes.
+
+    Args:
+        options: of the network.
+    """
+
+    def __init__(self, options: NetworkOptions) -> None:
+        self._options = options
+        self._precision: Precision | None = None
+
+    @cached_property
+    def work(self) -> NetworkWork:
+        """The frontend that does what this one is asked for."""
+        from chameleon_networks.delivery.bucketed import work_on  # noqa: PLC0415 - needs TVM
+
+        work = work_on(self._options)
+        if self._precision is not None:
+            work.compute_in(self._precision)
+        return work
+
+    def compute_in(self, precision: Precision) -> None:
+        if precision.metric is not None and dimensions_of(self._options.shapes):
+            count = len(buckets_of(self._options.shapes))
+            raise ConfigError(
+                f"a metric is of one network, and this one has {count} buckets of shapes, each "
+                "with types of its own",
+                hint="Bound the error by 'max_error' instead of 'metric' and 'max_drop', or give "
+                "each input one shape.",
+            )
+        self._precision = precision
+
+    def check_source(self) -> None:
+        check_source(self._options)
+        if self._precision is not None and self._precision.calibrate is not None:
+            named_object(self._precision.calibrate, "calibrate")
+
+    def check(
+        self, target: str, threads: int, earlier: Mapping[str, Any] | None
+    ) -> dict[str, Any] | None:
+        return self.work.check(target, threads, earlier)
+
+    def decide(self, trials: Trials) -> dict[str, Any] | None:
+        return self.work.decide(trials)
+
+    def restore(self, decisions: Mapping[str, Any]) -> None:
+        self.work.restore(decisions)
+
+    def tasks(self, target: str) -> list[Task]:
+        return self.work.tasks(target)
+
+    def deliver(self, delivery: Delivery) -> NetworkResult:
+        return self.work.deliver(delivery)

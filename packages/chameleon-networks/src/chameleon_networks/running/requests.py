@@ -1,0 +1,98 @@
+"""Networks in other processes: how one is told of them, how it answers, and files of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ChameleonError
+from chameleon_core.plugins.factory import load_factory
+from chameleon_core.stages.code import Arrays
+from chameleon_system.processes.answering import Answers, Message, requests
+from chameleon_tvm.words import first_line
+
+from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.importers.sources import network_of
+from chameleon_networks.shapes import converter
+
+
+@attrs.frozen(kw_only=True)
+class NetworkRequest:
+    """A network as JSON values, from which another process makes it again.
+
+    Attributes:
+        type: of its options, as ``module:Class``.
+        options: values of those.
+        programs: files of what was exported of it, by the attribute that they are of.
+    """
+
+    type: str
+    options: Mapping[str, Any]
+    programs: Mapping[str, str]
+
+    @classmethod
+    def of(cls, network: ImportedNetwork) -> NetworkRequest:
+        """The request for a network that this process has."""
+        # Another process has no run folder to recall a layout from.
+        options = attrs.evolve(network.options, layout=network.layout)
+        return cls(
+            type=f"{type(options).__module__}:{type(options).__qualname__}",
+            options=attrs.asdict(options),
+            programs=network.kept_programs(),
+        )
+
+    def network(self) -> ImportedNetwork:
+        """The network, read from the files of its programs if there are any."""
+        kind: Any = load_factory(self.type)
+        network = network_of(converter().structure(self.options, kind))
+        network.programs = self.programs
+        return network
+
+
+def request_of(network: ImportedNetwork) -> Message:
+    """The part of a request from which ``requested_network`` makes a network again."""
+    return {"network": attrs.asdict(NetworkRequest.of(network))}
+
+
+def requested_network(request: Message) -> ImportedNetwork:
+    """The network that ``request_of`` described."""
+    return NetworkRequest(**request["network"]).network()
+
+
+def serve(answer: Callable[[Message], Message]) -> None:
+    """Answer requests until standard input ends; with a sentence if an answer fails."""
+    answers = Answers()
+    for request in requests():
+        try:
+            told = answer(request)
+        except ChameleonError as error:
+            told = {"problem": str(error), "hint": error.hint}
+        except ModuleNotFoundError as error:
+            told = {
+                "problem": f"{error.name} is not installed",
+                "hint": f"Install it: pip install {error.name}",
+            }
+        except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+            told = {"error": first_line(error)}
+        answers.send(told)
+
+
+def write_arrays(file: Path, arrays: Arrays) -> None:
+    """Write arrays into a file, in order."""
+    np.savez(file, *arrays)
+
+
+def read_arrays(file: Path) -> Arrays:
+    """The arrays of a file, in order."""
+    with np.load(file) as stored:
+        return [stored[f"arr_{place}"] for place in range(len(stored.files))]
+
+
+def batches_in(file: Path, count: int) -> list[Arrays]:
+    """The inputs of some inferences, one after the other in a file."""
+    inputs = read_arrays(file)
+    each = len(inputs) // max(1, count)
+    return [inputs[first : first + each] for first in range(0, len(inputs), each or 1)]

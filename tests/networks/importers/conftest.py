@@ -1,0 +1,34 @@
+"""Networks compiled as they are before anything is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.prepared_networks import prepared_network
+from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import manifest_of, write_package
+
+
+@pytest.fixture
+def as_guessed(delivery_into: Any, tmp_path: Path) -> Callable[[ImportedNetwork], Any]:
+    """Loads a network that is compiled with first guesses."""
+
+    def made(network: ImportedNetwork) -> Any:
+        folder = tmp_path / "network"
+        delivery = delivery_into(NetworkFrontend(network), folder, guessed=True)
+        module, chains = prepared_network(network)
+        winners = {winner.task.key: winner for winner in delivery.winners}
+        kernels = Kernels(winners, delivery.space, delivery.target)
+        made = compiled(module, chains, kernels, delivery.target)
+        manifest = manifest_of(module, chains, kernels, delivery.target, 2)
+        write_package(folder, made.executable, manifest)
+        return load(folder)
+
+    return made

@@ -1,0 +1,85 @@
+"""A network is exported once, whichever process reads it, and its source is read once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+from chameleon_networks.importers.bucketed_network import BucketedNetwork
+from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
+from chameleon_networks.importers.sources import network_of
+from chameleon_networks.running.requests import request_of, requested_network
+from chameleon_networks.shapes import Buckets
+
+torch = pytest.importorskip("torch")
+NAMED = """
+import dataclasses
+import torch
+
+@dataclasses.dataclass
+class Output:
+    y: torch.Tensor
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return Output(torch.relu(x))
+
+def net():
+    torch.export.register_dataclass(Output)
+    return Net(), (torch.ones(2, 3),)
+"""
+
+
+@pytest.fixture
+def export(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """What torch exports with, which counts its calls."""
+    monkeypatch.setattr(torch.export, "export", Mock(wraps=torch.export.export))
+    return torch.export.export
+
+
+def _elsewhere(network: ImportedNetwork) -> ImportedNetwork:
+    return requested_network(json.loads(json.dumps(request_of(network))))
+
+
+@pytest.mark.parametrize(("dtype", "times"), [("float32", 1), ("float16", 2)])
+def test_other_processes_read_what_is_exported(dtype: str, times: int, export: Mock):
+    network = network_of(BuiltinOptions(network="alexnet_small", dtype=dtype))
+    copies = [_elsewhere(network), _elsewhere(network)]
+    inputs = network.samples(np.random.default_rng(0))
+    expected = network.framework("torch", 1)(inputs)
+    for copy in copies:
+        np.testing.assert_array_equal(copy.framework("torch", 1)(inputs), expected)
+        assert copy.half == network.half
+        assert copy.imported.script() == network.imported.script()
+        assert copy.graph.locations == network.graph.locations, "messages name the same lines"
+    assert export.call_count == times, "in half precision it is exported in float32 as well"
+
+
+def test_a_network_in_buckets_reads_its_source_once(export: Mock):
+    shapes = {"image": (Buckets(buckets=(1, 2, 4)), 3, 32, 32)}
+    bucketed = BucketedNetwork(network_of, BuiltinOptions(network="resnet_small", shapes=shapes))
+    for extent in (1, 2, 4, 4, 3, 3):
+        [images] = bucketed.with_extents((extent,)).samples(np.random.default_rng(0))
+        assert len(images) == extent
+    assert export.call_count == 1 + len({2, 4, 3}), "the example has the extents of the first"
+    assert len({call.args[0] for call in export.call_args_list}) == 1
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_cannot_be_kept_or_recalled_is_exported_again(
+    tmp_path: Path, export: Mock, damaged: bool
+):
+    (tmp_path / "net.py").write_text(NAMED)
+    network = network_of(TorchOptions(source=f"{tmp_path}/net.py:net"))
+    request = request_of(network)
+    assert not request["network"]["programs"], "torch cannot write a type that has no name"
+    if damaged:
+        (tmp_path / "program.pt2").write_bytes(b"no program")
+        request["network"]["programs"] = {"program": str(tmp_path / "program.pt2")}
+    [found] = requested_network(request).framework("torch", 1)([np.full((2, 3), -1, np.float32)])
+    assert export.call_count == 2
+    assert not found.any()
