@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from chameleon_core import load_run
-from chameleon_core.measurement import Measurement
-from chameleon_core.spending import Spending
+from chameleon_core.measurement import Measurement, Spending
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 from chameleon_one_shot.dataset.format import read_dataset
