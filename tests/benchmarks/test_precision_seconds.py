@@ -92,5 +92,6 @@ def test_the_two_pipelines_differ_in_the_precision_alone(tmp_path):
         from_dict(seconds.document_of(options, tmp_path, one)) for one in (None, precision)
     )
     assert (base.budget, base.seed, base.scheduler) == (types.budget, 3, types.scheduler)
-    assert (base.precision.types, types.precision.types) == ((), ("int8",))
+    assert "precision" not in base.sections
+    assert types.sections["precision"].types == ("int8",)
     assert base.budget.scope == "network"

@@ -6,13 +6,13 @@ are, and so does every sum: that is a property of weights that are there, and no
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
+from chameleon_tvm.operators.base import is_for_cpu
 from chameleon_tvm.operators.specs import DenseSpec, FusedSpec, GroupedSpec, OperatorSpec
 from chameleon_tvm.types import COMPUTE, StorageType
 from numpy.typing import NDArray
@@ -37,16 +37,11 @@ def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
         target: the resolved target.
     """
     spec, weights = chain.spec, chain.constants.weights
-    if (
-        isinstance(spec, FusedSpec)
-        and weights is not None
-        and shares_data(spec)
-        and json.loads(target)["kind"] == "llvm"
-    ):
+    if isinstance(spec, FusedSpec) and weights is not None and shares_data(spec):
         for kind in COMPUTE.values():
             # Whether the target gains by it is asked last: that looks through its instructions.
             narrow = kind.variant_of == spec.dtype and _fit(weights, kind.weights)
-            if narrow and narrow_weights_pay(target):
+            if narrow and is_for_cpu(target) and narrow_weights_pay(target):
                 yield attrs.evolve(spec, dtype=kind.name)
     yield spec
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
@@ -121,6 +122,12 @@ def operator_of(task: Task) -> Operator:
     """
     made: Operator = make(KINDS["operators"], record_of(task), task)
     return made
+
+
+def is_for_cpu(target: str) -> bool:
+    """Whether a task's target is a CPU: canonical JSON, or in short its kind with options."""
+    kind = json.loads(target)["kind"] if target.startswith("{") else target.split(maxsplit=1)[0]
+    return bool(kind == "llvm")
 
 
 def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +14,7 @@ from chameleon_tvm.instructions.conversions import rounding, widening
 from chameleon_tvm.late_tvm import te, tvm
 from chameleon_tvm.operators.base import (
     Operator,
+    is_for_cpu,
     seeded_array,
     seeded_integers,
     widened,
@@ -38,7 +38,7 @@ class BatchMatmul(Operator):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.spec = BatchMatmulSpec.of(task)
-        self._on_cpu = json.loads(task.target).get("kind") == "llvm"
+        self._on_cpu = is_for_cpu(task.target)
         if self.spec.quantized:
             self.constants = frozenset({2})
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
-from chameleon_tvm.operators.base import Operator
+from chameleon_tvm.operators.base import Operator, is_for_cpu
 from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.quantized import QuantizedEpilogue
 from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec
@@ -29,8 +27,7 @@ class FusedOperator(Operator):
         if spec.quantized:
             self.epilogue: Epilogue = QuantizedEpilogue(spec)
         else:
-            on_cpu = json.loads(task.target).get("kind") == "llvm"
-            self.epilogue = Epilogue(spec, on_cpu=on_cpu)
+            self.epilogue = Epilogue(spec, on_cpu=is_for_cpu(task.target))
         self.constants = self.epilogue.constants
 
     @property
