@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -71,6 +71,11 @@ class FailureKind(StrEnum):
     DEVICE_LOST = "device_lost"
 
 
+def _number(default: float | None) -> Any:
+    """A field that stores, record databases, tables and data frames have as a column."""
+    return attrs.field(default=default, metadata={"number": True})
+
+
 @attrs.frozen(kw_only=True)
 class Measurement:
     """The outcome of building, checking and timing one configuration.
@@ -90,9 +95,9 @@ class Measurement:
     seconds: tuple[float, ...] = ()
     failure: FailureKind | None = None
     message: str = ""
-    max_relative_error: float | None = None
-    build_seconds: float = 0.0
-    run_seconds: float = 0.0
+    max_relative_error: float | None = _number(None)
+    build_seconds: float = _number(0.0)
+    run_seconds: float = _number(0.0)
 
     def __attrs_post_init__(self) -> None:
         if (self.failure is None) != bool(self.seconds):
@@ -107,6 +112,12 @@ class Measurement:
     def cost(self) -> float:
         """Median of the repeats in seconds; infinity for a failure."""
         return statistics.median(self.seconds) if self.seconds else float("inf")
+
+
+NUMBERS: Mapping[str, float | None] = {
+    field.name: field.default for field in attrs.fields(Measurement) if "number" in field.metadata
+}
+"""The numbers of a measurement beside its times, with their defaults: finite, not negative."""
 
 
 def failures_by_kind(measurements: Iterable[Measurement]) -> dict[str, int]:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.measurement import NUMBERS, FailureKind, Measurement
 from chameleon_core.stages import Record, RecordKey
 
 from chameleon_records.errors import RecordsError
@@ -108,9 +108,7 @@ def record_to_json(record: Record) -> dict[str, Any]:
         "seconds": list(measured.seconds),
         "failure": None if measured.failure is None else str(measured.failure),
         "message": printable(measured.message),
-        "max_relative_error": measured.max_relative_error,
-        "build_seconds": measured.build_seconds,
-        "run_seconds": measured.run_seconds,
+        **{name: getattr(measured, name) for name in NUMBERS},
         "measured_at": record.measured_at,
         "spent_seconds": record.spent_seconds,
     }
@@ -140,16 +138,14 @@ def record_from_json(value: Mapping[str, Any]) -> Record:
     if not all(repeat > 0.0 for repeat in seconds) or len(seconds) > _MOST_REPEATS:
         raise ValueError("times are positive")
     failure = value.get("failure")
-    error = value.get("max_relative_error")
+    numbers = {name: value[name] for name in NUMBERS if value.get(name) is not None}
     return Record(
         measurement=Measurement(
             config=config_of(value["config"]),
             seconds=seconds,
             failure=None if failure is None else FailureKind(failure),
             message=printable(_typed(value.get("message", ""), str, "text")),
-            max_relative_error=None if error is None else _number(error, "an error"),
-            build_seconds=_number(value.get("build_seconds", 0.0), "a duration"),
-            run_seconds=_number(value.get("run_seconds", 0.0), "a duration"),
+            **{name: _number(number, f"`{name}`") for name, number in numbers.items()},
         ),
         knobs=_mapping(value["knobs"]),
         measured_at=_number(value["measured_at"], "a date"),

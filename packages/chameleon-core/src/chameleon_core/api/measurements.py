@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.measurement import NUMBERS, FailureKind, Measurement
 from chameleon_core.store import RecordStore
 from chameleon_core.words import did_you_mean
 
@@ -150,18 +150,17 @@ class Measurements:
     @cached_property
     def max_relative_error(self) -> NDArray[np.float64]:
         """Largest difference from the reference, relative; NaN where not compared, shape (n,)."""
-        errors = [one.max_relative_error for one in self._rows.measurements]
-        return np.array([np.nan if one is None else one for one in errors], np.float64)
+        return self.quantity("max_relative_error")
 
     @cached_property
     def build_seconds(self) -> NDArray[np.float64]:
         """Wall-clock of each build in seconds, shape (n,)."""
-        return np.array([one.build_seconds for one in self._rows.measurements], np.float64)
+        return self.quantity("build_seconds")
 
     @cached_property
     def run_seconds(self) -> NDArray[np.float64]:
         """Wall-clock of checking and timing each, in seconds, shape (n,)."""
-        return np.array([one.run_seconds for one in self._rows.measurements], np.float64)
+        return self.quantity("run_seconds")
 
     @cached_property
     def measured_at(self) -> NDArray[np.float64]:
@@ -200,9 +199,13 @@ class Measurements:
         Raises:
             ConfigError: no such quantity was stored.
         """
-        if name in _QUANTITIES:
-            found: NDArray[np.float64] = getattr(self, name)
-            return found
+        if name == "seconds":
+            return self.seconds
+        if name in NUMBERS:
+            numbers = [getattr(one, name) for one in self._rows.measurements]
+            return np.array(
+                [np.nan if number is None else number for number in numbers], np.float64
+            )
         if name not in self.quantities:
             raise ConfigError(
                 f"no quantity '{name}' is stored{did_you_mean(name, self.quantities)}",
@@ -256,7 +259,7 @@ class Measurements:
         return pd.concat([knobs, pd.DataFrame(columns)], axis=1)
 
 
-_QUANTITIES = ("seconds", "max_relative_error", "build_seconds", "run_seconds")
+_QUANTITIES = ("seconds", *NUMBERS)
 
 RESERVED = (*_QUANTITIES, "failure", "origin", "measured_at")
 """What every measurement has, in arrays and data frames: no name of a further quantity."""

@@ -14,7 +14,7 @@ import attrs
 import cattrs
 
 from chameleon_core.errors import ChameleonError, RunFolderError
-from chameleon_core.measurement import FailureKind, Measurement, Spending
+from chameleon_core.measurement import NUMBERS, FailureKind, Measurement, Spending
 from chameleon_core.stages.jobs import TUNED, Contender
 from chameleon_core.store.sqlite_file import SQLiteFile
 from chameleon_core.task import Task
@@ -77,7 +77,7 @@ _DAMAGED = (
 )
 
 ORIGIN, SCORE = "origin", "score"
-LATER_COLUMNS = {ORIGIN: "TEXT", SCORE: "REAL"}
+LATER_COLUMNS = {ORIGIN: "TEXT", SCORE: "REAL", **dict.fromkeys(NUMBERS, "REAL")}
 """The columns of ``measurements`` that files of earlier versions lack until they are written."""
 
 
@@ -148,19 +148,30 @@ def json_of(row: tuple[Any, ...]) -> Any:
 def measurement_of(row: tuple[Any, ...]) -> Measurement:
     """A measurement; the row's columns are those that ``RecordStore`` selects, in their order."""
     # By hand: a folder may have very many.
-    config, seconds, failure, message, error, build_seconds, run_seconds = row
+    config, seconds, failure, message, *numbers = row
+    known: dict[str, Any] = {
+        name: default if number is None else number
+        for (name, default), number in zip(NUMBERS.items(), numbers, strict=True)
+    }
     return Measurement(
         config=tuple(json.loads(config)),
         seconds=tuple(json.loads(seconds)),
         failure=None if failure is None else FailureKind(failure),
         message=message,
-        max_relative_error=error,
-        build_seconds=build_seconds,
-        run_seconds=run_seconds,
+        **known,
     )
 
 
-_COLUMNS = "config, seconds, failure, message, max_relative_error, build_seconds, run_seconds"
+_COLUMNS = ("config", "seconds", "failure", "message", *NUMBERS)
+
+_ADDED = (
+    *("task_id", "identity", "knobs", "measured_at", "origin", "score"),
+    *_COLUMNS,
+)
+_ADD = (
+    f"INSERT OR IGNORE INTO measurements ({', '.join(_ADDED)}) "  # noqa: S608 - constants
+    f"VALUES ({', '.join('?' for _ in _ADDED)})"
+)
 
 
 _PRESENT = "present/{key}"
@@ -338,23 +349,19 @@ class RecordStore:
         m = measurement
         with self._database.transaction() as execute:
             added = execute(
-                "INSERT OR IGNORE INTO measurements (task_id, identity, config, knobs, seconds, "
-                "failure, message, max_relative_error, build_seconds, run_seconds, measured_at, "
-                "origin, score) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                _ADD,
                 (
                     task_id,
                     str(key),
-                    dumped([int(index) for index in m.config]),
                     dumped(knobs),
-                    dumped([float(value) for value in m.seconds]),
-                    m.failure,
-                    m.message,
-                    m.max_relative_error,
-                    m.build_seconds,
-                    m.run_seconds,
                     time.time() if measured_at is None else measured_at,
                     origin,
                     score,
+                    dumped([int(index) for index in m.config]),
+                    dumped([float(value) for value in m.seconds]),
+                    m.failure,
+                    m.message,
+                    *(getattr(m, name) for name in NUMBERS),
                 ),
             )
             execute(
@@ -377,9 +384,11 @@ class RecordStore:
 
     def measurements(self, task_id: int) -> list[Measurement]:
         """A task's measurements in order of arrival."""
+        there = self._database.columns
+        columns = ", ".join(name if name in there else "NULL" for name in _COLUMNS)
         return self._database.made(
             measurement_of,
-            f"SELECT {_COLUMNS} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - a constant
+            f"SELECT {columns} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
             (task_id,),
         )
 

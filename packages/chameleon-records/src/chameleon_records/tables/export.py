@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from chameleon_core.measurement import NUMBERS
 from chameleon_system.files import write_whole
 
 from chameleon_records.errors import RecordsError
@@ -21,7 +22,7 @@ from chameleon_records.tables.kernel_tuner import as_cache, as_t4
 from chameleon_records.tables.rows import Row, by_task, rows_of
 
 _LISTS = {"configuration": "int64", "repeats": "float64"}
-_NUMBERS = ("seconds", "max_relative_error", "build_seconds", "run_seconds", "measured_at")
+_NUMBERS = ("seconds", *NUMBERS, "measured_at")
 
 
 def as_csv(rows: Sequence[Row]) -> bytes:
@@ -125,10 +126,7 @@ def columns_of(rows: Sequence[Row]) -> Columns:
         "repeats": [list(outcome.seconds) for outcome in measured],
         "failure": [outcome.failure and str(outcome.failure) for outcome in measured],
         "message": [outcome.message or None for outcome in measured],
-        **{
-            name: [getattr(outcome, name) for outcome in measured]
-            for name in ("max_relative_error", "build_seconds", "run_seconds")
-        },
+        **{name: [getattr(outcome, name) for outcome in measured] for name in NUMBERS},
         "origin": [row.origin for row in rows],
         "measured_at": [row.record.measured_at for row in rows],
         **_flat(ARGUMENT, [key.arguments for key in keys]),
