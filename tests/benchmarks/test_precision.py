@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import precision
 import pytest
+from chameleon_networks.delivery.reduced_rivals import ComputedIn
 
 
 def test_every_row_names_its_precision_and_its_error():
     about = {
-        "torch": {"precision": "float32", "max_relative_error": 0.0},
-        "openvino int8": {"precision": "int8, the rest bfloat16", "max_relative_error": 0.0078},
-        "openvino": {"precision": "float32", "max_relative_error": 2e-7},
+        "torch": ComputedIn(asked="float32", precision="float32", max_relative_error=0.0),
+        "openvino int8": ComputedIn(
+            asked="int8", precision="int8, the rest bfloat16", max_relative_error=0.0078
+        ),
+        "openvino": ComputedIn(asked="float32", precision="float32", max_relative_error=2e-7),
     }
     times = {"torch": [0.04, 0.05, 0.03], "openvino int8": [0.002, 0.003], "openvino": None}
     found = precision.SideBySide(times=times, about=about, left_out={})
