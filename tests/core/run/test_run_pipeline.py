@@ -475,7 +475,7 @@ def test_stages_are_told_what_the_target_is(pipeline, plugin):
 
 @pytest.mark.parametrize("runner", ["synthetic", "synthetic-replay"])
 @pytest.mark.parametrize(
-    ("start", "most"), [(run_pipeline, 49), (TaskTuner.ask, 24)], ids=["run", "batch"]
+    ("start", "most"), [(run_pipeline, 37), (TaskTuner.ask, 17)], ids=["run", "batch"]
 )
 def test_a_record_goes_through_few_files(pipeline, runner, start, most):
     """``most`` is how many files of the core there are; stages and what processes need are not."""
