@@ -72,7 +72,12 @@ def test_the_network_computes_the_same(base: str, steps: list[tuple[str, bool, b
     array = RNG.standard_normal(shape).astype(np.float32)
     expected = _computed(module, array)
     assert np.abs(_computed(folded, array) - expected).max() <= 1e-5 * np.abs(expected).max()
-    assert len(operators_of(folded)) <= max(3, len(operators_of(module)))
+    # A shift of all channels alike stays by itself: activations begin with one.
+    alone = sum(
+        not many and (name == "add" or (name == "subtract" and not turned))
+        for name, many, turned in steps
+    )
+    assert len(operators_of(folded)) <= min(2 + 2 * alone, len(operators_of(module)))
 
 
 def test_a_normalisation_behind_a_biased_convolution_is_a_bias() -> None:

@@ -259,7 +259,7 @@ def _loop(variable: Any, extent: int, body: Any, kind: Any = tirx.ForKind.SERIAL
 LANES = "chameleon.vector_lanes"
 """Attribute of functions that ``loops_of`` is for: float32 elements of a vector register."""
 
-_LOOPS = (
+PASSES = (
     tirx.transform.ConvertSSA(),
     tirx.transform.FlattenBuffer(),
     tirx.transform.NarrowDataType(32),
@@ -279,7 +279,7 @@ def loops_of(function: Any) -> Any:
     named = "global_symbol" in function.attrs
     marked = function if named else function.with_attr("global_symbol", "main")
     lanes = int(function.attrs[LANES])
-    made = lowered(marked, lambda body: with_vectors(without_library_calls(body), lanes), _LOOPS)
+    made = lowered(marked, lambda body: with_vectors(without_library_calls(body), lanes), PASSES)
     return made if named else made.without_attr("global_symbol")
 
 

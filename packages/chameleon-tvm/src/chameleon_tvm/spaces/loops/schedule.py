@@ -7,15 +7,17 @@ whose leading axes agree are computed row by row in one parallel loop, so that a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
-from chameleon_tvm.quick_tvm import Schedule, tirx, tvm
-from chameleon_tvm.spaces.loops.lowered import LANES
+from chameleon_tvm.quick_tvm import Schedule, te, tirx, tvm
+from chameleon_tvm.spaces.loops.lowered import LANES, PASSES
 from chameleon_tvm.spaces.loops.trees import structural_equal, structural_map, uses, walk
+from chameleon_tvm.spaces.sketch.lowered import lowered
 from chameleon_tvm.types import FLOAT32, STORAGE
 
 REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
@@ -68,29 +70,34 @@ def plan_rows(extents: Sequence[int], most: int = MOST_PARTS) -> int:
 def in_one_piece(extents: Sequence[int], parts: int) -> bool:
     """Whether TVM sees that each of some equal parts of a tensor lies in one piece.
 
-    It computes an element's place on every axis from the number of the part and the place within
-    it, and the place in memory from these. Where divisions or remainders are left in that, LLVM
-    makes no vectors of the loop.
+    TVM computes an element's index on each axis from the numbers of its part and within the part,
+    and its place in memory from these. If divisions or remainders are left within a part, LLVM
+    makes no vectors of the loop. Which are left depends on several passes, so they are asked.
 
     Args:
         extents: of the tensor's axes.
         parts: a divisor of the number of elements.
     """
-    total = math.prod(extents)
-    length = total // parts
-    part, within = (tirx.Var(name, "int64") for name in ("part", "within"))
-    analyzer = tvm.sym.Analyzer()
-    analyzer.bind(part, tvm.ir.Range(0, parts))
-    analyzer.bind(within, tvm.ir.Range(0, length))
-    place: Any = tirx.IntImm("int64", 0)
-    behind = total
-    for extent in extents:
-        row, behind = behind, behind // extent
-        on_axis = tirx.floordiv(tirx.floormod(part * length + within, row), behind)
-        place = place * extent + analyzer.simplify(on_axis)
-    divisions: list[Any] = []
-    walk(analyzer.simplify(place), (tirx.FloorDiv, tirx.FloorMod), divisions.append)
-    return not divisions
+    return _copies_in_one_piece(tuple(extents), parts)
+
+
+@functools.cache
+def _copies_in_one_piece(extents: tuple[int, ...], parts: int) -> bool:
+    source = te.placeholder(extents, name="source")
+    copied = te.create_prim_func([source, te.compute(extents, lambda *at: source[at])])
+    schedule = Schedule(copied.with_attr("global_symbol", "main"))
+    (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
+    outer, _ = schedule.split(schedule.fuse(*schedule.get_loops(block)), [parts, None])
+    schedule.parallel(outer)
+    divided: list[bool] = []
+
+    def visit(loop: Any) -> None:
+        if isinstance(loop.body, tirx.BufferStore):
+            divisions = (tirx.FloorDiv, tirx.FloorMod)
+            walk(loop.body, divisions, lambda node: divided.append(uses(node, loop.loop_var)))
+
+    walk(lowered(schedule.mod["main"], lambda body: body, PASSES).body, tirx.For, visit)
+    return not any(divided)
 
 
 def _divisors(total: int) -> set[int]:
