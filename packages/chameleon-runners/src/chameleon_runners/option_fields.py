@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-from attrs import validators
+from chameleon_core.plugins import options
 from chameleon_core.plugins.options import BINDS
 
 _BEFORE = "before"
@@ -17,33 +17,22 @@ def option(
     words: str,
     *,
     binds: bool = True,
-    at_least: float | None = None,
-    above: float | None = None,
     check: Callable[[Any, Any, Any], None] | None = None,
     before: str | None = None,
+    **bounds: float,
 ) -> Any:
-    """``attrs.field`` with what options have in common.
+    """An option, on which measurements may depend.
 
     Args:
-        default: its value if none is given, which no check has to accept where it is None; a
-            type stands for a new object each time.
+        default: as of ``options.option``.
         words: its help.
         binds: whether measurements depend on it (``chameleon_core.plugins.options``).
-        at_least: the lowest value.
-        above: what every value is above.
-        check: any other validator.
+        check: a validator.
         before: the inherited option that it is listed before.
+        bounds: ``at_least`` or ``above``.
     """
-    if at_least is not None:
-        check = validators.ge(at_least)
-    elif above is not None:
-        check = validators.gt(above)
-    if check is not None and default is None:
-        check = validators.optional(check)
-    metadata = {"help": words, BINDS: binds, _BEFORE: before}
-    if isinstance(default, type):
-        return attrs.field(factory=default, validator=check, metadata=metadata)
-    return attrs.field(default=default, validator=check, metadata=metadata)
+    checks = () if check is None else (check,)
+    return options.option(default, words, *checks, **bounds, **{BINDS: binds, _BEFORE: before})
 
 
 def unbound(default: Any, words: str, **more: Any) -> Any:
