@@ -7,24 +7,19 @@ import sys
 from typing import ClassVar
 
 import pytest
-from chameleon_cli.run import _print
-from chameleon_core.errors import ConfigError, ExitCode, PluginError
+from chameleon_core.errors import ExitCode, PluginError
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
-from chameleon_core.schedulers import Scheduler
-from chameleon_core.stages import Baseline, Frontend, SpaceProvider, TargetResolver
+from chameleon_core.stages import Frontend, TargetResolver
 from chameleon_core.store import RecordStore
-from chameleon_core.task import Task
-from structlog.testing import capture_logs
 from synthetic import (
     BASELINE_SECONDS,
     RunnerOptions,
     SyntheticExplorer,
-    SyntheticReplay,
     SyntheticRunner,
     synthetic_task,
 )
@@ -314,135 +309,6 @@ def options_of(resolved):
     return type(resolved.runner.options)
 
 
-class Forgetful(SyntheticRunner):
-    def measure(self, job):
-        yield from list(super().measure(job))[1:]
-
-
-class Inventive(SyntheticRunner):
-    def measure(self, job):
-        for m in super().measure(job):
-            yield Measurement(config=(*m.config, 0), seconds=m.seconds)
-
-
-class Repetitive(SyntheticRunner):
-    def measure(self, job):
-        for m in super().measure(job):
-            yield m
-            yield m
-
-
-class Nan(SyntheticRunner):
-    def measure(self, job):
-        for m in super().measure(job):
-            yield Measurement(config=m.config, seconds=(float("nan"),))
-
-
-class Raising(SyntheticRunner):
-    def measure(self, job):
-        raise OSError("no such board")
-
-
-class Short(SyntheticRunner):
-    def compare(self, task, contenders):
-        return super().compare(task, contenders)[1:]
-
-
-@pytest.mark.parametrize(
-    ("runner", "says"),
-    [
-        (Forgetful, "left out 1 of 4"),
-        (Inventive, "was not asked for"),
-        (Repetitive, "or a second one"),
-        (Nan, "yielded the times"),
-        (Raising, "to measure task 'op0': OSError: no such board"),
-        (Short, "compared 7 programs and returned 6"),
-    ],
-)
-def test_a_runner_that_breaks_its_contract_is_named(pipeline, plugin, runner, says):
-    options = options_of(pipeline())
-    resolved = pipeline(plugins=[plugin("runners", runner, options)], runner={"name": "odd"})
-    with pytest.raises(PluginError, match=f"runner 'odd' .*{says}"):
-        run_pipeline(resolved)
-
-
-class Stuck(Scheduler):
-    def __init__(self, options, context):
-        pass
-
-    def next_task(self, states):
-        return 7
-
-
-class NoBaseline(Baseline):
-    def __init__(self, options):
-        pass
-
-    def supports(self, task):
-        raise ImportError("libdnn")
-
-    def variants(self, task):
-        return ()
-
-    def builder(self, task, variant, *, threads):
-        raise NotImplementedError
-
-
-class NoSpace(SpaceProvider):
-    def __init__(self, options):
-        pass
-
-    def design_space(self, task):
-        return {"tile": 3}
-
-    def builder(self, task, *, threads):
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize(
-    ("kind", "factory", "says"),
-    [
-        ("scheduler", Stuck, "scheduler 'odd' chose task 7"),
-        ("space", NoSpace, "space 'odd' returned a dict"),
-    ],
-)
-def test_a_stage_that_breaks_its_contract_is_named(pipeline, plugin, kind, factory, says):
-    resolved = pipeline(plugins=[plugin(f"{kind}s", factory)], **{kind: "odd"})
-    with pytest.raises(PluginError, match=says):
-        run_pipeline(resolved)
-
-
-def test_a_broken_baseline_shows_before_anything_is_measured(pipeline, plugin, log_lines):
-    resolved = pipeline(plugins=[plugin("baselines", NoBaseline)], baselines=["odd"])
-    with pytest.raises(PluginError, match=r"baseline 'odd' failed.*libdnn"):
-        run_pipeline(resolved)
-    assert log_lines() == []
-
-
-class Twins(Frontend):
-    def __init__(self, options):
-        pass
-
-    def tasks(self, target):
-        arguments = {"cardinalities": [3]}
-        return [
-            Task(name=name, operator="synthetic", arguments=arguments, target=target, flop=1.0)
-            for name in ("one", "two")
-        ]
-
-
-class Empty(Twins):
-    def tasks(self, target):
-        return []
-
-
-@pytest.mark.parametrize(("frontend", "says"), [(Twins, "same work"), (Empty, "no operator")])
-def test_a_model_that_makes_no_sense(pipeline, plugin, frontend, says):
-    resolved = pipeline(plugins=[plugin("frontends", frontend)], model={"odd": {}})
-    with pytest.raises(ConfigError, match=says):
-        run_pipeline(resolved)
-
-
 class Workshop(TargetResolver):
     """One machine, with a description."""
 
@@ -501,99 +367,3 @@ def test_a_record_goes_through_few_files(pipeline, runner, start, most):
         sys.setprofile(None)
     assert "store/records.py" in entered
     assert len(entered) <= most, sorted(entered)
-
-
-MESSAGE = "was killed by signal SIGILL after {} ms"
-BUDGET = {"measurements": 48, "batch_size": 4}
-OPERATORS = [[9, 9], [8, 9], [7, 9]]
-
-
-class Foreign(SyntheticRunner):
-    """Runs nothing of the tasks it is told to fail; of the others what ``works`` says."""
-
-    doomed: ClassVar[set[str]] = set()
-
-    def measure(self, job):
-        for number, found in enumerate(super().measure(job)):
-            if job.task.name not in self.doomed:
-                yield found
-            else:
-                yield Measurement(
-                    config=found.config, failure=FailureKind.CRASH, message=MESSAGE.format(number)
-                )
-
-
-class Recorded(Foreign, SyntheticReplay):
-    """The same of a table."""
-
-
-@pytest.fixture
-def run(pipeline, plugin, monkeypatch):
-    def made(*doomed, runner=Foreign, budget=BUDGET, operators=OPERATORS):
-        monkeypatch.setattr(Foreign, "doomed", set(doomed))
-        resolved = pipeline(
-            plugins=[plugin("runners", runner, RunnerOptions)],
-            runner={"name": "odd"},
-            operators=operators,
-            budget=budget,
-            baselines=[],
-        )
-        with capture_logs() as logs:
-            result = run_pipeline(resolved)
-        told = [log for log in logs if "fails alike" in log["event"]]
-        return result, told
-
-    return made
-
-
-ALL = ("op0", "op1", "op2")
-
-
-@pytest.mark.parametrize("scope", ["task", "network"])
-@pytest.mark.parametrize("operators", [OPERATORS, OPERATORS[:1]])
-def test_a_run_in_which_nothing_works_stops_with_the_reason(run, scope, operators, capsys):
-    result, told = run(*ALL, budget={**BUDGET, "scope": scope}, operators=operators)
-    assert 16 <= sum(one.measurements for one in result.operators) < 16 + 4
-    assert result.exit_code is ExitCode.NO_VALID_RESULT
-    assert [log["tasks"] for log in told] == [list(ALL[: len(operators)])]
-    assert told[0]["failure"].startswith("crash: was killed by signal SIGILL after")
-    for operator in result.operators:
-        assert "failed alike: crash: was killed" in operator.ended
-    written = json.loads((result.folder / "best.json").read_text())
-    assert written["operators"][0]["ended"] == result.operators[0].ended
-    _print(result)
-    assert "op0: no configuration gave a valid result; all 1" in capsys.readouterr().err
-
-
-def test_one_operator_that_cannot_work_leaves_the_budget_of_the_others_alone(run):
-    result, told = run("op1")
-    assert [one.measurements for one in result.operators] == [48, 16, 48]
-    assert [log["tasks"] for log in told] == [["op1"]]
-    assert result.operators[0].ended == "the measurement budget is spent"
-
-
-@pytest.mark.parametrize(("same_failure", "measured"), [(None, 48), (5, 8), ("auto", 16)])
-def test_the_budget_says_after_how_many(run, same_failure, measured):
-    result, _ = run("op0", budget={**BUDGET, "same_failure": same_failure}, operators=OPERATORS[:1])
-    assert result.operators[0].measurements == measured
-
-
-def test_a_recorded_table_is_replayed_to_the_end(run):
-    result, told = run(*ALL, runner=Recorded)
-    assert [one.measurements for one in result.operators] == [48] * 3
-    assert told == []
-
-
-def test_it_is_given_up_again_where_the_run_is_continued(run, log_lines):
-    run("op0", operators=OPERATORS[:1])
-    before = log_lines()
-    result, told = run("op0", budget={**BUDGET, "measurements": 60}, operators=OPERATORS[:1])
-    assert (result.operators[0].measurements, len(told)) == (16, 1)
-    assert log_lines() == before, "nothing was measured again"
-
-
-def test_an_operator_that_the_budget_did_not_reach_is_not_said_to_have_failed(run, capsys):
-    result, _ = run(budget={"measurements": 2, "batch_size": 2, "scope": "network"})
-    _print(result)
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("op2")]
-    assert told == ["op2: not measured; the measurement budget is spent"]

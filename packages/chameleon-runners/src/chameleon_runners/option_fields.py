@@ -32,7 +32,8 @@ def option(
         bounds: ``at_least`` or ``above``.
     """
     checks = () if check is None else (check,)
-    return options.option(default, words, *checks, **bounds, **{BINDS: binds, _BEFORE: before})
+    about: dict[str, Any] = {BINDS: binds, _BEFORE: before}
+    return options.option(default, words, *checks, **bounds, **about)
 
 
 def unbound(default: Any, words: str, **more: Any) -> Any:

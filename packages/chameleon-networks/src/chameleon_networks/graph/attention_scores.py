@@ -1,0 +1,370 @@
+"""Scores of attention: what a softmax is of, their scale, and the masks that hide some."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.relaxed import operator_name, relax, tvm
+from chameleon_networks.graph.strided import scalar_of, step_of
+
+_NEUTRAL = frozenset(
+    f"relax.{name}"
+    for name in ("reshape", "expand_dims", "squeeze", "flatten", "broadcast_to", "astype")
+)
+_HIDES = -1e4
+"""What networks put in the places of hidden scores is at most this."""
+_LEAST = float(np.finfo(np.float32).min)
+_GUARD = {"logical_not", "astype", "max", "reshape", "any"}
+"""Operators between the scores and whether all of a row are minus infinity."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Mask:
+    """What is added to scores.
+
+    Attributes:
+        value: an array where it is constant, else an expression of the graph.
+        shape: of the value, as many axes as the scores it is added to.
+        scores: shape of those.
+    """
+
+    value: NDArray[Any] | Any
+    shape: tuple[int, ...]
+    scores: tuple[int, ...]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class SoftmaxInput:
+    """What goes into a softmax.
+
+    Attributes:
+        product: the variable that is the product of queries and keys.
+        factor: what it is multiplied with.
+        masks: what is added.
+        shape: of the scores, with as many axes as they have anywhere on the way.
+        members: the variables on the way, the product included.
+    """
+
+    product: Any
+    factor: float
+    masks: tuple[Mask, ...]
+    shape: tuple[int, ...]
+    members: tuple[Any, ...]
+
+
+class SoftmaxInputFinder:
+    """Walks a graph backwards.
+
+    Args:
+        values: what its variables are bound to.
+    """
+
+    def __init__(self, values: Mapping[Any, Any]) -> None:
+        self._values = values
+
+    def of_powers(self, tensor: Any) -> SoftmaxInput | None:
+        """The scores whose softmax a tensor is, shape aside; None where it is something else.
+
+        Rows whose scores are all minus infinity may be replaced by zeros, as torch does.
+        """
+        tensor, passed = self._without_neutral(tensor)
+        call = self._call(tensor)
+        if _name(call) == "where":
+            guarded = self._guarded(call)
+            if guarded is None:
+                return None
+            passed = (*passed, tensor, *guarded[1])
+            tensor = guarded[0]
+            call = self._call(tensor)
+        if _name(call) != "nn.softmax":
+            return None
+        rank = len(shape_of(call))
+        if int(call.attrs.axis) % rank != rank - 1 or str(call.ty.dtype) != "float32":
+            return None
+        found = self._scores(call.args[0])
+        return None if found is None else _longer(found, tensor, *passed)
+
+    def _scores(self, tensor: Any) -> SoftmaxInput | None:
+        call = self._call(tensor)
+        name = _name(call)
+        if name == "matmul":
+            return SoftmaxInput(
+                product=tensor,
+                factor=1.0,
+                masks=(),
+                shape=shape_of(tensor),
+                members=(tensor,),
+            )
+        found = None
+        if _is_neutral(call):
+            found = self._scores(call.args[0])
+        elif name in {"multiply", "divide"}:
+            found = self._scaled(call, name)
+        elif name == "maximum":
+            # Networks keep scores with masks finite; hidden ones stay hidden.
+            number = scalar_of(call.args[1])
+            found = self._scores(call.args[0]) if number is not None and number < _HIDES else None
+        elif name == "add":
+            found = self._added(call)
+        elif name == "where":
+            found = self._hidden(call)
+        return None if found is None else _longer(found, tensor)
+
+    def _scaled(self, call: Any, name: str) -> SoftmaxInput | None:
+        left, right = call.args
+        if name == "multiply" and scalar_of(left) is not None:
+            left, right = right, left
+        number = scalar_of(right)
+        found = None if not number else self._scores(left)
+        if number is None or found is None or found.masks:
+            return None
+        factor = 1.0 / number if name == "divide" else number
+        return attrs.evolve(found, factor=found.factor * factor)
+
+    def _added(self, call: Any) -> SoftmaxInput | None:
+        shape = shape_of(call)
+        for tensor, other in (call.args, reversed(call.args)):
+            found = self._scores(tensor)
+            if found is None or shape_of(tensor) != shape or str(other.ty.dtype) != "float32":
+                continue
+            constant = isinstance(other, tvm.ir.GenericConst)
+            value = array_of(other) if constant else other
+            return _masked(found, Mask(value=value, shape=shape_of(other), scores=shape))
+        return None
+
+    def _hidden(self, call: Any) -> SoftmaxInput | None:
+        """Scores some of which are replaced by a number that a softmax makes zero."""
+        seen, *tensors = call.args
+        numbers = [scalar_of(one) for one in tensors]
+        for place, number in enumerate(numbers):
+            if number is None or number > _HIDES:
+                continue
+            tensor = tensors[1 - place]
+            found = self._scores(tensor)
+            if found is None or shape_of(tensor) != shape_of(call):
+                continue
+            # The least number swallows what it is added to, as if it were put in its place.
+            low = number if math.isinf(number) else _LEAST
+            pair = (low, 0.0) if place == 0 else (0.0, low)
+            value: Any
+            if isinstance(seen, tvm.ir.GenericConst):
+                value = np.where(array_of(seen), *pair).astype(np.float32)
+            else:
+                value = relax.op.where(seen, *(relax.const(one, "float32") for one in pair))
+            mask = Mask(value=value, shape=shape_of(seen), scores=shape_of(call))
+            return _masked(found, mask)
+        return None
+
+    def _guarded(self, call: Any) -> tuple[Any, tuple[Any, ...]] | None:
+        """The softmax that is kept unless all scores of a row are minus infinity, and the rest."""
+        condition, zeros, softmax = call.args
+        kept = self._call(softmax)
+        constant = isinstance(zeros, tvm.ir.GenericConst)
+        if _name(kept) != "nn.softmax" or not constant or array_of(zeros).any():
+            return None
+        passed = []
+        while True:
+            test = self._call(condition)
+            if test is None:
+                return None
+            passed.append(condition)
+            if _name(test) == "equal":
+                break
+            if _name(test) not in _GUARD:
+                return None
+            condition = test.args[0]
+        same = test.args[0].same_as(kept.args[0]) and scalar_of(test.args[1]) == -math.inf
+        return (softmax, tuple(passed)) if same else None
+
+    def _without_neutral(self, tensor: Any) -> tuple[Any, tuple[Any, ...]]:
+        passed = []
+        while _is_neutral(call := self._call(tensor)):
+            passed.append(tensor)
+            tensor = call.args[0]
+        return tensor, tuple(passed)
+
+    def _call(self, tensor: Any) -> Any:
+        """The call of an operator that a tensor is; None for everything else."""
+        value = self._values.get(tensor) if isinstance(tensor, relax.Var) else None
+        return value if operator_name(value) else None
+
+
+def _name(call: Any) -> str:
+    return operator_name(call).removeprefix("relax.")
+
+
+def _is_neutral(call: Any) -> bool:
+    """Whether a call changes neither the numbers of a tensor nor their order in memory."""
+    if call is None or str(call.op.name) not in _NEUTRAL:
+        return False
+    before, after = call.args[0].ty, call.ty
+    return str(before.dtype) == str(after.dtype) and math.prod(shape_of(call)) == math.prod(
+        shape_of(call.args[0])
+    )
+
+
+def _longer(found: SoftmaxInput, *members: Any) -> SoftmaxInput:
+    shape = max((found.shape, *(shape_of(one) for one in members[:1])), key=len)
+    return attrs.evolve(found, members=(*found.members, *members), shape=shape)
+
+
+def _masked(found: SoftmaxInput, mask: Mask) -> SoftmaxInput:
+    return attrs.evolve(found, masks=(*found.masks, mask))
+
+
+_SURELY_HIDES = -1e9
+"""A mask of at most this hides a key, whatever its score."""
+RANK = 4
+"""Axes of scores: batch, heads, queries, keys."""
+
+
+def four_axes(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Scores' shape as (batch, heads, queries, keys)."""
+    padded = (*(1,) * (RANK - len(shape)), *shape)
+    *batch, heads, queries, keys = padded
+    return (math.prod(batch), heads, queries, keys)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Masking:
+    """What all masks together add to scores, with axes (batch, heads, queries, keys)."""
+
+    constant: NDArray[Any] | None = None
+    computed: Any = None
+    computed_shape: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, mask: Mask, scores: tuple[int, ...]) -> Masking | None:
+        """A mask with the axes of the scores; None where it has none of these shapes."""
+        shape = _mask_shape(mask, scores)
+        if shape is None:
+            return None
+        if isinstance(mask.value, np.ndarray):
+            return cls(constant=mask.value.reshape(shape))
+        value = mask.value if mask.shape == shape else relax.op.reshape(mask.value, list(shape))
+        return cls(computed=value, computed_shape=shape)
+
+    def __add__(self, other: Masking) -> Masking:
+        constants = [one for one in (self.constant, other.constant) if one is not None]
+        computed = [one for one in (self, other) if one.computed is not None]
+        value = computed[0].computed if computed else None
+        shape = computed[0].computed_shape if computed else ()
+        for one in computed[1:]:
+            value = relax.op.add(value, one.computed)
+            shape = tuple(np.broadcast_shapes(shape, one.computed_shape))
+        return Masking(
+            constant=functools.reduce(np.add, constants) if constants else None,
+            computed=value,
+            computed_shape=shape,
+        )
+
+    @property
+    def causal(self) -> bool:
+        """Whether the mask does nothing but hide later keys."""
+        if self.constant is None or self.computed is not None:
+            return False
+        seen = np.tri(*self.constant.shape[2:], dtype=np.bool_)
+        later = self.constant[..., ~seen]
+        return bool(
+            later.size and (later <= _SURELY_HIDES).all() and not self.constant[..., seen].any()
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the input there is to add; empty for none."""
+        if self.computed is not None:
+            constant = () if self.constant is None else self.constant.shape
+            return tuple(np.broadcast_shapes(self.computed_shape, constant))
+        if self.constant is None or self.causal or not self.constant.any():
+            return ()
+        return self.constant.shape
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The expression to add, if any."""
+        if not self.shape:
+            return ()
+        if self.constant is None:
+            return (self.computed,)
+        constant = relax.const(np.ascontiguousarray(self.constant, np.float32))
+        return (constant if self.computed is None else relax.op.add(self.computed, constant),)
+
+
+def masking_of(masks: Sequence[Mask], scores: tuple[int, ...]) -> Masking | None:
+    """The sum of masks; None where one has a shape that no kernel reads."""
+    total = Masking()
+    for mask in masks:
+        one = Masking.of(mask, scores)
+        if one is None:
+            return None
+        total = total + one
+    return total
+
+
+def _mask_shape(mask: Mask, scores: tuple[int, ...]) -> tuple[int, ...] | None:
+    """A mask's shape with the axes (batch, heads, queries, keys) of the scores."""
+    rank = len(mask.scores)
+    shape = (*(1,) * (rank - len(mask.shape)), *mask.shape)
+    leading, whole = shape[:-2], mask.scores[:-2]
+    last = shape[-2:]
+    if math.prod(leading) == 1:
+        return (1, 1, *last)
+    if leading == whole:
+        return (*scores[:2], *last)
+    if rank < RANK or four_axes(mask.scores) != scores:
+        return None
+    *batch, heads = leading
+    if math.prod(batch) == 1 or tuple(batch) == tuple(whole[:-1]):
+        return (math.prod(batch), heads, *last)
+    return None
+
+
+def readers_of(
+    inputs: Sequence[Any],
+    members: Collection[Any],
+    products: tuple[Any, Any],
+    values: Mapping[Any, Any],
+    users: Mapping[Any, Sequence[Any]],
+) -> tuple[tuple[Any, ...], ...] | None:
+    """For each input those that read it; None where others read what is between it and a product.
+
+    Args:
+        inputs: the arrays that queries, keys and values are views of.
+        members: what the kernel replaces.
+        products: of queries and keys, and of powers and values.
+        values: what variables are bound to.
+        users: the bindings that read a variable; None stands for the function's result.
+    """
+    found: list[dict[Any, None]] = [{} for _ in inputs]
+    between: set[Any] = set()
+    scores, mixed = products
+    operands = [*((one, scores) for one in values[scores].args), (values[mixed].args[1], mixed)]
+    for operand, product in operands:
+        current, reader = operand, product
+        while (place := _place_of(current, inputs)) is None:
+            value = values.get(current)
+            step = step_of(value, values)
+            if step is None:
+                return None
+            reader = value.tuple_value if isinstance(value, relax.TupleGetItem) else current
+            between.update((current, reader))
+            current = step[0]
+        found[place][reader] = None
+    ours = between.union(members)
+    read = [user for one in between for user in users[one]]
+    if any(user is None or user.var not in ours for user in read):
+        return None
+    return tuple(tuple(one) for one in found)
+
+
+def _place_of(tensor: Any, inputs: Sequence[Any]) -> int | None:
+    return next((place for place, one in enumerate(inputs) if one.same_as(tensor)), None)
