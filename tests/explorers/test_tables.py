@@ -44,7 +44,7 @@ def mean_quality(make, table, after, *, batch):
         while len(tuner.measurements) < max(after):
             asked = tuner.ask(max(after) - len(tuner.measurements))
             tuner.tell(
-                [table.outcome(config).measurement(config) for config in map(tuple, asked.tolist())]
+                [table.measurement(config) for config in map(tuple, asked.tolist())]
             )
         costs = np.minimum.accumulate([measurement.cost for measurement in tuner.measurements])
         curves.append(table.best_seconds / costs[np.array(after) - 1])
