@@ -33,6 +33,8 @@ class PluginRecord:
         detect: of a frontend, ``"module:function"`` that `chameleon init` calls with a pipeline's
             folder and the name of a file, relative to it. It yields a preset for each model in the
             file, named as ``--model`` chooses it. Empty for a frontend that reads no files.
+        usage: of a frontend, a command or Python that uses the result of a run, whose folder it
+            calls ``{folder}``.
     """
 
     name: str
@@ -44,6 +46,7 @@ class PluginRecord:
     precisions: tuple[str, ...] = ()
     place_option: str = ""
     detect: str = ""
+    usage: str = ""
 
 
 @attrs.frozen(kw_only=True)
