@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import PresetRecord
+from chameleon_core.plugins.records import PresetRecord
 from chameleon_tvm.sources import named_object
 
 from chameleon_networks.importers.options import NetworkOptions, OnnxOptions, TorchOptions
