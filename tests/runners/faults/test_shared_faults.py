@@ -187,9 +187,7 @@ def _drawn(count: int, seed: int) -> list[tuple[int, int]]:
     return [config(drawn.choices(kinds, weights)[0], number) for number in range(count)]
 
 
-def _play(
-    harness: Harness, folder: Path, count: int, *, blamed: int = 0, **options: float
-) -> None:
+def _play(harness: Harness, folder: Path, count: int, *, blamed: int = 0, **options: float) -> None:
     """Measure drawn faults; at most some candidates are blamed for what their devices did."""
     configs = _drawn(count, seed=1)
     with harness.make(folder, run_timeout=0.6, run_floor=0.6, **options) as runner:

@@ -70,7 +70,8 @@ def _operator_lines(timed: Sequence[OperatorResult], count: int) -> list[str]:
         of = "" if len(timed) == count else f" of {count}"
         lines = [f"{counted(len(timed), 'operator')}{of} take {total} together."]
     variants = [variant for operator in timed for variant in operator.variants]
-    names = dict.fromkeys(one.name for one in sorted(variants, key=lambda one: not one.vendor))
+    variants.sort(key=lambda variant: not variant.vendor)
+    names = dict.fromkeys(variant.name for variant in variants)
     against = [words for name in names if (words := _against(name, timed)) is not None]
     subject = "It is" if count == 1 else "They are"
     return [*lines, f"{subject} {' and '.join(against)}."] if against else lines
