@@ -35,7 +35,7 @@ _SMALL = 16
 of integers: scales of ``Resize``, bounds of ``Range``."""
 
 
-class ChameleonRep(BackendRep):  # type: ignore[misc]
+class ChameleonRep(BackendRep):
     """A network, compiled for the shapes of the inputs that it gets, once for each.
 
     Attributes:
@@ -46,7 +46,8 @@ class ChameleonRep(BackendRep):  # type: ignore[misc]
         self._model = in_real_numbers(model)
         constants = {one.name for one in model.graph.initializer}
         self._names = [one.name for one in model.graph.input if one.name not in constants]
-        self._known: dict[Any, tuple[tuple[str, ...], Any]] = {}
+        self._fixed: dict[Any, tuple[str, ...]] = {}
+        self._networks: dict[Any, Any] = {}
         self.fixed: tuple[str, ...] = ()
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
@@ -64,41 +65,45 @@ class ChameleonRep(BackendRep):  # type: ignore[misc]
                 hint="Give the network an input for each tensor.",
             )
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
-        key = tuple((name, array.shape) for name, array in arrays.items())
-        fixed, network = self._known.get(key, ((), None))
-        values = {name: arrays[name] for name in fixed}
-        key = (key, tuple((name, array.tobytes()) for name, array in values.items()))
-        if key not in self._known:
-            values, network = self._compiled(arrays, values)
-        self.fixed = tuple(values)
-        given = [to_interface(arrays[name]) for name in self._names if name not in values]
+        shapes = tuple((name, array.shape) for name, array in arrays.items())
+        self.fixed = self._fixed.get(shapes, ())
+        key = (shapes, *(arrays[name].tobytes() for name in self.fixed))
+        network = self._networks.get(key)
+        if network is None:
+            network = self._compiled(arrays)
+            self._fixed[shapes] = self.fixed
+            key = (shapes, *(arrays[name].tobytes() for name in self.fixed))
+            self._networks[key] = network
+        given = [to_interface(arrays[name]) for name in self._names if name not in self.fixed]
         result = network(*given)
         result = result if isinstance(result, list) else [result]
         kinds = (_kind(one) for one in self._model.graph.output)
         return tuple(from_interface(*pair) for pair in zip(result, kinds, strict=True))
 
-    def _compiled(self, arrays: Mapping[str, Any], values: dict[str, Any]) -> Any:
-        """The network for inputs, and the values among them that it is compiled for."""
+    def _compiled(self, arrays: Mapping[str, Any]) -> Any:
+        """The network for inputs; ``fixed`` grows by those that operators need the values of."""
         shapes = {name: array.shape for name, array in arrays.items()}
         while True:
+            values = {name: arrays[name] for name in self.fixed}
             try:
                 with warnings_once():
-                    return values, _network(self._model, shapes, values)
+                    return _network(self._model, shapes, values)
             except InputNeededError as needed:
-                whole = [
+                more = [
                     name
                     for name in needed.names
-                    if arrays[name].dtype.kind in "biu" or arrays[name].size <= _SMALL
+                    if name not in values
+                    and (arrays[name].dtype.kind in "biu" or arrays[name].size <= _SMALL)
                 ]
-                if not whole or set(whole) <= set(values):
+                if not more:
                     raise
-                values = {**values, **{name: arrays[name] for name in whole}}
+                self.fixed += tuple(more)
 
 
 def _network(model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any]) -> Any:
     """A model as a function, compiled without tuning."""
     target = TVMTargets(NoOptions()).resolve("native")
-    module = prepared(imported(model, shapes, values).module, DEFAULT)
+    module = prepared(imported(model, shapes, values, rounds=True).module, DEFAULT)
     chains, none = chains_of(module), no_kernels(target)
     executable = compiled(module, chains, none, target).executable
     with tempfile.TemporaryDirectory(prefix="chameleon-backend-") as folder:
@@ -112,7 +117,7 @@ def _kind(output: Any) -> str:
     return str(np.dtype(kind).name)
 
 
-class ChameleonBackend(Backend):  # type: ignore[misc]
+class ChameleonBackend(Backend):
     """Runs models of ONNX on the CPU of this machine."""
 
     @classmethod
@@ -145,7 +150,8 @@ class ChameleonBackend(Backend):  # type: ignore[misc]
     @classmethod
     def supports_device(cls, device: str) -> bool:
         """Whether networks run on a device: the CPU."""
-        return onnx.backend.base.Device(device).type == onnx.backend.base.DeviceType.CPU
+        kind = onnx.backend.base.Device(device).type
+        return bool(kind == onnx.backend.base.DeviceType.CPU)
 
 
 prepare, run_model, run_node = (

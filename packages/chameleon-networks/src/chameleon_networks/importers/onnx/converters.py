@@ -43,7 +43,7 @@ def _power(node: Node) -> Any:
 def _one_hot(node: Node) -> Any:
     """Numbers have the type of the two values, which TVM's importer makes 64 bits wide."""
     indices = node[0]
-    [count], (off, on) = node.integers(1), node.known(2)
+    [count], [off, on] = node.integers(1), node.value(2)
     if np.issubdtype(dtype_of(indices), np.floating):
         indices = node.emit(op.astype(indices, "int64"))
     negative = op.less(indices, scalar(0, indices))
@@ -53,18 +53,14 @@ def _one_hot(node: Node) -> Any:
 
 
 def _cast(node: Node) -> Any:
-    """To a type that is named, or to that of another tensor."""
-    if node.kind == "CastLike":
-        kind = node.kinds[1] or dtype_of(node[1])
-    else:
-        kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(node.attributes["to"])).name
+    kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(node.attributes["to"])).name
     value = node[0]
     if kind in TYPES:
         if dtype_of(value) == "float64":
             value = node.emit(op.astype(value, "float32"))
         mode = str(node.attributes.get("round_mode", "up")) if kind == E8M0 else "nearest"
         saturate = bool(node.attributes.get("saturate", 1))
-        return rounded(node.emit, value, kind, saturate=saturate, mode=mode)
+        return rounded(node.builder, value, kind, saturate=saturate, mode=mode)
     if kind not in KERNEL_TYPES:
         raise Unsupported(f"it casts to {kind}")
     if kind == "bool":
@@ -75,11 +71,7 @@ def _cast(node: Node) -> Any:
 CONVERTERS: dict[str, Callable[[Node], Any]] = {
     **RECURRENT,
     "Cast": _cast,
-    "CastLike": _cast,
     "OneHot": _one_hot,
     "Pow": _power,
 }
 """By kind of node."""
-
-BODIES_FIRST: frozenset[str] = frozenset()
-"""Operators whose function body is taken, not TVM's converter."""

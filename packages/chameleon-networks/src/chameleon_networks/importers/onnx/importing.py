@@ -6,10 +6,9 @@ alone, a converter of ours, TVM's, and the function body that the standard defin
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,8 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import is_quantized, is_rounded
 from chameleon_networks.importers.onnx.control import SPECIAL
-from chameleon_networks.importers.onnx.converters import BODIES_FIRST, CONVERTERS
+from chameleon_networks.importers.onnx.converters import CONVERTERS
+from chameleon_networks.importers.onnx.coverage import DOMAINS, check_operators
 from chameleon_networks.importers.onnx.nodes import (
     VALUES,
     Node,
@@ -34,15 +34,31 @@ from chameleon_networks.importers.onnx.nodes import (
     dtype_of,
     is_constant,
     known_array,
+    owner_of,
     relax_constant,
+    sentence_of,
     shape_of,
 )
-from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
-from chameleon_networks.importers.onnx.typed import TYPES, Typed, interface, read, written
+from chameleon_networks.importers.onnx.standard import (
+    STANDARD,
+    as_cast,
+    attributes_of,
+    body_of,
+    schema_of,
+    with_attributes,
+)
+from chameleon_networks.importers.onnx.typed import (
+    HALVES,
+    TYPES,
+    Typed,
+    interface,
+    read,
+    rounded,
+    written,
+)
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
 Scope = dict[str, Value]
-_STANDARD = {"", "ai.onnx"}
 
 
 class InputNeededError(ConfigError):
@@ -62,6 +78,8 @@ def imported(
     model: Any,
     shapes: Mapping[str, Sequence[int]],
     values: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    rounds: bool = False,
 ) -> ImportedGraph:
     """An ONNX model as Relax has it; its variables come from nodes.
 
@@ -69,12 +87,14 @@ def imported(
         model: an ``onnx.ModelProto``.
         shapes: of inputs that it leaves open, by name.
         values: of inputs that are constants from now on, by name.
+        rounds: whether what each node gives in half precision is rounded to that, not only what
+            the network casts and gives; this costs time.
 
     Raises:
         InputNeededError: an operator needs the value of an input.
         ConfigError: a node cannot be read; names it.
     """
-    importer = _Importer(model, shapes, values or {})
+    importer = _Importer(model, shapes, values or {}, rounds=rounds)
     module = importer.module()
     return ImportedGraph(
         module=module,
@@ -92,9 +112,11 @@ class _Importer:
         model: Any,
         shapes: Mapping[str, Sequence[int]],
         values: Mapping[str, NDArray[Any]],
+        *,
+        rounds: bool,
     ) -> None:
         self._model = onnx.inliner.inline_local_functions(model) if model.functions else model
-        self._shapes, self._values = shapes, values
+        self._shapes, self._values, self._rounds = shapes, values, rounds
         self._builder = relax.BlockBuilder()
         self._locations: dict[Any, SourceLocation] = {}
         self._inputs: dict[Any, str] = {}
@@ -114,12 +136,12 @@ class _Importer:
                 variable, kind = self._parameter(one, names)
                 self._inputs[variable] = one.name
                 scope[one.name] = (variable, kind)
-        _check_operators(graph)
+        check_operators(graph)
         with self._builder.function("main", params=list(self._inputs)):
             with self._builder.dataflow():
                 for variable, name in self._inputs.items():
                     _, kind = scope[name]
-                    scope[name] = read(self.emit, variable, kind) if kind in TYPES else variable
+                    scope[name] = read(self._builder, variable, kind) if kind in TYPES else variable
                 self._convert_nodes(graph.node, scope, opsets)
                 outputs = [self._output(scope, one.name) for one in graph.output]
                 result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
@@ -168,15 +190,15 @@ class _Importer:
                 f"output {name!r} is a sequence or left out, not a tensor",
                 hint="Give the network an output for each tensor.",
             )
-        return written(self.emit, value) if isinstance(value, Typed) else value
+        return written(self._builder, value) if isinstance(value, Typed) else value
 
     # Nodes
 
     def _convert_nodes(self, nodes: Sequence[Any], scope: Scope, opsets: Mapping[str, int]) -> None:
         for node in nodes:
             outputs = self._converted(node, scope, opsets)
-            sentence = _sentence(node.name, node.op_type)
-            location = SourceLocation(owner=_owner(node), sentence=sentence)
+            sentence = sentence_of(node)
+            location = SourceLocation(owner=owner_of(node), sentence=sentence)
             for name, value in zip(node.output, outputs, strict=False):
                 if not name:
                     continue
@@ -198,7 +220,7 @@ class _Importer:
         Raises:
             ConfigError: it cannot be compiled; names it.
         """
-        where = _sentence(node.name, node.op_type)
+        where = sentence_of(node)
         try:
             return self._by_kind(node, scope, opsets)
         except ValueNeeded as needed:
@@ -227,44 +249,51 @@ class _Importer:
         return found
 
     def _by_kind(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
-        domain = "" if node.domain in _STANDARD else node.domain
+        domain = "" if node.domain in STANDARD else node.domain
         opset = opsets.get(node.domain, opsets.get(domain, 1))
         inputs = [scope[name] if name else None for name in node.input]
+        if node.op_type == "CastLike":
+            node, inputs = as_cast(node, dtype_of(inputs[1])), inputs[:1]
         special = SPECIAL.get(node.op_type) if not domain else None
         if special is not None:
             return special(self, node, inputs, scope, opsets)
         if _folds(node, inputs):
             return _evaluated(node, inputs, opset)
-        schema = _schema(node, domain, opset)
+        schema = schema_of(node, domain, opset)
         given = Node(
-            emit=self._builder.emit,
+            builder=self._builder,
             kind=node.op_type,
-            inputs=tuple(one.value if isinstance(one, Typed) else one for one in inputs),
-            kinds=tuple(one.kind if isinstance(one, Typed) else None for one in inputs),
-            attributes=_attributes(node, schema),
+            inputs=tuple(value.value if isinstance(value, Typed) else value for value in inputs),
+            kinds=tuple(value.kind if isinstance(value, Typed) else None for value in inputs),
+            attributes=attributes_of(node, schema),
             opset=opset,
             outputs=len(node.output),
-            set_attributes=frozenset(one.name for one in node.attribute),
+            set_attributes=frozenset(attribute.name for attribute in node.attribute),
         )
         for place in VALUES.get(node.op_type, ()):
             given.known(place)
-        convert = CONVERTERS.get(node.op_type) if domain in {"", ONNXRUNTIME_DOMAIN} else None
-        if convert is not None:
-            made = convert(given)
-            values = list(made) if isinstance(made, list | tuple) else [made]
-            return _typed(values, given, schema)
-        problem: Exception | None = None
-        if node.op_type not in BODIES_FIRST and domain in {"", ONNXRUNTIME_DOMAIN}:
+        problem: Exception = Unsupported("the compiler has no such operator")
+        if domain in DOMAINS:
             try:
-                return _typed(self._by_tvm(node, given), given, schema)
-            except Exception as error:  # noqa: BLE001 - its converters raise whatever comes
+                return self._typed(self._by_converter(node, given), given, schema)
+            except ValueNeeded:
+                raise
+            except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
                 problem = error
-        body = _body(node, schema, inputs, opset)
+        body = body_of(node, schema, inputs, opset)
         if body is not None:
             return self._by_body(node, body, inputs)
-        if problem is None:
-            raise Unsupported("the compiler has no such operator")
+        if isinstance(problem, Unsupported):
+            raise problem
         raise Unsupported(first_line(problem)) from problem
+
+    def _by_converter(self, node: Any, given: Node) -> list[Value]:
+        """What a converter of ours makes of an operator, or TVM's."""
+        convert = CONVERTERS.get(node.op_type)
+        if convert is None:
+            return self._by_tvm(node, given)
+        values = convert(given)
+        return list(values) if isinstance(values, list | tuple) else [values]
 
     def _by_tvm(self, node: Any, given: Node) -> list[Value]:
         """What TVM's converter of an operator makes of it."""
@@ -278,7 +307,7 @@ class _Importer:
         inputs.extend(given.inputs)
         attributes = {
             name: value.encode() if isinstance(value, str) else value
-            for name, value in _attributes(node, None).items()
+            for name, value in attributes_of(node, None).items()
         }
         attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
         with contextlib.redirect_stdout(io.StringIO()):
@@ -306,7 +335,7 @@ class _Importer:
         given = {**{one.name: one for one in body.attribute_proto}, **given}
         scope: Scope = dict.fromkeys(body.input)
         scope.update(zip(body.input, inputs, strict=False))
-        nodes = [_with_attributes(one, given, node) for one in body.node]
+        nodes = [with_attributes(one, given, node) for one in body.node]
         self._convert_nodes(nodes, scope, opsets)
         # The standard writes no more than the outputs that the node names.
         return [scope.get(name) for name in body.output]
@@ -337,27 +366,29 @@ class _Importer:
             chosen.append(Typed(made, kind) if kind else made)
         return chosen
 
+    def _typed(self, values: list[Value], node: Node, schema: Any) -> list[Value]:
+        """A node's outputs in the types that its inputs stand for, rounded if that is wanted."""
+        if schema is None or not any(node.kinds):
+            return values
+        kinds = {}
+        for place, kind in enumerate(node.kinds):
+            formal = schema.inputs[min(place, len(schema.inputs) - 1)]
+            if kind:
+                kinds[formal.type_str] = kind
+        typed = []
+        for place, value in enumerate(values):
+            kind = kinds.get(schema.outputs[min(place, len(schema.outputs) - 1)].type_str)
+            if kind is None or not isinstance(value, relax.Expr):
+                typed.append(value)
+            elif self._rounds and kind in HALVES:
+                typed.append(rounded(self._builder, self._builder.emit(value), kind))
+            else:
+                typed.append(Typed(value, kind))
+        return typed
+
     def emit(self, value: Any) -> Any:
         """A value bound to a variable."""
         return self._builder.emit(value)
-
-
-def _typed(values: list[Value], node: Node, schema: Any) -> list[Value]:
-    """A node's outputs in the types that its inputs stand for."""
-    if schema is None or not any(node.kinds):
-        return values
-    kinds = {}
-    for place, kind in enumerate(node.kinds):
-        formal = schema.inputs[min(place, len(schema.inputs) - 1)]
-        if kind:
-            kinds[formal.type_str] = kind
-    made = []
-    for place, value in enumerate(values):
-        formal = schema.outputs[min(place, len(schema.outputs) - 1)]
-        kind = kinds.get(formal.type_str)
-        stands = isinstance(value, relax.Expr) and kind is not None
-        made.append(Typed(value, kind) if stands else value)
-    return made
 
 
 def _constant(tensor: Any) -> Any:
@@ -420,144 +451,3 @@ def _evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
         [relax_constant(part) for part in one] if isinstance(one, list) else relax_constant(one)
         for one in made
     ]
-
-
-def _schema(node: Any, domain: str, opset: int) -> Any | None:
-    try:
-        return onnx.defs.get_schema(node.op_type, opset, domain)
-    except onnx.defs.SchemaError:
-        return None
-
-
-def _attributes(node: Any, schema: Any) -> dict[str, Any]:
-    """A node's attributes by name, with the standard's values of those that it leaves out."""
-    found = {}
-    if schema is not None:
-        for name, attribute in schema.attributes.items():
-            if attribute.default_value.name:
-                found[name] = _plain(onnx.helper.get_attribute_value(attribute.default_value))
-    found.update({one.name: _plain(onnx.helper.get_attribute_value(one)) for one in node.attribute})
-    return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    if isinstance(value, list):
-        return tuple(_plain(one) for one in value)
-    return value
-
-
-def _body(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any | None:
-    """The function that the standard defines an operator with, or None."""
-    if schema is None:
-        return None
-    if schema.has_function:
-        versions = [one for one in schema.function_opset_versions if one <= opset]
-        if versions:
-            raw = schema.get_function_with_opset_version(max(versions))
-            return _parsed(raw)
-    if schema.has_context_dependent_function:
-        versions = [one for one in schema.context_dependent_function_opset_versions if one <= opset]
-        kinds = [_type_of(value).SerializeToString() for value in inputs]
-        if versions:
-            raw = schema.get_context_dependent_function_with_opset_version(
-                max(versions), node.SerializeToString(), kinds
-            )
-            return _parsed(raw)
-    return None
-
-
-def _parsed(raw: bytes) -> Any | None:
-    body = onnx.FunctionProto()
-    body.ParseFromString(raw)
-    return body if body.node else None
-
-
-def _type_of(value: Value) -> Any:
-    """The ONNX type of a value."""
-    if value is None:
-        return onnx.TypeProto()
-    if isinstance(value, list):
-        inner = _type_of(value[0]) if value else onnx.TypeProto()
-        return onnx.helper.make_sequence_type_proto(inner)
-    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype_of(value)))
-    return onnx.helper.make_tensor_type_proto(kind, shape_of(value))
-
-
-def _with_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
-    """A node of a function with the caller's attributes where it refers to them."""
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    del made.attribute[:]
-    for one in node.attribute:
-        if one.ref_attr_name and one.ref_attr_name not in given:
-            continue
-        attribute = made.attribute.add()
-        attribute.CopyFrom(given[one.ref_attr_name] if one.ref_attr_name else one)
-        attribute.name = one.name
-        if attribute.HasField("g"):
-            nodes = [_with_attributes(inner, given, caller) for inner in attribute.g.node]
-            del attribute.g.node[:]
-            attribute.g.node.extend(nodes)
-    made.name = caller.name
-    del made.metadata_props[:]
-    made.metadata_props.extend(caller.metadata_props)
-    return made
-
-
-def _check_operators(graph: Any) -> None:
-    """Refuse a graph with all of its operators that nothing converts, and how often each occurs.
-
-    Raises:
-        ConfigError: there are some.
-    """
-    lacking = list(_lacking(graph))
-    if lacking:
-        counts: dict[str, int] = {}
-        for node in lacking:
-            counts[_sentence(node.name, node.op_type)] = 1
-        foreign = any(node.domain == ONNXRUNTIME_DOMAIN for node in lacking)
-        hint = _IN_THE_STANDARD if foreign else WAY_OUT
-        raise ConfigError(f"the compiler has no operator for {', '.join(counts)}", hint=hint)
-
-
-def _lacking(graph: Any) -> Iterator[Any]:
-    known = {*_get_convert_map(), *CONVERTERS, *SPECIAL}
-    for node in graph.node:
-        if node.op_type in known and node.domain in {*_STANDARD, ONNXRUNTIME_DOMAIN}:
-            continue
-        try:
-            schema = onnx.defs.get_schema(node.op_type, node.domain)
-        except onnx.defs.SchemaError:
-            schema = None
-        if schema is None or not (schema.has_function or schema.has_context_dependent_function):
-            yield node
-
-
-_IN_THE_STANDARD = (
-    "It is none of the standard's, but onnxruntime's own: save the network before onnxruntime "
-    "fuses it, and quantize it in the QDQ format (quant_format=QuantFormat.QDQ)."
-)
-
-
-_SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
-
-
-def _owner(node: Any) -> str:
-    """The torch module that a node is of, if torch has exported it, else the node's name."""
-    scopes = next((one.value for one in node.metadata_props if one.key == _SCOPES), None)
-    if scopes is None:
-        return str(node.name)
-    # The exporter folds normalisations into convolutions, which have their scopes from then on.
-    weights = (name.removesuffix(_WEIGHT) for name in node.input if name.endswith(_WEIGHT))
-    try:
-        # The modules from outside in, and the call.
-        *_, module, _ = ast.literal_eval(scopes)
-    except (SyntaxError, ValueError):
-        module = ""
-    return str(next(weights, module) or node.name)
-
-
-def _sentence(name: str, kind: str) -> str:
-    return f"node {name!r} ({kind})" if name else f"a node {kind}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -52,7 +53,7 @@ class Node:
     """One node.
 
     Attributes:
-        emit: binds an expression to a variable and returns that.
+        builder: a ``BlockBuilder`` in a block.
         kind: of operator.
         inputs: None for what is left out.
         attributes: by name, with the standard's defaults.
@@ -62,7 +63,7 @@ class Node:
         kinds: the types that inputs stand for.
     """
 
-    emit: Callable[[Any], Any]
+    builder: Any
     kind: str
     inputs: tuple[Value, ...]
     attributes: Mapping[str, Any]
@@ -70,6 +71,10 @@ class Node:
     outputs: int
     set_attributes: frozenset[str]
     kinds: tuple[str | None, ...] = ()
+
+    def emit(self, value: Any) -> Any:
+        """An expression bound to a variable."""
+        return self.builder.emit(value)
 
     def __getitem__(self, place: int) -> Any:
         """An input, or None if it is left out."""
@@ -88,10 +93,16 @@ class Node:
             raise ValueNeeded(value)
         return array_of(value)
 
-    def integers(self, place: int) -> list[int] | None:
+    def value(self, place: int) -> NDArray[Any]:
+        """The value of an input that has to be a constant and must not be left out."""
+        array = self.known(place)
+        if array is None:
+            raise Unsupported(f"its input {place} is left out")
+        return array
+
+    def integers(self, place: int) -> list[int]:
         """The same, as a list of integers."""
-        value = self.known(place)
-        return None if value is None else [int(one) for one in value.reshape(-1)]
+        return [int(number) for number in self.value(place).reshape(-1)]
 
     def refuse(self, *names: str) -> None:
         """Refuse attributes that have a value other than zero."""
@@ -159,3 +170,26 @@ def relax_constant(array: Any) -> Value:
     if kind in TYPES:
         return Typed(relax_constant(array.astype(stand_in(kind))), kind)
     return relax.const(np.array(array, order="C"), array.dtype.name)
+
+
+_SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
+
+
+def owner_of(node: Any) -> str:
+    """The torch module that a node is of, if torch has exported it, else the node's name."""
+    scopes = next((one.value for one in node.metadata_props if one.key == _SCOPES), None)
+    if scopes is None:
+        return str(node.name)
+    # The exporter folds normalisations into convolutions, which have their scopes from then on.
+    weights = (name.removesuffix(_WEIGHT) for name in node.input if name.endswith(_WEIGHT))
+    try:
+        # The modules from outside in, and the call.
+        *_, module, _ = ast.literal_eval(scopes)
+    except (SyntaxError, ValueError):
+        module = ""
+    return str(next(weights, module) or node.name)
+
+
+def sentence_of(node: Any) -> str:
+    """A node in a message."""
+    return f"node {node.name!r} ({node.op_type})" if node.name else f"a node {node.op_type}"

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import attrs
 import ml_dtypes
 import numpy as np
+from chameleon_tvm.instructions.conversions import rounding, widening
+from chameleon_tvm.quick_tvm import te
+from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, STORAGE, StorageType
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.relaxed import relax
 
 op = relax.op
 
-_HALVES = ("float16", "bfloat16")
+HALVES = (FLOAT16, BFLOAT16)
+"""Types of half precision."""
 _INTEGERS: Mapping[str, str] = {
     "int4": "int8",
     "uint4": "uint8",
@@ -38,7 +42,7 @@ _FLOATS = tuple(
 E8M0 = "float8_e8m0fnu"
 """A type of powers of two."""
 
-TYPES = frozenset((*_HALVES, *_INTEGERS, *_FLOATS))
+TYPES = frozenset((*HALVES, *_INTEGERS, *_FLOATS))
 """Names of the types that something stands for."""
 
 
@@ -61,8 +65,11 @@ def stand_in(kind: str) -> str:
 
 
 def interface(kind: str) -> str:
-    """The type of a network's inputs and outputs of a type; 8 bits are as they are in memory."""
-    return "uint8" if kind in _FLOATS else stand_in(kind) if kind in _INTEGERS else kind
+    """The type of a network's inputs and outputs of a type; 8 bits are as they are in memory.
+
+    TVM's own bfloat16 ends the process on CPUs.
+    """
+    return "uint8" if kind in _FLOATS else kind if kind == FLOAT16 else stand_in(kind)
 
 
 def to_interface(array: NDArray[Any]) -> NDArray[Any]:
@@ -70,19 +77,20 @@ def to_interface(array: NDArray[Any]) -> NDArray[Any]:
     kind = array.dtype.name
     if kind in _FLOATS:
         return array.view(np.uint8)
-    return array.astype(stand_in(kind)) if kind in _INTEGERS else array
+    return array.astype(interface(kind), copy=False)
 
 
 def from_interface(array: NDArray[Any], kind: str) -> NDArray[Any]:
     """An array of a type, of what a network gives."""
     if kind in _FLOATS:
         return array.view(np.dtype(kind))
-    return array.astype(np.dtype(kind)) if kind in _INTEGERS else array
+    return array.astype(np.dtype(kind), copy=False)
 
 
-def read(emit: Callable[[Any], Any], value: Any, kind: str) -> Typed:
+def read(builder: Any, value: Any, kind: str) -> Typed:
     """What stands for an input of the network."""
-    if kind in _HALVES:
+    emit = builder.emit
+    if kind == FLOAT16:
         value = emit(op.astype(value, "float32"))
     elif kind in _FLOATS:
         table = relax.const(_values(kind).astype(np.float32), "float32")
@@ -92,17 +100,17 @@ def read(emit: Callable[[Any], Any], value: Any, kind: str) -> Typed:
     return Typed(value, kind)
 
 
-def written(emit: Callable[[Any], Any], given: Typed) -> Any:
+def written(builder: Any, given: Typed) -> Any:
     """An output of the network, of what stands for it."""
-    if given.kind in _HALVES:
-        return emit(op.astype(given.value, given.kind))
+    if given.kind == FLOAT16:
+        return builder.emit(op.astype(given.value, FLOAT16))
     if given.kind in _FLOATS:
-        return _looked_up(emit, given.value, given.kind, codes=True)
+        return _looked_up(builder, given.value, given.kind, codes=True)
     return given.value
 
 
 def rounded(
-    emit: Callable[[Any], Any],
+    builder: Any,
     value: Any,
     kind: str,
     *,
@@ -112,25 +120,33 @@ def rounded(
     """Numbers rounded to a type.
 
     Args:
-        emit: binds an expression to a variable.
+        builder: a ``BlockBuilder`` in a block.
         value: of float32, or of any integer type.
         kind: the type.
         saturate: whether what is too large becomes the largest number.
         mode: ``nearest``, ``up`` or ``down``; halves go to the even code.
     """
-    source = str(value.ty.dtype)
     if kind in _INTEGERS:
-        return Typed(_wrapped(emit, value, kind), kind)
-    if source != "float32":
-        value = emit(op.astype(value, "float32"))
-    if kind in _HALVES:
-        value = emit(op.astype(emit(op.astype(value, kind)), "float32"))
-        return Typed(value, kind)
-    return Typed(_looked_up(emit, value, kind, saturate=saturate, mode=mode), kind)
+        return Typed(_wrapped(builder, value, kind), kind)
+    if str(value.ty.dtype) != FLOAT32:
+        value = builder.emit(op.astype(value, FLOAT32))
+    if kind in HALVES:
+        return Typed(builder.emit(_half(builder, value, STORAGE[kind])), kind)
+    return Typed(_looked_up(builder, value, kind, saturate=saturate, mode=mode), kind)
 
 
-def _wrapped(emit: Callable[[Any], Any], value: Any, kind: str) -> Any:
+def _half(builder: Any, value: Any, kind: StorageType) -> Any:
+    def nearest(source: te.Tensor) -> te.Tensor:
+        return te.compute(
+            source.shape, lambda *at: widening(kind, rounding(kind, source(*at))), name="round"
+        )
+
+    return builder.call_te(nearest, value, primfunc_name_hint=f"round_{kind.name}")
+
+
+def _wrapped(builder: Any, value: Any, kind: str) -> Any:
     """The lowest bits of integers, with their sign."""
+    emit = builder.emit
     mask = (1 << int(kind[-1])) - 1
     low = emit(op.bitwise_and(emit(op.astype(value, "int32")), relax.const(mask, "int32")))
     if not kind.startswith("u"):
@@ -148,7 +164,7 @@ def _values(kind: str) -> NDArray[Any]:
 
 
 def _looked_up(
-    emit: Callable[[Any], Any],
+    builder: Any,
     value: Any,
     kind: str,
     *,
@@ -161,6 +177,7 @@ def _looked_up(
     How many of the thresholds between a type's numbers are no larger than a number tells which of
     them it becomes.
     """
+    emit = builder.emit
     numbers, thresholds, table, nan = _steps(kind, saturate, mode, codes)
     shape = [int(one) for one in value.ty.shape]
     flat = emit(op.reshape(value, [math.prod(shape)]))
