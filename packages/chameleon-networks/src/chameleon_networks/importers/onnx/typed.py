@@ -185,7 +185,7 @@ def _looked_up(
     place = emit(op.sum(emit(op.astype(emit(over), "int32")), [1]))
     made = emit(op.take(relax.const(table, table.dtype.name), place, 0))
     nan_or_zero = relax.const(np.asarray(nan, table.dtype), table.dtype.name)
-    made = emit(op.where(emit(op.not_equal(flat, flat)), nan_or_zero, made))
+    made = emit(op.where(emit(op.isnan(flat)), nan_or_zero, made))
     [minus_zero] = np.nonzero((numbers == 0) & np.signbit(numbers))
     if len(minus_zero):
         zero = emit(op.equal(flat, relax.const(0.0)))
