@@ -14,7 +14,13 @@ from chameleon_tvm.quick_tvm import tvm
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx.arithmetic import ARITHMETIC
 from chameleon_networks.importers.onnx.nodes import Node, Unsupported, dtype_of, scalar
+from chameleon_networks.importers.onnx.normalizing import NORMALIZING
+from chameleon_networks.importers.onnx.quantizing import QUANTIZING
 from chameleon_networks.importers.onnx.recurrent import RECURRENT
+from chameleon_networks.importers.onnx.resizing import RESIZING
+from chameleon_networks.importers.onnx.shaping import SHAPING
+from chameleon_networks.importers.onnx.signals import SIGNALS
+from chameleon_networks.importers.onnx.training import TRAINING
 from chameleon_networks.importers.onnx.typed import E8M0, TYPES, rounded
 
 op = relax.op
@@ -58,7 +64,13 @@ def _cast(node: Node) -> Any:
 
 CONVERTERS: dict[str, Callable[[Node], Any]] = {
     **ARITHMETIC,
+    **NORMALIZING,
+    **QUANTIZING,
+    **SHAPING,
     **RECURRENT,
+    **RESIZING,
+    **SIGNALS,
+    **TRAINING,
     "Cast": _cast,
     "OneHot": _one_hot,
 }
