@@ -279,7 +279,12 @@ class _Importer:
         values = NotImplemented if convert is None else convert(given)
         if values is NotImplemented:
             return self._by_tvm(node, given)
-        return list(values) if isinstance(values, list | tuple) else [values]
+        values = values if isinstance(values, list | tuple) else [values]
+        # What is wrong with an expression is known as soon as it has a type.
+        return [
+            self._builder.normalize(value) if isinstance(value, relax.Call) else value
+            for value in values
+        ]
 
     def _by_tvm(self, node: Any, given: Node) -> list[Value]:
         """What TVM's converter of an operator makes of it."""
@@ -420,6 +425,17 @@ def _folds(node: Any, inputs: Sequence[Value]) -> bool:
     )
 
 
+def _model_of(node: Any, opset: int) -> Any:
+    """A model of one node: the reference reads a node alone as one of the newest version."""
+    inputs, outputs = (
+        [onnx.helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names) if name]
+        for names in (node.input, node.output)
+    )
+    graph = onnx.helper.make_graph([node], "node", inputs, outputs)
+    opsets = [onnx.helper.make_opsetid(domain, opset) for domain in {node.domain, ""}]
+    return onnx.helper.make_model(graph, opset_imports=opsets)
+
+
 def _evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
     """The outputs of a node that reads constants alone, computed by ONNX's reference."""
     feeds = {
@@ -429,11 +445,13 @@ def _evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
     }
     try:
         with np.errstate(all="ignore"):
-            evaluator = ReferenceEvaluator(node, opsets={node.domain: opset, "": opset})
-            made = evaluator.run(None, feeds)
+            made = ReferenceEvaluator(_model_of(node, opset)).run(None, feeds)
     except Exception as error:
         raise Unsupported(f"ONNX's reference cannot compute it: {first_line(error)}") from error
-    return [
-        [relax_constant(part) for part in one] if isinstance(one, list) else relax_constant(one)
-        for one in made
-    ]
+    given = iter(
+        [relax_constant(part) for part in value]
+        if isinstance(value, list)
+        else relax_constant(value)
+        for value in made
+    )
+    return [next(given) if name else None for name in node.output]
