@@ -38,7 +38,7 @@ class Buckets:
 
     Attributes:
         buckets: the extents, ascending.
-        pad: what an input is filled up with at its end to reach the next extent; None where it
+        pad: what an input is filled up with at its end to reach the next extent; None if it
             must not be.
         name: of the dimension; axes that have the same one vary together, as those without a name
             do that have the same extents.

@@ -217,7 +217,7 @@ def _known(seconds: float) -> float | None:
 
 
 def _like(ratios: Mapping[str, float], found: SideBySide) -> float | None:
-    """The ratio to those in the network's own precision; None where none of them is."""
+    """The ratio to those in the network's own precision; None if none of them is."""
     if not found.about:
         return next(iter(ratios.values()), None)
     own = found.about[OURS].precisions if OURS in found.about else ()

@@ -403,7 +403,7 @@ def _manifest(
 
 
 def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing | None:
-    """How constants are packed, or None where there are none.
+    """How constants are packed, or None if there are none.
 
     Raises:
         ConfigError: it cannot be written down.

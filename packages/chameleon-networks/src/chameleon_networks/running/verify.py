@@ -45,7 +45,7 @@ class OutputCheck:
     """Outcome of a comparison.
 
     Attributes:
-        max_relative_error: over all samples and outputs; None where nothing could be compared.
+        max_relative_error: over all samples and outputs; None if nothing could be compared.
         problem: a sentence where the network is not fit to be delivered.
     """
 
@@ -161,7 +161,7 @@ class Expected:
     Args:
         samples: inputs.
         answers: the framework's in float32, for each sample.
-        exact: the same in float64, or for nudged samples, asked for where it matters; None where
+        exact: the same in float64, or for nudged samples, asked for where it matters; None if
             nothing can.
         rounded: whether the network rounds to quantized numbers, so that samples are nudged.
     """
@@ -250,7 +250,7 @@ def agreement(
 
 
 def _magnitude(array: NDArray[Any]) -> float:
-    """The largest finite magnitude of an array; 0 where it has none."""
+    """The largest finite magnitude of an array; 0 if it has none."""
     known = array[np.isfinite(array)].astype(np.float64)
     return float(np.abs(known).max(initial=0.0))
 
@@ -276,7 +276,7 @@ def guilty(keys: Sequence[str], fails: Callable[[frozenset[str]], bool]) -> list
         fails: whether the network fails with the tuned kernels of these tasks alone.
 
     Returns:
-        One task; several where they fail only together; none where it fails without any.
+        One task; several where they fail only together; none if it fails without any.
     """
     if fails(frozenset()):
         return []

@@ -50,7 +50,7 @@ class ModelFile:
     Attributes:
         framework: that reads it, one of ``FRAMEWORKS``.
         precision: that the network has, or that the framework is asked for.
-        hint: the type that OpenVINO is told to compute in, by its name; None where it chooses.
+        hint: the type that OpenVINO is told to compute in, by its name; None if it chooses.
         path: of the file.
     """
 

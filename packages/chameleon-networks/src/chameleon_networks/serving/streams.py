@@ -20,7 +20,7 @@ from chameleon_system.processes.conversation import Conversation
 from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
-from chameleon_networks.delivery.side_by_side import told_of
+from chameleon_networks.delivery.side_by_side import result_of
 from chameleon_networks.frameworks.openvino_precisions import NAMES
 from chameleon_networks.frameworks.running import OPENVINO
 from chameleon_networks.importers.imported_network import ImportedNetwork
@@ -47,7 +47,7 @@ class Served:
         network: as its framework has it.
         ours: what the delivered network is called.
         folder: of the delivered network.
-        bucket: of shapes, in which it is called; empty where there is one shape.
+        bucket: of shapes, in which it is called; empty if there is one shape.
         names: those of ``model_files.FRAMEWORKS`` that run it in float32 beside it.
         precisions: in which they run it as well.
         calibrate: where inputs to calibrate with are from; None for random ones.
@@ -150,7 +150,7 @@ def _ways(asked: Served, files: Mapping[str, ModelFile], streams: int, inputs: P
     # What takes all cores by itself is asked nothing.
     threads = 0 if asked.threads == len(usable_cores()) else asked.threads
     common = {"inputs": str(inputs), "seconds": asked.seconds, "neighbours": asked.neighbours}
-    own = told_of(asked.folder / asked.bucket, asked.network).precision
+    own = result_of(asked.folder / asked.bucket, asked.network).precision
     request = network_request(asked.folder.absolute(), streams, threads)
     ways = [_Way(name=asked.ours, words="", asked=own, request={**request, **common})]
     for name, file in files.items():
