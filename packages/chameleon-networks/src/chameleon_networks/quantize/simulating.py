@@ -262,7 +262,7 @@ class Server:
         return {}
 
     def _sample(self, request: Message) -> Message:
-        cuts = tuple((number, axis, extent) for number, axis, extent in request["cuts"])
+        cuts = tuple((number, axis, extent) for number, axis, extent in request["kept"])
         sample = Sample(inputs=_inputs(request), cuts=cuts)
         expected = sample.cut(self._simulated.outputs(sample.inputs))
         self._samples.append((sample, expected))

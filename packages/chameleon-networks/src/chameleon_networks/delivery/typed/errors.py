@@ -115,7 +115,7 @@ class Simulation(AskedProcess):
         self._known.clear()
         for sample in samples:
             written = self._written(sample.inputs)
-            self._ask({"do": "sample", "inputs": written, "cuts": list(sample.cuts)})
+            self._ask({"do": "sample", "inputs": written, "kept": list(sample.cuts)})
             self._samples += 1
 
     def errors_alone(self, kinds: Iterable[str]) -> dict[tuple[int, str], float]:
