@@ -1,4 +1,4 @@
-"""What else runs a network that is delivered: its reference, other frameworks, itself untuned."""
+"""Other programs that run a delivered network: its reference, frameworks, itself untuned."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ along. The request is a line of JSON on standard input, the answer the last one 
 The lines before it name the steps that have not crashed.
 
 The steps that refuse most networks come first: torch's export and TVM's import. The import names
-all operators that are lacking, before anything is compiled. The framework runs the network in the
-meantime.
+all lacking operators before anything is compiled. Meanwhile the framework runs the network.
 """
 
 from __future__ import annotations
@@ -147,8 +146,7 @@ class Reference:
             return None
         try:
             return [self._network.framework(exact, self._threads)(self._copies())]
-        # Torch raises errors of many classes; without these answers only a reason is less exact.
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - torch's own; only a better reason is lost
             log.warning("network_not_run", by=exact, problem=first_line(error))
             return None
 
@@ -190,8 +188,7 @@ def main() -> None:
             "hint": error.hint,
             "target": isinstance(error, TargetError),
         }
-    # Frameworks and TVM may raise anything; the parent shows the user this answer.
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001 - the parent shows whatever it is
         answer = {"problem": f"the network cannot be read: {first_line(error)}", "hint": WAY_OUT}
     answers.send({**answer, "step_seconds": steps.until_now()})
     # What is left of a network of this size takes seconds to be freed one by one.
@@ -282,7 +279,7 @@ class _Examination:
             self.steps.begin("run")
             outputs, kernels = _profiled(folder, self.reference.inputs)
         self.steps.begin("compare")
-        verdict = expected.verdict(partial(_given, outputs))
+        verdict = expected.verdict(partial(_outputs, outputs))
         if verdict.problem is not None:
             raise _LayoutFailedError(f"compared with {name}, {verdict.problem}")
         conditioning = expected.conditioning
@@ -346,7 +343,7 @@ def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
     return profiler.outputs, profiler.summed(runs)
 
 
-def _given(outputs: Arrays, _: Arrays) -> Arrays:
+def _outputs(outputs: Arrays, _: Arrays) -> Arrays:
     """The outputs of a network that has run already."""
     return outputs
 

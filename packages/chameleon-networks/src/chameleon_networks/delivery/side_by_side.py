@@ -163,10 +163,8 @@ def _with_errors(
     right = []
     for process in processes:
         name = process.name
-        folder, own = asked.ours.get(name), asked.network.precision_of
-        facts = (
-            result_of(folder / asked.bucket, asked.network) if folder else _computed_in(own(name))
-        )
+        folder, own = asked.ours.get(name), asked.network.precision_of(name)
+        facts = result_of(folder / asked.bucket, asked.network) if folder else _computed_in(own)
         try:
             error = max_relative_error(process.outputs, request.samples, request.expected)
         except ChameleonError as problem:

@@ -64,9 +64,8 @@ def _of(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
 
 
 def _all(arguments: Sequence[Any], known: Known) -> list[Array] | None:
-    values = [known(argument) for argument in arguments]
-    constants = [value for value in values if value is not None]
-    return constants if len(constants) == len(values) else None
+    constants = [value for argument in arguments if (value := known(argument)) is not None]
+    return constants if len(constants) == len(arguments) else None
 
 
 def integers(argument: Any) -> list[int]:

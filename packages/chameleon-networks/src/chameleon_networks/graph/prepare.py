@@ -209,9 +209,7 @@ def with_real_constants(module: Any) -> Any:
     """
     bindings = bindings_of(module["main"])
     values = {binding.var: binding.value for binding in bindings}
-    products = {
-        binding.value for binding in bindings if operands_of(binding.value, values) is not None
-    }
+    products = {b.value for b in bindings if operands_of(b.value, values) is not None}
     return rewritten(module, _Folder(module, products))
 
 

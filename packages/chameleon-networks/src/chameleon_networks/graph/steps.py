@@ -143,10 +143,7 @@ class Steps:
     """
 
     def __init__(self, module: Any) -> None:
-        known = (
-            (variable, (getattr(f, "attrs", None) or {}))
-            for variable, f in module.functions_items()
-        )
+        known = ((v, (getattr(f, "attrs", None) or {})) for v, f in module.functions_items())
         self._functions = {
             variable.name_hint: str(attributes[_STEP])
             for variable, attributes in known
@@ -211,9 +208,7 @@ def is_call(value: Any, name: str) -> bool:
 
 def is_quantized(module: Any) -> bool:
     """Whether a network comes with steps of quantization in it."""
-    return any(
-        operator_name(binding.value) in {ENCODE, DECODE} for binding in bindings_of(module["main"])
-    )
+    return any(operator_name(b.value) in {ENCODE, DECODE} for b in bindings_of(module["main"]))
 
 
 def is_rounded(module: Any) -> bool:

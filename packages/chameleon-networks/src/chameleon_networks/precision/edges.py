@@ -28,8 +28,7 @@ def bytes_per_second() -> float:
     """How fast one thread of this machine reads and writes memory that is in no cache of its own.
 
     Converting a tensor does little else, so that its bytes over this rate estimate it. Estimates
-    decide between assignments that are close to each other; the delivered network is timed as a
-    whole.
+    decide between assignments that are close to each other. The delivery is timed as a whole.
     """
     source = np.zeros(_COPIED_BYTES // _FLOAT_BYTES, np.float32)
     target = np.empty_like(source)

@@ -128,11 +128,7 @@ class Front:
         """
         holding = [point for point in self._all if _holds(point, bound)]
         best = min(holding, key=lambda point: point.seconds, default=self.float32)
-        over = [
-            point
-            for point in self._all
-            if not _holds(point, bound) and point.seconds < best.seconds
-        ]
+        over = [p for p in self._all if not _holds(p, bound) and p.seconds < best.seconds]
         if over:
             eased = self.eased(min(over, key=lambda point: point.error), bound)
             best = min((best, eased), key=lambda point: point.seconds)

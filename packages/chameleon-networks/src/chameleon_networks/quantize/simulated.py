@@ -178,9 +178,8 @@ class SimulatedNetwork:
     """Runs a network with any types of its chains, compiled once.
 
     Tensors that a chain reads in a type are rounded to it and back, its weights too. Products are
-    summed in float32. (Jacob et al., arXiv 1712.05877, section 3, call that simulated
-    quantization.) It leaves out the rounding of biases to whole numbers, half of the last place of
-    a product.
+    summed in float32. (Jacob et al., arXiv 1712.05877, section 3: simulated quantization.) It
+    leaves out the rounding of biases to whole numbers, half of the last place of a product.
 
     Args:
         module: what ``prepared`` returned.
@@ -212,7 +211,7 @@ class SimulatedNetwork:
 
     @property
     def means(self) -> Means:
-        """Of channels of what chains read, by name: biases are corrected with them."""
+        """Means of the channels that chains read, by name: biases are corrected with them."""
         return self._means
 
     @means.setter

@@ -41,7 +41,7 @@ QUANTILES = (50, 90, 99)
 
 @attrs.frozen(kw_only=True)
 class Served:
-    """Who is called by how many clients, and beside what.
+    """A comparison of networks that several clients call at the same time.
 
     Attributes:
         network: as its framework has it.
@@ -142,7 +142,7 @@ def figures_of(turn: Figures) -> dict[str, float]:
     quantiles = np.percentile(latencies, QUANTILES)
     return {
         "requests_per_second": len(latencies) / turn["seconds"],
-        **{f"p{one}_seconds": float(q) for one, q in zip(QUANTILES, quantiles, strict=True)},
+        **{f"p{p}_seconds": float(q) for p, q in zip(QUANTILES, quantiles, strict=True)},
     }
 
 
@@ -192,7 +192,7 @@ def _take_turns(ways: list[_Way], asked: Served) -> dict[str, str]:
 
 
 def client_turn(name: str, request: Figures) -> Figures:
-    """What ``clients`` answers to a request, in a fresh process.
+    """The answer of ``clients`` to a request, in a fresh process.
 
     Args:
         name: what is called in messages.
@@ -212,9 +212,9 @@ def _check(way: _Way, turn: Figures) -> None:
     Raises:
         ChameleonError: it does not.
     """
-    taken = NAMES.get(turn["precision"])
-    if way.asked in (BFLOAT16, FLOAT16) and taken != way.asked:
-        raise ChameleonError(f"asked for {way.asked} it computes in {taken} on this CPU")
+    precision = NAMES.get(turn["precision"])
+    if way.asked in (BFLOAT16, FLOAT16) and precision != way.asked:
+        raise ChameleonError(f"asked for {way.asked} it computes in {precision} on this CPU")
 
 
 def _best(ways: Sequence[_Way]) -> dict[str, Figures]:
@@ -228,10 +228,10 @@ def _best(ways: Sequence[_Way]) -> dict[str, Figures]:
         so_far = best.get(way.name)
         if so_far and so_far["requests_per_second"] >= figures["requests_per_second"]:
             continue
-        taken = NAMES.get(way.turns[0]["precision"])
-        precision = way.asked if taken is None else taken
+        kind = NAMES.get(way.turns[0]["precision"])
+        precision = way.asked if kind is None else kind
         if way.asked == INT8:
-            precision = INT8 if taken in (None, FLOAT32) else f"{INT8}, the rest {taken}"
+            precision = INT8 if kind in (None, FLOAT32) else f"{INT8}, the rest {kind}"
         best[way.name] = {
             **figures,
             "turns": len(way.turns),

@@ -29,7 +29,7 @@ class NotStatic(Exception):  # noqa: N818 - no error: the virtual machine runs s
 
 @attrs.frozen(kw_only=True, eq=False)
 class Storage:
-    """What tensors are parts of: an input, a constant, or memory that kernels write.
+    """Memory that tensors are parts of: an input, a constant, or memory that kernels write.
 
     Attributes:
         size: bytes.

@@ -7,8 +7,8 @@ places. Other kernels read a view if the channels follow each other, and else a 
 selection.
 
 No order of memory would do without tables. A unit of ShuffleNet v2
-(https://arxiv.org/abs/1807.11164) reads a part of what each unit before it in its stage computes,
-and later units read the rest of that. If a range meets three others that do not overlap, it holds
+(https://arxiv.org/abs/1807.11164) reads a part of the outputs of each unit before it in its stage.
+Later units read the rest. If a range meets three others that do not overlap, it holds
 the middle one entirely. So if a unit reads parts of three tensors, its input or the outputs of
 others have gaps.
 """

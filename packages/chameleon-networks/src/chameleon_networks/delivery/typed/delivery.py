@@ -275,9 +275,7 @@ class _TypedDelivery:
             precision=in_words(types, self._chains),
             precisions=chosen_types(types.values()),
             precision_summary=summary,
-            front=tuple(
-                point.row(self._chains, delivered=point.types == types) for point in points
-            ),
+            front=tuple(p.row(self._chains, delivered=p.types == types) for p in points),
         )
         if best is not None and best.folder is not None:
             folder, result = best.folder, attrs.evolve(result, max_relative_error=best.error)

@@ -1,4 +1,4 @@
-"""What types cost: errors of a network with any types of its chains."""
+"""The cost of types: errors of a network with any types of its chains."""
 
 from __future__ import annotations
 

@@ -63,15 +63,11 @@ class BuiltNetwork:
             seconds: seconds of all calls of each task in one inference, by the task's name.
 
         Returns:
-            The mean of the task's calls for chains that share a task; none for chains without a
-            tuned kernel.
+            Chains that share a task get the mean; chains without a tuned kernel are left out.
         """
         counts = Counter(self.tasks.values())
-        return {
-            index: seconds[name] / counts[name]
-            for index, name in self.tasks.items()
-            if name in seconds
-        }
+        means = {task: total / counts[task] for task, total in seconds.items() if task in counts}
+        return {index: means[task] for index, task in self.tasks.items() if task in means}
 
 
 class OperatorSeconds:
