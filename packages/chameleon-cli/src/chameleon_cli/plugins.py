@@ -15,6 +15,7 @@ from chameleon_core.errors import ConfigError, ExitCode, PluginError
 from chameleon_core.pipeline.jsonable import default_of
 from chameleon_core.plugins import UnknownNameError
 from chameleon_core.plugins.factory import load_factory
+from chameleon_core.plugins.first_party import how_to_install
 from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.records import OperatorRecord
@@ -231,7 +232,7 @@ def _suite(kind: Kind) -> Any:
         cause = error.__cause__
         if isinstance(cause, ModuleNotFoundError) and cause.name == "chameleon_testing":
             raise PluginError(
-                "the checks of plugins are not installed", hint=f"`pip install {_KIT}`"
+                "the checks of plugins are not installed", hint=how_to_install(_KIT)
             ) from error
         raise
 
