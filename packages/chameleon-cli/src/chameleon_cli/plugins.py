@@ -36,7 +36,7 @@ class _Plugins(click.Group):
         return super().parse_args(ctx, args if named else [_LIST, *args])
 
 
-@click.group("plugins", cls=_Plugins)
+@click.group("plugins", epilog="Example: chameleon plugins explorers --options", cls=_Plugins)
 def command() -> None:
     """List what is installed, all of it or one KIND, as in `chameleon plugins explorers`.
 
@@ -44,7 +44,7 @@ def command() -> None:
     """
 
 
-@command.command(_LIST)
+@command.command(_LIST, epilog="Example: chameleon plugins list explorers --json")
 @click.argument("kind", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--options", "with_options", is_flag=True, help="List the options of each as well.")
@@ -126,7 +126,9 @@ _OUTCOMES = "chameleon_testing.suites.base:outcomes"
 _KIT = "chameleon-tuner-testing"
 
 
-@command.command("check")
+@command.command(
+    "check", epilog="Example: chameleon plugins check my-explorer --pipeline pipeline.yaml"
+)
 @click.argument("name")
 @click.option(
     "--pipeline",

@@ -13,7 +13,9 @@ from chameleon_cli.options import set_option
 from chameleon_cli.streams import results_alone
 
 
-@click.command("validate")
+@click.command(
+    "validate", epilog="Example: chameleon validate pipeline.yaml --set explorer=annealing"
+)
 @click.argument("pipeline", type=click.Path())
 @set_option("budget.measurements=64")
 @click.option(
