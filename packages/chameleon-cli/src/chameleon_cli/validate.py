@@ -38,10 +38,10 @@ def command(
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
         if not quick:
+            start_logs()
             # Imported here, with NumPy: a mistake in the file is told without.
             from chameleon_cli.inspection import inspect_pipeline  # noqa: PLC0415
 
-            start_logs()
             inspect_pipeline(resolved, pipeline, overrides)
     if as_json:
         click.echo(
