@@ -65,8 +65,8 @@ def _beside(summary: NetworkSummary) -> str:
     """What it was compared with, in parentheses."""
     result = summary.result
     others = {**result.like_rivals, "untuned": result.untuned_seconds}
-    told = [f"{name} {duration(seconds)}" for name, seconds in others.items() if seconds]
-    return f" ({', '.join(told)})" if told else ""
+    texts = [f"{name} {duration(seconds)}" for name, seconds in others.items() if seconds]
+    return f" ({', '.join(texts)})" if texts else ""
 
 
 def duration(seconds: float | None) -> str:
@@ -119,7 +119,11 @@ def operator_legend(operators: Sequence[OperatorResult]) -> str:
             f"vendor: {', '.join(vendors)}, the fastest of its variants",
             "ratio: vendor / tuned, above 1 the tuned kernel is faster",
         ]
-    errors = {one.max_relative_error: one.name for one in operators if one.max_relative_error}
+    errors = {
+        operator.max_relative_error: operator.name
+        for operator in operators
+        if operator.max_relative_error
+    }
     if errors:
         worst = max(errors)
         lines.append(f"largest relative error of a tuned operator: {worst:.1e} ({errors[worst]})")
@@ -164,9 +168,15 @@ def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     unmeasured = {task.name for task in network.unmeasured}
     large = [kernel for kernel in network.kernels if kernel.seconds >= _SHOWN * total]
     small = [kernel for kernel in network.kernels if kernel.seconds < _SHOWN * total]
-    rows = [(f"{one.name}{_remark(one, unmeasured)}", one.calls, one.seconds) for one in large]
+    rows = [
+        (f"{kernel.name}{_remark(kernel, unmeasured)}", kernel.calls, kernel.seconds)
+        for kernel in large
+    ]
     if small:
-        calls, seconds = sum(one.calls for one in small), sum(one.seconds for one in small)
+        calls, seconds = (
+            sum(kernel.calls for kernel in small),
+            sum(kernel.seconds for kernel in small),
+        )
         rows.append((f"{len(small)} others", calls, seconds))
     return [
         (name, str(calls), duration(seconds), f"{seconds / total:.1%}")
@@ -204,7 +214,7 @@ FRONT_HEADER = ("operators in", "seconds", "error", "")
 
 
 def front_rows(
-    network: NetworkResult, told: Callable[[float], str] = duration
+    network: NetworkResult, shown: Callable[[float], str] = duration
 ) -> list[tuple[str, ...]]:
     """The types that there were to choose among, one row a point, as in ``FRONT_HEADER``.
 
@@ -218,7 +228,7 @@ def front_rows(
         (
             *([] if point.bucket is None else [point.bucket]),
             ", ".join(f"{kind} {count}" for kind, count in point.types.items()),
-            told(point.seconds),
+            shown(point.seconds),
             f"{point.error:.1e}",
             "delivered" if point.delivered else "",
         )
@@ -310,7 +320,7 @@ def rival_rows(result: InferenceResult) -> list[tuple[str, RivalTime]]:
         precision = result.rivals_precision.get(name, FLOAT32)
         times[name] = RivalTime(asked=precision, precision=precision, seconds=seconds)
 
-    def place(row: tuple[str, RivalTime]) -> tuple[bool, bool, float]:
+    def rank(row: tuple[str, RivalTime]) -> tuple[bool, bool, float]:
         return row[1].asked not in result.precisions, row[1].precision != FLOAT32, row[1].seconds
 
-    return sorted(times.items(), key=place)
+    return sorted(times.items(), key=rank)

@@ -37,7 +37,7 @@ def sources_in(options: Any) -> Iterator[str]:
             yield from sources_in(inner)
 
 
-def check_sources(place: Path, *options: Any, trust_source: bool) -> None:
+def check_sources(file: Path, *options: Any, trust_source: bool) -> None:
     """Refuse options of a file that name code.
 
     Args:
@@ -51,12 +51,12 @@ def check_sources(place: Path, *options: Any, trust_source: bool) -> None:
     named = dict.fromkeys(sources_in(options))
     if named and not trust_source:
         raise ConfigError(
-            f"{place} names code that would be imported and run: {', '.join(named)}",
+            f"{file} names code that would be imported and run: {', '.join(named)}",
             hint="Add --trust-source if the code is yours, or if you have read it.",
         )
 
 
-def check_tasks(place: Path, tasks: Iterable[Task], *, trust_source: bool) -> None:
+def check_tasks(file: Path, tasks: Iterable[Task], *, trust_source: bool) -> None:
     """Refuse tasks of a file that carry code.
 
     Args:
@@ -70,7 +70,7 @@ def check_tasks(place: Path, tasks: Iterable[Task], *, trust_source: bool) -> No
     named = [] if trust_source else [task for task in tasks if _carries_code(task.operator)]
     if named:
         raise ConfigError(
-            f"task {named[0].name!r} of {place} carries code that would be run, as every "
+            f"task {named[0].name!r} of {file} carries code that would be run, as every "
             f"{named[0].operator!r} does",
             hint="Add --trust-source (in a pipeline: trust_source: true beside the file) if the "
             "tasks are yours, or if you have read them.",

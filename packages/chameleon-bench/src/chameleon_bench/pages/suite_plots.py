@@ -33,7 +33,9 @@ def suite_plots(report: Row) -> list[Plot]:
     for task in report["tasks"]:
         rows = [row for row in report["results"] if row["task"] == task]
         best = rows[0]["best_known_seconds"]
-        curves = [one for one in report["curves"] if one["task"] == task and "measurements" in one]
+        curves = [
+            curve for curve in report["curves"] if curve["task"] == task and "measurements" in curve
+        ]
         if best and curves:
             plots += [_curves(task, curves, best, colours, over=over) for over in _ACROSS]
         others = [_quality(task, rows, colours), _spending(task, rows)]

@@ -130,10 +130,11 @@ def load_run(folder: str | Path) -> Run:
         result=result if asked is None else attrs.evolve(result, require=Requirement(**asked)),
         finished=finished,
         operators={
-            one.name: Operator(
-                result=one, measurements=Measurements(partial(_rows, path, rows[one.name]))
+            operator.name: Operator(
+                result=operator,
+                measurements=Measurements(partial(_rows, path, rows[operator.name])),
             )
-            for one in result.operators
+            for operator in result.operators
         },
     )
 

@@ -182,7 +182,9 @@ class RunResult:
     def exit_code(self) -> ExitCode:
         """What the command ends with."""
         # A verified network is a result, whatever kernels it has; without one they are.
-        kernels = self.operators and all(one.tuned_seconds is not None for one in self.operators)
+        kernels = self.operators and all(
+            operator.tuned_seconds is not None for operator in self.operators
+        )
         if self.network.failure is not None or not (self.network.delivered or kernels):
             return ExitCode.NO_VALID_RESULT
         return ExitCode.THRESHOLD_MISSED if self.missed else ExitCode.OK
@@ -270,21 +272,21 @@ def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str |
     Returns:
         A sentence or two; None where nothing that was timed is faster.
     """
-    told = _slower_than_fastest(network)
-    if told is None:
+    sentences = _slower_than_fastest(network)
+    if sentences is None:
         return _slower_buckets(network)
     largest = _largest(network, operators)
-    return f"{told}. Most of its time goes to {'; '.join(largest)}" if largest else told
+    return f"{sentences}. Most of its time goes to {'; '.join(largest)}" if largest else sentences
 
 
 def _slower_buckets(network: NetworkResult) -> str | None:
     """In which buckets of shapes a network is slower, though in all of them together it is not."""
-    told = (
+    sentence = (
         f"in bucket {bucket.name} {words}"
         for bucket in network.buckets
         if (words := _slower_than_fastest(bucket)) is not None
     )
-    return "; ".join(told) or None
+    return "; ".join(sentence) or None
 
 
 def _slower_than_fastest(result: InferenceResult) -> str | None:
@@ -306,7 +308,9 @@ def _largest(network: NetworkResult, operators: Sequence[OperatorResult]) -> lis
         large,
         key=lambda kernel: (kernel.tuned and kernel.name not in unmeasured, -kernel.seconds),
     )
-    alone = {one.name: one.tuned_seconds or one.search_seconds for one in operators}
+    alone = {
+        operator.name: operator.tuned_seconds or operator.search_seconds for operator in operators
+    }
     return [_described(kernel, total, unmeasured, alone) for kernel in ordered[:_NAMED]]
 
 
