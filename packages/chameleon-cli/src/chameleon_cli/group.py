@@ -81,9 +81,7 @@ class LazyGroup(click.Group):
         """Offer names and summaries; click's own imports every command for that."""
         summaries = self._summaries().items()
         items = [
-            CompletionItem(name, help=said)
-            for name, said in summaries
-            if name.startswith(incomplete)
+            CompletionItem(key, help=text) for key, text in summaries if key.startswith(incomplete)
         ]
         # Options come from click's commands that are no groups.
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]

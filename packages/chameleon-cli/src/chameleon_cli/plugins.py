@@ -170,9 +170,8 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
         about = f"{registry.kinds[entry.kind].noun} '{entry.name}' of '{entry.distribution}'"
         skipped = sum(result.skipped is not None for result in results)
         more = f", {skipped} skipped" if skipped else ""
-        click.echo(
-            f"{about}: {len(results) - failed - skipped} checks passed, {failed} failed{more}"
-        )
+        passed = len(results) - failed - skipped
+        click.echo(f"{about}: {passed} checks passed, {failed} failed{more}")
     if failed:
         if not debugging() and any(result.error is not None for result in results):
             click.echo("hint: `chameleon --debug plugins check` shows tracebacks", err=True)

@@ -275,10 +275,8 @@ def _budget(event: RunStarted, stored: int) -> str:
     already = f", {stored} measured before" if stored else ""
     if event.total_measurements is not None:
         left = max(0, event.total_measurements - stored)
-        amount = (
-            f"at most {counted(left, 'more measurement')}" if stored else f"{left} measurements"
-        )
-        return amount + already
+        more = f"at most {counted(left, 'more measurement')}" if stored else f"{left} measurements"
+        return more + already
     if event.seconds_left is not None:
         return f"{event.seconds_left:.0f} s{already}"
     return f"as long as it gets better{already}"

@@ -119,11 +119,7 @@ def operator_legend(operators: Sequence[OperatorResult]) -> str:
             f"vendor: {', '.join(vendors)}, the fastest of its variants",
             "ratio: vendor / tuned, above 1 the tuned kernel is faster",
         ]
-    errors = {
-        operator.max_relative_error: operator.name
-        for operator in operators
-        if operator.max_relative_error
-    }
+    errors = {row.max_relative_error: row.name for row in operators if row.max_relative_error}
     if errors:
         worst = max(errors)
         lines.append(f"largest relative error of a tuned operator: {worst:.1e} ({errors[worst]})")
@@ -168,15 +164,9 @@ def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     unmeasured = {task.name for task in network.unmeasured}
     large = [kernel for kernel in network.kernels if kernel.seconds >= _SHOWN * total]
     small = [kernel for kernel in network.kernels if kernel.seconds < _SHOWN * total]
-    rows = [
-        (f"{kernel.name}{_remark(kernel, unmeasured)}", kernel.calls, kernel.seconds)
-        for kernel in large
-    ]
+    rows = [(f"{row.name}{_remark(row, unmeasured)}", row.calls, row.seconds) for row in large]
     if small:
-        calls, seconds = (
-            sum(kernel.calls for kernel in small),
-            sum(kernel.seconds for kernel in small),
-        )
+        calls, seconds = sum(row.calls for row in small), sum(row.seconds for row in small)
         rows.append((f"{len(small)} others", calls, seconds))
     return [
         (name, str(calls), duration(seconds), f"{seconds / total:.1%}")
@@ -222,7 +212,7 @@ def front_rows(
 
     Args:
         network: the result.
-        told: writes seconds; a page has room for more digits than the terminal.
+        shown: writes seconds; a page has room for more digits than the terminal.
     """
     return [
         (

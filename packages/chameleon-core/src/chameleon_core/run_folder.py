@@ -31,6 +31,7 @@ EVENTS = "events.jsonl"
 BEST = "best.json"
 NETWORK = "network"
 LISTINGS = "listings"
+REPORT = "report.html"
 LOCK = ".lock"
 
 FAILED = "failed"
@@ -48,7 +49,7 @@ _MADE_BY_A_RUN = (
     BEST,
     NETWORK,
     LISTINGS,
-    "report.html",
+    REPORT,
 )
 
 
@@ -161,12 +162,8 @@ class RunFolder:
         own = distributions_of(pipeline)
         others = {*stored, *(imported() if at_end else ())}.difference(own)
         # What took part before and is installed no more took part all the same.
-        current = {
-            name: version
-            for name, version in versions(sorted(others)).items()
-            if version is not None
-        }
-        now = {**(elsewhere if isinstance(elsewhere, dict) else {}), **current, **versions(own)}
+        more = {name: text for name, text in versions(sorted(others)).items() if text is not None}
+        now = {**(elsewhere if isinstance(elsewhere, dict) else {}), **more, **versions(own)}
         changed = changes(stored, now)
         if changed:
             log.warning(

@@ -41,7 +41,7 @@ def check_sources(file: Path, *options: Any, trust_source: bool) -> None:
     """Refuse options of a file that name code.
 
     Args:
-        place: the file or folder that they were read from.
+        file: the file or folder that they were read from.
         options: see ``sources_in``.
         trust_source: whether the user trusts it.
 
@@ -60,7 +60,7 @@ def check_tasks(file: Path, tasks: Iterable[Task], *, trust_source: bool) -> Non
     """Refuse tasks of a file that carry code.
 
     Args:
-        place: the file or folder that they were read from.
+        file: the file or folder that they were read from.
         tasks: all of them.
         trust_source: whether the user trusts it.
 

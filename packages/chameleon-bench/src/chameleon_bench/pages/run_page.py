@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 from chameleon_core.loop.end.result import slower
 from chameleon_core.loop.round.batch import Origin
+from chameleon_core.run_folder import REPORT
 from chameleon_core.words import in_seconds
 from chameleon_system.files import write_whole
 
@@ -81,9 +82,7 @@ def page_of(record: RunRecord) -> str:
         failures=_failures(record),
         versions=Table(
             header=("distribution", "version"),
-            rows=[
-                (name, version or "not installed") for name, version in sorted(_versions(record))
-            ],
+            rows=[(name, text or "not installed") for name, text in sorted(_versions(record))],
         ),
         origin=Table(header=("what", "value"), rows=_environment(record)),
         figures={(plot.key, plot.subject): plot for plot in plots},
@@ -100,9 +99,8 @@ def _operators(record: RunRecord) -> Table:
         return "-" if value is None else format(value, form)
 
     def speed(task: TaskRecord) -> str:
-        return (
-            "-" if task.best_seconds is None else f"{task.task.flop / task.best_seconds / 1e9:.1f}"
-        )
+        best = task.best_seconds
+        return "-" if best is None else f"{task.task.flop / best / 1e9:.1f}"
 
     return Table.of(
         record.tasks,
@@ -336,9 +334,6 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-REPORT = "report.html"
 
 
 def write_report(folder: Path, output: Path | None = None) -> Path:

@@ -233,9 +233,7 @@ def page_of(report: Row) -> str:
 
 def _task(report: Row, name: str, plots: Sequence[Plot]) -> _Task:
     rows = [row for row in report["results"] if row["task"] == name]
-    failed = [
-        (row["pipeline"], *failure) for row in rows for failure in row["failed_cells"].items()
-    ]
+    failed = [(row["pipeline"], *cell) for row in rows for cell in row["failed_cells"].items()]
     return _Task(
         name=name,
         best_known_seconds=rows[0]["best_known_seconds"],

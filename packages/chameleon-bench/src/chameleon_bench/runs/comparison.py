@@ -229,10 +229,7 @@ def _all_different(folders: Sequence[Path]) -> None:
 
 
 def _has_times(run: ComparedRun) -> None:
-    if (
-        any(operator.time is not None for operator in run.operators.values())
-        or run.latency is not None
-    ):
+    if any(row.time is not None for row in run.operators.values()) or run.latency is not None:
         return
     if run.measurements:
         why = f"none of its {run.measurements} measurements is valid"
@@ -389,12 +386,8 @@ def _pair(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
         "first": first.name,
         "second": second.name,
         "operators": [
-            {
-                "name": operator.name,
-                **_ratio({operator.name: (operator, other)}),
-                **_needed(operator, other),
-            }
-            for operator, other in both
+            {"name": row.name, **_ratio({row.name: (row, other)}), **_needed(row, other)}
+            for row, other in both
         ],
         **_ratio({operator.name: (operator, other) for operator, other in both}),
         "network": latencies[0] / latencies[1] if latencies[0] and latencies[1] else None,

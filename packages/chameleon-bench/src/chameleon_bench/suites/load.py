@@ -167,10 +167,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
             if named & {entry.name, f"{entry.distribution}:{entry.name}"}:
                 package = entry.record.factory.partition(":")[0].partition(".")[0]
                 packages.setdefault(entry.distribution, set()).add(package)
-    return {
-        name: version_of(name, frozenset(distributions))
-        for name, distributions in sorted(packages.items())
-    }
+    return {name: version_of(name, frozenset(names)) for name, names in sorted(packages.items())}
 
 
 @functools.cache
@@ -373,10 +370,10 @@ def _table(source: Item, root: Node, data: Node | None) -> Sections:
     node = source.node
     if not isinstance(node.value, str):
         raise _wrong(node.mark, f"'table' must be a file's name, not {node.in_words()}")
-    location = (
+    file = (
         absolute(node).value if data is None else Path(data.value) / Path(node.value).expanduser()
     )
-    path = str(location)
+    path = str(file)
     if not Path(path).exists():
         hint = "say where the tables are with 'data' or --set data=FOLDER"
         raise _wrong(node.mark, f"there is no table {path}; {hint}")

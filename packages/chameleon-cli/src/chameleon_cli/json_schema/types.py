@@ -203,10 +203,9 @@ class TypeSchemas:
     def _type(self, field: attrs.Attribute[Any]) -> Schema:
         tags = tags_of(field, self._classes)
         if tags is not None:
-            alone = self._tagged(tags)
-            return (
-                {"type": "array", "items": alone} if form_of(field.type)[0] == "sequence" else alone
-            )
+            item = self._tagged(tags)
+            is_list = form_of(field.type)[0] == "sequence"
+            return {"type": "array", "items": item} if is_list else item
         if "stages" in field.metadata:
             return {"type": "array", "items": self._stage(field.metadata["stages"], False)}
         if "names" in field.metadata:

@@ -91,7 +91,7 @@ def search_of(options: Mapping[str, Any], registry: Registry | None) -> SearchCh
     """What searches, of arguments as pipelines have them.
 
     Args:
-        given: keys of a pipeline; those that are None are left out.
+        options: keys of a pipeline; those that are None are left out.
         registry: where stages are looked up; the installed plugins where None.
 
     Raises:
@@ -155,9 +155,9 @@ class AskStore:
 
     def rounds(self, task_id: int) -> list[dict[str, Any]]:
         """The rounds that were told, in their order."""
-        asked = list(rounds(self.records, task_id))
-        self._told[task_id] = len(asked)
-        return asked
+        batches = list(rounds(self.records, task_id))
+        self._told[task_id] = len(batches)
+        return batches
 
     def add_round(self, task_id: int, asked: Mapping[str, Any]) -> None:
         """Keep a round that was told."""

@@ -154,9 +154,7 @@ def _knob(name: str, values: Any) -> Knob:
             hint="write a list, as in tile=[1, 2, 4, 8]; a single value is a list of one",
         )
     options = [value.item() if isinstance(value, np.generic) else value for value in values]
-    odd = next(
-        (option for option in options if not isinstance(option, bool | int | float | str)), None
-    )
+    odd = next((item for item in options if not isinstance(item, bool | int | float | str)), None)
     if odd is not None or None in options:
         raise ConfigError(
             f"knob '{name}' has the value {odd!r}, which is neither a number nor a text",

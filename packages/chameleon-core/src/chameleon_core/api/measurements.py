@@ -212,10 +212,7 @@ class Measurements:
                 hint=f"stored are {', '.join(self.quantities)}",
             )
         other = self._rows.other
-        values = [
-            other.get(measurement.config, {}).get(name, np.nan)
-            for measurement in self._rows.measurements
-        ]
+        values = [other.get(row.config, {}).get(name, np.nan) for row in self._rows.measurements]
         return np.array(values, np.float64)
 
     def front(self, quantities: Sequence[str]) -> list[Trial]:
@@ -256,9 +253,7 @@ class Measurements:
             ) from error
         knobs = pd.DataFrame(list(self.configurations)).add_prefix("knob.")
         columns: dict[str, Any] = {name: self.quantity(name) for name in self.quantities}
-        columns["failure"] = [
-            None if failure is None else failure.value for failure in self.failures
-        ]
+        columns["failure"] = [None if kind is None else kind.value for kind in self.failures]
         columns["origin"] = list(self.origins)
         columns["measured_at"] = pd.to_datetime(self.measured_at, unit="s", utc=True)
         return pd.concat([knobs, pd.DataFrame(columns)], axis=1)

@@ -211,9 +211,7 @@ class Tuner:
     def best(self) -> Trial | None:
         """The fastest configuration so far, or None where none succeeded."""
         records = self._run.records
-        best = min(
-            records.measured.values(), key=lambda measurement: measurement.cost, default=None
-        )
+        best = min(records.measured.values(), key=lambda row: row.cost, default=None)
         if best is None or not best.ok:
             return None
         return Trial(

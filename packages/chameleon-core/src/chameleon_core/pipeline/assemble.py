@@ -105,8 +105,8 @@ def _specs(node: Node, stages: StageReader) -> tuple[StageSpec, ...]:
         name = Node(value=registry.full_name(entry), mark=mark)
         value = {"name": Item(key_mark=node.mark, node=name)}
         if text != DEFAULT:
-            item = Node(value=text, mark=node.mark)
-            value[entry.record.place_option] = Item(key_mark=node.mark, node=item)
+            path = Node(value=text, mark=node.mark)
+            value[entry.record.place_option] = Item(key_mark=node.mark, node=path)
         node = Node(value=value, mark=node.mark)
     spec = stages.chosen("a record database", _KIND, node)
     return () if spec is None else (spec,)
@@ -186,9 +186,7 @@ class Assembler:
             **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
             "warm_start": [str(folder) for folder in warm_start] or None,
             "records": records.written,
-            "baselines": [
-                {"name": baseline.name, **baseline.options_json} for baseline in baselines
-            ],
+            "baselines": [{"name": spec.name, **spec.options_json} for spec in baselines],
             "budget": to_json(budget),
             "require": to_json(require),
             "seed": seed,

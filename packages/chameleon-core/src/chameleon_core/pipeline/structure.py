@@ -212,9 +212,7 @@ class Structurer(KeyPath):
             raise failures[0]
         # A mistake inside a list or a mapping says more than that no member fits; where an only
         # member is a mapping at all, so does everything that is wrong with one.
-        inside = [
-            failure for failure in failures if all(p.mark != node.mark for p in failure.problems)
-        ]
+        inside = [error for error in failures if all(p.mark != node.mark for p in error.problems)]
         mappings = [
             failure
             for member, failure in zip(members, failures, strict=True)
@@ -270,9 +268,7 @@ class Structurer(KeyPath):
             source = bool(field.metadata.get("source"))
             node = absolute(node, source=source)
             if source and (missing := missing_sources(node)):
-                said = [
-                    self._failed(path.mark, f"there is no file {file}") for path, file in missing
-                ]
+                said = [self._failed(at.mark, f"there is no file {file}") for at, file in missing]
                 raise PipelineError([problem for error in said for problem in error.problems])
         if self._stage is not None and "stages" in field.metadata:
             return self._stages(node, partial(self._stage, field.metadata["stages"]))
@@ -281,9 +277,7 @@ class Structurer(KeyPath):
             value = self._structure(node, Any if field.type is None else field.type)
             if self._find is not None and "names" in field.metadata:
                 names = node.value if node.is_sequence else (node,)
-                self._all(
-                    ("", partial(self._find, field.metadata["names"], name)) for name in names
-                )
+                self._all(("", partial(self._find, field.metadata["names"], at)) for at in names)
             return value
         of = field.metadata["tagged"]
         if not node.is_sequence:

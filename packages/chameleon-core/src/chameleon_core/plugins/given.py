@@ -64,7 +64,7 @@ def replaces(plugin: GivenPlugin, distribution: str, module: str) -> bool:
     """Whether an installed plugin is the same one and is left out for it.
 
     Args:
-        one: a plugin that was given.
+        plugin: a plugin that was given.
         distribution: that of the installed one.
         module: the module with its hooks.
     """
@@ -152,7 +152,7 @@ def _of_distribution(folder: Path) -> list[GivenPlugin]:
             f"{folder / 'pyproject.toml'} names no plugin",
             hint=f"a plugin is named in its table [project.entry-points.{PROJECT}]",
         )
-    names = []
+    plugins = []
     for module in map(str, points.values()):
         relative = Path(*module.split("."))
         roots = [root for root in (folder / "src", folder) if _is_module(root / relative)]
@@ -161,7 +161,7 @@ def _of_distribution(folder: Path) -> list[GivenPlugin]:
                 f"{folder} has no module '{module}', which its pyproject.toml names",
                 hint=f"it is looked for in {folder / 'src'} and in {folder}",
             )
-        names.append(
+        plugins.append(
             GivenPlugin(
                 module=module,
                 root=roots[0],
@@ -169,7 +169,7 @@ def _of_distribution(folder: Path) -> list[GivenPlugin]:
                 path=str(folder),
             )
         )
-    return names
+    return plugins
 
 
 def _is_module(path: Path) -> bool:

@@ -112,10 +112,8 @@ def installed() -> Iterator[DiscoveredPlugin]:
         distribution = point.dist.name if point.dist is not None else "unknown"
         if not any(replaces(plugin, distribution, point.module) for plugin in instead):
             yield DiscoveredPlugin(name=point.name, distribution=distribution, load=point.load)
-    for plugin in instead:
-        yield DiscoveredPlugin(
-            name=plugin.module, distribution=plugin.distribution, load=plugin.load
-        )
+    for own in instead:
+        yield DiscoveredPlugin(name=own.module, distribution=own.distribution, load=own.load)
 
 
 def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
@@ -270,9 +268,7 @@ def _drop_shared_names(kind: Kind, loaded: LoadedPlugins) -> None:
         shared = entry.kind == kind.name and len(owners[entry.name]) > 1
         if not shared or entry.distribution == kind.distribution:
             continue
-        others = " and ".join(
-            f"'{owner}'" for owner in owners[entry.name] if owner != entry.distribution
-        )
+        others = " and ".join(f"'{who}'" for who in owners[entry.name] if who != entry.distribution)
         loaded.entries.remove(entry)
         loaded.errors.append(
             LoadError(

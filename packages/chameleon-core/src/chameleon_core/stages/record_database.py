@@ -126,15 +126,9 @@ def rank(record: Record) -> tuple[Any, ...]:
     kernels seem slower, never faster. A total order of contents, so that databases can be merged
     in any order.
     """
-    measurement = record.measurement
-    text = json.dumps([attrs.asdict(measurement), dict(record.knobs), record.measured_at])
-    return (
-        not measurement.ok,
-        measurement.cost,
-        str(measurement.failure or ""),
-        text,
-        record.spent_seconds,
-    )
+    trial = record.measurement
+    text = json.dumps([attrs.asdict(trial), dict(record.knobs), record.measured_at])
+    return (not trial.ok, trial.cost, str(trial.failure or ""), text, record.spent_seconds)
 
 
 def _digest(value: Any) -> str:

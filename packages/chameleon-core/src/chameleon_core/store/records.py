@@ -217,11 +217,7 @@ class StoredComparison:
     @property
     def tuned(self) -> list[tuple[tuple[int, ...], Measurement]]:
         """The configurations of the space with their measurements."""
-        return [
-            (contender.config, measurement)
-            for contender, measurement in self.rows
-            if contender.name == TUNED
-        ]
+        return [(ours.config, trial) for ours, trial in self.rows if ours.name == TUNED]
 
 
 class RecordStore:

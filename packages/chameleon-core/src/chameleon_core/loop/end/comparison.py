@@ -57,7 +57,7 @@ def ties(measurement: Measurement, fastest: Measurement) -> bool:
     to agree as well.
 
     Args:
-        one: a measurement that succeeded.
+        measurement: a measurement that succeeded.
         fastest: the one with the lowest cost.
     """
     if measurement.cost <= (1.0 + TIE) * fastest.cost:
@@ -220,7 +220,7 @@ def compared(
         run: the run.
         task_run: the task, which has ended.
         baselines: the task's.
-        place: among the comparisons of the run.
+        slot: among the comparisons of the run.
 
     Raises:
         PluginError: the runner breaks its contract.

@@ -158,6 +158,8 @@ class RunResult:
         network: what the frontend made of the winners; empty where the model is no network.
         versions: of the distributions that took part, None of those that are not installed.
         disturbance: what disturbed timing, as far as the runner knows.
+        usage: a command or Python that uses the result, as ``PluginRecord.usage`` has it; empty if
+            nothing in the folder can be used here.
     """
 
     folder: Path
@@ -167,6 +169,7 @@ class RunResult:
     network: NetworkResult = attrs.field(factory=NetworkResult)
     versions: Mapping[str, str | None] = attrs.field(factory=dict)
     disturbance: Disturbance = attrs.field(factory=Disturbance)
+    usage: str = ""
 
     @property
     def missed(self) -> list[str]:
@@ -182,9 +185,7 @@ class RunResult:
     def exit_code(self) -> ExitCode:
         """What the command ends with."""
         # A verified network is a result, whatever kernels it has; without one they are.
-        kernels = self.operators and all(
-            operator.tuned_seconds is not None for operator in self.operators
-        )
+        kernels = self.operators and all(row.tuned_seconds is not None for row in self.operators)
         if self.network.failure is not None or not (self.network.delivered or kernels):
             return ExitCode.NO_VALID_RESULT
         return ExitCode.THRESHOLD_MISSED if self.missed else ExitCode.OK
@@ -198,6 +199,7 @@ class RunResult:
             "operators": [operator.to_json() for operator in self.operators],
             "network": self.network.to_json(),
             "versions": dict(self.versions),
+            **({"usage": self.usage} if self.usage else {}),
             **({"disturbance": self.disturbance.to_json()} if self.disturbance.summary else {}),
         }
 
@@ -214,6 +216,7 @@ class RunResult:
             network=NetworkResult.from_json(value["network"]),
             versions=value.get("versions", {}),
             disturbance=Disturbance.from_json(value.get("disturbance", {})),
+            usage=value.get("usage", ""),
         )
 
 
@@ -272,21 +275,21 @@ def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str |
     Returns:
         A sentence or two; None where nothing that was timed is faster.
     """
-    sentences = _slower_than_fastest(network)
-    if sentences is None:
+    text = _slower_than_fastest(network)
+    if text is None:
         return _slower_buckets(network)
     largest = _largest(network, operators)
-    return f"{sentences}. Most of its time goes to {'; '.join(largest)}" if largest else sentences
+    return f"{text}. Most of its time goes to {'; '.join(largest)}" if largest else text
 
 
 def _slower_buckets(network: NetworkResult) -> str | None:
     """In which buckets of shapes a network is slower, though in all of them together it is not."""
-    sentence = (
+    sentences = (
         f"in bucket {bucket.name} {words}"
         for bucket in network.buckets
         if (words := _slower_than_fastest(bucket)) is not None
     )
-    return "; ".join(sentence) or None
+    return "; ".join(sentences) or None
 
 
 def _slower_than_fastest(result: InferenceResult) -> str | None:
@@ -308,9 +311,7 @@ def _largest(network: NetworkResult, operators: Sequence[OperatorResult]) -> lis
         large,
         key=lambda kernel: (kernel.tuned and kernel.name not in unmeasured, -kernel.seconds),
     )
-    alone = {
-        operator.name: operator.tuned_seconds or operator.search_seconds for operator in operators
-    }
+    alone = {row.name: row.tuned_seconds or row.search_seconds for row in operators}
     return [_described(kernel, total, unmeasured, alone) for kernel in ordered[:_NAMED]]
 
 

@@ -160,7 +160,7 @@ class SearchStages:
         The scores keep their order, best first: samplers go by them.
 
         Args:
-            found: the explorer's.
+            candidates: the explorer's.
             count: how many of them are to be measured at the same time.
         """
         if self.score is None:

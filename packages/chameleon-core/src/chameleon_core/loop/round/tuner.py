@@ -171,9 +171,7 @@ class TaskTuner:
             self.origins.setdefault(config, added)
         batch = self._with_enqueued(self._with_suggestions(batch), limit)
         self.origins = {config: self.origins[config] for config in tuples(batch)}
-        self.scores = {
-            config: self.scores[config] for config in self.origins if config in self.scores
-        }
+        self.scores = {row: self.scores[row] for row in self.origins if row in self.scores}
         self._asked = batch if len(batch) else None
         return batch
 

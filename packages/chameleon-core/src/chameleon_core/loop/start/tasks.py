@@ -172,10 +172,8 @@ def fixed_spaces(
 
 
 def _fixed(space: DesignSpace, task: Task, knobs: Iterable[FixedKnob]) -> DesignSpace:
-    every = {
-        knob.knob: knob for knob in knobs if knob.operator is None and knob.knob in space.index
-    }
-    chosen = every | {knob.knob: knob for knob in knobs if knob.operator == task.name}
+    every = {pin.knob: pin for pin in knobs if pin.operator is None and pin.knob in space.index}
+    chosen = every | {pin.knob: pin for pin in knobs if pin.operator == task.name}
     columns, problems = {}, []
     for name, knob in chosen.items():
         try:
