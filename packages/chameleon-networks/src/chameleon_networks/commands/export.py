@@ -9,7 +9,7 @@ import click
 from chameleon_cli.options import trust_option
 
 
-@click.command("export")
+@click.command("export", epilog="Example: chameleon export runs/net --to c -o bundle")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
     "--to",

@@ -33,7 +33,7 @@ from chameleon_networks.graph.steps import (
     is_quantized,
     step_of,
 )
-from chameleon_networks.graph.transposed import without_transposed
+from chameleon_networks.graph.transposed import with_transposed_kernels, without_transposed
 from chameleon_networks.graph.typed_operators import operands_of
 
 
@@ -435,6 +435,7 @@ def prepared(module: Any, layout: str) -> Any:
             fold_constants,
             with_folded_scales,
             with_folded_pads,
+            with_transposed_kernels,
         )
         layouts = {
             name: orders

@@ -18,7 +18,11 @@ from chameleon_tvm.operators.layouts import SPATIAL, is_channels_last
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of, per_channel
-from chameleon_networks.graph.matching_convolutions import ConvolutionCall, convolution_of
+from chameleon_networks.graph.matching_convolutions import (
+    TRANSPOSED_RANKS,
+    ConvolutionCall,
+    convolution_of,
+)
 from chameleon_networks.graph.moves import ELEMENTWISE, shape_of
 from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tvm, users_of
 
@@ -33,6 +37,30 @@ def without_transposed(module: Any) -> Any:
         module: an ``IRModule`` of Relax functions in normal form.
     """
     return rewritten(module, _Rewriter(module))
+
+
+def with_transposed_kernels(module: Any) -> Any:
+    """The module with a kernel of TVM's for each transposed convolution that stays one.
+
+    TVM has such kernels for channels first alone, so that layouts must change later.
+
+    Args:
+        module: an ``IRModule`` of Relax functions in normal form, in NCHW.
+    """
+    return rewritten(module, _Legalizer(module))
+
+
+@relax.expr_functor.mutator
+class _Legalizer(relax.PyExprMutator):
+    """Lowers transposed convolutions whose weights are computed, or of another type."""
+
+    def visit_call_(self, call: Any) -> Any:
+        if operator_name(call) not in TRANSPOSED_RANKS or convolution_of(call) is not None:
+            return super().visit_call_(call)
+        arguments = [self.visit_expr(argument) for argument in call.args]
+        call = relax.Call(call.op, arguments, call.attrs, call.ty_args)
+        call = self.builder_.normalize(call)
+        return call.op.get_attr("FLegalize")(self.builder_, call)
 
 
 @attrs.frozen(kw_only=True)
