@@ -78,12 +78,12 @@ def command(  # noqa: PLR0917 - click passes them by name
             for task, space in zip(chosen, spaces_of(resolved, chosen), strict=True)
         ]
     if as_json:
-        found = {"target": target, "space": resolved.space.name, "operators": described}
-        click.echo(json.dumps(found, indent=2))
+        document = {"target": target, "space": resolved.space.name, "operators": described}
+        click.echo(json.dumps(document, indent=2))
         return
     click.echo(f"target {target}, space '{resolved.space.name}'")
-    for one in described:
-        _print(one)
+    for operator in described:
+        _print(operator)
 
 
 def _print(operator: dict[str, Any]) -> None:

@@ -41,8 +41,8 @@ def command(folder: Path, as_json: bool) -> None:
     for task in value["operators"]:
         origins.update(task["origins"])
     if origins:
-        told = ", ".join(f"{origin} {count}" for origin, count in origins.items())
-        click.echo(f"where configurations came from: {told}")
+        text = ", ".join(f"{origin} {count}" for origin, count in origins.items())
+        click.echo(f"where configurations came from: {text}")
     rows = [
         (
             task["name"],

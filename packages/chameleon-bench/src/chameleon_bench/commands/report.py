@@ -46,5 +46,5 @@ def command(folder: Path, output: Path | None, sheets: Path | None, as_json: boo
         listed = {} if sheets is None else {"plots": [str(plot.absolute()) for plot in plots]}
         click.echo(json.dumps({**named, **listed}))
     else:
-        for one in (file, *plots):
-            click.echo(str(one))
+        for path in (file, *plots):
+            click.echo(str(path))

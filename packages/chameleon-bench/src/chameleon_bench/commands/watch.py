@@ -39,8 +39,8 @@ def command(folder: Path, port: int, as_json: bool) -> None:
     with PageServer(run, port=port) as server:
         look = run.look()
         if as_json:
-            told = {"run": str(folder.absolute()), "url": server.url, "state": look.state}
-            click.echo(json.dumps(told))
+            line = {"run": str(folder.absolute()), "url": server.url, "state": look.state}
+            click.echo(json.dumps(line))
         else:
             click.echo(f"{server.url} shows {folder}; Ctrl-C ends it")
         said = ""

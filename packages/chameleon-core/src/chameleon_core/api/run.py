@@ -142,10 +142,10 @@ def load_run(folder: str | Path) -> Run:
         result=result if asked is None else attrs.evolve(result, require=Requirement(**asked)),
         finished=finished,
         operators={
-            one.name: Operator(
-                result=one, measurements=Measurements(partial(_rows, path, rows[one.name]))
+            row.name: Operator(
+                result=row, measurements=Measurements(partial(_rows, path, rows[row.name]))
             )
-            for one in result.operators
+            for row in result.operators
         },
     )
 

@@ -80,13 +80,13 @@ def tune(
     """
     interruption = Interruption()
     # Before the pipeline is read, which may make a folder.
-    told = listeners(callbacks, interruption.request)
+    plugins = listeners(callbacks, interruption.request)
     resolved = _resolved(pipeline, output, sections, registry)
     with contextlib.ExitStack() as stack:
         if progress:
-            told.append(stack.enter_context(display(sys.stderr)))
+            plugins.append(stack.enter_context(display(sys.stderr)))
         with contextlib.suppress(RunInterrupted):  # a callback's wish, not an error
-            run_pipeline(resolved, fresh=fresh, listeners=told, interruption=interruption)
+            run_pipeline(resolved, fresh=fresh, listeners=plugins, interruption=interruption)
     return load_run(resolved.output)
 
 
