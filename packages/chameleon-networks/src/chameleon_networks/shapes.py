@@ -136,7 +136,7 @@ def _dimension(together: Sequence[tuple[Buckets, Axis]]) -> Dimension:
     if first.pad is not None and len(first.buckets) == 1:
         raise ConfigError(
             f"{axes[0]} has a `pad` and one bucket alone",
-            hint="Name at least two: by how outputs differ between them it is known where to cut.",
+            hint="Name at least two: their outputs show where to cut.",
         )
     return Dimension(name=first.name, buckets=first.buckets, axes=axes)
 
