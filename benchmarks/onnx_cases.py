@@ -147,7 +147,7 @@ def _difference(have: Any, want: Any) -> str:
 
 
 def _chameleon(model: Any) -> Any:
-    from chameleon_networks.importers.onnx.backend import prepare  # noqa: PLC0415 - needs TVM
+    from chameleon_networks.backends.onnx_networks import prepare  # noqa: PLC0415 - needs TVM
 
     rep = prepare(model)
 

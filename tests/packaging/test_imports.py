@@ -68,8 +68,10 @@ ONLY_IN = {
     ("chameleon_networks", "chameleon_cli"): ("commands/",),
     ("chameleon_networks", "chameleon_bench"): ("commands/",),
     ("chameleon_tvm", "chameleon_testing"): ("testing/",),
-    ("chameleon_networks", "torch"): ("importers/builtin/", "importers/torch/lowering/"),
-    ("chameleon_networks", "onnx"): ("importers/onnx/models", "importers/onnx/quantized"),
+    ("chameleon_networks", "torch"): (
+        *("backends/", "importers/builtin/", "importers/torch/lowering/"),
+    ),
+    ("chameleon_networks", "onnx"): ("backends/", "importers/onnx/"),
     ("chameleon_explorers", "torch"): ("ppo",),
     ("chameleon_runners", "torch"): ("baselines",),
     ("chameleon_runners", "tvm"): ("rpc/",),

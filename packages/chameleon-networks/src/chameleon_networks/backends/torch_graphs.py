@@ -23,7 +23,7 @@ from chameleon_core.words import in_seconds
 from torch import Tensor, fx, nn
 
 from chameleon_networks import load
-from chameleon_networks.dynamo.deliveries import Delivery, StaysError
+from chameleon_networks.backends.graph_deliveries import Delivery, StaysError
 from chameleon_networks.running.verify import TOLERANCE, agreement
 
 log = structlog.get_logger()

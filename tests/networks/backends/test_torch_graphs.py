@@ -11,8 +11,9 @@ from structlog.testing import capture_logs
 
 torch = pytest.importorskip("torch")
 
-from chameleon_networks.dynamo import backend, deliveries  # noqa: E402 - needs torch
-from chameleon_networks.dynamo.backend import CompiledGraph, chameleon  # noqa: E402
+from chameleon_networks.backends import graph_deliveries as deliveries  # noqa: E402 - needs torch
+from chameleon_networks.backends import torch_graphs as backend  # noqa: E402
+from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon  # noqa: E402
 from torch import nn  # noqa: E402
 
 

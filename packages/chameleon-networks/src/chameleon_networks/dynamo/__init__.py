@@ -1,1 +1,0 @@
-"""``torch.compile(model, backend="chameleon")``."""
