@@ -123,7 +123,7 @@ def _compare(got: Any, expected: Any, rtol: float, atol: float) -> None:
 
 
 def _chameleon(model: Any) -> Any:
-    from chameleon_networks.importers.onnx.backend import prepare  # noqa: PLC0415 - needs TVM
+    from chameleon_networks.backends.onnx_networks import prepare  # noqa: PLC0415 - needs TVM
 
     rep = prepare(model)
 
