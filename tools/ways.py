@@ -7,12 +7,14 @@ functions are called first and by whom, and writes both trees into ``docs/archit
 from __future__ import annotations
 
 import inspect
+import multiprocessing
 import os
 import re
 import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -109,6 +111,17 @@ def _way(pipeline: dict[str, Any]) -> Way:
     return way
 
 
+def drawn(way: Callable[[Path], Way], folder: Path) -> list[str]:
+    """The lines of a way, watched in a process of its own: earlier work leaves caches filled."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
+        return fresh.submit(_lines, way, folder).result()
+
+
+def _lines(way: Callable[[Path], Way], folder: Path) -> list[str]:
+    os.environ["CHAMELEON_RECORDS"] = "none"
+    return way(folder).lines()
+
+
 def written(text: str, title: str, lines: list[str]) -> str:
     """A page with the tree below a heading replaced."""
     tree = "\n".join(["```text", *lines, "```"])
@@ -119,12 +132,11 @@ def written(text: str, title: str, lines: list[str]) -> str:
 
 def main() -> None:
     """Draw both trees into the page."""
-    os.environ["CHAMELEON_RECORDS"] = "none"
     with tempfile.TemporaryDirectory() as folder:
         ways = {"A candidate's way": candidate_way, "A network's way": network_way}
         text = PAGE.read_text(encoding="utf-8")
         for title, way in ways.items():
-            text = written(text, title, way(Path(folder)).lines())
+            text = written(text, title, drawn(way, Path(folder)))
     PAGE.write_text(text, encoding="utf-8")
 
 

@@ -1,5 +1,8 @@
 """The Gaussian process: the contract, what it is sure of, and rounds that tell most together."""
 
+import subprocess
+import sys
+
 import attrs
 import numpy as np
 import pytest
@@ -169,3 +172,14 @@ def test_configurations_that_no_feature_tells_apart_are_no_trouble():
     assert not model.trained
     model.fit(_observed([[0, 0], [0, 0], [0, 1]], [1e-3, 2e-3, 3e-3]))
     assert np.isfinite(model.predict(space.everything)).all()
+
+
+def test_scipy_is_loaded_when_something_is_fitted():
+    """`chameleon validate` imports every stage, and computes nothing with it."""
+    program = (
+        "import sys\n"
+        "import chameleon_cost_models.ensemble, chameleon_cost_models.gaussian_process\n"
+        "print(*{'scipy.linalg', 'scipy.optimize', 'scipy.special'} & set(sys.modules))"
+    )
+    words = [sys.executable, "-c", program]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "\n"

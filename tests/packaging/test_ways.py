@@ -44,7 +44,7 @@ def test_the_page_has_a_tree_for_each_way(title):
 def test_the_page_shows_what_the_code_does(title, tmp_path):
     pytest.importorskip("torch")
     page = ways.PAGE.read_text(encoding="utf-8")
-    assert ways.written(page, title, TITLES[title](tmp_path).lines()) == page
+    assert ways.written(page, title, ways.drawn(TITLES[title], tmp_path)) == page
 
 
 def test_an_empty_tree_is_filled():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -40,7 +41,13 @@ def test_run_status_best(write, tmp_path):
     file = write(failing=20)
     done = chameleon("run", file)
     assert done.returncode == 0, done.stderr
-    header, *rows, vendor, legend = done.stdout.splitlines()
+    summary, _, table = done.stdout.partition("\n\n")
+    speed, against, place = summary.splitlines()
+    assert re.fullmatch(r"2 operators take [\d.]+ ms together\.", speed)
+    assert against.startswith("They are ")
+    assert place == f"The result is in {tmp_path / 'run'}."
+    header, *rows, vendor, legend, report = table.splitlines()
+    assert report == f"report: {(tmp_path / 'run' / 'report.html').as_uri()}"
     assert header.split()[:5] == ["operator", "untuned", "tuned", "vendor", "ratio"]
     assert [row.split()[0] for row in rows] == ["op0", "op1"]
     assert "4.00 ms" in rows[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -177,3 +178,12 @@ def test_a_process_answers_and_is_followed(network, target: str, monkeypatch):
 
     monkeypatch.setattr(made, "read_graph", again)
     assert prepared_network(made, "NCHW")
+
+
+def test_a_process_leaves_no_files(network, target: str, tmp_path: Path, monkeypatch):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert tried(network("several"), ["NCHW"], target, 1).step_seconds["link"]
+    assert not [*scratch.iterdir()]

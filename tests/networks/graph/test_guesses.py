@@ -10,6 +10,7 @@ import attrs
 import pytest
 from chameleon_core.errors import ChameleonError, InvalidConfigurationError
 from chameleon_core.loop.end.delivery import guessed, guesses_of
+from chameleon_core.network_result import Unmeasured
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
 from chameleon_networks.compile.kernels import Kernels
@@ -150,18 +151,18 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
     kept = [wrong, reached, predicted]
     result = source.deliver(attrs.evolve(delivery, winners=kept))
     assert result.failure is None
-    told = {one.name: one for one in result.unmeasured}
-    assert told.keys() == {task.name for task in source.named_tasks(delivery.target)}
-    assert told[wrong.task.name]["kernel"] == "another guess"
-    assert "its outputs are off" in told[wrong.task.name]["because"]
-    assert told[reached.task.name] == {
-        "name": reached.task.name,
-        "kernel": "first guess",
-        "because": "it was not reached",
-    }
-    assert told[predicted.task.name]["kernel"] == "configuration predicted to be best"
+    unmeasured = {operator.name: operator for operator in result.unmeasured}
+    assert unmeasured.keys() == {task.name for task in source.named_tasks(delivery.target)}
+    assert unmeasured[wrong.task.name].kernel == "another guess"
+    assert "its outputs are off" in unmeasured[wrong.task.name].because
+    assert unmeasured[reached.task.name] == Unmeasured(
+        name=reached.task.name, kernel="first guess", because="it was not reached"
+    )
+    assert unmeasured[predicted.task.name].kernel == "configuration predicted to be best"
     others = {
-        one.kernel for name, one in told.items() if name not in {one.task.name for one in kept}
+        operator.kernel
+        for name, operator in unmeasured.items()
+        if name not in {winner.task.name for winner in kept}
     }
     assert others == {"default schedule"}
     manifest = json.loads((delivery.folder / "manifest.json").read_text())

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 
+import attrs
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_core.pipeline.load import load_pipeline
+from chameleon_core.pipeline.yaml import dump_yaml
+from chameleon_core.plugins.factory import load_factory
+from chameleon_networks import hooks
 from chameleon_networks.delivery.frontends import NetworksFrontend
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks.importers.source_checks import onnx_models, torch_models
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.shapes import Buckets
 
@@ -77,3 +83,53 @@ def test_a_library_that_is_not_installed_is_named(folder, monkeypatch):
     ):
         with pytest.raises(ConfigError, match="torch is not installed"):
             network.check_source()
+
+
+MODELS = """
+import torch.nn as nn
+
+def network(classes=10):
+    if classes > 10:
+        return nn.Linear(1, classes), None
+    return nn.Linear(1, 10), (object(),)
+
+def with_an_argument(width):
+    return nn.Linear(width, 1), ()
+
+def with_a_keyword(*, width):
+    return nn.Linear(width, 1), ()
+
+def module():
+    return nn.Linear(1, 1)
+
+async def later():
+    return nn.Linear(1, 1), ()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "models"),
+    [
+        ("net.py", MODELS, ["net.py:network"]),
+        ("net.py", "def network():\n    return 1, 2\n", []),
+        ("net.py", "import torch\ndef (", []),
+        ("net.py", "import torch\0", []),
+        ("net.pt2", "", ["net.pt2"]),
+        ("net.onnx", "", ["net.onnx"]),
+        ("net.txt", "", []),
+    ],
+)
+def test_models_are_found_in_files_that_are_not_run(tmp_path, name, text, models):
+    (tmp_path / name).write_text(text)
+    found = [*onnx_models(tmp_path, name), *torch_models(tmp_path, name)]
+    assert [model.name for model in found] == models
+    for model in found:
+        (tmp_path / "p.yaml").write_text(dump_yaml({**model.pipeline, "target": "native"}))
+        assert load_pipeline(tmp_path / "p.yaml").model.options.source == str(tmp_path / model.name)
+
+
+def test_frontends_with_files_name_what_detects_models():
+    for frontend in hooks.FRONTENDS:
+        has_files = "source" in {field.name for field in attrs.fields(frontend.options)}
+        assert bool(frontend.detect) == has_files
+        assert not has_files or callable(load_factory(frontend.detect))

@@ -41,7 +41,7 @@ def test_digits_are_read_as_well_as_in_float32(
 ) -> None:
     digits = _module(folder / "digits.py")
     module, _ = digits.make()
-    precision = load_pipeline(folder / "digits.yaml").precision
+    precision = load_pipeline(folder / "digits.yaml").sections["precision"]
     assert isinstance(precision, Precision)
     assert precision.max_drop == 0.005
     options = TorchOptions(source=f"{folder}/digits.py:make", compare=False)
@@ -49,8 +49,8 @@ def test_digits_are_read_as_well_as_in_float32(
     frontend.compute_in(precision)
     settled = frontend.decide(trials)
     result, network = delivered_in(frontend.network, settled, folder / "network", precision)
-    assert result["precision"].startswith("int8"), result["precision_summary"]
-    assert "a drop of 0.005" in result["precision_summary"]
+    assert result.precision.startswith("int8"), result.precision_summary
+    assert "a drop of 0.005" in result.precision_summary
 
     def in_float32(images: Any) -> Any:
         return module(torch.from_numpy(images)).detach().numpy()

@@ -187,7 +187,8 @@ def _drawn(count: int, seed: int) -> list[tuple[int, int]]:
     return [config(drawn.choices(kinds, weights)[0], number) for number in range(count)]
 
 
-def _play(harness: Harness, folder: Path, count: int, **options: float) -> None:
+def _play(harness: Harness, folder: Path, count: int, *, blamed: int = 0, **options: float) -> None:
+    """Measure drawn faults; at most some candidates are blamed for what their devices did."""
     configs = _drawn(count, seed=1)
     with harness.make(folder, run_timeout=0.6, run_floor=0.6, **options) as runner:
         list(runner.measure(job([config(Fault.NONE, 4000)])))
@@ -195,8 +196,10 @@ def _play(harness: Harness, folder: Path, count: int, **options: float) -> None:
         found = by_config(list(runner.measure(job(configs))))
         after = _footprint()
     assert set(found) == set(configs)
-    kinds = {c: m.failure for c, m in found.items()}
-    assert kinds == {c: harness.expected(FAULTS[c[0]]) for c in configs}
+    expected = {c: harness.expected(FAULTS[c[0]]) for c in configs}
+    others = [m.failure for c, m in found.items() if m.failure is not expected[c]]
+    assert len(others) <= blamed
+    assert {*others} <= {FailureKind.CRASH}
     assert after["processes"] <= before["processes"]
     assert after["descriptors"] <= before["descriptors"]
     assert after["memory"] < before["memory"] + (32 << 20)
@@ -222,8 +225,9 @@ def test_five_hundred_candidates(harness: Harness, tmp_path: Path):
 
 @pytest.mark.long
 def test_five_hundred_candidates_on_devices_that_disconnect(tmp_path: Path):
-    harness = Harness(make=make_fleet)
-    _play(harness, tmp_path, 500, rates={"disconnects": 0.05}, retries=4)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"rates": {"disconnects": 0.05}, "retries": 4}
+    # A verdict blames one good candidate of 1000: of 500, more than three in one run of 550.
+    _play(Harness(make=make_fleet), tmp_path, 500, blamed=3, **options)
 
 
 def test_failing_devices_cost_no_result(tmp_path: Path):

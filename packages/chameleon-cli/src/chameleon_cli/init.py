@@ -28,24 +28,29 @@ from chameleon_core.versions import versions
 from chameleon_core.words import with_article
 
 from chameleon_cli.kinds import kind_of
+from chameleon_cli.model_files import chosen_model, models_beside
 
 _HEAD = """\
 # A Chameleon pipeline. `chameleon validate FILE` checks it and prints every default,
 # `chameleon plugins --options` lists what can stand here, `chameleon run FILE` tunes.
 
-# What to tune: one key, the frontend. Here one convolution of ResNet-18.
+# What to tune: one key, the frontend.
+{model}
+
+# For which machine: 'native', anything TVM takes, or {kind: llvm, mcpu: znver4, num-cores: 2}.
+target: native
+"""
+
+_MODEL = """\
 model:
-  operators:
+  operators:    # one convolution of ResNet-18
     - conv2d:
         input: [1, 256, 14, 14]    # batch, channels, height, width
         filters: 256
         kernel: 3
         padding: 1
-        layout: NHWC
-
-# For which machine: 'native', anything TVM takes, or {kind: llvm, mcpu: znver4, num-cores: 2}.
-target: native
-"""
+        layout: NHWC"""
+"""An example of a model, if none lies beside the pipeline."""
 
 _PRESET = """
 # Where the stages below come from, unless they are chosen here.
@@ -60,14 +65,16 @@ _DEFAULTS = """
 _BUDGET = """
 # How much may be spent, per operator; `scope: network` for all of them together.{reason}
 budget:
-  measurements: 64
+{budget}
   # wall_time: 20m
 """
 
 _REQUIRED = """
-# A result that must be reached: exit code 5 where it is not.
-# require: {{min_ratio: 0.9, against: {against}}}   # network_ratio: 1.0 for a whole network
+# A result that must be reached: exit code 5 if it is not.
+# require: {}
 """
+
+_NETWORK_RATIO = "{network_ratio: 1.0}    # as fast as the fastest framework that is installed"
 
 _RECORDS = """
 # What a run measures goes into a database of yours, and no run measures it again under the same
@@ -81,30 +88,39 @@ _OUTPUT = """
 """
 
 
-def template(registry: Registry, stem: str) -> str:
+def template(registry: Registry, stem: str, model: PresetRecord | None = None) -> str:
     """The commented pipeline.
 
     Args:
         registry: names what can be chosen.
         stem: the pipeline file's name without its suffix.
+        model: a model with the stages that it is tuned with; an example of operators if None.
     """
     presets = registry.names("presets")
     default = _default(registry)
-    reasons = {} if default is None else default.reasons
+    given = {} if model is None else model.pipeline
+    reasons = {**({} if default is None else default.reasons), **(model.reasons if model else {})}
     chosen = {} if default is None else default.pipeline
-    parts = [_HEAD, _PRESET.replace("{presets}", f"    # {', '.join(presets)}" if presets else "")]
+    shown = _MODEL if model is None else _line("model", given["model"])
+    parts = [_HEAD.replace("{model}", shown)]
+    parts += [_PRESET.replace("{presets}", f"    # {', '.join(presets)}" if presets else "")]
     parts += [] if default is None else [_DEFAULTS]
-    for key, kind in STAGES.items():
+    for key, kind in {**STAGES, "baselines": "baselines"}.items():
         names = registry.names(kind)
-        if names:
-            parts.append(_section(key, chosen.get(key, names[0]), reasons.get(key), names))
-    baselines = registry.names("baselines")
-    if baselines:
-        named = chosen.get("baselines", baselines[:1])
-        parts.append(_section("baselines", named, reasons.get("baselines"), baselines))
-        parts.append(_REQUIRED.format(against=_name(named[-1])))
+        if not names:
+            continue
+        usual = chosen.get(key, names[:1] if key == "baselines" else names[0])
+        value = given.get(key, usual)
+        parts.append(_section(key, value, reasons.get(key), names, given=key in given))
+        if key == "baselines":
+            required = (
+                f"{{min_ratio: 0.9, against: {_name(value[-1])}}}" if value else _NETWORK_RATIO
+            )
+            parts.append(_REQUIRED.format(required))
     reason = reasons.get("budget")
-    parts.append(_BUDGET.format(reason="" if reason is None else f"\n{_comment(reason)}"))
+    budget = textwrap.indent(dump_yaml(given.get("budget", {"measurements": 64})).rstrip(), "  ")
+    comment = "" if reason is None else f"\n{_comment(reason)}"
+    parts.append(_BUDGET.format(reason=comment, budget=budget))
     seed = reasons.get("seed")
     parts.append("\n" + ("" if seed is None else f"{_comment(seed)}\n") + "seed: 0\n")
     parts += [_RECORDS, _OUTPUT.replace("{stem}", stem)]
@@ -119,14 +135,18 @@ def _default(registry: Registry) -> PresetRecord | None:
     return found
 
 
-def _section(key: str, value: Any, reason: str | None, names: Sequence[str]) -> str:
-    """A key with its default, commented out, below its reason and above what else there is."""
+def _line(key: str, value: Any) -> str:
+    """A key with its value on one line."""
+    return dump_yaml({key: value}, in_one_line=True).strip().removeprefix("{").removesuffix("}")
+
+
+def _section(key: str, value: Any, reason: str | None, names: Sequence[str], *, given: bool) -> str:
+    """A key below its reason and above what else there is; commented out if it is the default."""
     used = {_name(one) for one in (value if isinstance(value, list) else [value])}
     others = [name for name in names if name not in used]
-    written = dump_yaml({key: value}, in_one_line=True).strip()
     lines = [
         *([] if reason is None else [_comment(reason)]),
-        f"# {written.removeprefix('{').removesuffix('}')}",
+        f"{'' if given else '# '}{_line(key, value)}",
         *([_comment(f"(also: {', '.join(others)})")] if others else []),
     ]
     return "\n" + "\n".join(lines) + "\n"
@@ -150,17 +170,26 @@ def _comment(text: str) -> str:
 @click.command("init")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
-@click.option("--force", is_flag=True, help="Replace the file where it exists.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.option("--model", metavar="SOURCE", help="The model: net.onnx, net.pt2 or net.py:function.")
 @click.option(
     "--plugin", "kind", metavar="KIND", help="Write a plugin's package: --plugin explorer NAME."
 )
-def command(file: Path | None, folder: Path | None, force: bool, kind: str | None) -> None:
-    """Write a commented pipeline to FILE (pipeline.yaml).
+def command(
+    file: Path | None, folder: Path | None, force: bool, model: str | None, kind: str | None
+) -> None:
+    """Write a commented pipeline to FILE (pipeline.yaml), for the model that lies beside it.
+
+    A model is an ONNX file, a program of torch.export (.pt2), or a Python file with a function
+    that returns a torch module and its example inputs. If there is none, the pipeline tunes a
+    convolution as an example.
 
     With --plugin KIND NAME [FOLDER] write a package with a plugin of that kind, which can be
     installed and changed; its tests pass.
     """
     if kind is not None:
+        if model is not None:
+            raise ConfigError("a plugin has no model", hint="give --model or --plugin")
         _write_plugin(kind, file, folder, force=force)
         return
     if folder is not None:
@@ -168,7 +197,7 @@ def command(file: Path | None, folder: Path | None, force: bool, kind: str | Non
             f"one file can be written, and '{folder}' is a second one",
             hint="give the command again for it; with --plugin KIND it is a folder",
         )
-    _write_pipeline(Path("pipeline.yaml") if file is None else file, force=force)
+    _write_pipeline(Path("pipeline.yaml") if file is None else file, model, force=force)
 
 
 def _write_plugin(kind: str, name: Path | None, folder: Path | None, *, force: bool) -> None:
@@ -186,8 +215,13 @@ def _write_plugin(kind: str, name: Path | None, folder: Path | None, *, force: b
         click.echo(f"  {line}")
 
 
-def _write_pipeline(file: Path, *, force: bool) -> None:
-    text = template(default_registry(), file.stem)
+def _write_pipeline(file: Path, source: str | None, *, force: bool) -> None:
+    registry, folder = default_registry(), file.parent
+    if source is None:
+        models = models_beside(registry, folder)
+    else:
+        models = [chosen_model(registry, folder, source)]
+    text = template(registry, file.stem, models[0] if models else None)
     try:
         with file.open("w" if force else "x", encoding="utf-8") as stream:
             stream.write(text)
@@ -200,7 +234,18 @@ def _write_pipeline(file: Path, *, force: bool) -> None:
             f"{file} cannot be written: {error.strerror or error}",
             hint="name a file in a folder that exists and may be written to",
         ) from error
-    click.echo(f"wrote {file}; next: chameleon run {file}")
+    click.echo(f"wrote {file} for {_subject(models)}; next: chameleon run {file}")
+    for other in models[1:]:
+        words = ("chameleon", "init", "--model", str(folder / other.name), "--force", str(file))
+        click.echo(f"  for {other.name}: {shlex.join(words)}")
+
+
+def _subject(models: Sequence[PresetRecord]) -> str:
+    """The model that a pipeline tunes, in words."""
+    if not models:
+        return "a convolution, as an example of a model"
+    (first, *others) = models
+    return f"{first.name}, of {len(models)} models the last changed" if others else first.name
 
 
 _SUFFIX = ".template"

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.end.summary import summary_lines
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import spaces_of, tasks_of
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.run_folder import REPORT
 
 from chameleon_cli.options import given_again, output_option, set_option
 from chameleon_cli.progress import progress_for
@@ -61,6 +63,9 @@ def command(  # noqa: PLR0917 - click passes them by name
         click.echo(disturbance.summary, err=disturbance.disturbed)
     for sentence in result.missed:
         click.echo(sentence, err=True)
+    report = result.folder / REPORT
+    if not as_json and report.exists():
+        click.echo(f"report: {report.absolute().as_uri()}")
     sys.exit(result.exit_code)
 
 
@@ -85,6 +90,9 @@ def _print(result: RunResult) -> None:
     # Before all else: whoever reads one line only should read this one.
     if result.slower is not None:
         click.echo(f"{result.slower}\n")
+    summary = summary_lines(result)
+    if summary:
+        click.echo("\n".join(summary) + "\n")
     print_table(OPERATOR_HEADER, operator_rows(result.operators))
     legend = operator_legend(result.operators)
     if legend:

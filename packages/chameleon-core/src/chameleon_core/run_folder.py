@@ -31,6 +31,7 @@ EVENTS = "events.jsonl"
 BEST = "best.json"
 NETWORK = "network"
 LISTINGS = "listings"
+REPORT = "report.html"
 LOCK = ".lock"
 
 FAILED = "failed"
@@ -48,7 +49,7 @@ _MADE_BY_A_RUN = (
     BEST,
     NETWORK,
     LISTINGS,
-    "report.html",
+    REPORT,
 )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import scipy
 from chameleon_core.space import Configs
 from chameleon_core.stages import Scores, StageContext
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from chameleon_cost_models.bagging import bagged_trees, opinions
 from chameleon_cost_models.inputs import Features
@@ -113,7 +113,7 @@ def expected_improvement(mean: Numbers, std: Numbers, best: float, _kappa: float
     std = np.maximum(std, _LEAST_STD)
     gain = (mean - best) / std
     density = np.exp(-0.5 * gain**2) / np.sqrt(2.0 * np.pi)
-    improvement: Numbers = np.maximum(std * (gain * ndtr(gain) + density), 0.0)
+    improvement: Numbers = np.maximum(std * (gain * scipy.special.ndtr(gain) + density), 0.0)
     return improvement
 
 

@@ -6,10 +6,10 @@ import math
 
 import attrs
 import numpy as np
+import scipy
 from chameleon_core.space import Configs
 from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
-from scipy import linalg, optimize
 
 from chameleon_cost_models.gaussian_options import GaussianProcessOptions
 from chameleon_cost_models.inputs import features_of, teaches
@@ -236,8 +236,8 @@ def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
         signal, noise = math.exp(logs[-2]), math.exp(logs[-1])
         kernel, slope = _kernel_and_slope(squared @ inverse_squares, signal)
         covariance = kernel + (noise + _JITTER) * np.eye(count)
-        factor = linalg.cholesky(covariance, lower=True, check_finite=False)
-        inverse = linalg.cho_solve((factor, True), np.eye(count), check_finite=False)
+        factor = scipy.linalg.cholesky(covariance, lower=True, check_finite=False)
+        inverse = scipy.linalg.cho_solve((factor, True), np.eye(count), check_finite=False)
         weights = inverse @ values
         off = (logs - centre) / spread
         value = 0.5 * values @ weights + np.log(np.diagonal(factor)).sum() + 0.5 * off @ off
@@ -247,7 +247,7 @@ def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
         by_signal, by_noise = (outer * kernel).sum(), noise * np.trace(outer)
         return value, np.concatenate([by_length, [by_signal, by_noise]]) + off / spread
 
-    fit = optimize.minimize(
+    fit = scipy.optimize.minimize(
         loss,
         centre,
         jac=True,
@@ -273,8 +273,8 @@ class Posterior:
         self._points = points / parameters.lengths
         covariance = self._kernel(self._points, self._points)
         covariance[np.diag_indices(len(points))] += parameters.noise + _JITTER
-        self._factor = linalg.cholesky(covariance, lower=True, check_finite=False)
-        self._weights = linalg.cho_solve((self._factor, True), values, check_finite=False)
+        self._factor = scipy.linalg.cholesky(covariance, lower=True, check_finite=False)
+        self._weights = scipy.linalg.cho_solve((self._factor, True), values, check_finite=False)
 
     def moments(self, points: Numbers) -> tuple[Numbers, Numbers]:
         """Mean and standard deviation of the function, each (n,).
@@ -309,7 +309,7 @@ class Posterior:
         return left
 
     def _solved(self, cross: Numbers) -> Numbers:
-        solved: Numbers = linalg.solve_triangular(
+        solved: Numbers = scipy.linalg.solve_triangular(
             self._factor, cross, lower=True, check_finite=False
         )
         return solved

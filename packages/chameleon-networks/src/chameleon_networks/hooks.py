@@ -21,11 +21,16 @@ FRONTENDS = tuple(
         factory="chameleon_networks.delivery.frontends:NetworksFrontend",
         options=options,
         precisions=PRECISIONS,
+        usage='from chameleon_networks import load; network = load("{folder}/network")',
+        detect=detect and f"chameleon_networks.importers.source_checks:{detect}",
     )
-    for name, summary, options in (
-        ("builtin", "a network written here, with random weights", BuiltinOptions),
-        ("torch", "a PyTorch module, or of a saved torch.export program", TorchOptions),
-        ("onnx", "a network in an ONNX file", OnnxOptions),
+    for name, summary, options, detect in (
+        ("builtin", "a network written here, with random weights", BuiltinOptions, ""),
+        (
+            *("torch", "a PyTorch module, or of a saved torch.export program", TorchOptions),
+            "torch_models",
+        ),
+        ("onnx", "a network in an ONNX file", OnnxOptions, "onnx_models"),
     )
 )
 

@@ -77,6 +77,7 @@ def chameleon_frontends() -> Iterable[PluginRecord]:
         summary="Single tensor operators, written down in the pipeline file",
         factory="chameleon_tvm.operators.frontend:OperatorsFrontend",
         options=OperatorsOptions,
+        usage="chameleon export {folder} --to library -o {folder}/kernels",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 from chameleon_core.loop.end.result import slower
 from chameleon_core.loop.round.batch import Origin
+from chameleon_core.run_folder import REPORT
 from chameleon_core.words import in_seconds
 from chameleon_system.files import write_whole
 
@@ -332,9 +333,6 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-REPORT = "report.html"
 
 
 def write_report(folder: Path, output: Path | None = None) -> Path:

@@ -12,6 +12,7 @@ import attrs
 from chameleon_core.api.measurements import Measurements, Rows, Trial
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.end.result import OperatorResult, RunResult
+from chameleon_core.loop.end.summary import summary_lines
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.run_folder import read_store
@@ -65,6 +66,10 @@ class Run:
     result: RunResult
     finished: bool
     operators: Mapping[str, Operator]
+
+    def __str__(self) -> str:
+        """How fast the result is, against what, and how to use it, as ``chameleon run`` says."""
+        return "\n".join(summary_lines(self.result)) or f"{self.folder} has no valid result."
 
     @property
     def folder(self) -> Path:

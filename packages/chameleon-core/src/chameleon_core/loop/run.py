@@ -47,6 +47,7 @@ from chameleon_core.run_folder import BEST, RunFolder
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, StageRef
 from chameleon_core.task import Task
+from chameleon_core.trust import sources_in
 
 log = structlog.get_logger()
 
@@ -256,12 +257,21 @@ def _finished(
         network=network,
         versions=run.folder.keep_versions(run.pipeline, run.runner.describe(), at_end=True),
         disturbance=run.totals.disturbance,
+        usage=_usage(run),
     )
     value = result.to_json()
     run.folder.write(BEST, json.dumps(value, indent=1) + "\n")
     run.folder.finish(run.pipeline, value)
     _list_winners(run, result)
     return result
+
+
+def _usage(run: RunContext) -> str:
+    """How the result is used; of recorded times there is nothing to use."""
+    usage = run.pipeline.model.record.usage if run.runner.measures_hardware else ""
+    command = usage.startswith("chameleon ")
+    trusted = command and any(sources_in(run.pipeline.model.options))
+    return f"{usage} --trust-source" if trusted else usage
 
 
 def _list_winners(run: RunContext, result: RunResult) -> None:

@@ -58,7 +58,9 @@ def missing_sources(node: Node) -> list[tuple[Node, str]]:
 
 def _source(text: str, folder: Path) -> str:
     file, colon, attribute = _parts(text)
-    return _join(file, folder) + colon + attribute if _is_file_name(file) else text
+    # A saved program has no function, so its name alone could be a module's as well.
+    is_file = _is_file_name(file) or (not colon and (folder / file).is_file())
+    return _join(file, folder) + colon + attribute if is_file else text
 
 
 def _parts(text: str) -> tuple[str, str, str]:

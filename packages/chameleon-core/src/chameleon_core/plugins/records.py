@@ -30,6 +30,11 @@ class PluginRecord:
             as a pipeline's ``precision`` names them; see ``Frontend.compute_in``.
         place_option: of a record database, the option that a path or URL is where a pipeline
             writes that alone; empty for one that has to be named.
+        detect: of a frontend, ``"module:function"`` that `chameleon init` calls with a pipeline's
+            folder and the name of a file, relative to it. It yields a preset for each model in the
+            file, named as ``--model`` chooses it. Empty for a frontend that reads no files.
+        usage: of a frontend, a command or Python that uses the result of a run, whose folder it
+            calls ``{folder}``.
     """
 
     name: str
@@ -40,6 +45,8 @@ class PluginRecord:
     operators: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
     place_option: str = ""
+    detect: str = ""
+    usage: str = ""
 
 
 @attrs.frozen(kw_only=True)

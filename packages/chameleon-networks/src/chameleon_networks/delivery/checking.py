@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -74,12 +75,14 @@ def _asked(
         "threads": threads,
         "started": time.monotonic(),
     }
-    with network_child(_MODULE) as child:
+    # The child removes nothing itself: it ends without finalisers, or in a crash.
+    scratch = tempfile.TemporaryDirectory(prefix="chameleon-check-")
+    with scratch as folder, network_child(_MODULE) as child:
         conversation = Conversation(child)
         answer: Message = {}
         try:
             # It imports what it needs while torch exports the network here, once for all.
-            conversation.tell({**request, **request_of(network)})
+            conversation.tell({**request, "scratch": folder, **request_of(network)})
             while "done" in (answer := conversation.answer(_LIMIT_SECONDS)):
                 _repeat(network, answer)
         except TimeoutError as error:

@@ -171,6 +171,7 @@ def main() -> None:
     steps = StepSeconds("start", request["started"])
     try:
         network = requested_network(request)
+        tempfile.tempdir = request["scratch"]
         report = examined(
             network,
             request["layouts"],
@@ -267,7 +268,7 @@ class _Examination:
             _LayoutFailedError: it cannot be delivered in it.
             ConfigError: nor can it in any other one.
         """
-        with tempfile.TemporaryDirectory(prefix="chameleon-check-") as folder:
+        with tempfile.TemporaryDirectory() as folder:
             functions = self._written(layout, Path(folder))
             self.steps.begin("reference")
             self.reference.wait()

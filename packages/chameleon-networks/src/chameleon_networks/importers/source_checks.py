@@ -2,13 +2,78 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 
 from chameleon_core.errors import ConfigError
+from chameleon_core.plugins.records import PresetRecord
 from chameleon_tvm.sources import named_object
 
 from chameleon_networks.importers.options import NetworkOptions, OnnxOptions, TorchOptions
+
+_PROGRAM = ".pt2"
+"""The suffix of a program saved by torch.export."""
+_PAIR = 2
+
+
+def onnx_models(_: Path, file: str) -> Iterator[PresetRecord]:
+    """The model of an ONNX file, for ``chameleon init``."""
+    if file.endswith(".onnx"):
+        yield _network("onnx", file)
+
+
+def torch_models(folder: Path, file: str) -> Iterator[PresetRecord]:
+    """The models of a saved program, or of a Python file, which is read and not run.
+
+    A function counts if the file imports torch, and the function needs no arguments and returns a
+    pair, as in ``return network, inputs``.
+    """
+    if file.endswith(_PROGRAM):
+        yield _network("torch", file)
+    if file.endswith(".py"):
+        try:
+            module = ast.parse((folder / file).read_bytes())
+        except (OSError, ValueError, SyntaxError):  # unreadable for Python, so no model either
+            return
+        if any(_imports_torch(node) for node in ast.walk(module)):
+            for node in module.body:
+                if isinstance(node, ast.FunctionDef) and _makes_a_pair(node):
+                    yield _network("torch", f"{file}:{node.name}")
+
+
+def _network(frontend: str, source: str) -> PresetRecord:
+    return PresetRecord(
+        name=source,
+        summary="a network",
+        pipeline={
+            "model": {frontend: source},
+            "scheduler": "gradient",
+            "baselines": [],
+            "budget": {"measurements": 400, "scope": "network"},
+        },
+        reasons={
+            "scheduler": "The next batch goes where it saves most of the network's latency.",
+            "baselines": "The network is compared as a whole, and not each operator.",
+            "budget": "All operators of the network share it.",
+        },
+    )
+
+
+def _imports_torch(node: ast.AST) -> bool:
+    if isinstance(node, ast.Import):
+        return any(alias.name.partition(".")[0] == "torch" for alias in node.names)
+    return isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch"
+
+
+def _makes_a_pair(function: ast.FunctionDef) -> bool:
+    given = function.args
+    required = len(given.posonlyargs) + len(given.args) - len(given.defaults)
+    keywords = any(default is None for default in given.kw_defaults)
+    returned = (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
+    pair = any(isinstance(value, ast.Tuple) and len(value.elts) == _PAIR for value in returned)
+    return pair and not required and not keywords
 
 
 def check_source(options: NetworkOptions) -> None:
@@ -30,7 +95,7 @@ def check_source(options: NetworkOptions) -> None:
 
 
 def _check_torch_source(source: str) -> None:
-    if not source.endswith(".pt2"):
+    if not source.endswith(_PROGRAM):
         if not callable(named_object(source, "model")):
             hint = "Name a function that returns the torch module and its example inputs."
             raise ConfigError(f"model: {source} is no function", hint=hint)

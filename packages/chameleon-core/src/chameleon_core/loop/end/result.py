@@ -158,6 +158,8 @@ class RunResult:
         network: what the frontend made of the winners; empty where the model is no network.
         versions: of the distributions that took part, None of those that are not installed.
         disturbance: what disturbed timing, as far as the runner knows.
+        usage: a command or Python that uses the result, as ``PluginRecord.usage`` has it; empty if
+            nothing in the folder can be used here.
     """
 
     folder: Path
@@ -167,6 +169,7 @@ class RunResult:
     network: NetworkResult = attrs.field(factory=NetworkResult)
     versions: Mapping[str, str | None] = attrs.field(factory=dict)
     disturbance: Disturbance = attrs.field(factory=Disturbance)
+    usage: str = ""
 
     @property
     def missed(self) -> list[str]:
@@ -196,6 +199,7 @@ class RunResult:
             "operators": [operator.to_json() for operator in self.operators],
             "network": self.network.to_json(),
             "versions": dict(self.versions),
+            **({"usage": self.usage} if self.usage else {}),
             **({"disturbance": self.disturbance.to_json()} if self.disturbance.summary else {}),
         }
 
@@ -212,6 +216,7 @@ class RunResult:
             network=NetworkResult.from_json(value["network"]),
             versions=value.get("versions", {}),
             disturbance=Disturbance.from_json(value.get("disturbance", {})),
+            usage=value.get("usage", ""),
         )
 
 

@@ -1,0 +1,70 @@
+"""Models that lie beside a pipeline file, as frontends tell them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.plugins.factory import load_factory
+from chameleon_core.plugins.records import PresetRecord
+from chameleon_core.plugins.registry import Registry
+
+Detector = Callable[[Path, str], Iterator[PresetRecord]]
+
+
+def models_beside(registry: Registry, folder: Path) -> list[PresetRecord]:
+    """The models in a folder, those of the file that changed last first.
+
+    Args:
+        registry: has the frontends.
+        folder: the pipeline's.
+    """
+    try:
+        files = [entry for entry in folder.iterdir() if entry.is_file()]
+        files.sort(key=lambda entry: (-entry.stat().st_mtime_ns, entry.name))
+    except OSError:  # whoever writes the pipeline there says what is wrong
+        return []
+    detectors = _detectors(registry)
+    return [model for file in files for model in _models_of(detectors, folder, file.name)]
+
+
+def chosen_model(registry: Registry, folder: Path, source: str) -> PresetRecord:
+    """The model that a user names.
+
+    Args:
+        registry: has the frontends.
+        folder: the pipeline's.
+        source: a file, and after a colon a function in it; relative to the working folder.
+
+    Raises:
+        ConfigError: there is no such file, or no frontend knows a model in it.
+    """
+    name, colon, function = source.partition(":")
+    if not Path(name).is_file():
+        raise ConfigError(
+            f"there is no file {name}", hint="name a model's file, relative to this folder"
+        )
+    file = os.path.relpath(name, folder)
+    models = _models_of(_detectors(registry), folder, file)
+    wanted = [model for model in models if not colon or model.name == f"{file}:{function}"]
+    if not wanted:
+        names = ", ".join(model.name for model in models)
+        raise ConfigError(
+            f"{source} is no model that an installed frontend knows",
+            hint=f"models in the file: {names}"
+            if names
+            else "name an ONNX file, a program of torch.export (.pt2), or a Python file with a "
+            "function that returns a torch module and its example inputs",
+        )
+    return wanted[0]
+
+
+def _detectors(registry: Registry) -> list[Detector]:
+    named = (entry.record.detect for entry in registry.entries("frontends"))
+    return [load_factory(factory) for factory in named if factory]
+
+
+def _models_of(detectors: list[Detector], folder: Path, file: str) -> list[PresetRecord]:
+    return [model for detect in detectors for model in detect(folder, file)]

@@ -1,0 +1,86 @@
+"""The lines that a run ends with: how fast, against what, where the result is."""
+
+from __future__ import annotations
+
+import attrs
+import chameleon_core as cc
+import pytest
+from chameleon_core.loop.end.result import OperatorResult, RunResult, VariantResult
+from chameleon_core.loop.end.summary import summary_lines
+from chameleon_core.loop.run import run_pipeline
+from chameleon_core.network_result import BucketResult, NetworkResult
+from chameleon_core.pipeline.load import from_dict
+from synthetic import synthetic_document, synthetic_registry
+
+
+def operator(name, tuned, untuned=None, vendor=None):
+    variants = [VariantResult(name="tuned", seconds=tuned)]
+    if untuned is not None:
+        variants.append(VariantResult(name="untuned", seconds=untuned))
+    if vendor is not None:
+        variants.append(VariantResult(name="lib", variant="a", vendor=True, seconds=vendor))
+    return OperatorResult(name=name, task={}, space="", fingerprint="", variants=tuple(variants))
+
+
+def lines(folder, *operators, **more):
+    return summary_lines(RunResult(folder=folder, seconds=1.0, operators=operators, **more))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "my runs" / "a"
+
+
+def test_one_operator_against_its_baselines_and_a_command_that_a_shell_reads(folder):
+    usage = "chameleon export {folder} -o {folder}/kernels"
+    assert lines(folder, operator("conv", 1.5e-4, 0.16, 3e-4), usage=usage) == [
+        "conv takes 150 µs.",
+        "It is 2.00 times as fast as lib (300 µs) and 1067 times as fast as untuned (160 ms).",
+        "The result is in my runs/a. Use it: chameleon export 'my runs/a' -o 'my runs/a'/kernels",
+    ]
+
+
+def test_several_operators_by_their_geometric_means(folder):
+    first, second = operator("a", 1e-3, vendor=2e-3), operator("b", 1e-3, vendor=0.5e-3)
+    assert lines(folder, first, second, operator("c", None)) == [
+        "2 operators of 3 take 2.00 ms together.",
+        "They are 1.00 times as fast as lib (geometric mean of 2, from 0.50 to 2.00).",
+        "The result is in my runs/a.",
+    ]
+    assert lines(folder, operator("a", 1e-3))[:-1] == ["a takes 1.00 ms."]
+    assert lines(folder, operator("a", None), operator("b", None)) == []
+
+
+def test_a_network_against_the_fastest_other(folder):
+    network = NetworkResult(
+        latency_seconds=4e-3,
+        untuned_seconds=2.0,
+        rivals={"torch": 10e-3, "openvino": 6e-3},
+        folder=str(folder / "network"),
+    )
+    usage = 'from here import load; network = load("{folder}/network")'
+    result = lines(folder, operator("conv", None), network=network, usage=usage)
+    speed, against, place = result
+    assert speed == "The network takes 4.00 ms for one inference."
+    first = "It is 1.50 times as fast as openvino (6.00 ms), the fastest other"
+    assert against == f"{first}; torch 10.0 ms, untuned 2.00 s."
+    assert place.endswith('Use it: from here import load; network = load("my runs/a/network")')
+    buckets = (BucketResult(name="1", latency_seconds=4e-3),)
+    alone = attrs.evolve(network, rivals={}, buckets=buckets, precision="int8")
+    assert lines(folder, network=alone)[:2] == [
+        "The network takes 4.00 ms for one inference in each bucket, in int8.",
+        "Others: untuned 2.00 s.",
+    ]
+    untimed = attrs.evolve(network, latency_seconds=None)
+    assert "not timed" in lines(folder, network=untimed)[0]
+    assert lines(folder, network=attrs.evolve(network, failure="it broke")) == []
+
+
+def test_a_run_read_in_python_says_the_same(folder):
+    document = synthetic_document(folder)
+    result = run_pipeline(from_dict(document, registry=synthetic_registry()))
+    assert summary_lines(result)
+    assert str(cc.load_run(folder)).splitlines() == summary_lines(result)
+    # Nothing was measured on hardware, so there is nothing to use.
+    assert not result.usage
