@@ -31,8 +31,8 @@ import attrs
 from chameleon_core.errors import ChameleonError
 from chameleon_system.processes.child import ChildProcess, status_words
 
-RIGHT, REFUSED, WRONG, ERROR, CRASHED, LATE = KINDS = (
-    *("right", "refused", "wrong", "error", "crashed", "timed out"),
+RIGHT, REFUSED, WRONG, ERROR, CRASHED, LATE, NO_NETWORK = KINDS = (
+    *("right", "refused", "wrong", "error", "crashed", "timed out", "no network"),
 )
 """Outcomes of a case; ``error`` is an exception that is none of Chameleon's own."""
 
@@ -46,6 +46,10 @@ class WrongAnswerError(Exception):
 
 class RefusedError(Exception):
     """A case is refused by something else than Chameleon, which raises errors of its own."""
+
+
+class NoNetworkError(Exception):
+    """A case is nothing that a network computes, by a rule of its suite."""
 
 
 class Suite(ABC):
@@ -121,6 +125,8 @@ def outcome_of(suite: Suite, case: str) -> Outcome:
         kind, reason = WRONG, str(error)
     except (ChameleonError, RefusedError) as error:
         kind, reason = REFUSED, str(error)
+    except NoNetworkError as error:
+        kind, reason = NO_NETWORK, str(error)
     except Exception as error:  # noqa: BLE001 - the outcome of a case
         where = traceback.extract_tb(error.__traceback__)[-1]
         words = " ".join(str(error).split())
