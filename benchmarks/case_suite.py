@@ -132,7 +132,7 @@ def outcome_of(suite: Suite, case: str) -> Outcome:
         kind, reason = REFUSED, str(error)
     except NoNetworkError as error:
         kind, reason = NO_NETWORK, str(error)
-    except Exception as error:  # noqa: BLE001 - an outcome as well
+    except Exception as error:  # noqa: BLE001 - the outcome of a case
         where = traceback.extract_tb(error.__traceback__)[-1]
         words = " ".join(str(error).split())
         place = f"{Path(where.filename).name}:{where.lineno}"

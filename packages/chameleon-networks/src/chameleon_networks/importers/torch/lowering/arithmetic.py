@@ -103,6 +103,13 @@ def _along(operator: Any, call: Call) -> Any:
     return call.emit(operator(*call.operands(1), axis, keep))
 
 
+def _choice(call: Call) -> Any:
+    """``where`` of two operands that are promoted."""
+    condition = call.tensor(call.node.args[0], "bool")
+    chosen = (call.tensor(one, call.dtype) for one in call.node.args[1:3])
+    return call.emit(relax.op.where(condition, *chosen))
+
+
 def _cumulative(operator: Any, call: Call) -> Any:
     """``cumsum`` and ``cumprod``, in the type of their result: int64 for integers."""
     return call.emit(operator(*call.operands(1), call.given(1, "dim"), call.dtype))
@@ -149,6 +156,7 @@ CONVERTERS: dict[str, Converter] = {
     "amin.default": partial(_extreme, relax.op.min),
     "max.dim": partial(_extreme_and_place, relax.op.max, relax.op.argmax),
     "min.dim": partial(_extreme_and_place, relax.op.min, relax.op.argmin),
+    "where.self": _choice,
     "prod.dim_int": partial(_along, relax.op.prod),
     "cumsum.default": partial(_cumulative, relax.op.cumsum),
     "cumprod.default": partial(_cumulative, relax.op.cumprod),

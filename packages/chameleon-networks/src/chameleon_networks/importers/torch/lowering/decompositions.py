@@ -3,33 +3,72 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from operator import getitem
 from typing import Any
 
 import torch
 from chameleon_core.errors import ConfigError
-from torch.export.graph_signature import ConstantArgument, OutputKind
+from torch._decomp import global_decomposition_table
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
+from chameleon_networks.importers.torch.lowering import windows
 from chameleon_networks.importers.torch.lowering.complex_numbers import has_complex, without_complex
+from chameleon_networks.importers.torch.lowering.empty_tensors import without_empty_tensors
 
 _ATEN = torch.ops.aten
 
+_FIRST_ALONE = {
+    *(_ATEN.native_layer_norm.default, _ATEN.native_group_norm.default),
+    *(_ATEN.max_pool2d_with_indices.default, _ATEN.max_pool3d_with_indices.default),
+}
+"""Operators of which the importers give the first result alone."""
 
-def decomposed(program: Any) -> Any:
+
+def decomposed(program: Any, readable: Container[str]) -> Any:
     """The program in torch's core operators, and in fewer of them than that where TVM lacks one.
 
     Args:
         program: a ``torch.export.ExportedProgram``.
+        readable: names of the operators that TVM's importer and ours read.
     """
     if _sparse(program):
         return program  # torch cannot decompose it; TVM reads some operators as they are
     table = torch.export.default_decompositions()
-    table.update(DECOMPOSITIONS)
+    table.update({**DECOMPOSITIONS, **windows.DECOMPOSITIONS})
     made = program.run_decompositions(table)
     if has_complex(made):
         made = without_complex(made).run_decompositions(table)
+    while further := _further_decompositions(made, readable, table):
+        table.update(further)
+        made = made.run_decompositions(table)
+    without_empty_tensors(made)
     _drop_what_computes_nothing(made)
     return made
+
+
+def _further_decompositions(
+    program: Any, readable: Container[str], table: Container[Any]
+) -> dict[Any, Callable[..., Any]]:
+    """Decompositions of what nobody reads as it is in a program, most of them torch's own."""
+    signature = program.graph_signature
+    varying = {spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT}
+    lacking = {
+        node.target
+        for node in program.graph.nodes
+        if node.op == "call_function"
+        and (
+            node.target.__name__ not in readable
+            or (node.target in _FIRST_ALONE and _uses_more(node))
+            or (node.target is _ATEN.convolution.default and node.args[1].name in varying)
+        )
+    }
+    written = {**global_decomposition_table["post_autograd"], **windows.SOME}
+    return {
+        operator: written[operator]
+        for operator in lacking
+        if operator in written and operator not in table
+    }
 
 
 def _drop_what_computes_nothing(program: Any) -> None:
@@ -59,6 +98,11 @@ def _drop_what_computes_nothing(program: Any) -> None:
             graph.erase_node(node)
     graph.eliminate_dead_code()
     program.graph_module.recompile()
+
+
+def _uses_more(node: Any) -> bool:
+    """Whether anything reads another one of several results of a node than the first."""
+    return any(user.target is getitem and user.args[1] and user.users for user in node.users)
 
 
 def _is_constant(spec: Any) -> bool:
@@ -188,36 +232,6 @@ def _distances(one: Any, two: Any, p: float, _mode: int | None) -> Any:
     return apart.pow(p).sum(-1).pow(1 / p)
 
 
-def _windows(x: Any, dimension: int, size: int, step: int) -> Any:
-    """``Tensor.unfold``: windows along an axis, in a last one."""
-    dimension %= x.ndim
-    count = (x.shape[dimension] - size) // step + 1
-    starts = torch.arange(count, device=x.device) * step
-    places = (starts[:, None] + torch.arange(size, device=x.device)).reshape(-1)
-    parts = x.index_select(dimension, places)
-    shape = (*x.shape[:dimension], count, size, *x.shape[dimension + 1 :])
-    return parts.reshape(shape).movedim(dimension + 1, -1)
-
-
-def _largest_of_windows(x: Any, size: list[int]) -> Any:
-    """``adaptive_max_pool2d`` by its definition; the indices are not computed."""
-    for axis, count in zip((-2, -1), size, strict=True):
-        extent = x.shape[axis]
-        parts = [
-            x.narrow(axis, (place * extent) // count, _width(place, extent, count)).amax(
-                axis, keepdim=True
-            )
-            for place in range(count)
-        ]
-        x = parts[0] if count == 1 else torch.cat(parts, axis)
-    return x, torch.empty_like(x, dtype=torch.int64)
-
-
-def _width(place: int, extent: int, count: int) -> int:
-    """Elements of a window of adaptive pooling."""
-    return -((-(place + 1) * extent) // count) - (place * extent) // count
-
-
 def _selu(x: Any) -> Any:
     """Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2."""
     alpha, scale = 1.6732632423543772, 1.0507009873554805
@@ -237,8 +251,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.var_mean.correction: _variance_and_mean,
     _ATEN._native_batch_norm_legit_functional.default: _normalised_by_batch,  # noqa: SLF001
     _ATEN._cdist_forward.default: _distances,  # noqa: SLF001
-    _ATEN.unfold.default: _windows,
-    _ATEN.adaptive_max_pool2d.default: _largest_of_windows,
     _ATEN.any.default: _any,
     _ATEN.selu.default: _selu,
     _ATEN.exp2.default: lambda x: torch.exp(x * math.log(2.0)),

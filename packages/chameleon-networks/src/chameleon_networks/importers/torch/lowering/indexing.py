@@ -35,6 +35,13 @@ def _select(call: Call) -> Any:
     return call.emit(relax.op.squeeze(part, [axis]))
 
 
+def _parts(call: Call) -> Any:
+    """``split_with_sizes``; TVM makes no tuple of a single part."""
+    if len(call.node.meta["val"]) == 1:
+        return call.emit(relax.Tuple([call.value(0)]))
+    return call.importer._split(call.node)  # noqa: SLF001 - it has no other way in
+
+
 def _index(call: Call) -> Any:
     """``x[..., i, j, ...]`` as NumPy and torch define it.
 
@@ -241,6 +248,7 @@ CONVERTERS: dict[str, Converter] = {
     "embedding.default": _embedding,
     "index_select.default": _index_select,
     "select.int": _select,
+    **dict.fromkeys(("split_with_sizes.default", "split.Tensor"), _parts),
     "index.Tensor": _index,
     **dict.fromkeys(("index_put.default", "index_put_.default"), _index_put),
     "scatter_add.default": partial(_scatter, "add"),
