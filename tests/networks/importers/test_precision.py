@@ -125,19 +125,29 @@ def test_token_ids_stay_what_they_are():
     assert _error(*answers) <= ROUNDINGS * STORAGE["bfloat16"].rounding
 
 
-def test_an_onnx_file_in_half_precision_is_refused(tmp_path: Path):
+def _half_precision_file(path: Path, kind: str) -> Path:
     onnx = pytest.importorskip("onnx")
-    helper, kind = onnx.helper, onnx.TensorProto.FLOAT16
-    weights = onnx.numpy_helper.from_array(np.ones((4, 5), np.float16), "w")
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+    number = getattr(onnx.TensorProto, kind.upper())
+    weights = onnx.helper.make_tensor("w", number, [4, 5], np.linspace(-1, 1, 20).tolist())
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
         "net",
-        [helper.make_tensor_value_info("x", kind, [3, 4])],
-        [helper.make_tensor_value_info("y", kind, [3, 5])],
+        [onnx.helper.make_tensor_value_info("x", number, [3, 4])],
+        [onnx.helper.make_tensor_value_info("y", number, [3, 5])],
         [weights],
     )
-    path = tmp_path / "net.onnx"
-    onnx.save(helper.make_model(graph), path)
-    with pytest.raises(ConfigError, match="are in float16") as caught:
+    onnx.save(onnx.helper.make_model(graph, ir_version=9), path)
+    return path
+
+
+def test_an_onnx_file_in_float16_is_computed_in_float32(tmp_path: Path):
+    path = _half_precision_file(tmp_path / "net.onnx", "float16")
+    [task] = work_on(OnnxOptions(source=str(path))).tasks("llvm")
+    assert dict(task.arguments) == {"dtype": "float32", "input": (3, 4), "units": 5}
+
+
+def test_an_onnx_file_in_bfloat16_is_refused(tmp_path: Path):
+    path = _half_precision_file(tmp_path / "net.onnx", "bfloat16")
+    with pytest.raises(ConfigError, match="are in bfloat16") as caught:
         work_on(OnnxOptions(source=str(path))).tasks("llvm")
     assert "float32" in str(caught.value.hint)

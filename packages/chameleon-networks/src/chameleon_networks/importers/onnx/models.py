@@ -7,7 +7,7 @@ from typing import Any
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.words import did_you_mean
-from chameleon_tvm.types import HALVES
+from chameleon_tvm.types import BFLOAT16
 from chameleon_tvm.words import first_line
 
 from chameleon_networks.importers.onnx.quantized import in_real_numbers, is_quantized_model
@@ -121,12 +121,11 @@ def _shown(shape: Sequence[int | str], word: str | None = None) -> str:
 
 
 def _check_types(model: Any, file: str, onnx: Any) -> None:
-    """See that no weights are in half precision: TVM would compute with them in it, untuned."""
-    names = {getattr(onnx.TensorProto, name.upper()): name for name in HALVES}
-    found = sorted({names[i.data_type] for i in model.graph.initializer if i.data_type in names})
-    if found:
+    """See that no weights are in bfloat16, which onnxruntime cannot check."""
+    kinds = {tensor.data_type for tensor in model.graph.initializer}
+    if onnx.TensorProto.BFLOAT16 in kinds:
         raise ConfigError(
-            f"the weights in {file} are in {' and '.join(found)}",
+            f"the weights in {file} are in {BFLOAT16}, which onnxruntime cannot check",
             hint="Export the network in float32; a model of `torch` is converted by itself.",
         )
 
