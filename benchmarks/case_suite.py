@@ -2,7 +2,7 @@
 
 A suite is a module of this folder with a class of ``Suite``, and a command that calls ``main``:
 
-    python benchmarks/onnx_cases.py                      # runs what has no outcome yet
+    python benchmarks/onnx_cases.py                      # what has no outcome yet, and a table
     python benchmarks/onnx_cases.py --again refused      # runs again what was refused
     python benchmarks/onnx_cases.py --only 'conv|pool'   # some cases, chosen by their names
 
@@ -127,7 +127,7 @@ def outcome_of(suite: Suite, case: str) -> Outcome:
         kind, reason = REFUSED, str(error)
     except NoNetworkError as error:
         kind, reason = NO_NETWORK, str(error)
-    except Exception as error:  # noqa: BLE001 - an outcome as well
+    except Exception as error:  # noqa: BLE001 - the outcome of a case
         where = traceback.extract_tb(error.__traceback__)[-1]
         words = " ".join(str(error).split())
         place = f"{Path(where.filename).name}:{where.lineno}"

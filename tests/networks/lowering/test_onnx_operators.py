@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 
@@ -26,8 +27,8 @@ def test_operators_give_onnxruntimes_numbers(name: str):
     graph = imported(proto, {})
     got = answers(graph.module, list(model.inputs.values()))
     assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
-    assert all(one.owner == f"the_{model.kind}" for one in graph.locations.values())
-    assert f"the_{model.kind}" in {one.owner for one in graph.locations.values()}
+    assert all(location.owner == f"the_{model.kind}" for location in graph.locations.values())
+    assert f"the_{model.kind}" in {location.owner for location in graph.locations.values()}
 
 
 def test_weights_that_follow_from_constants_are_constants():
@@ -52,14 +53,7 @@ def test_weights_that_follow_from_constants_are_constants():
 
 
 def test_what_is_refused_names_its_node():
-    model = CASES["lstm"]()
-    proto = one(
-        "LSTM",
-        list(model.inputs.values()),
-        *model.constants.values(),
-        hidden_size=5,
-        activations=["Relu", "Tanh", "Tanh"],
-        outputs=3,
-    ).proto
-    with pytest.raises(ConfigError, match=r"node 'the_LSTM' \(LSTM\) .* activations are Relu"):
+    numbers = np.ones((2, 3), np.float32)
+    proto = one("Dropout", [numbers], np.float32(0.5), np.asarray(True)).proto
+    with pytest.raises(ConfigError, match=r"node 'the_Dropout' \(Dropout\) .* training mode"):
         imported(proto, {})

@@ -26,7 +26,7 @@ _SO_FAR = (
 """What is told of an operator before the final comparison."""
 
 
-@click.command("best")
+@click.command("best", epilog="Example: chameleon best runs/net")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:
@@ -53,17 +53,17 @@ def _operators(run: RunView) -> list[dict[str, Any]]:
     """Per operator the decoded configuration with its costs."""
     unmeasured = () if run.result is None else run.result.network.unmeasured
     instead = {task.name: task.kernel for task in unmeasured}
-    told = []
+    lines = []
     for operator in run.operators:
         timed = operator.time
         value = operator.result.to_json()
         value["seconds_from"] = None if timed is None else str(timed.source)
         if run.result is None:
-            told.append({**{key: value[key] for key in _SO_FAR}, "compared": False})
+            lines.append({**{key: value[key] for key in _SO_FAR}, "compared": False})
         else:
             delivered_with = instead.get(value["name"])
-            told.append({**value, "compared": True, "delivered_with": delivered_with})
-    return told
+            lines.append({**value, "compared": True, "delivered_with": delivered_with})
+    return lines
 
 
 def _print(operators: list[dict[str, Any]]) -> None:

@@ -44,32 +44,32 @@ _VECTORS = re.compile(r"(avx|fma|f16c|amx|asimd|sve|i8mm|bf16)\w*|sme2?")
 """Flags of vector and matrix instructions."""
 
 
-@click.command("env")
+@click.command("env", epilog="Example: chameleon env")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
     """Show versions, processor, caches, threads and plugins that failed to load."""
-    found = describe()
+    machine = describe()
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(machine, indent=2))
         return
-    quota = found["cpu"]["quota"]
+    quota = machine["cpu"]["quota"]
     rows = [
-        ("python", found["python"]),
-        ("platform", found["platform"]),
-        ("cpu", found["cpu"]["model"] or "unknown"),
-        ("instructions", " ".join(found["cpu"]["instructions"]) or "unknown"),
-        ("cores", f"{found['cpu']['usable']} usable of {found['cpu']['logical']} logical"),
-        ("affinity", f"{found['cpu']['affinity']} cores"),
+        ("python", machine["python"]),
+        ("platform", machine["platform"]),
+        ("cpu", machine["cpu"]["model"] or "unknown"),
+        ("instructions", " ".join(machine["cpu"]["instructions"]) or "unknown"),
+        ("cores", f"{machine['cpu']['usable']} usable of {machine['cpu']['logical']} logical"),
+        ("affinity", f"{machine['cpu']['affinity']} cores"),
         ("quota", f"{quota:.3g} cores" if quota is not None else "none"),
-        *((f"cache {one['name']}", _size(one["bytes"])) for one in found["cpu"]["caches"]),
-        ("memory", _size(found["memory_bytes"])),
-        *((name, version or "not installed") for name, version in found["packages"].items()),
-        *((name, value) for name, value in found["variables"].items() if value is not None),
+        *((f"cache {cache['name']}", _size(cache["bytes"])) for cache in machine["cpu"]["caches"]),
+        ("memory", _size(machine["memory_bytes"])),
+        *((name, version or "not installed") for name, version in machine["packages"].items()),
+        *((name, value) for name, value in machine["variables"].items() if value is not None),
     ]
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         click.echo(f"{name:{width}}  {value}")
-    for error in found["plugin_errors"]:
+    for error in machine["plugin_errors"]:
         click.echo(f"warning: {error}", err=True)
 
 

@@ -80,11 +80,11 @@ class LazyGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Offer names and summaries; click's own imports every command for that."""
         summaries = self._summaries().items()
-        found = [
-            CompletionItem(one, help=said) for one, said in summaries if one.startswith(incomplete)
+        items = [
+            CompletionItem(key, help=text) for key, text in summaries if key.startswith(incomplete)
         ]
         # Options come from click's commands that are no groups.
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(
         self,
@@ -98,7 +98,7 @@ class LazyGroup(click.Group):
     def _summaries(self) -> dict[str, str]:
         entries = default_registry().entries("commands")
         plugins = {entry.name: entry.record.summary for entry in entries}
-        return {**plugins, **{name: one.summary for name, one in self._built_in.items()}}
+        return {**plugins, **{name: command.summary for name, command in self._built_in.items()}}
 
     def _factory(self, name: str) -> str | None:
         if name in self._built_in:

@@ -131,8 +131,8 @@ def _default(registry: Registry) -> PresetRecord | None:
     """The preset that applies where none is named; Chameleon's own, whoever has one as well."""
     if DEFAULT_PRESET not in registry.names("presets"):
         return None
-    found: PresetRecord = registry.find("presets", DEFAULT_PRESET, author=CORE).record
-    return found
+    preset: PresetRecord = registry.find("presets", DEFAULT_PRESET, author=CORE).record
+    return preset
 
 
 def _line(key: str, value: Any) -> str:
@@ -142,7 +142,7 @@ def _line(key: str, value: Any) -> str:
 
 def _section(key: str, value: Any, reason: str | None, names: Sequence[str], *, given: bool) -> str:
     """A key below its reason and above what else there is; commented out if it is the default."""
-    used = {_name(one) for one in (value if isinstance(value, list) else [value])}
+    used = {_name(entry) for entry in (value if isinstance(value, list) else [value])}
     others = [name for name in names if name not in used]
     lines = [
         *([] if reason is None else [_comment(reason)]),
@@ -167,7 +167,7 @@ def _comment(text: str) -> str:
     )
 
 
-@click.command("init")
+@click.command("init", epilog="Example: chameleon init pipeline.yaml")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
@@ -209,9 +209,9 @@ def _write_plugin(kind: str, name: Path | None, folder: Path | None, *, force: b
         raise ConfigError(
             "a package is never replaced, --force or not", hint="remove its folder, or name another"
         )
-    place, check = write_plugin(kind, str(name), folder)
-    click.echo(f"wrote {place}, a plugin that works; next:")
-    for line in (f"cd {shlex.quote(str(place))}", "pip install -e '.[test]'", check):
+    path, check = write_plugin(kind, str(name), folder)
+    click.echo(f"wrote {path}, a plugin that works; next:")
+    for line in (f"cd {shlex.quote(str(path))}", "pip install -e '.[test]'", check):
         click.echo(f"  {line}")
 
 
@@ -304,24 +304,24 @@ def templates(kind: Kind, module: str) -> dict[PurePosixPath, str]:
     """
     root = resources.files("chameleon_cli") / "scaffold"
     layers = ["common", *(["stage"] if kind.name in STAGE_KINDS else []), kind.name]
-    found: dict[PurePosixPath, str] = {}
+    texts: dict[PurePosixPath, str] = {}
     for layer in layers:
         for words, file in _walk(root / layer, ()):
             if words[-1].endswith(_SUFFIX):
                 parts = [module if word == _PLACE else word for word in words]
                 path = PurePosixPath(*parts).with_name(parts[-1].removesuffix(_SUFFIX))
-                found[path] = file.read_text(encoding="utf-8")
-    return found
+                texts[path] = file.read_text(encoding="utf-8")
+    return texts
 
 
 def _walk(
     folder: Traversable, words: tuple[str, ...]
 ) -> Sequence[tuple[tuple[str, ...], Traversable]]:
-    found: list[tuple[tuple[str, ...], Traversable]] = []
-    for one in sorted(folder.iterdir(), key=lambda one: one.name):
-        here = (*words, one.name)
-        found += _walk(one, here) if one.is_dir() else [(here, one)]
-    return found
+    files: list[tuple[tuple[str, ...], Traversable]] = []
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        here = (*words, entry.name)
+        files += _walk(entry, here) if entry.is_dir() else [(here, entry)]
+    return files
 
 
 def _module_of(name: str, kind: Kind) -> str:
@@ -345,7 +345,7 @@ def _module_of(name: str, kind: Kind) -> str:
         )
     if name in default_registry().names(kind.name):
         owner = default_registry().entries(kind.name)
-        (distribution, *_) = [one.distribution for one in owner if one.name == name]
+        (distribution, *_) = [package.distribution for package in owner if package.name == name]
         raise ConfigError(
             f"there is {with_article(kind.noun)} '{name}' already, of '{distribution}'",
             hint="choose a name of your own",
@@ -358,7 +358,7 @@ def _values(kind: Kind, name: str, module: str) -> Mapping[str, str]:
     folder = resources.files("chameleon_cli") / "scaffold" / kind.name
     about: dict[str, Any] = tomllib.loads((folder / "about.toml").read_text(encoding="utf-8"))
     files = {path.name for path in templates(kind, module)}
-    needed = [_ours(one) for one in about["chameleon"]] + about["others"]
+    needed = [_ours(name) for name in about["chameleon"]] + about["others"]
     subject = about.get("checked_with", "")
     usage = [
         sentence
@@ -380,8 +380,8 @@ def _values(kind: Kind, name: str, module: str) -> Mapping[str, str]:
         "summary": about["summary"],
         "suites": kind.conformance.partition(":")[0],
         "Suite": kind.conformance.partition(":")[2],
-        "dependencies": ", ".join(f'"{one}"' for one in needed),
-        "test_dependencies": "".join(f', "{_ours(one)}"' for one in about["testing"]),
+        "dependencies": ", ".join(f'"{requirement}"' for requirement in needed),
+        "test_dependencies": "".join(f', "{_ours(name)}"' for name in about["testing"]),
         "check_options": f" --pipeline {subject}" if subject else "",
         "usage": "\n" + " ".join(usage) + "\n" if usage else "",
     }

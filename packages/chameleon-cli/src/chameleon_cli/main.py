@@ -62,12 +62,12 @@ def _give_plugins(context: click.Context, option: click.Parameter, paths: tuple[
 
     plugins = give(paths)
     default_registry.cache_clear()
-    for one, distribution in replaced(plugins):
-        click.echo(f"{one.path} takes the place of the installed '{distribution}'", err=True)
+    for plugin, distribution in replaced(plugins):
+        click.echo(f"{plugin.path} takes the place of the installed '{distribution}'", err=True)
 
 
-def _take_log_format(context: click.Context, _: click.Parameter, given: str) -> None:
-    if given == "json" and not context.resilient_parsing:
+def _take_log_format(context: click.Context, _: click.Parameter, form: str) -> None:
+    if form == "json" and not context.resilient_parsing:
         json_lines.begin()
 
 
@@ -157,7 +157,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        given = chameleon.main(
+        status = chameleon.main(
             args=None if arguments is None else list(arguments),
             prog_name="chameleon",
             standalone_mode=False,
@@ -165,10 +165,10 @@ def _run(arguments: Sequence[str] | None) -> int:
     except SystemExit as leaving:
         return _code_of(leaving.code)
     except BaseException as error:  # noqa: BLE001 - every way to end gets its exit code here
-        told = _told(error)
-        told.show()
-        return told.code
-    return int(given) if isinstance(given, int) else int(ExitCode.OK)
+        message = _told(error)
+        message.show()
+        return message.code
+    return int(status) if isinstance(status, int) else int(ExitCode.OK)
 
 
 def _code_of(code: object) -> int:

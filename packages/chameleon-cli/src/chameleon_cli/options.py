@@ -39,12 +39,12 @@ def give(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
     """
     absolute = [str(Path(path).expanduser().resolve()) for path in paths]
     known = dict.fromkeys([*given_paths(), *absolute])
-    found = all_of(known)
-    for one in found:
-        _check_import(one)
-        enter_path(one.root)
+    plugins = all_of(known)
+    for plugin in plugins:
+        _check_import(plugin)
+        enter_path(plugin.root)
     os.environ[ENVIRONMENT] = os.pathsep.join(known)
-    return found
+    return plugins
 
 
 def replaced(plugins: Iterable[GivenPlugin]) -> list[tuple[GivenPlugin, str]]:
@@ -57,31 +57,31 @@ def replaced(plugins: Iterable[GivenPlugin]) -> list[tuple[GivenPlugin, str]]:
     ]
 
 
-def _check_import(one: GivenPlugin) -> None:
+def _check_import(plugin: GivenPlugin) -> None:
     """Refuse a name that means another module already: Python's own, or an installed one.
 
     Its folder comes first from now on, so that everything else would import it in that one's place.
     """
-    top = one.module.partition(".")[0]
+    top = plugin.module.partition(".")[0]
     if top in sys.stdlib_module_names:
         raise ConfigError(
-            f"{one.path} cannot be imported: Python's own library has a module '{top}'",
+            f"{plugin.path} cannot be imported: Python's own library has a module '{top}'",
             hint="give the module another name",
         )
     spec = importlib.util.find_spec(top)
     if spec is None:
         return
-    own = {one.root / top, one.root / f"{top}.py"}
-    places = [Path(place) for place in spec.submodule_search_locations or ()]
+    own = {plugin.root / top, plugin.root / f"{top}.py"}
+    places = [Path(folder) for folder in spec.submodule_search_locations or ()]
     places += [] if spec.origin is None else [Path(spec.origin)]
-    if own & {place.resolve() for place in places}:
+    if own & {folder.resolve() for folder in places}:
         return
     if top not in sys.modules and any(
-        replaces(one, distribution, module) for distribution, module in announced()
+        replaces(plugin, distribution, module) for distribution, module in announced()
     ):
         return
     raise ConfigError(
-        f"{one.path} cannot be imported: there is another module '{top}', in {places[0].parent}",
+        f"{plugin.path} cannot be imported: there is another module '{top}', in {places[0].parent}",
         hint="give the module another name",
     )
 

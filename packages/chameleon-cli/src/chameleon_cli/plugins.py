@@ -15,6 +15,7 @@ from chameleon_core.errors import ConfigError, ExitCode, PluginError
 from chameleon_core.pipeline.jsonable import default_of
 from chameleon_core.plugins import UnknownNameError
 from chameleon_core.plugins.factory import load_factory
+from chameleon_core.plugins.first_party import how_to_install
 from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.records import OperatorRecord
@@ -35,7 +36,7 @@ class _Plugins(click.Group):
         return super().parse_args(ctx, args if named else [_LIST, *args])
 
 
-@click.group("plugins", cls=_Plugins)
+@click.group("plugins", epilog="Example: chameleon plugins explorers --options", cls=_Plugins)
 def command() -> None:
     """List what is installed, all of it or one KIND, as in `chameleon plugins explorers`.
 
@@ -43,7 +44,7 @@ def command() -> None:
     """
 
 
-@command.command(_LIST)
+@command.command(_LIST, epilog="Example: chameleon plugins list explorers --json")
 @click.argument("kind", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--options", "with_options", is_flag=True, help="List the options of each as well.")
@@ -62,8 +63,8 @@ def listed(kind: str | None, as_json: bool, with_options: bool) -> None:
 def options_of(record: Any) -> list[dict[str, Any]]:
     """The options of a record: name, type as text, default as JSON values (null: required)."""
     operator = isinstance(record, OperatorRecord)
-    given = record.arguments if operator else getattr(record, "options", None)
-    if given is None:
+    options = record.arguments if operator else getattr(record, "options", None)
+    if options is None:
         return []
     return [
         {
@@ -73,7 +74,7 @@ def options_of(record: Any) -> list[dict[str, Any]]:
             "default": _default(field),
             "help": field.metadata.get("help", ""),
         }
-        for field in attrs.fields(given)
+        for field in attrs.fields(options)
         if field.init
     ]
 
@@ -125,7 +126,9 @@ _OUTCOMES = "chameleon_testing.suites.base:outcomes"
 _KIT = "chameleon-tuner-testing"
 
 
-@command.command("check")
+@command.command(
+    "check", epilog="Example: chameleon plugins check my-explorer --pipeline pipeline.yaml"
+)
 @click.argument("name")
 @click.option(
     "--pipeline",
@@ -153,26 +156,27 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
                 hint="leave --no-draws out",
             )
         attributes["draws"] = False
-    found = []
+    results = []
     for outcome in outcomes(suite, attributes):
-        found.append(outcome)
+        results.append(outcome)
         if not as_json:
             _print_outcome(outcome)
         if outcome.error is not None and debugging():
             traceback.print_exception(outcome.error)
-    broken = [one for one in registry.errors if one.plugin == entry.plugin]
+    broken = [error for error in registry.errors if error.plugin == entry.plugin]
     for error in broken:
         click.echo(f"warning: {error}", err=True)
-    failed = sum(one.failure is not None for one in found)
+    failed = sum(result.failure is not None for result in results)
     if as_json:
-        click.echo(json.dumps(_checked_json(entry, found), indent=2))
+        click.echo(json.dumps(_checked_json(entry, results), indent=2))
     else:
         about = f"{registry.kinds[entry.kind].noun} '{entry.name}' of '{entry.distribution}'"
-        skipped = sum(one.skipped is not None for one in found)
+        skipped = sum(result.skipped is not None for result in results)
         more = f", {skipped} skipped" if skipped else ""
-        click.echo(f"{about}: {len(found) - failed - skipped} checks passed, {failed} failed{more}")
+        passed = len(results) - failed - skipped
+        click.echo(f"{about}: {passed} checks passed, {failed} failed{more}")
     if failed:
-        if not debugging() and any(one.error is not None for one in found):
+        if not debugging() and any(result.error is not None for result in results):
             click.echo("hint: `chameleon --debug plugins check` shows tracebacks", err=True)
         sys.exit(ExitCode.PLUGIN)
 
@@ -196,15 +200,15 @@ def find(registry: Registry, name: str) -> Registration:
         return registry.find(kind.name, rest)
     distribution, _, short = name.rpartition(":")
     kinds = [
-        one
-        for one in registry.kinds
+        kind
+        for kind in registry.kinds
         if any(
             entry.name == short and distribution in {"", entry.distribution}
-            for entry in registry.entries(one)
+            for entry in registry.entries(kind)
         )
     ]
     if not kinds:
-        known = {entry.name for one in registry.kinds for entry in registry.entries(one)}
+        known = {entry.name for kind in registry.kinds for entry in registry.entries(kind)}
         errors = "; ".join(map(str, registry.errors))
         raise UnknownNameError(
             f"there is no plugin '{name}'{did_you_mean(short, sorted(known - {short}))}",
@@ -214,7 +218,7 @@ def find(registry: Registry, name: str) -> Registration:
     if len(kinds) > 1:
         raise ConfigError(
             f"'{name}' is a plugin of {len(kinds)} kinds",
-            hint=f"write {' or '.join(f'{one}:{name}' for one in kinds)}",
+            hint=f"write {' or '.join(f'{kind}:{name}' for kind in kinds)}",
         )
     return registry.find(kinds[0], name)
 
@@ -231,7 +235,7 @@ def _suite(kind: Kind) -> Any:
         cause = error.__cause__
         if isinstance(cause, ModuleNotFoundError) and cause.name == "chameleon_testing":
             raise PluginError(
-                "the checks of plugins are not installed", hint=f"`pip install {_KIT}`"
+                "the checks of plugins are not installed", hint=how_to_install(_KIT)
             ) from error
         raise
 
@@ -242,8 +246,8 @@ def _subjects(suite: Any, pipeline: Path | None) -> dict[str, Any]:
         return {}
     from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415 - only where it is given
 
-    found: dict[str, Any] = suite.subjects(load_pipeline(pipeline))
-    return found
+    subjects: dict[str, Any] = suite.subjects(load_pipeline(pipeline))
+    return subjects
 
 
 def _print_outcome(outcome: Any) -> None:

@@ -275,8 +275,8 @@ def _budget(event: RunStarted, stored: int) -> str:
     already = f", {stored} measured before" if stored else ""
     if event.total_measurements is not None:
         left = max(0, event.total_measurements - stored)
-        told = f"at most {counted(left, 'more measurement')}" if stored else f"{left} measurements"
-        return told + already
+        more = f"at most {counted(left, 'more measurement')}" if stored else f"{left} measurements"
+        return more + already
     if event.seconds_left is not None:
         return f"{event.seconds_left:.0f} s{already}"
     return f"as long as it gets better{already}"
@@ -295,8 +295,8 @@ def _unused(task: TaskSummary) -> int:
 def _comparing(event: ComparisonStarted) -> str:
     ours = "the winner" if event.finalists == 1 else f"the {event.finalists} best"
     rivals = f" with {event.rivals} rivals" if event.rivals else ""
-    place = f", operator {event.place} of {event.of}" if event.of > 1 else ""
-    return f"timing {ours} again{rivals}{place}"
+    position = f", operator {event.place} of {event.of}" if event.of > 1 else ""
+    return f"timing {ours} again{rivals}{position}"
 
 
 def _progressed(event: ComparisonProgressed) -> str:

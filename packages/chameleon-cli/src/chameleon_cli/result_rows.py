@@ -65,8 +65,8 @@ def _beside(summary: NetworkSummary) -> str:
     """What it was compared with, in parentheses."""
     result = summary.result
     others = {**result.like_rivals, "untuned": result.untuned_seconds}
-    told = [f"{name} {duration(seconds)}" for name, seconds in others.items() if seconds]
-    return f" ({', '.join(told)})" if told else ""
+    texts = [f"{name} {duration(seconds)}" for name, seconds in others.items() if seconds]
+    return f" ({', '.join(texts)})" if texts else ""
 
 
 def duration(seconds: float | None) -> str:
@@ -119,7 +119,7 @@ def operator_legend(operators: Sequence[OperatorResult]) -> str:
             f"vendor: {', '.join(vendors)}, the fastest of its variants",
             "ratio: vendor / tuned, above 1 the tuned kernel is faster",
         ]
-    errors = {one.max_relative_error: one.name for one in operators if one.max_relative_error}
+    errors = {row.max_relative_error: row.name for row in operators if row.max_relative_error}
     if errors:
         worst = max(errors)
         lines.append(f"largest relative error of a tuned operator: {worst:.1e} ({errors[worst]})")
@@ -164,9 +164,9 @@ def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     unmeasured = {task.name for task in network.unmeasured}
     large = [kernel for kernel in network.kernels if kernel.seconds >= _SHOWN * total]
     small = [kernel for kernel in network.kernels if kernel.seconds < _SHOWN * total]
-    rows = [(f"{one.name}{_remark(one, unmeasured)}", one.calls, one.seconds) for one in large]
+    rows = [(f"{row.name}{_remark(row, unmeasured)}", row.calls, row.seconds) for row in large]
     if small:
-        calls, seconds = sum(one.calls for one in small), sum(one.seconds for one in small)
+        calls, seconds = sum(row.calls for row in small), sum(row.seconds for row in small)
         rows.append((f"{len(small)} others", calls, seconds))
     return [
         (name, str(calls), duration(seconds), f"{seconds / total:.1%}")
@@ -204,7 +204,7 @@ FRONT_HEADER = ("operators in", "seconds", "error", "")
 
 
 def front_rows(
-    network: NetworkResult, told: Callable[[float], str] = duration
+    network: NetworkResult, shown: Callable[[float], str] = duration
 ) -> list[tuple[str, ...]]:
     """The types that there were to choose among, one row a point, as in ``FRONT_HEADER``.
 
@@ -212,13 +212,13 @@ def front_rows(
 
     Args:
         network: the result.
-        told: writes seconds; a page has room for more digits than the terminal.
+        shown: writes seconds; a page has room for more digits than the terminal.
     """
     return [
         (
             *([] if point.bucket is None else [point.bucket]),
             ", ".join(f"{kind} {count}" for kind, count in point.types.items()),
-            told(point.seconds),
+            shown(point.seconds),
             f"{point.error:.1e}",
             "delivered" if point.delivered else "",
         )
@@ -310,7 +310,7 @@ def rival_rows(result: InferenceResult) -> list[tuple[str, RivalTime]]:
         precision = result.rivals_precision.get(name, FLOAT32)
         times[name] = RivalTime(asked=precision, precision=precision, seconds=seconds)
 
-    def place(row: tuple[str, RivalTime]) -> tuple[bool, bool, float]:
+    def rank(row: tuple[str, RivalTime]) -> tuple[bool, bool, float]:
         return row[1].asked not in result.precisions, row[1].precision != FLOAT32, row[1].seconds
 
-    return sorted(times.items(), key=place)
+    return sorted(times.items(), key=rank)

@@ -26,7 +26,7 @@ _SHOWN = 8
 """Values of a knob that are shown; JSON has all of them."""
 
 
-@click.command("space")
+@click.command("space", epilog="Example: chameleon space pipeline.yaml --set space=sketch")
 @click.argument("pipeline", type=click.Path(path_type=Path))
 @set_option("space=sketch")
 @click.option("--operator", "only", metavar="NAME", help="Show this operator alone.")
@@ -78,12 +78,12 @@ def command(  # noqa: PLR0917 - click passes them by name
             for task, space in zip(chosen, spaces_of(resolved, chosen), strict=True)
         ]
     if as_json:
-        found = {"target": target, "space": resolved.space.name, "operators": described}
-        click.echo(json.dumps(found, indent=2))
+        document = {"target": target, "space": resolved.space.name, "operators": described}
+        click.echo(json.dumps(document, indent=2))
         return
     click.echo(f"target {target}, space '{resolved.space.name}'")
-    for one in described:
-        _print(one)
+    for operator in described:
+        _print(operator)
 
 
 def _print(operator: dict[str, Any]) -> None:

@@ -22,10 +22,10 @@ def results_alone() -> Iterator[None]:
     with contextlib.ExitStack() as restored:
         # A process may have been started without one of the two.
         with contextlib.suppress(OSError):
-            kept = os.dup(_STDOUT)
-            restored.callback(os.close, kept)
+            copy = os.dup(_STDOUT)
+            restored.callback(os.close, copy)
             os.dup2(_STDERR, _STDOUT)
-            restored.callback(os.dup2, kept, _STDOUT)
+            restored.callback(os.dup2, copy, _STDOUT)
         restored.enter_context(contextlib.redirect_stdout(sys.stderr))
         yield
 

@@ -13,7 +13,9 @@ from chameleon_cli.options import set_option
 from chameleon_cli.streams import results_alone
 
 
-@click.command("validate")
+@click.command(
+    "validate", epilog="Example: chameleon validate pipeline.yaml --set explorer=annealing"
+)
 @click.argument("pipeline", type=click.Path())
 @set_option("budget.measurements=64")
 @click.option(
@@ -30,16 +32,17 @@ def command(
 ) -> None:
     """Check PIPELINE and print it with presets expanded and every default written out.
 
-    The target is resolved, stages are imported, and the model is tried as a run tries it before it
-    measures: read, compiled without tuning, and compared once with its framework.
+    Chameleon resolves the target, imports the stages, and tries the model as a run does before it
+    measures. It reads a network, compiles it without tuning, and compares it once with its
+    framework.
     """
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
         if not quick:
+            start_logs()
             # Imported here, with NumPy: a mistake in the file is told without.
             from chameleon_cli.inspection import inspect_pipeline  # noqa: PLC0415
 
-            start_logs()
             inspect_pipeline(resolved, pipeline, overrides)
     if as_json:
         click.echo(

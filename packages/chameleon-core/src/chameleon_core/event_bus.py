@@ -81,11 +81,11 @@ def listener(tell: Callable[[Event], object], name: str, *, but: Collection[str]
     """
 
     def hook_named(hook: str) -> Callable[[object, Event], None]:
-        def told(_self: object, event: Event) -> None:
+        def call(_self: object, event: Event) -> None:
             tell(event)
 
-        told.__name__ = hook
-        return hookimpl(told)
+        call.__name__ = hook
+        return hookimpl(call)
 
     hooks = [hook for hook in vars(EventHooks) if hook.startswith(f"{PROJECT}_")]
     members = {hook: hook_named(hook) for hook in hooks if hook not in but}

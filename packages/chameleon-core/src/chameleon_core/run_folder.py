@@ -130,16 +130,16 @@ class RunFolder:
 
     def finished(self, pipeline: ResolvedPipeline) -> dict[str, Any] | None:
         """The result of the same pipeline with the same budget, if it ended here, or None."""
-        kept = self.store.fact("finished")
-        if kept is None or _in_full(kept["identity"]) != _identity(pipeline):
+        fact = self.store.fact("finished")
+        if fact is None or _in_full(fact["identity"]) != _identity(pipeline):
             return None
-        result: dict[str, Any] = kept["result"]
+        result: dict[str, Any] = fact["result"]
         return result
 
     def finish(self, pipeline: ResolvedPipeline, result: Mapping[str, Any] | None) -> None:
         """Keep the result of a run that ended, or None for one that begins."""
-        kept = None if result is None else {"identity": _identity(pipeline), "result": result}
-        self.store.set_fact("finished", kept)
+        fact = None if result is None else {"identity": _identity(pipeline), "result": result}
+        self.store.set_fact("finished", fact)
         self._begun = result is None
         if self._begun and self.store.fact(FAILED) is not None:
             self.store.set_fact(FAILED, None)
@@ -157,21 +157,21 @@ class RunFolder:
                 they need them, and looking takes half a second, which nobody should wait for at
                 the start.
         """
-        kept: Versions = self.store.fact("versions") or {}
+        stored: Versions = self.store.fact("versions") or {}
         elsewhere = described.get("versions")
         own = distributions_of(pipeline)
-        others = {*kept, *(imported() if at_end else ())}.difference(own)
+        others = {*stored, *(imported() if at_end else ())}.difference(own)
         # What took part before and is installed no more took part all the same.
-        found = {name: one for name, one in versions(sorted(others)).items() if one is not None}
-        now = {**(elsewhere if isinstance(elsewhere, dict) else {}), **found, **versions(own)}
-        changed = changes(kept, now)
+        more = {name: text for name, text in versions(sorted(others)).items() if text is not None}
+        now = {**(elsewhere if isinstance(elsewhere, dict) else {}), **more, **versions(own)}
+        changed = changes(stored, now)
         if changed:
             log.warning(
                 "the run is continued with other versions than it was begun with; it may "
                 "propose and measure otherwise than it would have",
                 versions=changed,
             )
-        took_part = {**kept, **now}
+        took_part = {**stored, **now}
         self.store.set_fact("versions", took_part)
         return took_part
 

@@ -206,8 +206,8 @@ class RunView:
     @cached_property
     def result(self) -> RunResult | None:
         """The result of a run that has ended, or None."""
-        kept = self.store.fact("finished")
-        return None if kept is None else RunResult.from_json(kept["result"], folder=self.folder)
+        fact = self.store.fact("finished")
+        return None if fact is None else RunResult.from_json(fact["result"], folder=self.folder)
 
     @cached_property
     def searched(self) -> tuple[ViewedOperator, ...]:
@@ -237,8 +237,8 @@ class RunView:
     def network(self) -> NetworkSummary | None:
         """The network that the operators are parts of; None if there is none."""
         network = NetworkResult() if self.result is None else self.result.network
-        made = network.folder is not None or network.failure is not None
-        if not (made or was_checked(self.store)):
+        delivered = network.folder is not None or network.failure is not None
+        if not (delivered or was_checked(self.store)):
             return None
         results = [operator.result for operator in self.operators]
         own = [result for result in results if not result.task.get("alternative_of")]

@@ -37,11 +37,11 @@ def sources_in(options: Any) -> Iterator[str]:
             yield from sources_in(inner)
 
 
-def check_sources(place: Path, *options: Any, trust_source: bool) -> None:
+def check_sources(file: Path, *options: Any, trust_source: bool) -> None:
     """Refuse options of a file that name code.
 
     Args:
-        place: the file or folder that they were read from.
+        file: the file or folder that they were read from.
         options: see ``sources_in``.
         trust_source: whether the user trusts it.
 
@@ -51,16 +51,16 @@ def check_sources(place: Path, *options: Any, trust_source: bool) -> None:
     named = dict.fromkeys(sources_in(options))
     if named and not trust_source:
         raise ConfigError(
-            f"{place} names code that would be imported and run: {', '.join(named)}",
+            f"{file} names code that would be imported and run: {', '.join(named)}",
             hint="Add --trust-source if the code is yours, or if you have read it.",
         )
 
 
-def check_tasks(place: Path, tasks: Iterable[Task], *, trust_source: bool) -> None:
+def check_tasks(file: Path, tasks: Iterable[Task], *, trust_source: bool) -> None:
     """Refuse tasks of a file that carry code.
 
     Args:
-        place: the file or folder that they were read from.
+        file: the file or folder that they were read from.
         tasks: all of them.
         trust_source: whether the user trusts it.
 
@@ -70,7 +70,7 @@ def check_tasks(place: Path, tasks: Iterable[Task], *, trust_source: bool) -> No
     named = [] if trust_source else [task for task in tasks if _carries_code(task.operator)]
     if named:
         raise ConfigError(
-            f"task {named[0].name!r} of {place} carries code that would be run, as every "
+            f"task {named[0].name!r} of {file} carries code that would be run, as every "
             f"{named[0].operator!r} does",
             hint="Add --trust-source (in a pipeline: trust_source: true beside the file) if the "
             "tasks are yours, or if you have read them.",

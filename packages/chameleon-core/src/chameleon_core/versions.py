@@ -43,7 +43,7 @@ def versions(distributions: Iterable[str]) -> Versions:
 
 def installed(distributions: Iterable[str]) -> dict[str, str]:
     """The versions of those distributions that are installed; nothing is imported."""
-    return {name: found for name in distributions if (found := _version(name)) is not None}
+    return {name: version for name in distributions if (version := _version(name)) is not None}
 
 
 def imported() -> list[str]:
@@ -64,7 +64,7 @@ def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> 
 
 @functools.cache
 def _version(name: str) -> str | None:
-    if any(canonical(one.distribution) == canonical(name) for one in given()):
+    if any(canonical(plugin.distribution) == canonical(name) for plugin in given()):
         return None  # what is installed under this name takes no part
     try:
         return metadata.version(name)

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 
 class StepSeconds:
-    """Where something is, and how long each of its steps took.
+    """The seconds of each step of some work, and its step now.
 
     Args:
         first: name of the step that it is in.
         since: when that step began, by ``time.monotonic``, which processes of one machine share;
-            now where None.
+            now if None.
     """
 
     def __init__(self, first: str, since: float | None = None) -> None:

@@ -135,14 +135,14 @@ class Workers:
         self._numbers += 1
         return _Worker(self._registry, self._numbers - 1)
 
-    def _begin(self, place: int, cell: Cell) -> None:
+    def _begin(self, position: int, cell: Cell) -> None:
         """Give the worker at a place a cell, or another one if it ended while it was idle."""
         try:
-            self._workers[place].begin(cell)
+            self._workers[position].begin(cell)
         except ChildEndedError:
-            self._workers[place].child.kill()
-            self._workers[place] = self._started()
-            self._workers[place].begin(cell)
+            self._workers[position].child.kill()
+            self._workers[position] = self._started()
+            self._workers[position].begin(cell)
 
     def _ready(self) -> list[_Worker]:
         """Workers that answered or ended; none after a moment in which none did."""

@@ -188,12 +188,12 @@ def _tune(cell: Cell, pipeline: ResolvedPipeline, interruption: Interruption) ->
 
 def begin(cell: Cell) -> None:
     """Make a cell's folder its own: what other versions left there is moved aside, and kept."""
-    kept = cell.folder / VERSIONS
+    file = cell.folder / VERSIONS
     now = json.dumps(dict(cell.versions), sort_keys=True)
-    if cell.folder.exists() and (not kept.exists() or kept.read_text(encoding="utf-8") != now):
+    if cell.folder.exists() and (not file.exists() or file.read_text(encoding="utf-8") != now):
         cell.folder.rename(unused(cell.folder.parent, f"earlier-{{}}-{cell.folder.name}"))
     cell.folder.mkdir(parents=True, exist_ok=True)
-    write_whole(kept, now)
+    write_whole(file, now)
 
 
 def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> CellResult:

@@ -24,7 +24,7 @@ from chameleon_bench.suites.load import load_suite
 from chameleon_bench.suites.suite import Cell, Suite
 
 
-@click.command("bench")
+@click.command("bench", epilog="Example: chameleon bench suite.yaml --set seeds=3")
 @click.argument("suite", type=click.Path(path_type=Path))
 @set_option("seeds=3 or data=FOLDER")
 @click.option("--fresh", is_flag=True, help="Move the cells of earlier runs aside.")
@@ -132,7 +132,7 @@ class _Progress:
 
 
 def _print(report: dict[str, Any]) -> None:
-    def told(value: dict[str, Any] | None) -> str:
+    def described(value: dict[str, Any] | None) -> str:
         if value is None or value["median"] is None:
             return "-"
         some = "" if value["reached"] == value["of"] else f" ({value['reached']}/{value['of']})"
@@ -141,11 +141,11 @@ def _print(report: dict[str, Any]) -> None:
     table = Table.of(
         report["results"],
         ("task and pipeline", lambda row: f"{row['task']}  {row['pipeline']}"),
-        ("to 95 %", lambda row: told(row["measurements_to"]["95"])),
-        ("s to 95 %", lambda row: told(row["seconds_to"]["95"])),
-        ("quality", lambda row: told(row["final_quality"])),
+        ("to 95 %", lambda row: described(row["measurements_to"]["95"])),
+        ("s to 95 %", lambda row: described(row["seconds_to"]["95"])),
+        ("quality", lambda row: described(row["final_quality"])),
         ("best", lambda row: duration((row["best_seconds"] or {}).get("median"))),
-        ("invalid", lambda row: told(row["invalid_share"])),
+        ("invalid", lambda row: described(row["invalid_share"])),
         ("seeds", _seeds),
     )
     print_table(table.header, table.rows)

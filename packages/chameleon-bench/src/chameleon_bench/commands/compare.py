@@ -20,7 +20,7 @@ _LONGEST = 60
 """A value of a pipeline is cut to so many characters."""
 
 
-@click.command("compare")
+@click.command("compare", epilog="Example: chameleon compare runs/a runs/b")
 @click.argument("folders", metavar="RUN RUN...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folders: tuple[Path, ...], as_json: bool) -> None:
@@ -61,11 +61,11 @@ def _print_runs(runs: Sequence[Row]) -> None:
     print_table(("run", "state", "measurements", "seconds", "network", "from"), rows)
 
 
-def _print_times(found: Row) -> None:
-    names = [run["name"] for run in found["runs"]]
-    operators = [(operator["name"], operator["times"]) for operator in found["operators"]]
+def _print_times(comparison: Row) -> None:
+    names = [run["name"] for run in comparison["runs"]]
+    operators = [(operator["name"], operator["times"]) for operator in comparison["operators"]]
     rows = [(name, *(_time(times.get(run)) for run in names)) for name, times in operators]
-    total = found["sum"]
+    total = comparison["sum"]
     if total["operators"] > 1:
         cells = [_interval(total["times"][name], "seconds", duration) for name in names]
         rows.append((f"sum of {total['operators']}, as often as in {names[0]}", *cells))
@@ -73,7 +73,7 @@ def _print_times(found: Row) -> None:
         return
     click.echo()
     print_table(("time", *names), rows)
-    if any(one["seconds_from"] == "search" for _, times in operators for one in times.values()):
+    if any(time["seconds_from"] == "search" for _, times in operators for time in times.values()):
         click.echo(
             "*: from the search, where the fastest of many is partly luck; others are from the "
             "final comparison"
@@ -119,12 +119,12 @@ def _test(pair: Row) -> str:
     if pair["p"] is None:
         return "paired test: it needs two operators or more that both runs tune"
     count = len(pair["operators"])
-    told = f"paired test over {count} operators (Wilcoxon's signed ranks): p = {pair['p_holm']:.3g}"
+    line = f"paired test over {count} operators (Wilcoxon's signed ranks): p = {pair['p_holm']:.3g}"
     if pair["p_holm"] < _SIGNIFICANT:
-        return f"{told}; they differ"
+        return f"{line}; they differ"
     if pair["least_p"] >= _SIGNIFICANT:
-        return f"{told}; with so few operators it cannot be below {pair['least_p']:.3g}"
-    return f"{told}; no difference is shown"
+        return f"{line}; with so few operators it cannot be below {pair['least_p']:.3g}"
+    return f"{line}; no difference is shown"
 
 
 _TITLES = {
@@ -134,13 +134,13 @@ _TITLES = {
 }
 
 
-def _print_differences(what: str, found: Row) -> None:
-    differing = found[what]
+def _print_differences(what: str, differences: Row) -> None:
+    differing = differences[what]
     if not differing:
         click.echo(f"\n{_TITLES[what]}: no difference")
         return
     click.echo()
-    names = [run["name"] for run in found["runs"]]
+    names = [run["name"] for run in differences["runs"]]
     rows = [(key, *(_shown(values[name]) for name in names)) for key, values in differing.items()]
     print_table((_TITLES[what], *names), rows)
 
@@ -154,8 +154,8 @@ def _time(value: Row | None) -> str:
 
 def _shown(value: Any) -> str:
     """A value in a table's cell; ``--json`` has it in full."""
-    told = "not set" if value is None else str(value)
-    return told if len(told) <= _LONGEST else f"{told[: _LONGEST - 1]}…"
+    text = "not set" if value is None else str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _spent(value: Row | None) -> str:

@@ -11,7 +11,7 @@ from chameleon_core.errors import RunFolderError
 from chameleon_bench.pages.run_page import write_plots, write_report
 
 
-@click.command("report")
+@click.command("report", epilog="Example: chameleon report runs/net --plots plots")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -46,5 +46,5 @@ def command(folder: Path, output: Path | None, sheets: Path | None, as_json: boo
         listed = {} if sheets is None else {"plots": [str(plot.absolute()) for plot in plots]}
         click.echo(json.dumps({**named, **listed}))
     else:
-        for one in (file, *plots):
-            click.echo(str(one))
+        for path in (file, *plots):
+            click.echo(str(path))

@@ -68,8 +68,8 @@ def listed_runs(folder: Path) -> list[ListedRun]:
     Args:
         folder: where to look.
     """
-    runs = [_listed(one, folder, reason) for one, reason in _run_folders(folder)]
-    return sorted(runs, key=lambda one: (one.at or 0.0, one.name))
+    runs = [_listed(path, folder, reason) for path, reason in _run_folders(folder)]
+    return sorted(runs, key=lambda run: (run.at or 0.0, run.name))
 
 
 def _run_folders(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -86,19 +86,19 @@ def _run_folders(folder: Path) -> Iterator[tuple[Path, str]]:
         yield Path(error.filename), error.strerror or str(error)
 
 
-def _listed(place: Path, folder: Path, reason: str) -> ListedRun:
-    name = str(place.relative_to(folder))
+def _listed(path: Path, folder: Path, reason: str) -> ListedRun:
+    name = str(path.relative_to(folder))
     broken = ListedRun(
-        folder=place.absolute(),
+        folder=path.absolute(),
         name=folder.absolute().name if name == "." else name,
         state=BROKEN,
         because=reason,
-        at=_written_at(place),
+        at=_written_at(path),
     )
     if reason:
         return broken
     try:
-        with RunView(place) as run:
+        with RunView(path) as run:
             return _described(broken, run)
     except ChameleonError as error:
         return attrs.evolve(broken, because=str(error))
@@ -112,9 +112,9 @@ def _described(blank: ListedRun, run: RunView) -> ListedRun:
     standing, network, document = run.standing, run.network, run.document
     operators = [operator.result for operator in run.operators]
     times = [
-        (one.tuned_seconds or one.search_seconds, int(one.task.get("weight", 1)))
-        for one in operators
-        if not one.task.get("alternative_of")
+        (operator.tuned_seconds or operator.search_seconds, int(operator.task.get("weight", 1)))
+        for operator in operators
+        if not operator.task.get("alternative_of")
     ]
     total = sum(seconds * weight for seconds, weight in times if seconds is not None) or None
     of = "operator" if len(times) == 1 else "sum"
@@ -150,21 +150,21 @@ def model_in_words(section: Any) -> str:
     lists = [value for value in values if isinstance(value, list)]
     if texts:
         # The end of a path says more than its beginning.
-        told = texts[0] if len(texts[0]) <= _SHORT else f"…{texts[0][-_SHORT:]}"
-        return f"{frontend} {told}"
+        text = texts[0] if len(texts[0]) <= _SHORT else f"…{texts[0][-_SHORT:]}"
+        return f"{frontend} {text}"
     return f"{frontend} ({len(lists[0])})" if lists else str(frontend)
 
 
-def _written_at(place: Path) -> float | None:
+def _written_at(path: Path) -> float | None:
     for name in (RECORDS, EVENTS, "."):
         try:
-            return (place / name).stat().st_mtime
+            return (path / name).stat().st_mtime
         except OSError:
             continue
     return None
 
 
-@click.command("runs")
+@click.command("runs", epilog="Example: chameleon runs")
 @click.argument("folder", default="runs", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from chameleon_bench.runs.live_page import LiveRun, PageServer
 _LOOK_SECONDS = 1.0
 
 
-@click.command("watch")
+@click.command("watch", epilog="Example: chameleon watch runs/net")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
     "--port",
@@ -39,8 +39,8 @@ def command(folder: Path, port: int, as_json: bool) -> None:
     with PageServer(run, port=port) as server:
         look = run.look()
         if as_json:
-            told = {"run": str(folder.absolute()), "url": server.url, "state": look.state}
-            click.echo(json.dumps(told))
+            line = {"run": str(folder.absolute()), "url": server.url, "state": look.state}
+            click.echo(json.dumps(line))
         else:
             click.echo(f"{server.url} shows {folder}; Ctrl-C ends it")
         said = ""

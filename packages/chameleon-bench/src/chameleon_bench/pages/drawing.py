@@ -81,8 +81,8 @@ def drawing(plot: Plot) -> Drawing:
         *(Markup("").join(_ticks(x, y, left, above=above)), grid(paths)),
         Markup("").join(pieces),
     )
-    told = f"{shown:,} of {sum(counts):,} points are drawn. The CSV has all."
-    return Drawing(html=html, about=told if shown < sum(counts) else "")
+    note = f"{shown:,} of {sum(counts):,} points are drawn. The CSV has all."
+    return Drawing(html=html, about=note if shown < sum(counts) else "")
 
 
 def _resolved(plot: Plot, trace: Trace) -> dict[str, Any]:
@@ -130,35 +130,35 @@ def _count(trace: Trace) -> int:
 
 
 def _marks(
-    plot: Plot, traces: Sequence[Trace], place: int, x: Axis, y: Axis, *, limit: int
+    plot: Plot, traces: Sequence[Trace], number: int, x: Axis, y: Axis, *, limit: int
 ) -> Iterator[tuple[str, bool]]:
     """The elements of one trace in a plot, and whether it is a path of the grid."""
-    trace = traces[place]
+    trace = traces[number]
     if trace["type"] == "bar":
         stack = plot.layout.get("barmode") == "stack"
         begins = np.zeros(len(trace["x"]))
-        for before in traces[:place] if stack else ():
+        for before in traces[:number] if stack else ():
             begins = begins + np.nan_to_num(before["x"])
-        lanes = {"lane": 0, "lanes": 1} if stack else {"lane": place, "lanes": len(traces)}
+        lanes = {"lane": 0, "lanes": 1} if stack else {"lane": number, "lanes": len(traces)}
         yield from ((bar, False) for bar in bars(trace, x, y, begins=begins, **lanes))
         return
     across, up = x.places(trace["x"]), y.upwards(trace["y"])
     if "scattergap" in plot.layout:
         # Points of one word stand side by side.
         width = (1.0 - plot.layout["scattergap"]) / len(x.names)
-        across = across + width * ((place + 0.5) / len(traces) - 0.5)
+        across = across + width * ((number + 0.5) / len(traces) - 0.5)
     if "lines" in trace["mode"] and (trace["line"]["width"] or "fill" in trace):
-        yield line(trace, traces[place - 1] if place else None, x, y), True
+        yield line(trace, traces[number - 1] if number else None, x, y), True
     if "error_y" in trace:
         yield errors(trace, across, y), True
     if "markers" in trace["mode"]:
-        kept = np.flatnonzero(np.isfinite(across) & np.isfinite(up))
+        drawn = np.flatnonzero(np.isfinite(across) & np.isfinite(up))
         if limit:
-            kept = kept[_thinned(np.array(trace["y"], np.float64)[kept], limit)]
+            drawn = drawn[_thinned(np.array(trace["y"], np.float64)[drawn], limit)]
         marker = {"color": trace.get("line", {}).get("color"), **trace["marker"]}
         if "colorscale" in marker:
-            marker["color"] = marker["color"][kept]
-        yield from points(marker, across[kept], up[kept])
+            marker["color"] = marker["color"][drawn]
+        yield from points(marker, across[drawn], up[drawn])
 
 
 def _thinned(values: NDArray[np.float64], limit: int) -> NDArray[np.int64]:

@@ -110,7 +110,7 @@ def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float])
         seconds=seconds,
         spread=np.array(extent, np.float64) / seconds,
         at=since(np.array(store.measured_at(stored.id), np.float64), starts),
-        origins=_categories([one or UNKNOWN for one in store.origins(stored.id)], order),
+        origins=_categories([origin or UNKNOWN for origin in store.origins(stored.id)], order),
         scores=np.array(store.scores(stored.id), np.float64),
         failures=_categories([row.failure.value if row.failure else None for row in rows]),
         messages=[row.message for row in rows],
@@ -136,10 +136,10 @@ def _categories(words: Sequence[str | None], order: Iterable[str] = ()) -> Categ
 
 
 def _knobs(decoded: Sequence[dict[str, Any]]) -> dict[str, Categories]:
-    names = dict.fromkeys(name for one in decoded for name in one)
+    names = dict.fromkeys(name for choices in decoded for name in choices)
     knobs = {}
     for name in names:
-        values = [one.get(name) for one in decoded]
+        values = [choices.get(name) for choices in decoded]
         words = [None if value is None else shown(value) for value in values]
         numbers = {
             word: value

@@ -134,7 +134,7 @@ def _likeness(rival: RivalTime, network: NetworkResult) -> str:
 def _kernels(record: RunRecord, total: float) -> Table:
     """The time of each kernel in place, beside that of all its occurrences alone."""
     kernels = record.network.kernels
-    tasks = {one.task.name: one for one in record.tasks}
+    tasks = {task.task.name: task for task in record.tasks}
     unmeasured = {task.name: task.kernel for task in record.network.unmeasured}
 
     rows = []

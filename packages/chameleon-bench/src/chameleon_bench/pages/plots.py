@@ -119,9 +119,9 @@ def at(value: float) -> dict[str, float]:
     return {"constant": value}
 
 
-def colour(place: int) -> str:
+def colour(number: int) -> str:
     """The colour at a place of a sequence; they repeat."""
-    return f"--c{place % COLOURS + 1}"
+    return f"--c{number % COLOURS + 1}"
 
 
 def seconds_axis(title: str, **more: Any) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def run_events(path: Path) -> RunEvents:
     events = list(_events(path))
     measured = [event for event in events if event["event"] == "BatchMeasured"]
     return RunEvents(
-        starts=sorted(float(one["at"]) for one in events if one["event"] == "RunStarted"),
+        starts=sorted(float(event["at"]) for event in events if event["event"] == "RunStarted"),
         rounds=[
             Round(
                 task=event["task"]["name"],

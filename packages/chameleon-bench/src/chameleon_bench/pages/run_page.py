@@ -12,7 +12,7 @@ import attrs
 from chameleon_core.loop.end.result import slower
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.run_folder import REPORT
-from chameleon_core.words import in_seconds
+from chameleon_core.words import in_ratio, in_seconds
 from chameleon_system.files import write_whole
 
 from chameleon_bench.pages import search_tables
@@ -82,53 +82,54 @@ def page_of(record: RunRecord) -> str:
         failures=_failures(record),
         versions=Table(
             header=("distribution", "version"),
-            rows=[(name, one or "not installed") for name, one in sorted(_versions(record))],
+            rows=[(name, text or "not installed") for name, text in sorted(_versions(record))],
         ),
         origin=Table(header=("what", "value"), rows=_environment(record)),
         figures={(plot.key, plot.subject): plot for plot in plots},
     )
 
 
-def _seconds(one: TaskRecord) -> float:
+def _seconds(task: TaskRecord) -> float:
     """The time of an operator in one inference: those that matter most come first."""
-    return (one.best_seconds or 0.0) * one.task.weight
+    return (task.best_seconds or 0.0) * task.task.weight
 
 
 def _operators(record: RunRecord) -> Table:
     def number(value: float | None, form: str) -> str:
         return "-" if value is None else format(value, form)
 
-    def speed(one: TaskRecord) -> str:
-        return "-" if one.best_seconds is None else f"{one.task.flop / one.best_seconds / 1e9:.1f}"
+    def speed(task: TaskRecord) -> str:
+        best = task.best_seconds
+        return "-" if best is None else f"{task.task.flop / best / 1e9:.1f}"
 
     return Table.of(
         record.tasks,
-        ("operator", lambda one: one.operator.name),
-        ("occurs", lambda one: str(one.task.weight)),
-        ("first", lambda one: in_seconds(one.first_seconds)),
-        ("tuned", lambda one: in_seconds(one.best_seconds)),
-        ("untuned", lambda one: in_seconds(one.operator.untuned_seconds)),
-        ("vendor", lambda one: in_seconds(one.operator.vendor_seconds)),
-        ("ratio", lambda one: number(one.operator.ratio, ".3f")),
+        ("operator", lambda task: task.operator.name),
+        ("occurs", lambda task: str(task.task.weight)),
+        ("first", lambda task: in_seconds(task.first_seconds)),
+        ("tuned", lambda task: in_seconds(task.best_seconds)),
+        ("untuned", lambda task: in_seconds(task.operator.untuned_seconds)),
+        ("vendor", lambda task: in_seconds(task.operator.vendor_seconds)),
+        ("ratio", lambda task: number(task.operator.ratio, ".3f")),
         ("GFLOP/s", speed),
-        ("error", lambda one: number(one.operator.max_relative_error, ".1e")),
-        ("measured", lambda one: str(one.operator.measurements)),
-        ("failed", lambda one: str(sum(one.operator.failed.values()))),
+        ("error", lambda task: number(task.operator.max_relative_error, ".1e")),
+        ("measured", lambda task: str(task.operator.measurements)),
+        ("failed", lambda task: str(sum(task.operator.failed.values()))),
     )
 
 
-def _search(one: TaskRecord, folder: Path) -> _Search:
-    words = (f"{name} {json.dumps(value)}" for name, value in one.task.arguments.items())
+def _search(task: TaskRecord, folder: Path) -> _Search:
+    words = (f"{name} {json.dumps(value)}" for name, value in task.task.arguments.items())
     return _Search(
-        record=one,
-        described=f"{one.task.operator}: {', '.join(words)}",
-        best=search_tables.ten_best(one.measured),
-        agreed=search_tables.agreed(one.measured),
-        comparison=search_tables.comparison(one),
-        reasons=search_tables.reasons(one.measured),
-        failing=search_tables.failing_values(one.measured),
-        winner=search_tables.winner(one),
-        listings=listings_of(folder, one.task),
+        record=task,
+        described=f"{task.task.operator}: {', '.join(words)}",
+        best=search_tables.ten_best(task.measured),
+        agreed=search_tables.agreed(task.measured),
+        comparison=search_tables.comparison(task),
+        reasons=search_tables.reasons(task.measured),
+        failing=search_tables.failing_values(task.measured),
+        winner=search_tables.winner(task),
+        listings=listings_of(folder, task.task),
     )
 
 
@@ -261,18 +262,18 @@ def facts_of(record: RunRecord) -> list[Fact]:
 def _of_network(record: RunRecord, latency: float) -> list[str]:
     network = record.network
     several = " in each bucket" if network.buckets else ""
-    told = f"One inference{several} takes {in_seconds(latency)}"
+    sentence = f"One inference{several} takes {in_seconds(latency)}"
     rival = network.fastest_rival
     if rival is not None:
         name, seconds = rival
-        told += f"; {name}, the fastest alternative here, takes {in_seconds(seconds)}"
-        told += f", {seconds / latency:.2f} times as long"
-    sentences = [f"{told}."]
+        sentence += f"; {name}, the fastest alternative here, takes {in_seconds(seconds)}"
+        sentence += f", {in_ratio(seconds / latency)} times as long"
+    sentences = [f"{sentence}."]
     if network.untuned_seconds:
         times = network.untuned_seconds / latency
         sentences.append(
             f"Compiled by TVM without tuning it takes {in_seconds(network.untuned_seconds)}, "
-            f"{times:.3g} times as long."
+            f"{in_ratio(times)} times as long."
         )
     return sentences
 
@@ -283,35 +284,39 @@ def _of_kernels(record: RunRecord) -> list[str]:
     return [f"The delivered network's kernels take {in_seconds(total)} in all."] if total else []
 
 
-def _of_operator(one: TaskRecord) -> str:
-    best = one.best_seconds
-    told = f"The fastest kernel found for {one.task.name} takes {in_seconds(best)}"
+def _of_operator(task: TaskRecord) -> str:
+    best = task.best_seconds
+    sentence = f"The fastest kernel found for {task.task.name} takes {in_seconds(best)}"
     others = {
-        "the vendor's": one.operator.vendor_seconds,
-        "the untuned one": one.operator.untuned_seconds,
-        "the first guess": one.first_seconds,
+        "the vendor's": task.operator.vendor_seconds,
+        "the untuned one": task.operator.untuned_seconds,
+        "the first guess": task.first_seconds,
     }
     compared = [
-        f"{name} {in_seconds(seconds)} ({seconds / best:.3g} times as long)"
+        f"{name} {in_seconds(seconds)} ({in_ratio(seconds / best)} times as long)"
         for name, seconds in others.items()
         if seconds and best
     ]
-    return f"{told}; {', '.join(compared)}." if compared else f"{told}."
+    return f"{sentence}; {', '.join(compared)}." if compared else f"{sentence}."
 
 
 def _of_operators(record: RunRecord, timed: list[TaskRecord]) -> list[str]:
     sentences = [f"{len(timed)} of {len(record.tasks)} operators have a time."]
-    if guessed := _times_as_fast(timed, lambda one: one.first_seconds):
-        sentences.append(f"{guessed:.3g} times as fast as the first guesses in the geometric mean.")
-    ratios = [one.operator.ratio for one in timed if one.operator.ratio]
-    if ratios:
+    if guessed := _times_as_fast(timed, lambda task: task.first_seconds):
+        sentences.append(
+            f"{in_ratio(guessed)} times as fast as the first guesses in the geometric mean."
+        )
+    ratios = [task.operator.ratio for task in timed if task.operator.ratio]
+    if mean := _mean(ratios):
         ahead = sum(ratio >= 1.0 for ratio in ratios)
         sentences.append(
-            f"{_mean(ratios):.2f} times as fast as the vendor's in the geometric mean, and at "
-            f"least as fast in {ahead} of {len(ratios)} operators."
+            f"{in_ratio(mean)} times as fast as the vendor's in the geometric mean, and "
+            f"at least as fast in {ahead} of {len(ratios)} operators."
         )
-    if untuned := _times_as_fast(timed, lambda one: one.operator.untuned_seconds):
-        sentences.append(f"{untuned:.3g} times as fast as untuned ones in the geometric mean.")
+    if untuned := _times_as_fast(timed, lambda task: task.operator.untuned_seconds):
+        sentences.append(
+            f"{in_ratio(untuned)} times as fast as untuned ones in the geometric mean."
+        )
     return [sentences[0], *(f"Tuned kernels are {rest}" for rest in sentences[1:])]
 
 
@@ -319,7 +324,7 @@ def _times_as_fast(
     timed: list[TaskRecord], other: Callable[[TaskRecord], float | None]
 ) -> float | None:
     """The geometric mean of how many times as fast tuned kernels are; None without any other."""
-    pairs = [(other(one), one.best_seconds) for one in timed]
+    pairs = [(other(task), task.best_seconds) for task in timed]
     return _mean([slow / best for slow, best in pairs if slow and best])
 
 

@@ -131,8 +131,8 @@ def _before_and_after(record: RunRecord) -> Plot | None:
 def _bars(record: RunRecord) -> list[_Bar]:
     """Bars of all operators, the largest operator first."""
     in_place = {kernel.name: kernel for kernel in record.network.kernels}
-    tasks = {one.task.name: one for one in record.tasks if not one.task.alternative_of}
-    replaced = {one.task.name: one.task.alternative_of for one in record.tasks}
+    tasks = {task.task.name: task for task in record.tasks if not task.task.alternative_of}
+    replaced = {task.task.name: task.task.alternative_of for task in record.tasks}
     kernels: dict[str, list[KernelTime]] = {name: [] for name in tasks}
     for name, kernel in in_place.items():
         # What computes the same in another type stands in its operator's row.
@@ -143,13 +143,13 @@ def _bars(record: RunRecord) -> list[_Bar]:
         task = tasks.get(name)
         times: dict[str, float | None] = {}
         if task is not None:
-            calls = float(sum(one.calls for one in kinds) or task.task.weight)
+            calls = float(sum(kind.calls for kind in kinds) or task.task.weight)
             times = {key: _times(value, calls) for key, value in _alone(task).items()}
         if kinds:
-            times[_IN_PLACE] = math.fsum(one.seconds for one in kinds)
+            times[_IN_PLACE] = math.fsum(kind.seconds for kind in kinds)
         of_operator[name] = times
-        if [one.name for one in kinds] not in ([], [name]):
-            delivered[name] = ", ".join(f"{one.name} ({one.calls})" for one in kinds)
+        if [kind.name for kind in kinds] not in ([], [name]):
+            delivered[name] = ", ".join(f"{kind.name} ({kind.calls})" for kind in kinds)
     order = sorted(of_operator, key=lambda name: -_ours(of_operator[name]))
     contenders = ("untuned", "vendor", _FIRST, _TUNED, _IN_PLACE)
     return [
@@ -267,18 +267,18 @@ def _progress(record: RunRecord) -> list[Plot]:
 def _spending(record: RunRecord) -> Plot | None:
     """Seconds of search, model and measuring, of each operator."""
     spent = [(task.task.name, task.operator.spending) for task in record.tasks]
-    if not any(one.total for _, one in spent):
+    if not any(seconds.total for _, seconds in spent):
         return None
     spent.sort(key=lambda pair: -pair[1].total)
     parts = {"search": "search", "model": "model", "measuring": "measure"}
     table: dict[str, Column] = {
         "operator": [name for name, _ in spent],
         **{
-            f"{part} seconds": [getattr(one, key) for _, one in spent]
+            f"{part} seconds": [getattr(seconds, key) for _, seconds in spent]
             for part, key in parts.items()
         },
-        "build seconds": [one.build for _, one in spent],
-        "run seconds": [one.run for _, one in spent],
+        "build seconds": [seconds.build for _, seconds in spent],
+        "run seconds": [seconds.run for _, seconds in spent],
     }
     return Plot(
         key="spending",

@@ -83,7 +83,7 @@ def _importance(task: TaskRecord) -> Plot | None:
         return None
     return Plot(
         key="knobs",
-        title="Which knobs matter",
+        title="Importance of knobs",
         about="The share of the variance of log time that a knob explains by itself, among what "
         "was measured: one-way analysis of variance, 1 - mean square within its values / mean "
         "square in all (epsilon squared). Shares need not add up to 100 %, since knobs act "
@@ -350,8 +350,8 @@ def _levels(task: TaskRecord, count: int) -> list[dict[str, Any]]:
 def _map(task: TaskRecord, table: Mapping[str, Column]) -> Plot | None:
     """A map of the measurements in the space; None if they do not differ in any knob."""
     measured = task.measured
-    _, kept = projected(measured.configs)
-    if not kept:
+    _, rows = projected(measured.configs)
+    if not rows:
         return None
     best = [int(measured.seconds.argmin())]
     point = points("component 1", "component 2", _hover(task))
@@ -379,7 +379,7 @@ def _map(task: TaskRecord, table: Mapping[str, Column]) -> Plot | None:
         key="map",
         title="A map of the space",
         about="Configurations that are alike are near each other. The axes are the first two "
-        f"principal components of the knobs' indices. They keep {kept:.0%} of the variance of "
+        f"principal components of the knobs' indices. They keep {rows:.0%} of the variance of "
         "this operator's measured configurations. A run does not keep candidates that it "
         "explored and never measured.",
         columns=table,

@@ -29,17 +29,17 @@ _LEAST = 5
 """Measurements of a knob's value below which its share of failures says nothing."""
 
 
-def comparison(one: TaskRecord) -> Table | None:
+def comparison(task: TaskRecord) -> Table | None:
     """The findings of the final comparison; None if there was nothing to compare."""
     timed = [
         (variant.seconds, f"{variant.name} {variant.variant}".strip(), variant.name)
-        for variant in one.operator.variants
+        for variant in task.operator.variants
         if variant.seconds is not None
     ]
     if len(timed) < 2:  # noqa: PLR2004 - nothing to compare
         return None
     timed.sort(key=lambda variant: variant[0])
-    ours = one.operator.tuned_seconds
+    ours = task.operator.tuned_seconds
     # Whatever takes many times as long would make all other bars too short to tell apart.
     whole = max(value for value, *_ in timed if value <= _MANY * timed[0][0])
     table = Table.of(
@@ -92,9 +92,9 @@ def agreed(measured: Measured) -> dict[str, str]:
     }
 
 
-def winner(one: TaskRecord) -> Table | None:
+def winner(task: TaskRecord) -> Table | None:
     """The winner's knobs; None if nothing succeeded."""
-    best = one.operator.best
+    best = task.operator.best
     if best is None:
         return None
     return Table(
@@ -182,18 +182,18 @@ def listings_of(folder: Path, task: Task) -> list[Listing]:
     return [_listing(file, below / file.name) for file in files if file.is_file()]
 
 
-def _listing(file: Path, place: Path) -> Listing:
+def _listing(file: Path, path: Path) -> Listing:
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     shown = [line if len(line) <= WIDTH else f"{line[:WIDTH]}…" for line in lines]
-    told = f"{len(lines):,} lines"
+    note = f"{len(lines):,} lines"
     if _fitting(shown) < len(shown):
         loops = innermost_loops(lines) if file.suffix == _ASSEMBLY else []
         what = "its innermost loops" if loops else "its beginning"
         shown = _of_loops(shown, loops) if loops else shown[: _fitting(shown)]
-        told += f", of which {what} are shown" if loops else f", of which {what} is shown"
-        told += f"; all of it is in {place}"
-        shown.insert(0, f"{_COMMENT} {file.name}: {told}")
-    return Listing(name=file.name, told=told, text="\n".join(shown))
+        note += f", of which {what} are shown" if loops else f", of which {what} is shown"
+        note += f"; all of it is in {path}"
+        shown.insert(0, f"{_COMMENT} {file.name}: {note}")
+    return Listing(name=file.name, told=note, text="\n".join(shown))
 
 
 def _fitting(lines: Sequence[str]) -> int:
@@ -211,19 +211,19 @@ def _of_loops(lines: Sequence[str], loops: Sequence[Loop]) -> list[str]:
 
     They stand in their order, and what is left out between them is counted.
     """
-    room, kept = LINES, []
+    room, spans = LINES, []
     characters = CHARACTERS
-    for loop in sorted(loops, key=lambda one: (-one.depth, one.first - one.last)):
+    for loop in sorted(loops, key=lambda loop: (-loop.depth, loop.first - loop.last)):
         end = loop.first + _fitting(lines[loop.first : min(loop.last + 1, loop.first + room)])
         size = sum(len(line) + 1 for line in lines[loop.first : end])
         if end == loop.first or size > characters:
             continue
-        kept.append((loop.first, end))
+        spans.append((loop.first, end))
         room -= end - loop.first
         characters -= size
     shown: list[str] = []
     after = 0
-    for first, end in sorted(kept):
+    for first, end in sorted(spans):
         shown += [*_left_out(first - after), *lines[first:end]]
         after = end
     return [*shown, *_left_out(len(lines) - after)]

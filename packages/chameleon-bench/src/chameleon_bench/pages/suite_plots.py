@@ -33,7 +33,7 @@ def suite_plots(report: Row) -> list[Plot]:
     for task in report["tasks"]:
         rows = [row for row in report["results"] if row["task"] == task]
         best = rows[0]["best_known_seconds"]
-        curves = [one for one in report["curves"] if one["task"] == task and "measurements" in one]
+        curves = [row for row in report["curves"] if row["task"] == task and "measurements" in row]
         if best and curves:
             plots += [_curves(task, curves, best, colours, over=over) for over in _ACROSS]
         others = [_quality(task, rows, colours), _spending(task, rows)]
@@ -191,7 +191,7 @@ def _spending(task: str, rows: Sequence[Row]) -> Plot | None:
         return None
     return Plot(
         key="seconds",
-        title="Where seconds went",
+        title="Seconds by activity",
         about="Medians over seeds; building and running are summed over workers.",
         columns=columns,
         **stacked_seconds(tuple(PARTS), "pipeline"),

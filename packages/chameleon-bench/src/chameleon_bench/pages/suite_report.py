@@ -233,7 +233,7 @@ def page_of(report: Row) -> str:
 
 def _task(report: Row, name: str, plots: Sequence[Plot]) -> _Task:
     rows = [row for row in report["results"] if row["task"] == name]
-    failed = [(row["pipeline"], *one) for row in rows for one in row["failed_cells"].items()]
+    failed = [(row["pipeline"], *cell) for row in rows for cell in row["failed_cells"].items()]
     return _Task(
         name=name,
         best_known_seconds=rows[0]["best_known_seconds"],
@@ -316,7 +316,7 @@ def _origin(report: Row) -> Table:
     about = report["environment"]
     rows = [(key, str(value)) for key, value in about.items() if key != "versions"]
     rows += list(about["versions"].items())
-    rows += [("runner", json.dumps(one)) for one in report["runners"]]
+    rows += [("runner", json.dumps(runner)) for runner in report["runners"]]
     return Table(header=("what", "value"), rows=rows)
 
 

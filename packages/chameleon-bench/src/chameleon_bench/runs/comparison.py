@@ -185,8 +185,8 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
     runs = [read_run(folder, name) for folder, name in zip(folders, names_of(folders), strict=True)]
     for run in runs:
         _has_times(run)
-    for one, other in itertools.combinations(runs, 2):
-        _have_something_in_common(one, other)
+    for first, other in itertools.combinations(runs, 2):
+        _have_something_in_common(first, other)
     everywhere = shared(runs)
     # One network's counts for all: layouts apart, it is the same network.
     weights = {key: runs[0].operators[key].weight for key in everywhere}
@@ -195,7 +195,7 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
         "operators": _operators(runs),
         "sum": {
             "operators": len(everywhere),
-            "times": {one.name: sum_json(one, weights) for one in runs},
+            "times": {run.name: sum_json(run, weights) for run in runs},
         },
         "pairs": pairs_json(runs),
         "pipeline": _by_run(runs, pipeline_differences(runs)),
@@ -220,16 +220,16 @@ def names_of(folders: Sequence[Path]) -> list[str]:
 
 
 def _all_different(folders: Sequence[Path]) -> None:
-    for one, other in itertools.combinations(folders, 2):
-        if one.resolve() == other.resolve():
+    for first, other in itertools.combinations(folders, 2):
+        if first.resolve() == other.resolve():
             raise ConfigError(
-                f"{one} and {other} are the same run, which cannot be compared with itself",
+                f"{first} and {other} are the same run, which cannot be compared with itself",
                 hint="Name two run folders; `chameleon runs` lists them.",
             )
 
 
 def _has_times(run: ComparedRun) -> None:
-    if any(one.time is not None for one in run.operators.values()) or run.latency is not None:
+    if any(row.time is not None for row in run.operators.values()) or run.latency is not None:
         return
     if run.measurements:
         why = f"none of its {run.measurements} measurements is valid"
@@ -244,14 +244,14 @@ def _has_times(run: ComparedRun) -> None:
 def _have_something_in_common(one: ComparedRun, other: ComparedRun) -> None:
     if shared([one, other]) or _same_network(one, other):
         return
-    told = [
+    differences = [
         f"{run.name} tunes {_some([operator.name for operator in run.operators.values()])}"
         for run in (one, other)
     ]
     raise ConfigError(
-        f"{one.folder} and {other.folder} have no operator in common: {' and '.join(told)}"
+        f"{one.folder} and {other.folder} have no operator in common: {' and '.join(differences)}"
         f"{_same_names(one, other)}",
-        hint="Operators are the same where their kinds and all their arguments are; name runs of "
+        hint="Operators are the same if their kinds and all their arguments are; name runs of "
         "one model.",
     )
 
@@ -264,11 +264,11 @@ def _same_names(one: ComparedRun, other: ComparedRun) -> str:
         return ""
     sides = [{"operator": each.kind, **each.arguments} for each in (first[name], second[name])]
     keys = [key for key in sides[0] | sides[1] if sides[0].get(key) != sides[1].get(key)]
-    told = [
+    differences = [
         f"its {key} is {sides[0].get(key)} in {one.name} and {sides[1].get(key)} in {other.name}"
         for key in keys[:_NAMED]
     ]
-    return f"; {name} is another one: {', '.join(told)}" if told else ""
+    return f"; {name} is another one: {', '.join(differences)}" if differences else ""
 
 
 def _same_network(one: ComparedRun, other: ComparedRun) -> bool:
@@ -349,7 +349,7 @@ def pairs_json(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
     Args:
         runs: the runs.
     """
-    rows = [_pair(one, other) for one, other in itertools.combinations(runs, 2)]
+    rows = [_pair(first, other) for first, other in itertools.combinations(runs, 2)]
     for row, adjusted in zip(rows, holm([row["p"] for row in rows]), strict=True):
         row["p_holm"] = adjusted
     return rows
@@ -364,13 +364,13 @@ def sum_json(run: ComparedRun, weights: Mapping[str, int]) -> dict[str, Any]:
     """
     operators = [run.operators[key] for key in weights]
     counts = list(weights.values())
-    total = sum(count * one.median for count, one in zip(counts, operators, strict=True))
+    total = sum(count * operator.median for count, operator in zip(counts, operators, strict=True))
     low, high = math.nan, math.nan
     if operators and all(len(operator.repeats) > 1 for operator in operators):
         rng = np.random.default_rng(0)
         drawn = sum(
-            count * resampled_medians(np.asarray(one.repeats), rng)
-            for count, one in zip(counts, operators, strict=True)
+            count * resampled_medians(np.asarray(operator.repeats), rng)
+            for count, operator in zip(counts, operators, strict=True)
         )
         low, high = interval(np.asarray(drawn))
     return {"seconds": finite(total), "low": finite(low), "high": finite(high)}
@@ -386,33 +386,33 @@ def _pair(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
         "first": first.name,
         "second": second.name,
         "operators": [
-            {"name": one.name, **_ratio({one.name: (one, other)}), **_needed(one, other)}
-            for one, other in both
+            {"name": row.name, **_ratio({row.name: (row, other)}), **_needed(row, other)}
+            for row, other in both
         ],
-        **_ratio({one.name: (one, other) for one, other in both}),
+        **_ratio({operator.name: (operator, other) for operator, other in both}),
         "network": latencies[0] / latencies[1] if latencies[0] and latencies[1] else None,
         "same_model": first.document.get("model") == second.document.get("model"),
         "p": p,
         "least_p": None if p is None else 2.0 ** (1 - len(both)),
-        "mixed_sources": [one.name for one, other in both if _mixed(one, other)],
+        "mixed_sources": [operator.name for operator, other in both if _mixed(operator, other)],
     }
 
 
-def _mixed(one: ComparedOperator, other: ComparedOperator) -> bool:
+def _mixed(operator: ComparedOperator, other: ComparedOperator) -> bool:
     """Whether one time is of a search and the other of a comparison."""
-    sources = {side.time.source for side in (one, other) if side.time is not None}
+    sources = {side.time.source for side in (operator, other) if side.time is not None}
     return len(sources) > 1
 
 
 def _ratio(pairs: dict[str, tuple[ComparedOperator, ComparedOperator]]) -> dict[str, Any]:
     """First over second, so that more than 1 says that the second run is faster."""
-    repeats = {name: (one.repeats, other.repeats) for name, (one, other) in pairs.items()}
+    repeats = {name: (first.repeats, other.repeats) for name, (first, other) in pairs.items()}
     return geometric_ratio(repeats, paired=False).to_json()
 
 
 def _needed(first: ComparedOperator, second: ComparedOperator) -> dict[str, Any]:
     """Measurements until each was as fast as the slower of the two searches ended."""
-    ends = [float(one.costs.min(initial=math.inf)) for one in (first, second)]
+    ends = [float(sample.costs.min(initial=math.inf)) for sample in (first, second)]
     goal = max(ends)
     return {
         "goal_seconds": finite(goal),
@@ -456,7 +456,7 @@ def version_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
     Args:
         runs: the runs.
     """
-    names = sorted({name for one in runs for name in one.versions})
+    names = sorted({name for run in runs for name in run.versions})
     differences = {}
     for name in names:
         versions = [run.versions.get(name, NOT_SET) for run in runs]
@@ -485,13 +485,13 @@ def machines_differ(runs: Sequence[ComparedRun]) -> bool:
     said = [
         (run.target, *(_lasting(run.environment.get(key)) for key in _HARDWARE)) for run in runs
     ]
-    return any(one != said[0] for one in said)
+    return any(value != said[0] for value in said)
 
 
 def _lasting(value: Any) -> Any:
     """The lasting facts of a device, or of several in whatever order."""
     if isinstance(value, list):
-        return sorted(json.dumps(_lasting(one), sort_keys=True, default=str) for one in value)
+        return sorted(json.dumps(_lasting(item), sort_keys=True, default=str) for item in value)
     if isinstance(value, Mapping):
         return {key: inner for key, inner in value.items() if key not in _PASSING}
     return value
@@ -499,15 +499,15 @@ def _lasting(value: Any) -> Any:
 
 def _differing(values: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     known = [dict(flat(_opened(value))) for value in values]
-    names = sorted({name for one in known for name in one})
-    rows = {name: [one.get(name, NOT_SET) for one in known] for name in names}
-    return {name: row for name, row in rows.items() if any(one != row[0] for one in row)}
+    names = sorted({name for mapping in known for name in mapping})
+    rows = {name: [mapping.get(name, NOT_SET) for mapping in known] for name in names}
+    return {name: row for name, row in rows.items() if any(item != row[0] for item in row)}
 
 
 def _opened(value: Any) -> Any:
     """JSON values with the place as the key of each mapping in a list, such as an operator."""
-    if isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
-        value = {str(index): one for index, one in enumerate(value)}
+    if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        value = {str(index): item for index, item in enumerate(value)}
     if isinstance(value, Mapping):
         return {key: _opened(inner) for key, inner in value.items()}
     return value

@@ -139,13 +139,13 @@ def _look(folder: Path) -> Look:
     try:
         with RunView(folder) as run:
             standing = run.standing
-            told = (standing.state, run.store.measured, run.seconds, _written(folder))
+            state = (standing.state, run.store.measured, run.seconds, _written(folder))
     except ChameleonError as error:
         return Look(
             version=f"unreadable {error}", state="unreadable", ended=False, because=str(error)
         )
     return Look(
-        version=" ".join(map(str, told)),
+        version=" ".join(map(str, state)),
         state=str(standing.state),
         ended=standing.ended,
         because=standing.because,
@@ -210,8 +210,8 @@ class PageServer:
         try:
             self._server = _Server((LOOPBACK, port), handler)
         except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
-            why = "another program listens on it" if taken else error.strerror or error
+            in_use = error.errno == errno.EADDRINUSE
+            why = "another program listens on it" if in_use else error.strerror or error
             raise TargetError(
                 f"cannot serve on port {port} of {LOOPBACK}: {why}",
                 hint="Name another with --port, or --port 0 for any that is free.",
@@ -268,9 +268,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.run.page())
         elif path == "/state":
             look = self.run.look()
-            told = {"state": look.state, "ended": look.ended, "sentence": look.sentence}
-            told["version"] = self.run.version()
-            self._answer(HTTPStatus.OK, "application/json", json.dumps(told))
+            state = {"state": look.state, "ended": look.ended, "sentence": look.sentence}
+            state["version"] = self.run.version()
+            self._answer(HTTPStatus.OK, "application/json", json.dumps(state))
         elif path == "/favicon.ico":  # browsers ask for it and count a refusal as an error
             self._answer(HTTPStatus.NO_CONTENT, "image/x-icon", "")
         else:

@@ -31,17 +31,17 @@ def paired_tests(groups: Sequence[Group]) -> list[dict[str, Any]]:
     for metric in METRICS:
         tests: list[dict[str, Any]] = []
         for first, second in _pairs(groups):
-            one, other = _matched(first, second, metric)
+            ours, other = _matched(first, second, metric)
             tests.append(
                 {
                     "metric": metric,
                     "task": first.task,
                     "first": first.pipeline,
                     "second": second.pipeline,
-                    "seeds": len(one),
-                    "first_median": finite(estimate(one).median) if one else None,
+                    "seeds": len(ours),
+                    "first_median": finite(estimate(ours).median) if ours else None,
                     "second_median": finite(estimate(other).median) if other else None,
-                    "p": paired_p(one, other),
+                    "p": paired_p(ours, other),
                 }
             )
         for test, adjusted in zip(tests, holm([test["p"] for test in tests]), strict=True):
@@ -57,9 +57,9 @@ def ratios(groups: Sequence[Group]) -> list[dict[str, Any]]:
     for metric in METRICS:
         for first, second in itertools.combinations(names, 2):
             pairs = {
-                one.task: _matched(one, other, metric)
-                for one, other in _pairs(groups)
-                if (one.pipeline, other.pipeline) == (first, second)
+                left.task: _matched(left, other, metric)
+                for left, other in _pairs(groups)
+                if (left.pipeline, other.pipeline) == (first, second)
             }
             ratio = geometric_ratio(pairs).to_json()
             rows.append({"metric": metric, "first": first, "second": second, **ratio})
@@ -98,9 +98,9 @@ def _pairs(groups: Sequence[Group]) -> list[tuple[Group, Group]]:
 
 
 def _matched(first: Group, second: Group, metric: str) -> tuple[list[float], list[float]]:
-    one, other = first.values(metric), second.values(metric)
-    seeds = sorted(one.keys() & other.keys())
-    return [one[seed] for seed in seeds], [other[seed] for seed in seeds]
+    left, other = first.values(metric), second.values(metric)
+    seeds = sorted(left.keys() & other.keys())
+    return [left[seed] for seed in seeds], [other[seed] for seed in seeds]
 
 
 def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -109,11 +109,11 @@ def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
     Two censored values are a tie; a censored and an uncensored one differ by more than any
     others. None if fewer than two pairs can be compared.
     """
-    one, other = np.asarray(first, float), np.asarray(second, float)
-    if len(one) < 2:  # noqa: PLR2004 - a pair of pairs
+    left, other = np.asarray(first, float), np.asarray(second, float)
+    if len(left) < 2:  # noqa: PLR2004 - a pair of pairs
         return None
-    both = np.isinf(one) & np.isinf(other)
-    difference = np.where(both, 0.0, np.subtract(one, other, where=~both, out=np.zeros(len(one))))
+    both = np.isinf(left) & np.isinf(other)
+    difference = np.where(both, 0.0, np.subtract(left, other, where=~both, out=np.zeros(len(left))))
     known = np.abs(difference[np.isfinite(difference)])
     most = 2 * float(known.max(initial=0.0)) or 1.0
     difference = np.clip(difference, -most, most)
@@ -180,17 +180,17 @@ def geometric_ratio(
     left_out = []
     resample = True
     for task, (first, second) in pairs.items():
-        one, other = np.asarray(first, float), np.asarray(second, float)
-        medians = [float(np.median(values)) if len(values) else 0.0 for values in (one, other)]
+        left, other = np.asarray(first, float), np.asarray(second, float)
+        medians = [float(np.median(values)) if len(values) else 0.0 for values in (left, other)]
         if not all(0 < median < math.inf for median in medians):
             left_out.append(task)
             continue
         logs.append(math.log(medians[0] / medians[1]))
-        resample = resample and min(len(one), len(other)) > 1
-        rows = rng.integers(len(one), size=(RESAMPLES, len(one)))
+        resample = resample and min(len(left), len(other)) > 1
+        rows = rng.integers(len(left), size=(RESAMPLES, len(left)))
         # The same seeds for both if they are paired: they start alike, and vary together.
         others = rows if paired else rng.integers(len(other), size=(RESAMPLES, len(other)))
-        tops, bottoms = np.median(one[rows], axis=1), np.median(other[others], axis=1)
+        tops, bottoms = np.median(left[rows], axis=1), np.median(other[others], axis=1)
         with np.errstate(all="ignore"):
             drawn += np.where(np.isinf(tops) & np.isinf(bottoms), 0.0, np.log(tops / bottoms))
     low, high, mean = math.nan, math.nan, math.nan

@@ -65,7 +65,7 @@ class _SuiteReader(DocumentReader):
         seeds = self._seeds()
         compare = self.stages.value(self.root, "compare", bool, default=False)
         output = self.stages.value(self.root, "output", str, f"bench/{source.stem}")
-        data = None if (given := self.root.get("data")) is None else absolute(given)
+        data = None if (path := self.root.get("data")) is None else absolute(path)
         pipelines = pipelines_of(self)
         tasks = tasks_of(self, data)
         pairings = [
@@ -167,7 +167,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
             if named & {entry.name, f"{entry.distribution}:{entry.name}"}:
                 package = entry.record.factory.partition(":")[0].partition(".")[0]
                 packages.setdefault(entry.distribution, set()).add(package)
-    return {name: version_of(name, frozenset(found)) for name, found in sorted(packages.items())}
+    return {name: version_of(name, frozenset(names)) for name, names in sorted(packages.items())}
 
 
 @functools.cache
@@ -178,7 +178,7 @@ def version_of(distribution: str, packages: Collection[str]) -> str:
         distribution: its name.
         packages: the import packages of it that matter, hashable.
     """
-    if any(canonical(one.distribution) == canonical(distribution) for one in given()):
+    if any(canonical(plugin.distribution) == canonical(distribution) for plugin in given()):
         return f"given, sources {_digest(packages)}"
     try:
         installed = metadata.distribution(distribution)
@@ -335,10 +335,10 @@ def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
 
 
 def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
-    given = [key for key in SOURCES if node.get(key) is not None]
-    if len(given) != 1:
+    sources = [key for key in SOURCES if node.get(key) is not None]
+    if len(sources) != 1:
         wanted = listing([repr(key) for key in SOURCES])
-        there = " and ".join(given) or node.in_words()
+        there = " and ".join(sources) or node.in_words()
         message = f"a task has one key that says what is tuned, {wanted}, not {there}"
         raise _wrong(node.mark, message)
     keys = keys_of(default_registry())
@@ -350,8 +350,8 @@ def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
     ]
     if wrong:
         raise PipelineError(wrong)
-    source = node.value[given[0]]
-    sections, name = _SOURCES[given[0]](source, root, data)
+    source = node.value[sources[0]]
+    sections, name = _SOURCES[sources[0]](source, root, data)
     chosen = node.get("name")
     if chosen is not None:
         name = str(chosen.value)
@@ -370,10 +370,10 @@ def _table(source: Item, root: Node, data: Node | None) -> Sections:
     node = source.node
     if not isinstance(node.value, str):
         raise _wrong(node.mark, f"'table' must be a file's name, not {node.in_words()}")
-    place = (
+    file = (
         absolute(node).value if data is None else Path(data.value) / Path(node.value).expanduser()
     )
-    path = str(place)
+    path = str(file)
     if not Path(path).exists():
         hint = "say where the tables are with 'data' or --set data=FOLDER"
         raise _wrong(node.mark, f"there is no table {path}; {hint}")
@@ -404,8 +404,8 @@ def _model(source: Item, _root: Node, _data: Node | None) -> Sections:
 _SOURCES = {"table": _table, "operator": _operator, "model": _model}
 
 
-def _item(value: Any, place: Item) -> Item:
-    return Item(key_mark=place.key_mark, node=Node(value=value, mark=place.node.mark))
+def _item(value: Any, source: Item) -> Item:
+    return Item(key_mark=source.key_mark, node=Node(value=value, mark=source.node.mark))
 
 
 def _misnamed(noun: str, name: str) -> str:

@@ -66,9 +66,9 @@ class Cell(Pairing):
     @property
     def identity(self) -> str:
         """Digest of everything but the folder: a result of another identity does not count."""
-        kept = {key: value for key, value in self.document.items() if key != "output"}
+        document = {key: value for key, value in self.document.items() if key != "output"}
         # Results of before versions were kept have the digest of a cell without any.
-        parts = [kept, self.rival, *([self.versions] if self.versions else [])]
+        parts = [document, self.rival, *([self.versions] if self.versions else [])]
         text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 

@@ -67,10 +67,10 @@ class _Document:
             "target": self._target(),
             **{
                 name: {
-                    "description": one.summary,
-                    **types.opened(one.options, types.section(one.options)),
+                    "description": section.summary,
+                    **types.opened(section.options, types.section(section.options)),
                 }
-                for name, one in self._registry.sections.items()
+                for name, section in self._registry.sections.items()
             },
             **{key: self._stage(key, kind) for key, kind in STAGES.items()},
             "warm_start": {
@@ -120,8 +120,8 @@ class _Document:
 
     def _required(self) -> list[str]:
         """Keys that no preset gives."""
-        given = {key for preset in self._presets for key in preset.record.pipeline}
-        return [key for key in ("model", "target", *STAGES) if key not in given]
+        preset_keys = {key for preset in self._presets for key in preset.record.pipeline}
+        return [key for key in ("model", "target", *STAGES) if key not in preset_keys]
 
     def _preset(self) -> Schema:
         names = [self._stages.named(entry) for entry in self._presets]

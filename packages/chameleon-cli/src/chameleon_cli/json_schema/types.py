@@ -58,8 +58,8 @@ def bounds_of(validator: Any) -> Schema:  # noqa: PLR0911 - one for each kind
         inner = bounds_of(validator.member_validator)
         return {**bounds_of(validator.iterable_validator), **({"items": inner} if inner else {})}
     if isinstance(validator, _OPTIONAL):
-        found = bounds_of(validator.validator)
-        return {**found, "enum": [*found["enum"], None]} if "enum" in found else found
+        bounds = bounds_of(validator.validator)
+        return {**bounds, "enum": [*bounds["enum"], None]} if "enum" in bounds else bounds
     if isinstance(validator, _AND):
         joined: Schema = {}
         for one in validator._validators:  # noqa: SLF001 - attrs gives them no other way
@@ -138,7 +138,7 @@ class TypeSchemas:
             section: its schema, or a reference to it.
         """
         field = heading_field(kind)
-        required = any(one.default is attrs.NOTHING for one in attrs.fields(kind) if one.init)
+        required = any(field.default is attrs.NOTHING for field in attrs.fields(kind) if field.init)
         members: list[Schema] = [section]
         if not required:
             members.append({"type": "null"})
@@ -178,7 +178,7 @@ class TypeSchemas:
         origin, arguments = kind
         fixed = fixed_entries(origin, arguments)
         if fixed is not None:
-            entries, count = [self.of(one) for one in fixed], len(fixed)
+            entries, count = [self.of(entry) for entry in fixed], len(fixed)
             return {"type": "array", "prefixItems": entries, "minItems": count, "maxItems": count}
         schema: Schema = {"type": "array"}
         if arguments:
@@ -196,15 +196,16 @@ class TypeSchemas:
         if not resolved:
             return schema
         typed, bounds = self._type(field), bounds_of(field.validator)
-        both = [one["items"] for one in (typed, bounds) if "items" in one]
+        both = [schema["items"] for schema in (typed, bounds) if "items" in schema]
         items = {"items": both[0] if len(both) == 1 else {"allOf": both}} if both else {}
         return {**schema, **typed, **bounds, **items}
 
     def _type(self, field: attrs.Attribute[Any]) -> Schema:
         tags = tags_of(field, self._classes)
         if tags is not None:
-            one = self._tagged(tags)
-            return {"type": "array", "items": one} if form_of(field.type)[0] == "sequence" else one
+            item = self._tagged(tags)
+            is_list = form_of(field.type)[0] == "sequence"
+            return {"type": "array", "items": item} if is_list else item
         if "stages" in field.metadata:
             return {"type": "array", "items": self._stage(field.metadata["stages"], False)}
         if "names" in field.metadata:
@@ -212,8 +213,8 @@ class TypeSchemas:
         schema = self.of(field.type)
         if field.metadata.get("precisions"):
             names: Schema = {"enum": self._precisions}
-            one = schema["type"] == "array"
-            return schema | ({"items": names} if one else {"enum": [*self._precisions, None]})
+            alone = schema["type"] == "array"
+            return schema | ({"items": names} if alone else {"enum": [*self._precisions, None]})
         if field.metadata.get("duration"):
             return _any_of([schema, {"type": "string", "pattern": DURATION}])
         return schema

@@ -87,17 +87,17 @@ _SEARCH = "ask_and_tell"
 """The fact that says what a folder's search is."""
 
 
-def search_of(given: Mapping[str, Any], registry: Registry | None) -> SearchChoice:
+def search_of(options: Mapping[str, Any], registry: Registry | None) -> SearchChoice:
     """What searches, of arguments as pipelines have them.
 
     Args:
-        given: keys of a pipeline; those that are None are left out.
+        options: keys of a pipeline; those that are None are left out.
         registry: where stages are looked up; the installed plugins where None.
 
     Raises:
         PipelineError: with everything that is wrong, one line each.
     """
-    document = {key: value for key, value in given.items() if value is not None}
+    document = {key: value for key, value in options.items() if value is not None}
     return search_from_dict(document, source="arguments of the tuner", registry=registry)
 
 
@@ -155,9 +155,9 @@ class AskStore:
 
     def rounds(self, task_id: int) -> list[dict[str, Any]]:
         """The rounds that were told, in their order."""
-        found = list(rounds(self.records, task_id))
-        self._told[task_id] = len(found)
-        return found
+        batches = list(rounds(self.records, task_id))
+        self._told[task_id] = len(batches)
+        return batches
 
     def add_round(self, task_id: int, asked: Mapping[str, Any]) -> None:
         """Keep a round that was told."""
@@ -174,10 +174,10 @@ class AskStore:
             key for key in described if owner is not None and owner.get(key) != described[key]
         ]
         if differs and self.records.measured:
-            told = "; ".join(
+            text = "; ".join(
                 f"{key} was {owner.get(key)} and is {described[key]}" for key in differs
             )
-            raise RunFolderError(f"{self._path} belongs to another search: {told}", hint=hint)
+            raise RunFolderError(f"{self._path} belongs to another search: {text}", hint=hint)
         if differs:
             self.records.forget()
         self.records.set_fact(_SEARCH, described)
@@ -277,8 +277,8 @@ class Rounds:
             },
         )
         self._enqueued = []
-        for name, told in other.items():
-            for config, value in told:
+        for name, quantities in other.items():
+            for config, value in quantities:
                 self.other.setdefault(config, {})[name] = value
         if self._batch.submitted:
             self._run.announce(self._batch, limit=None, learn_seconds=learn_seconds)
@@ -297,8 +297,8 @@ class Rounds:
             if batch.missing:  # another version of a stage, say, proposes otherwise
                 break
         # Outcomes of a batch that was not told to its end answer the next ask.
-        told = {tuple(config) for asked in rounds for config in asked["told"]}
+        answered = {tuple(config) for asked in rounds for config in asked["told"]}
         records = self._run.records
-        left = records.leftovers(records.measured.keys() - told, ended=None)
+        left = records.leftovers(records.measured.keys() - answered, ended=None)
         if left:
             self._run.tuner.adopt(left)

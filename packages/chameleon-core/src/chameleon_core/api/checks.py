@@ -70,7 +70,7 @@ def one_each(values: Any, count: int, what: str) -> None:
         )
     if len(values) != count:
         raise ConfigError(
-            f"{len(values)} {what} were told of {count} configurations",
+            f"{len(values)} {what} were told for {count} configurations",
             hint="tell one for each, in their order; None for those that have none",
         )
 
@@ -102,13 +102,13 @@ def functions(value: Any, what: str) -> list[Callable[..., Any]]:
     Raises:
         ConfigError: it is no list of functions.
     """
-    given = list(value) if isinstance(value, Iterable) else None
-    if given is None or not all(map(callable, given)):
+    values = list(value) if isinstance(value, Iterable) else None
+    if values is None or not all(map(callable, values)):
         raise ConfigError(
             f"'{what}' must be a list of functions, not {value!r}",
-            hint=f"write {what}=[function], also where it is one",
+            hint=f"write {what}=[function], also for a single one",
         )
-    return given
+    return values
 
 
 def takes_knobs(function: Any, space: DesignSpace) -> None:

@@ -60,6 +60,16 @@ def design_space(
     Raises:
         ConfigError: what was given declares no space, or one of which no configuration is found;
             says why.
+
+    Example:
+        >>> import chameleon_core as cc
+        >>> space = cc.design_space(
+        ...     tile=[1, 2, 4, 8],
+        ...     unroll=[0, 16, 64],
+        ...     where=[lambda tile, unroll: tile * unroll <= 64],
+        ... )
+        >>> len(space.everything)
+        8
     """
     declared = _declared(knobs, more)
     if not declared:
@@ -80,10 +90,10 @@ def design_space(
     if isinstance(first, Mapping):
         raise ConfigError(
             f"'first' must be a list of configurations, not {first!r}",
-            hint="write first=[{...}], also where it is one",
+            hint="write first=[{...}], also for a single one",
         )
     if first:
-        rows = np.array([config_of(whole, one) for one in first], np.int32)
+        rows = np.array([config_of(whole, choice) for choice in first], np.int32)
         whole = _made(made, constraints=conditions, variant=whole.variant, first_guesses=rows)
     if conditions and whole.everything is None and not len(whole.first_guesses):
         _must_be_found(whole)
@@ -112,12 +122,12 @@ def _declared(knobs: Any, more: Mapping[str, Any]) -> dict[str, Any]:
 def _allowed(space: DesignSpace) -> str:
     """A digest of what conditions allow: of functions nobody can tell whether they are the same."""
     if space.everything is not None:
-        told = space.everything.tobytes()
+        before = space.everything.tobytes()
     else:
         shape = (_PROBES, len(space.knobs))
         drawn = np.random.default_rng(0).random(shape) * space.cardinalities
-        told = space.legal(drawn.astype(np.int32)).tobytes()
-    return hashlib.sha256(told).hexdigest()[:16]
+        before = space.legal(drawn.astype(np.int32)).tobytes()
+    return hashlib.sha256(before).hexdigest()[:16]
 
 
 def _must_be_found(space: DesignSpace) -> None:
@@ -153,8 +163,8 @@ def _knob(name: str, values: Any) -> Knob:
             f"knob '{name}' needs a list of values to choose from, not {values!r}",
             hint="write a list, as in tile=[1, 2, 4, 8]; a single value is a list of one",
         )
-    options = [one.item() if isinstance(one, np.generic) else one for one in values]
-    odd = next((one for one in options if not isinstance(one, bool | int | float | str)), None)
+    options = [value.item() if isinstance(value, np.generic) else value for value in values]
+    odd = next((item for item in options if not isinstance(item, bool | int | float | str)), None)
     if odd is not None or None in options:
         raise ConfigError(
             f"knob '{name}' has the value {odd!r}, which is neither a number nor a text",
@@ -226,12 +236,12 @@ class _Answers:
         return np.fromiter((self._answer(*row) for row in rows), np.bool_, len(columns[0]))
 
     def _ask(self, *row: Any) -> bool:
-        given = dict(zip(self._names, row, strict=True))
+        arguments = dict(zip(self._names, row, strict=True))
         try:
-            return bool(self._function(**given))
+            return bool(self._function(**arguments))
         except Exception as error:
             raise ConfigError(
-                f"{self._reason} raised {type(error).__name__} for {given}: {error}",
+                f"{self._reason} raised {type(error).__name__} for {arguments}: {error}",
                 hint="it has to say True or False for every combination of values",
             ) from error
 
@@ -239,4 +249,4 @@ class _Answers:
 def _scalars(column: NDArray[Any]) -> list[Any]:
     """Values as a function of single configurations takes them; factorisations as tuples."""
     values: list[Any] = column.tolist()
-    return [tuple(one) for one in values] if column.ndim > 1 else values
+    return [tuple(row) for row in values] if column.ndim > 1 else values

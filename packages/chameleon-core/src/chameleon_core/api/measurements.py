@@ -82,12 +82,12 @@ def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
 
 def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], dict[str, float]]:
     """Further quantities that were told, by configuration and name."""
-    found: dict[tuple[int, ...], dict[str, float]] = {}
+    quantities: dict[tuple[int, ...], dict[str, float]] = {}
     for asked in rounds(store, task_id):
-        for name, told in asked["other"].items():
-            for config, value in told:
-                found.setdefault(tuple(config), {})[name] = value
-    return found
+        for name, numbers in asked["other"].items():
+            for config, value in numbers:
+                quantities.setdefault(tuple(config), {})[name] = value
+    return quantities
 
 
 class Measurements:
@@ -119,15 +119,15 @@ class Measurements:
         if isinstance(index, slice):
             return [self[row] for row in range(len(self))[index]]
         rows = self._rows
-        one = rows.measurements[index]
+        measurement = rows.measurements[index]
         return Trial(
             configuration=rows.configurations[index],
-            config=one.config,
-            seconds=one.cost if one.ok else None,
-            failure=one.failure,
-            message=one.message,
+            config=measurement.config,
+            seconds=measurement.cost if measurement.ok else None,
+            failure=measurement.failure,
+            message=measurement.message,
             origin=rows.origins[index],
-            other=rows.other.get(one.config, {}),
+            other=rows.other.get(measurement.config, {}),
         )
 
     def __iter__(self) -> Iterator[Trial]:
@@ -138,14 +138,14 @@ class Measurements:
     @cached_property
     def configs(self) -> NDArray[np.int32]:
         """Knob indices, shape (n, knobs)."""
-        configs = [one.config for one in self._rows.measurements]
+        configs = [measurement.config for measurement in self._rows.measurements]
         width = len(configs[0]) if configs else 0
         return np.array(configs, np.int32).reshape(-1, width)
 
     @cached_property
     def seconds(self) -> NDArray[np.float64]:
         """Medians of the repeats in seconds, infinity for failures, shape (n,)."""
-        return np.array([one.cost for one in self._rows.measurements], np.float64)
+        return np.array([measurement.cost for measurement in self._rows.measurements], np.float64)
 
     @cached_property
     def max_relative_error(self) -> NDArray[np.float64]:
@@ -170,7 +170,7 @@ class Measurements:
     @property
     def failures(self) -> tuple[FailureKind | None, ...]:
         """The kind of failure of each, or None."""
-        return tuple(one.failure for one in self._rows.measurements)
+        return tuple(measurement.failure for measurement in self._rows.measurements)
 
     @property
     def origins(self) -> tuple[str | None, ...]:
@@ -187,8 +187,8 @@ class Measurements:
     @property
     def quantities(self) -> tuple[str, ...]:
         """Names of the numbers that there are of each: those of every run, then those told."""
-        told = dict.fromkeys(name for one in self._rows.other.values() for name in one)
-        return (*_QUANTITIES, *told)
+        names = dict.fromkeys(name for numbers in self._rows.other.values() for name in numbers)
+        return (*_QUANTITIES, *names)
 
     def quantity(self, name: str) -> NDArray[np.float64]:
         """A number of each, NaN (or infinity) where there is none, shape (n,).
@@ -202,7 +202,7 @@ class Measurements:
         if name == "seconds":
             return self.seconds
         if name in NUMBERS:
-            numbers = [getattr(one, name) for one in self._rows.measurements]
+            numbers = [getattr(measurement, name) for measurement in self._rows.measurements]
             return np.array(
                 [np.nan if number is None else number for number in numbers], np.float64
             )
@@ -212,7 +212,7 @@ class Measurements:
                 hint=f"stored are {', '.join(self.quantities)}",
             )
         other = self._rows.other
-        values = [other.get(one.config, {}).get(name, np.nan) for one in self._rows.measurements]
+        values = [other.get(row.config, {}).get(name, np.nan) for row in self._rows.measurements]
         return np.array(values, np.float64)
 
     def front(self, quantities: Sequence[str]) -> list[Trial]:
@@ -253,7 +253,7 @@ class Measurements:
             ) from error
         knobs = pd.DataFrame(list(self.configurations)).add_prefix("knob.")
         columns: dict[str, Any] = {name: self.quantity(name) for name in self.quantities}
-        columns["failure"] = [None if one is None else one.value for one in self.failures]
+        columns["failure"] = [None if kind is None else kind.value for kind in self.failures]
         columns["origin"] = list(self.origins)
         columns["measured_at"] = pd.to_datetime(self.measured_at, unit="s", utc=True)
         return pd.concat([knobs, pd.DataFrame(columns)], axis=1)
@@ -279,10 +279,10 @@ def non_dominated(values: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
     """
     # A point is dominated, if at all, by one that precedes it in this order.
     order = np.lexsort(values.T[::-1])
-    kept: list[int] = []
+    rows: list[int] = []
     for row in order:
-        front = values[kept]
+        front = values[rows]
         dominated = (front <= values[row]).all(axis=1) & (front < values[row]).any(axis=1)
         if not dominated.any():
-            kept.append(int(row))
-    return np.array(kept, np.intp)
+            rows.append(int(row))
+    return np.array(rows, np.intp)

@@ -119,6 +119,13 @@ def load_run(folder: str | Path) -> Run:
 
     Raises:
         RunFolderError: there is no run in it, or it cannot be read.
+
+    Example:
+        >>> import chameleon_core as cc
+        >>> run = cc.load_run("runs/dense")
+        >>> for name, operator in run.operators.items():
+        ...     print(name, operator.seconds < 1, operator.measurements.configs.shape[0])
+        dense True 4
     """
     path = Path(folder).expanduser().absolute()
     with RunView(path) as run:
@@ -135,10 +142,10 @@ def load_run(folder: str | Path) -> Run:
         result=result if asked is None else attrs.evolve(result, require=Requirement(**asked)),
         finished=finished,
         operators={
-            one.name: Operator(
-                result=one, measurements=Measurements(partial(_rows, path, rows[one.name]))
+            row.name: Operator(
+                result=row, measurements=Measurements(partial(_rows, path, rows[row.name]))
             )
-            for one in result.operators
+            for row in result.operators
         },
     )
 

@@ -71,8 +71,8 @@ def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list
     Raises:
         ConfigError: they are no list of functions.
     """
-    told = functions(callbacks, "callbacks")
-    return [_listener(callback, stop, number) for number, callback in enumerate(told)]
+    callables = functions(callbacks, "callbacks")
+    return [_listener(callback, stop, number) for number, callback in enumerate(callables)]
 
 
 def _listener(callback: Callback, stop: Callable[[], object], number: int) -> object:
@@ -127,6 +127,15 @@ class Tuner:
         space: the space, with what is fixed.
         batch_size: configurations that are asked for at once, at most.
         stopped: whether a callback has asked to stop.
+
+    Example:
+        >>> import chameleon_core as cc
+        >>> space = cc.design_space(tile=[1, 2, 4, 8], unroll=[0, 16])
+        >>> with cc.Tuner(space, sampler="greedy", seed=0) as tuner:
+        ...     batch = tuner.ask(8)
+        ...     tuner.tell(batch, [8 / one["tile"] + one["unroll"] for one in batch])
+        ...     tuner.best.configuration
+        {'tile': 8, 'unroll': 0}
     """
 
     def __init__(
@@ -146,7 +155,7 @@ class Tuner:
         name: str = OPERATOR,
         registry: Registry | None = None,
     ) -> None:
-        given = {
+        options = {
             "preset": preset,
             "explorer": explorer,
             "cost_model": cost_model,
@@ -154,7 +163,7 @@ class Tuner:
             "synthesizer": synthesizer,
             "seed": seed,
         }
-        search = search_of(given, registry)
+        search = search_of(options, registry)
         self.space = fixed_space(a_space(space), fixed_columns(space, fix or {}))
         size = search.budget.batch_size or BATCH_SIZE if batch_size is None else batch_size
         self.batch_size = whole_number(size, "batch_size", hint="leave it out for the default")
@@ -211,7 +220,7 @@ class Tuner:
     def best(self) -> Trial | None:
         """The fastest configuration so far, or None where none succeeded."""
         records = self._run.records
-        best = min(records.measured.values(), key=lambda one: one.cost, default=None)
+        best = min(records.measured.values(), key=lambda row: row.cost, default=None)
         if best is None or not best.ok:
             return None
         return Trial(
@@ -314,10 +323,10 @@ class Tuner:
                 "a part of this batch was evaluated already",
                 hint="evaluate(batch, function) once more, for the rest of it",
             )
-        told = list(map(measurement_of, asked.configs, seconds))
+        measurements = list(map(measurement_of, asked.configs, seconds))
         quantities = quantities_of(asked.configs, {} if other is None else other)
         with self._store.records.transaction():
-            for measurement in told:
+            for measurement in measurements:
                 self._rounds.save(measurement)
             self._asked = None
             self._rounds.learn(quantities)
@@ -446,7 +455,7 @@ def quantities_of(
             f"'other' must be lists of numbers by name, not {other!r}",
             hint='write other={"code_bytes": [64, 128]}',
         )
-    found = {}
+    numbers = {}
     for name, values in other.items():
         if not isinstance(name, str) or name in RESERVED:
             raise ConfigError(
@@ -454,19 +463,19 @@ def quantities_of(
                 hint=f"take another text than {', '.join(RESERVED)}, which measurements have",
             )
         one_each(values, len(configs), f"values of '{name}'")
-        told = [value.item() if isinstance(value, np.generic) else value for value in values]
-        odd = [value for value in told if not (value is None or isinstance(value, Real))]
+        column = [value.item() if isinstance(value, np.generic) else value for value in values]
+        odd = [value for value in column if not (value is None or isinstance(value, Real))]
         if odd:
             raise ConfigError(
                 f"'{name}' has the value {odd[0]!r}, which is no number",
                 hint="tell a number for each configuration; None for those that have none",
             )
-        found[name] = [
+        numbers[name] = [
             (config, float(value))
-            for config, value in zip(configs, told, strict=True)
+            for config, value in zip(configs, column, strict=True)
             if value is not None
         ]
-    return found
+    return numbers
 
 
 def _failed(

@@ -87,7 +87,7 @@ class Allowance:
         most = self.most(task, everything)
         if most is None:
             return None
-        new = sum(one.measured - one.recorded for one in self._in(task, everything))
+        new = sum(usage.measured - usage.recorded for usage in self._in(task, everything))
         return max(0, most - task.recorded - new)
 
     def time_is_up(self, task: Spent, everything: Sequence[Spent]) -> bool:
@@ -95,10 +95,10 @@ class Allowance:
         limit, spent = self.budget.wall_time, self._in(task, everything)
         if limit is None:
             return False
-        seconds = sum(one.seconds for one in spent)
+        seconds = sum(usage.seconds for usage in spent)
         if seconds + (self.seconds_before if self.shared else 0.0) >= limit:
             return True
-        possible = sum(one.recorded_seconds for one in spent if one.recorded_seconds <= limit)
+        possible = sum(usage.recorded_seconds for usage in spent if usage.recorded_seconds <= limit)
         enough = task.recorded_seconds >= limit / len(spent) or possible >= limit
         return self.budget.measurements is None and task.recorded > 0 and enough
 
@@ -112,9 +112,9 @@ class Allowance:
         if patience is None or not measurements:
             return False
         last, least = 0, measurements[0].cost
-        for place, measurement in enumerate(measurements):
+        for number, measurement in enumerate(measurements):
             if measurement.cost < (1.0 - BETTER) * least:
-                last, least = place, measurement.cost
+                last, least = number, measurement.cost
         return len(measurements) - 1 - last >= patience
 
     def fast_enough(self, seconds: Sequence[float]) -> bool:
@@ -129,9 +129,9 @@ class Allowance:
         """Where the budget ends a run at the latest, records included; None where it does not."""
         if self.budget.measurements is None:
             return None
-        left = [(self.most(one, everything) or 0) - one.recorded for one in everything]
+        left = [(self.most(usage, everything) or 0) - usage.recorded for usage in everything]
         together = max(left, default=self.budget.measurements) if self.shared else sum(left)
-        return together + sum(one.recorded for one in everything)
+        return together + sum(usage.recorded for usage in everything)
 
     def most(self, task: Spent, everything: Sequence[Spent]) -> int | None:
         """Where the budget ends one task at the latest, its records included.
@@ -143,12 +143,12 @@ class Allowance:
         total, spent, used = self.budget.measurements, self._in(task, everything), 0
         if total is None:
             return None
-        for place, one in enumerate(spent):
-            share = total // len(spent) + (place < total % len(spent))
-            if one is task and task.recorded and task.recorded >= share:
+        for number, usage in enumerate(spent):
+            share = total // len(spent) + (number < total % len(spent))
+            if usage is task and task.recorded and task.recorded >= share:
                 return task.recorded
-            whole = task.recorded and one.recorded <= total
-            used += one.recorded if whole else min(one.recorded, share)
+            whole = task.recorded and usage.recorded <= total
+            used += usage.recorded if whole else min(usage.recorded, share)
         return max(0, total - used) + task.recorded
 
     def seconds_left(self, everything: Sequence[Spent]) -> float | None:
@@ -194,15 +194,15 @@ class Allowances:
         each = len(others) / max(1, len(own))
         first: list[tuple[Allowance, list[TaskRun]]] = []
         second: list[tuple[Allowance, list[TaskRun]]] = []
-        for given, predicted in _budgets(budget):
+        for limits, predicted in _budgets(budget):
             wanted, alternatives = (
                 [run for run in group if predicted is None or run.tuner.predicted == predicted]
                 for group in (own, others)
             )
             if wanted or not first:
-                first.append((Allowance(budget=given, seconds_before=seconds_before), wanted))
+                first.append((Allowance(budget=limits, seconds_before=seconds_before), wanted))
             if alternatives:
-                second.append((Allowance.of_alternatives(given, each), alternatives))
+                second.append((Allowance.of_alternatives(limits, each), alternatives))
         self._groups = first + second
 
     @property
@@ -213,14 +213,14 @@ class Allowances:
     @property
     def total_measurements(self) -> int | None:
         """Where the budget ends the run at the latest; None where it limits the time alone."""
-        counts = [one.total_measurements(self._all(runs)) for one, runs in self._groups]
+        counts = [allowance.total_measurements(self._all(runs)) for allowance, runs in self._groups]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
 
     @property
     def seconds_left(self) -> float | None:
         """Wall-clock in seconds that all tasks together may still take; None for no limit."""
-        seconds = [one.seconds_left(self._all(runs)) for one, runs in self._groups]
+        seconds = [allowance.seconds_left(self._all(runs)) for allowance, runs in self._groups]
         known = [limit for limit in seconds if limit is not None]
         return sum(known) if len(known) == len(seconds) else None
 
@@ -271,11 +271,11 @@ class Allowances:
         Args:
             batch_size: configurations per batch, expected to take as long as those before.
         """
-        taken = self._all(self._others)
-        measured = sum(one.measured for one in taken)
-        seconds = sum(one.all_seconds for one in taken)
+        others = self._all(self._others)
+        measured = sum(usage.measured for usage in others)
+        seconds = sum(usage.all_seconds for usage in others)
         expected = seconds * (1.0 + batch_size / measured) if measured else 0.0
-        return expected > ALTERNATIVES * sum(one.all_seconds for one in self._all(self._own))
+        return expected > ALTERNATIVES * sum(usage.all_seconds for usage in self._all(self._own))
 
     def _group(self, run: TaskRun) -> tuple[Allowance, list[TaskRun]]:
         return next(group for group in self._groups if run in group[1])

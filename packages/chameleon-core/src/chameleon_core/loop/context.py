@@ -56,8 +56,8 @@ def disturbance_of(store: RecordStore) -> Disturbance:
     Args:
         store: the run's.
     """
-    kept = store.fact(DISTURBANCE)
-    return Disturbance() if kept is None else Disturbance.from_json(kept)
+    facts = store.fact(DISTURBANCE)
+    return Disturbance() if facts is None else Disturbance.from_json(facts)
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -311,11 +311,11 @@ class Tuning:
         )
 
 
-def _alike(one: TaskRun, other: TaskRun) -> bool:
+def _alike(run: TaskRun, other: TaskRun) -> bool:
     """Whether a configuration means the same to both tasks, and both spend one allowance."""
-    if bool(one.task.alternative_of) != bool(other.task.alternative_of):
+    if bool(run.task.alternative_of) != bool(other.task.alternative_of):
         return False
-    return one.task.operator == other.task.operator and one.space.knobs == other.space.knobs
+    return run.task.operator == other.task.operator and run.space.knobs == other.space.knobs
 
 
 class CheckedScheduler:

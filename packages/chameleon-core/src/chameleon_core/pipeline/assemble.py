@@ -73,7 +73,7 @@ def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databa
         mark = Mark(source="records", author=CORE)
         return Databases(specs=_specs(Node(value=DEFAULT, mark=mark), stages))
     entries = node.value if node.is_sequence else (node,)
-    if len(entries) > 1 and any(one.value == NONE for one in entries):
+    if len(entries) > 1 and any(entry.value == NONE for entry in entries):
         stages.say(node.mark, f"'{NONE}' stands alone; remove it, or the others")
     specs: list[StageSpec] = []
     written: list[Any] = []
@@ -105,8 +105,8 @@ def _specs(node: Node, stages: StageReader) -> tuple[StageSpec, ...]:
         name = Node(value=registry.full_name(entry), mark=mark)
         value = {"name": Item(key_mark=node.mark, node=name)}
         if text != DEFAULT:
-            place = Node(value=text, mark=node.mark)
-            value[entry.record.place_option] = Item(key_mark=node.mark, node=place)
+            path = Node(value=text, mark=node.mark)
+            value[entry.record.place_option] = Item(key_mark=node.mark, node=path)
         node = Node(value=value, mark=node.mark)
     spec = stages.chosen("a record database", _KIND, node)
     return () if spec is None else (spec,)
@@ -186,7 +186,7 @@ class Assembler:
             **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
             "warm_start": [str(folder) for folder in warm_start] or None,
             "records": records.written,
-            "baselines": [{"name": one.name, **one.options_json} for one in baselines],
+            "baselines": [{"name": spec.name, **spec.options_json} for spec in baselines],
             "budget": to_json(budget),
             "require": to_json(require),
             "seed": seed,
@@ -275,28 +275,28 @@ class Assembler:
             self._stages.say(self._root.mark, "missing 'target', such as 'native'")
             return None, None, None
         text, name = self._target_and_resolver(node)
-        shown, made = text.plain(), None
+        shown, target = text.plain(), None
         with Collecting(self._problems):
             if text.is_mapping:
                 # Resolvers read texts.
-                made = json.dumps(shown, sort_keys=True)
+                target = json.dumps(shown, sort_keys=True)
             else:
-                made = self._stages.structurer.make(text, str, "'target'")
-        if made is not None and not made.strip():
+                target = self._stages.structurer.make(text, str, "'target'")
+        if target is not None and not target.strip():
             self._stages.say(text.mark, "'target' is empty; write 'native' for this machine")
         known = self._registry.names("targets")
         if name is None and not known:
-            return made, shown, None
+            return target, shown, None
         if name is None and len(known) > 1:
             self._stages.say(
                 node.mark,
                 f"several plugins read targets; write {{resolver: {known[0]}, text: ...}} to choose"
                 f" among {', '.join(known)}",
             )
-            return made, shown, None
+            return target, shown, None
         chosen = name or Node(value=known[0], mark=attrs.evolve(node.mark, author=CORE))
         resolver = self._stages.spec("targets", chosen, lambda _: Node(value={}, mark=chosen.mark))
-        return made, shown, resolver
+        return target, shown, resolver
 
     def _target_and_resolver(self, node: Node) -> tuple[Node, Node | None]:
         """What was written of the target itself, a text or a mapping, and who is to read it."""

@@ -37,18 +37,18 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline) -> str | None
     free = _free_options(pipeline)
     sections = pipeline.known_sections
     before, now = (
-        dict(flat(_bound(_in_current_names(one, pipeline), free, sections)))
-        for one in (old, pipeline.document)
+        dict(flat(_bound(_in_current_names(document, pipeline), free, sections)))
+        for document in (old, pipeline.document)
     )
     names = {f"{key}.name" for key in STAGES}
-    told = [
+    lines = [
         f"{name} was {before.get(name, 'not set')} and is {now.get(name, 'not set')}"
         for name in sorted(before.keys() | now.keys())
         if before.get(name) != now.get(name)
         and not (name in names and _same_stage(before.get(name), now.get(name)))
     ]
-    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-    return "; ".join(told[:_NAMED]) + more or None
+    more = f" and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
+    return "; ".join(lines[:_NAMED]) + more or None
 
 
 def _free_options(pipeline: ResolvedPipeline) -> dict[str, frozenset[str]]:
@@ -105,14 +105,14 @@ def _without(section: Any, names: frozenset[str], *, nested: bool) -> Any:
     return {name: value for name, value in section.items() if name not in names}
 
 
-def _same_stage(one: str | None, other: str | None) -> bool:
+def _same_stage(stage: str | None, other: str | None) -> bool:
     """Whether two names, as JSON, are one where only one of them says the distribution.
 
     With a plugin that has a name of this project's, that name is written in full.
     """
-    if one is None or other is None or (":" in one) == (":" in other):
+    if stage is None or other is None or (":" in stage) == (":" in other):
         return False
-    short, also = (str(json.loads(name)).rpartition(":")[2] for name in (one, other))
+    short, also = (str(json.loads(name)).rpartition(":")[2] for name in (stage, other))
     return short == also
 
 

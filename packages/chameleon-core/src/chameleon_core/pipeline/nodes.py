@@ -27,7 +27,7 @@ def absolute(node: Node, *, source: bool = False) -> Node:
         folder = node.mark.folder or Path.cwd()
         value = _source(value, folder) if source else _join(value, folder)
     elif node.is_sequence:
-        value = tuple(absolute(one, source=source) for one in value)
+        value = tuple(absolute(item, source=source) for item in value)
     elif node.is_mapping:
         value = {
             key: Item(key_mark=item.key_mark, node=absolute(item.node, source=source))
@@ -121,7 +121,7 @@ class PipelineError(ConfigError):
 
     def __init__(self, problems: list[Problem], *, hint: str | None = None) -> None:
         self.problems = tuple(
-            sorted(set(problems), key=lambda one: (one.mark.line, one.mark.column, str(one)))
+            sorted(set(problems), key=lambda said: (said.mark.line, said.mark.column, str(said)))
         )
         super().__init__("\n".join(map(str, self.problems)), hint=hint)
         if self.problems and all(problem.plugin for problem in self.problems):

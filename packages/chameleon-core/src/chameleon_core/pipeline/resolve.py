@@ -160,9 +160,9 @@ def _kept(weak: Section, strong: Node) -> Section:
     ``null`` takes the limit of that name away and names none. ``unpredicted`` is a limit for each
     task, so that a budget of all tasks together takes it away, too.
     """
-    given = {key: item.node.value for key, item in strong.items()}
-    limited = any(given.get(name) is not None for name in LIMITS)
-    gone = {*LIMITS, _EACH} if limited else {_EACH} if given.get("scope") == Scope.NETWORK else {}
+    values = {key: item.node.value for key, item in strong.items()}
+    limited = any(values.get(name) is not None for name in LIMITS)
+    gone = {*LIMITS, _EACH} if limited else {_EACH} if values.get("scope") == Scope.NETWORK else {}
     return {key: item for key, item in weak.items() if key not in gone}
 
 

@@ -51,12 +51,12 @@ def fixed_knobs(node: Node | None, problems: list[Problem]) -> tuple[FixedKnob, 
         wrong = f"'fix' must be a mapping of knobs to values, not {node.in_words()}"
         problems.append(Problem(mark=node.mark, message=wrong))
         return ()
-    found = [*_knobs(node, None)]
-    for one in found:
-        if one.value is None or isinstance(one.value, dict):
-            wrong = f"knob '{one.knob}' is fixed to no value; write one of its values"
-            problems.append(Problem(mark=one.mark, message=wrong))
-    return tuple(found)
+    knobs = [*_knobs(node, None)]
+    for knob in knobs:
+        if knob.value is None or isinstance(knob.value, dict):
+            wrong = f"knob '{knob.knob}' is fixed to no value; write one of its values"
+            problems.append(Problem(mark=knob.mark, message=wrong))
+    return tuple(knobs)
 
 
 def _knobs(node: Node, operator: str | None) -> Iterator[FixedKnob]:
@@ -328,6 +328,6 @@ class ResolvedPipeline(Subject, SearchChoice):
         (``pipeline.binding``).
         """
         skipped = {"output", "budget", "require", "preset", "records"}
-        skipped |= {name for name, one in self.known_sections.items() if not one.measured}
-        kept = {key: value for key, value in self.document.items() if key not in skipped}
-        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:24]
+        skipped |= {name for name, section in self.known_sections.items() if not section.measured}
+        document = {key: value for key, value in self.document.items() if key not in skipped}
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:24]

@@ -157,10 +157,10 @@ class StageReader:
 
     def _member(self, mark: Mark, kind: str, name: str) -> Any:
         """A stage with its defaults, which the default of another one's option names."""
-        made = self.spec(kind, Node(value=name, mark=mark), lambda _: Node(value={}, mark=mark))
-        if made is None:
+        stage = self.spec(kind, Node(value=name, mark=mark), lambda _: Node(value={}, mark=mark))
+        if stage is None:
             raise PipelineError([])
-        return made
+        return stage
 
     def find(self, kind: str, name: Node) -> Registration:
         """What is registered under a name.

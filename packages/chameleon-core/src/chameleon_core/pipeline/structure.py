@@ -41,14 +41,14 @@ class KeyPath:
 
     def _all(self, parts: Iterator[tuple[str, Callable[[], Any]]]) -> list[Any]:
         """Run every part and collect the problems of all of them."""
-        made: list[Any] = []
+        values: list[Any] = []
         problems: list[Problem] = []
         for key, part in parts:
             with self._inside(key), Collecting(problems):
-                made.append(part())
+                values.append(part())
         if problems:
             raise PipelineError(problems)
-        return made
+        return values
 
     @contextmanager
     def _inside(self, key: str) -> Iterator[None]:
@@ -164,7 +164,7 @@ class Structurer(KeyPath):
         for choice, chosen in choices.items():
             if type(choice) is type(node.value) and choice == node.value:
                 return chosen
-        guess = did_you_mean(node.value, [one for one in choices if isinstance(one, str)])
+        guess = did_you_mean(node.value, [choice for choice in choices if isinstance(choice, str)])
         raise self._wrong(node, listing([str(choice) for choice in choices]), guess)
 
     # ----- containers ------------------------------------------------------------------------
@@ -180,22 +180,22 @@ class Structurer(KeyPath):
         elif len(kinds) != len(node.value):
             more = f" with {len(node.value)} entries"
             raise self._wrong(node, f"a list of {len(kinds)}", more)
-        made = self._all(
-            (f"[{index}]", partial(self._structure, one, inner))
-            for index, (one, inner) in enumerate(zip(node.value, kinds, strict=True))
+        values = self._all(
+            (f"[{index}]", partial(self._structure, item, inner))
+            for index, (item, inner) in enumerate(zip(node.value, kinds, strict=True))
         )
         if issubclass(origin, AbstractSet):
-            return frozenset(made) if issubclass(origin, frozenset) else set(made)
-        return made if origin is list else tuple(made)
+            return frozenset(values) if issubclass(origin, frozenset) else set(values)
+        return values if origin is list else tuple(values)
 
     def mapping(self, inner: Any, node: Node) -> dict[str, Any]:
         """A mapping of any keys."""
         if not node.is_mapping:
             raise self._wrong(node, "a mapping")
-        made = self._all(
+        entries = self._all(
             (key, partial(self._structure, item.node, inner)) for key, item in node.items()
         )
-        return dict(zip(node.value, made, strict=True))
+        return dict(zip(node.value, entries, strict=True))
 
     def union(self, kinds: tuple[Any, ...], node: Node) -> Any:
         """The first of several types that the value fits."""
@@ -212,7 +212,7 @@ class Structurer(KeyPath):
             raise failures[0]
         # A mistake inside a list or a mapping says more than that no member fits; where an only
         # member is a mapping at all, so does everything that is wrong with one.
-        inside = [one for one in failures if all(p.mark != node.mark for p in one.problems)]
+        inside = [error for error in failures if all(p.mark != node.mark for p in error.problems)]
         mappings = [
             failure
             for member, failure in zip(members, failures, strict=True)
@@ -248,13 +248,13 @@ class Structurer(KeyPath):
             for alias, field in fields.items()
             if field.default is attrs.NOTHING and node.get(alias) is None
         ]
-        given = {alias: one for alias in fields if (one := node.get(alias)) is not None}
+        nodes = {alias: one for alias in fields if (one := node.get(alias)) is not None}
         values = {}
-        for alias, one in given.items():
+        for alias, inner in nodes.items():
             with self._inside(alias), Collecting(problems):
-                values[alias] = self._field(one, fields[alias])
+                values[alias] = self._field(inner, fields[alias])
         # What is wrong with a stage among the options is said where all that is wrong is collected.
-        if problems or len(values) < len(given):
+        if problems or len(values) < len(nodes):
             raise PipelineError([*problems, *self._refused(node, kind, values)])
         return self._construct(node, kind, values)
 
@@ -268,7 +268,7 @@ class Structurer(KeyPath):
             source = bool(field.metadata.get("source"))
             node = absolute(node, source=source)
             if source and (missing := missing_sources(node)):
-                said = [self._failed(one.mark, f"there is no file {file}") for one, file in missing]
+                said = [self._failed(at.mark, f"there is no file {file}") for at, file in missing]
                 raise PipelineError([problem for error in said for problem in error.problems])
         if self._stage is not None and "stages" in field.metadata:
             return self._stages(node, partial(self._stage, field.metadata["stages"]))
@@ -277,26 +277,26 @@ class Structurer(KeyPath):
             value = self._structure(node, Any if field.type is None else field.type)
             if self._find is not None and "names" in field.metadata:
                 names = node.value if node.is_sequence else (node,)
-                self._all(("", partial(self._find, field.metadata["names"], one)) for one in names)
+                self._all(("", partial(self._find, field.metadata["names"], at)) for at in names)
             return value
         of = field.metadata["tagged"]
         if not node.is_sequence:
             return self._tagged(node, tags, of)
-        made = self._all(
-            (f"[{index}]", partial(self._tagged, one, tags, of))
-            for index, one in enumerate(node.value)
+        values = self._all(
+            (f"[{index}]", partial(self._tagged, item, tags, of))
+            for index, item in enumerate(node.value)
         )
-        return made if get_origin(field.type) is list else tuple(made)
+        return values if get_origin(field.type) is list else tuple(values)
 
     def _stages(self, node: Node, make: Callable[[Node], Any]) -> tuple[Any, ...]:
         if not node.is_sequence:
             raise self._wrong(node, "a list")
         around = self._owner, self._path
-        made = tuple(make(one) for one in node.value)
+        stages = tuple(make(make_stage) for make_stage in node.value)
         self._owner, self._path = around
-        if None in made:
+        if None in stages:
             raise PipelineError([])
-        return made
+        return stages
 
     def _tagged(self, node: Node, tags: Tags, of: Any) -> Any:
         known = listing(list(tags))
@@ -331,8 +331,8 @@ class Structurer(KeyPath):
             if field.alias in values:
                 object.__setattr__(half_made, field.name, values[field.alias])
         for field in attrs.fields(kind):
-            given = node.get(field.alias)
-            if field.validator is None or given is None or field.alias not in values:
+            value = node.get(field.alias)
+            if field.validator is None or value is None or field.alias not in values:
                 continue
             try:
                 field.validator(half_made, field, values[field.alias])
@@ -340,7 +340,7 @@ class Structurer(KeyPath):
                 continue  # it compares with an option that is itself missing
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's may raise anything
                 with self._inside(field.alias):
-                    problems += self._failed(given.mark, _words(error)).problems
+                    problems += self._failed(value.mark, _words(error)).problems
         return problems
 
 

@@ -136,21 +136,21 @@ class _Reader:
         """A mark from ruamel's counts, which start at 0."""
         return Mark(source=self.source, line=line + 1, column=column + 1, folder=self.folder)
 
-    def node(self, given: Any, above: tuple[int, ...]) -> Node:
-        mark = self.mark(given.start_mark.line, given.start_mark.column)
-        if id(given) in above:
+    def node(self, parsed: Any, above: tuple[int, ...]) -> Node:
+        mark = self.mark(parsed.start_mark.line, parsed.start_mark.column)
+        if id(parsed) in above:
             self._say(mark, "an alias that contains itself")
             return Node(value=None, mark=mark)
-        inside = (*above, id(given))
-        if isinstance(given, MappingNode):
-            return Node(value=self._mapping(given, inside), mark=mark)
-        if isinstance(given, SequenceNode):
-            return Node(value=tuple(self.node(one, inside) for one in given.value), mark=mark)
-        return Node(value=self._scalar(given, mark), mark=mark)
+        inside = (*above, id(parsed))
+        if isinstance(parsed, MappingNode):
+            return Node(value=self._mapping(parsed, inside), mark=mark)
+        if isinstance(parsed, SequenceNode):
+            return Node(value=tuple(self.node(item, inside) for item in parsed.value), mark=mark)
+        return Node(value=self._scalar(parsed, mark), mark=mark)
 
-    def _mapping(self, given: MappingNode, inside: tuple[int, ...]) -> dict[str, Item]:
+    def _mapping(self, parsed: MappingNode, inside: tuple[int, ...]) -> dict[str, Item]:
         items: dict[str, Item] = {}
-        for key, value in given.value:
+        for key, value in parsed.value:
             mark = self.mark(key.start_mark.line, key.start_mark.column)
             if isinstance(key, ScalarNode) and _kind(key) == "merge":
                 self._say(mark, "merge keys ('<<') are not supported; write the keys out")
@@ -169,9 +169,9 @@ class _Reader:
             items[name] = Item(key_mark=mark, node=self.node(value, inside))
         return items
 
-    def _scalar(self, given: Any, mark: Mark) -> Any:
-        kind = _kind(given)
-        text = given.value
+    def _scalar(self, parsed: Any, mark: Mark) -> Any:
+        kind = _kind(parsed)
+        text = parsed.value
         try:
             if kind == "null":
                 return None
@@ -185,7 +185,7 @@ class _Reader:
             self._say(mark, f"{text!r} is no number")
             return None
         if kind not in {"str", "timestamp"}:
-            self._say(mark, f"the tag '{given.tag}' has no meaning in a pipeline; remove it")
+            self._say(mark, f"the tag '{parsed.tag}' has no meaning in a pipeline; remove it")
         return text
 
     def _say(self, mark: Mark, message: str) -> None:
@@ -205,7 +205,7 @@ def _integer(text: str) -> int:
 
 def _syntax_problems(error: Any, text: str, reader: _Reader) -> list[Problem]:
     problems = []
-    place = error.problem_mark or error.context_mark
+    position = error.problem_mark or error.context_mark
     if "'\\t'" in str(error.problem):
         for number, content in enumerate(text.splitlines()):
             indentation = content[: len(content) - len(content.lstrip())]
@@ -217,7 +217,7 @@ def _syntax_problems(error: Any, text: str, reader: _Reader) -> list[Problem]:
                     )
                 )
     if not problems:
-        line, column = (place.line, place.column) if place else (0, 0)
+        line, column = (position.line, position.column) if position else (0, 0)
         words = ", ".join(part for part in (error.context, error.problem) if part)
         message = f"this is no YAML: {words}"
         if "'\\t'" in words:
@@ -231,5 +231,5 @@ def _at(node: Node, mark: Mark) -> Node:
     if node.is_mapping:
         value = {key: Item(key_mark=mark, node=_at(item.node, mark)) for key, item in node.items()}
     elif node.is_sequence:
-        value = tuple(_at(one, mark) for one in node.value)
+        value = tuple(_at(item, mark) for item in node.value)
     return Node(value=value, mark=mark)

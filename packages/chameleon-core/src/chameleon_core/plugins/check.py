@@ -32,8 +32,8 @@ def complaint(kind: Kind, record: Any) -> str | None:
     """
     fits = isinstance(record, kind.record)
     if not fits:
-        given = with_article(type(record).__name__)
-        return f"{given} as {kind.noun}, which must be a {kind.record.__name__}"
+        kind_given = with_article(type(record).__name__)
+        return f"{kind_given} as {kind.noun}, which must be a {kind.record.__name__}"
     name: Any = record.name
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return (
@@ -122,11 +122,11 @@ def _wrong_options(kind: Kind, options: Any) -> str | None:
     return None
 
 
-def _wrong_class(what: str, given: Any) -> str | None:
-    if not (isinstance(given, type) and attrs.has(given)):
-        return f"the {what} {given!r}, which must be an attrs class"
+def _wrong_class(what: str, value: Any) -> str | None:
+    if not (isinstance(value, type) and attrs.has(value)):
+        return f"the {what} {value!r}, which must be an attrs class"
     try:
-        attrs.resolve_types(given)
+        attrs.resolve_types(value)
     except Exception as error:  # noqa: BLE001 - annotations may name anything
         return f"{what} whose annotations cannot be resolved ({type(error).__name__}: {error})"
     return None

@@ -41,21 +41,21 @@ def load_factory(factory: str) -> Callable[..., Any]:
             hint="correct it where the plugin's hooks name it",
         )
     try:
-        found: Any = importlib.import_module(module_name)
+        value: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
     except (Exception, SystemExit) as error:  # a plugin's module may raise anything
         missing = isinstance(error, ModuleNotFoundError)
         words = str(error) if missing else f"{type(error).__name__}: {error}"
         raise PluginError(
             f"{factory!r} cannot be imported: {words}", hint=hint_after(error)
         ) from error
-    if not callable(found):
+    if not callable(value):
         raise PluginError(
-            f"{factory!r} is {with_article(type(found).__name__)} and cannot be called",
+            f"{factory!r} is {with_article(type(value).__name__)} and cannot be called",
             hint="the plugin's hooks must name a class or a function",
         )
-    loaded: Callable[..., Any] = found
+    loaded: Callable[..., Any] = value
     return loaded
 
 
@@ -104,7 +104,7 @@ def make(
     """
     factory = load_factory(record.factory)
     try:
-        made = factory(*arguments)
+        stage = factory(*arguments)
     except ChameleonError:
         raise
     except (Exception, SystemExit) as error:
@@ -112,18 +112,18 @@ def make(
             f"{kind.noun} '{record.name}' cannot be made: {type(error).__name__}: {error}",
             hint=f"{record.factory!r} raised this; {hint_after(error)}",
         ) from error
-    missing = _missing_methods(kind, made)
+    missing = _missing_methods(kind, stage)
     if missing:
         raise PluginError(
             f"{kind.noun} '{record.name}' lacks {', '.join(map(repr, missing))}",
             hint=f"{record.factory!r} must have every method of {kind.contract}",
         )
-    return made
+    return stage
 
 
-def _missing_methods(kind: Kind, made: Any) -> list[str]:
+def _missing_methods(kind: Kind, stage: Any) -> list[str]:
     if kind.contract is None:
         return []
     contract = load_factory(kind.contract)
     names: frozenset[str] = getattr(contract, "__abstractmethods__", frozenset())
-    return sorted(name for name in names if not hasattr(made, name))
+    return sorted(name for name in names if not hasattr(stage, name))

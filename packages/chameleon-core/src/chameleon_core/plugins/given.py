@@ -60,15 +60,15 @@ def given() -> tuple[GivenPlugin, ...]:
     return all_of(given_paths())
 
 
-def replaces(one: GivenPlugin, distribution: str, module: str) -> bool:
+def replaces(plugin: GivenPlugin, distribution: str, module: str) -> bool:
     """Whether an installed plugin is the same one and is left out for it.
 
     Args:
-        one: a plugin that was given.
+        plugin: a plugin that was given.
         distribution: that of the installed one.
         module: the module with its hooks.
     """
-    return module == one.module or canonical(distribution) == canonical(one.distribution)
+    return module == plugin.module or canonical(distribution) == canonical(plugin.distribution)
 
 
 def canonical(name: str) -> str:
@@ -93,16 +93,16 @@ def all_of(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
     Raises:
         ConfigError: a path is no plugin, or two are imported by one name.
     """
-    found: dict[str, GivenPlugin] = {}
+    plugins: dict[str, GivenPlugin] = {}
     for path in paths:
-        for one in _read(Path(path)):
-            other = found.setdefault(one.module, one)
-            if other.root != one.root:
+        for plugin in _read(Path(path)):
+            other = plugins.setdefault(plugin.module, plugin)
+            if other.root != plugin.root:
                 raise ConfigError(
-                    f"{other.path} and {one.path} are both imported as '{one.module}'",
+                    f"{other.path} and {plugin.path} are both imported as '{plugin.module}'",
                     hint="give one of them another name",
                 )
-    return tuple(found.values())
+    return tuple(plugins.values())
 
 
 def _read(path: Path) -> Iterable[GivenPlugin]:
@@ -139,7 +139,7 @@ def _of_module(file: Path, path: Path) -> GivenPlugin:
             hint="module names are made of letters, digits and underscores",
         )
     places = (root, root.parent) if root.name == "src" else (root,)
-    names = [_project(place).get("name") for place in places]
+    names = [_project(folder).get("name") for folder in places]
     distribution = next((name for name in names if isinstance(name, str)), words[0])
     return GivenPlugin(module=".".join(words), root=root, distribution=distribution, path=str(path))
 
@@ -152,7 +152,7 @@ def _of_distribution(folder: Path) -> list[GivenPlugin]:
             f"{folder / 'pyproject.toml'} names no plugin",
             hint=f"a plugin is named in its table [project.entry-points.{PROJECT}]",
         )
-    found = []
+    plugins = []
     for module in map(str, points.values()):
         relative = Path(*module.split("."))
         roots = [root for root in (folder / "src", folder) if _is_module(root / relative)]
@@ -161,7 +161,7 @@ def _of_distribution(folder: Path) -> list[GivenPlugin]:
                 f"{folder} has no module '{module}', which its pyproject.toml names",
                 hint=f"it is looked for in {folder / 'src'} and in {folder}",
             )
-        found.append(
+        plugins.append(
             GivenPlugin(
                 module=module,
                 root=roots[0],
@@ -169,7 +169,7 @@ def _of_distribution(folder: Path) -> list[GivenPlugin]:
                 path=str(folder),
             )
         )
-    return found
+    return plugins
 
 
 def _is_module(path: Path) -> bool:

@@ -110,10 +110,10 @@ def installed() -> Iterator[DiscoveredPlugin]:
     instead = given()
     for point in sorted(metadata.entry_points(group=PROJECT), key=lambda point: point.name):
         distribution = point.dist.name if point.dist is not None else "unknown"
-        if not any(replaces(one, distribution, point.module) for one in instead):
+        if not any(replaces(plugin, distribution, point.module) for plugin in instead):
             yield DiscoveredPlugin(name=point.name, distribution=distribution, load=point.load)
-    for one in instead:
-        yield DiscoveredPlugin(name=one.module, distribution=one.distribution, load=one.load)
+    for own in instead:
+        yield DiscoveredPlugin(name=own.module, distribution=own.distribution, load=own.load)
 
 
 def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
@@ -129,7 +129,7 @@ def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
         plugins = [plugin for plugin in plugins if plugin.is_called(_FAILED, plugin.load)]
         # Of two sections of one name the project's own is meant.
         for plugin in sorted(
-            plugins, key=lambda one: canonical(one.candidate.distribution) not in FIRST_PARTY
+            plugins, key=lambda plugin: canonical(plugin.candidate.distribution) not in FIRST_PARTY
         ):
             plugin.add(KIND_OF_KINDS, loaded.kinds)
             plugin.add(KIND_OF_SECTIONS, loaded.sections)
@@ -244,14 +244,14 @@ class _Plugin:
                 self.note(f"registers {wrong}")
         return [*records.values()]
 
-    def read(self, kind: Kind, hook: Callable[[], Any], given: list[Any]) -> None:
+    def read(self, kind: Kind, hook: Callable[[], Any], records: list[Any]) -> None:
         """Call one hook and keep the records; those before an exception as well."""
         answer = hook()
         if answer is None or isinstance(answer, kind.record | str | bytes):
             self.note(f"returns {answer!r} from {kind.hook}, which must return a list of records")
             return
         for record in itertools.islice(answer, MOST_RECORDS + 1):
-            given.append(record)  # noqa: PERF402 - a generator may fail half way
+            records.append(record)  # noqa: PERF402 - a generator may fail half way
 
 
 def _is_foreign(plugin: _Plugin) -> bool:
@@ -268,7 +268,7 @@ def _drop_shared_names(kind: Kind, loaded: LoadedPlugins) -> None:
         shared = entry.kind == kind.name and len(owners[entry.name]) > 1
         if not shared or entry.distribution == kind.distribution:
             continue
-        others = " and ".join(f"'{one}'" for one in owners[entry.name] if one != entry.distribution)
+        others = " and ".join(f"'{who}'" for who in owners[entry.name] if who != entry.distribution)
         loaded.entries.remove(entry)
         loaded.errors.append(
             LoadError(

@@ -10,7 +10,7 @@ import pluggy
 
 from chameleon_core.errors import PluginError
 from chameleon_core.plugins.factory import make_stage
-from chameleon_core.plugins.first_party import FIRST_PARTY
+from chameleon_core.plugins.first_party import FIRST_PARTY, how_to_install
 from chameleon_core.plugins.given import canonical
 from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.manager import (
@@ -77,7 +77,7 @@ class Registry:
                 DiscoveredPlugin(
                     name=f"plugin-{number}",
                     distribution=owner,
-                    load=functools.partial(lambda found: found, plugin),
+                    load=functools.partial(lambda module: module, plugin),
                 )
             )
         return cls(load_plugins(candidates))
@@ -132,21 +132,21 @@ class Registry:
             AmbiguousNameError: two distributions register it.
         """
         distribution, colon, short = name.rpartition(":")
-        found = self._entries[kind].get(short, [])
+        entries = self._entries[kind].get(short, [])
         if colon:
-            found = [one for one in found if _same(one.distribution, distribution)]
-        if not found:
+            entries = [entry for entry in entries if _same(entry.distribution, distribution)]
+        if not entries:
             raise self._unknown(kind, name)
-        if len(found) > 1 and author is not None:
-            found = _meant(found, author)
-        if len(found) > 1:
-            owners = [entry.distribution for entry in found]
+        if len(entries) > 1 and author is not None:
+            entries = _meant(entries, author)
+        if len(entries) > 1:
+            owners = [entry.distribution for entry in entries]
             raise AmbiguousNameError(
                 f"{self.kinds[kind].noun} '{short}' is registered by "
                 + " and ".join(f"'{owner}'" for owner in owners),
                 hint=f"write '{owners[0]}:{short}' or '{owners[1]}:{short}'",
             )
-        return found[0]
+        return entries[0]
 
     def record(self, kind: str, name: str, *, author: str | None = None) -> Any:
         """The record of a name; see ``find``."""
@@ -201,21 +201,21 @@ class Registry:
             else f"no {about.noun} is installed"
         ]
         if not any(_same(about.distribution, have) for have in self.distributions):
-            hints.append(f"`pip install {about.distribution}` brings some")
+            hints.append(f"{about.distribution} brings some: {how_to_install(about.distribution)}")
         hints += [str(error) for error in self.errors]
         return UnknownNameError(message, hint="; ".join(hints))
 
 
-def _meant(found: Sequence[Registration], author: str) -> list[Registration]:
+def _meant(entries: Sequence[Registration], author: str) -> list[Registration]:
     """Which of several entries of one name its author means; all of them where that is open."""
-    own = [entry for entry in found if _same(entry.distribution, author)]
-    ours = [entry for entry in found if canonical(entry.distribution) in FIRST_PARTY]
-    return next((some for some in (own, ours) if len(some) == 1), list(found))
+    own = [entry for entry in entries if _same(entry.distribution, author)]
+    ours = [entry for entry in entries if canonical(entry.distribution) in FIRST_PARTY]
+    return next((some for some in (own, ours) if len(some) == 1), list(entries))
 
 
-def _same(one: str, other: str) -> bool:
+def _same(distribution: str, other: str) -> bool:
     """Whether two names are the same distribution (PEP 503)."""
-    return canonical(one) == canonical(other)
+    return canonical(distribution) == canonical(other)
 
 
 @functools.cache

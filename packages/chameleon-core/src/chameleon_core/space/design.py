@@ -116,13 +116,13 @@ class ConfigSet:
 
     def holds(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
         """Which identities are members', shape (n,)."""
-        found: NDArray[np.bool_]
+        holds: NDArray[np.bool_]
         if self._flags is not None:
-            found = self._flags[keys]
+            holds = self._flags[keys]
         else:
-            place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-            found = np.asarray(self.keys[place] == keys, np.bool_)
-        return found
+            positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+            holds = np.asarray(self.keys[positions] == keys, np.bool_)
+        return holds
 
 
 Resolve = Callable[[tuple[int, ...]], Sequence[int] | None]
@@ -468,22 +468,22 @@ class DesignSpace:
         """
         if self.everything is not None:
             return self.everything[rng.permutation(len(self.everything))[:count]]
-        found = [np.empty((0, len(self.knobs)), dtype=np.int32)]
+        rows = [np.empty((0, len(self.knobs)), dtype=np.int32)]
         total, batch = 0, min(max(count, 256), _MAX_DRAW)
         for _ in range(tries):
             fresh = self._draw(batch, rng)
-            found.append(fresh)
+            rows.append(fresh)
             total += len(fresh)
             if total >= count:
                 # Looked for repeats only here: it means sorting all that was found.
-                found = [self.distinct(np.concatenate(found))]
-                total = len(found[0])
+                rows = [self.distinct(np.concatenate(rows))]
+                total = len(rows[0])
                 if total >= count:
                     break
             # Enough for what is missing at the rate seen; growing where nothing was found.
             wanted = 1.1 * (count - total) * batch / max(len(fresh), 0.25)
             batch = int(np.clip(wanted, 256, min(4 * batch, _MAX_DRAW)))
-        return self.distinct(np.concatenate(found))[:count]
+        return self.distinct(np.concatenate(rows))[:count]
 
     def mutate(self, configs: Configs, rng: np.random.Generator) -> Configs:
         """Each configuration with one random knob moved to another random value.
@@ -520,5 +520,5 @@ class DesignSpace:
         near = base + steps
         near = near[((near >= 0) & (near < self.cardinalities)).all(axis=1)]
         near = self.distinct(self.canonical(near)) if len(near) else near
-        kept: Configs = near[self.legal(near) & (near != base).any(axis=1)]
-        return kept
+        legal: Configs = near[self.legal(near) & (near != base).any(axis=1)]
+        return legal

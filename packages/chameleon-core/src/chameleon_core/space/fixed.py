@@ -155,8 +155,8 @@ class FixedSpace(DesignSpace):
         """Which configurations hold the fixed values wherever their knobs apply, shape (n,)."""
         same = configs[:, self._columns] == self._indices
         same |= ~self.active(configs)[:, self._columns]
-        held: NDArray[np.bool_] = same.all(axis=1)
-        return held
+        holds: NDArray[np.bool_] = same.all(axis=1)
+        return holds
 
     def _narrow(self, configs: Configs, ok: NDArray[np.bool_]) -> NDArray[np.bool_]:
         ok &= self._held(configs)

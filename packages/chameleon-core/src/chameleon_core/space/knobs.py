@@ -189,10 +189,10 @@ class Factorization(Knob):
         """
         if len(factors) != self.parts:
             raise KeyError(factors)
-        found = np.flatnonzero((self.values == np.asarray(factors)).all(axis=1))
-        if not len(found):
+        rows = np.flatnonzero((self.values == np.asarray(factors)).all(axis=1))
+        if not len(rows):
             raise KeyError(factors)
-        return int(found[0])
+        return int(rows[0])
 
     @property
     def feature_names(self) -> tuple[str, ...]:

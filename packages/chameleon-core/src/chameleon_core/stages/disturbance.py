@@ -58,20 +58,20 @@ class Disturbance:
     @property
     def summary(self) -> str:
         """All of it in sentences on one line; empty if nothing is known."""
-        told = []
+        parts = []
         if self.core_seconds:
-            told.append(
+            parts.append(
                 f"While kernels were timed, other processes used {self.others:.1%} of their cores "
                 f"and the host kept {self.stolen:.1%}."
             )
         if self.pairs:
-            told.append(
+            parts.append(
                 f"Leaders that were timed again kept their order in {self.trust:.0%} of "
                 f"{self.pairs} pairs."
             )
         if self.disturbed:
-            told.append("Tune on idle cores before you trust small differences.")
-        return " ".join(told)
+            parts.append("Tune on idle cores before you trust small differences.")
+        return " ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
         """The sums and what they say."""

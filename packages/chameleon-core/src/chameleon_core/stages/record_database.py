@@ -105,7 +105,7 @@ class RecordDatabase(ABC):
         """The records of a key, one for each configuration, in any order; empty where none is."""
 
     @abstractmethod
-    def add(self, found: Mapping[RecordKey, Sequence[Record]]) -> int:
+    def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:
         """Add records, all together.
 
         Adding is idempotent, and the order in which several add makes no difference: of two
@@ -126,9 +126,9 @@ def rank(record: Record) -> tuple[Any, ...]:
     kernels seem slower, never faster. A total order of contents, so that databases can be merged
     in any order.
     """
-    found = record.measurement
-    text = json.dumps([attrs.asdict(found), dict(record.knobs), record.measured_at])
-    return (not found.ok, found.cost, str(found.failure or ""), text, record.spent_seconds)
+    trial = record.measurement
+    text = json.dumps([attrs.asdict(trial), dict(record.knobs), record.measured_at])
+    return (not trial.ok, trial.cost, str(trial.failure or ""), text, record.spent_seconds)
 
 
 def _digest(value: Any) -> str:

@@ -126,8 +126,8 @@ class Archive:
         """
         if name not in self._shared:
             self._shared[name] = make()
-        found: Shared = self._shared[name]
-        return found
+        shared: Shared = self._shared[name]
+        return shared
 
 
 Scores = NDArray[np.float64]

@@ -217,7 +217,7 @@ class StoredComparison:
     @property
     def tuned(self) -> list[tuple[tuple[int, ...], Measurement]]:
         """The configurations of the space with their measurements."""
-        return [(one.config, found) for one, found in self.rows if one.name == TUNED]
+        return [(ours.config, trial) for ours, trial in self.rows if ours.name == TUNED]
 
 
 class RecordStore:
@@ -252,8 +252,8 @@ class RecordStore:
 
     def fact(self, name: str) -> Any:
         """A JSON value kept under a name, or None."""
-        found = self._database.made(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
-        return found[0] if found else None
+        value = self._database.made(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
+        return value[0] if value else None
 
     def set_fact(self, name: str, value: Any) -> None:
         """Keep a JSON value under a name."""
@@ -370,11 +370,11 @@ class RecordStore:
             )
             if added.rowcount:
                 return int(added.lastrowid or 0)
-            (place,) = execute(
+            (number,) = execute(
                 "SELECT id FROM measurements WHERE task_id = ? AND identity = ?",
                 (task_id, str(key)),
             ).fetchone()
-        return int(place)
+        return int(number)
 
     def set_spending(self, task_id: int, spending: Spending) -> None:
         """Commit the seconds a task has taken so far."""
@@ -438,12 +438,12 @@ class RecordStore:
 
     def knobs(self, task_id: int, config: Sequence[int]) -> dict[str, Any] | None:
         """A measured configuration decoded, or None where it was not measured."""
-        found = self._database.made(
+        value = self._database.made(
             json_of,
             "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?",
             (task_id, dumped([int(index) for index in config])),
         )
-        return found[0] if found else None
+        return value[0] if value else None
 
     # -- the final comparison -----------------------------------------------------------------
 
@@ -460,12 +460,12 @@ class RecordStore:
 
     def comparison(self, task_id: int) -> StoredComparison | None:
         """A task's final comparison, or None where there was none yet."""
-        found = self._database.made(
+        value = self._database.made(
             _stored_comparison,
             "SELECT contenders, measurements FROM comparisons WHERE task_id = ?",
             (task_id,),
         )
-        return found[0] if found else None
+        return value[0] if value else None
 
 
 def _stored_task(row: tuple[Any, ...]) -> StoredTask:

@@ -13,7 +13,7 @@ from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.shapes import Buckets, check_shapes
 
 PRECISIONS = tuple(sorted({display_name(name) for name in types.REDUCED}))
-"""Types that networks may be computed in beside float32, where the target has them."""
+"""Types that networks may be computed in beside float32, if the target has them."""
 
 AUTO = "auto"
 """The layout that is chosen by measurement."""
@@ -24,7 +24,7 @@ DEFAULT = "NHWC"
 
 @attrs.frozen(kw_only=True)
 class NetworkOptions:
-    """What all of them have."""
+    """Options that all networks have."""
 
     layout: str = attrs.field(
         default=AUTO,
@@ -60,9 +60,9 @@ class NetworkOptions:
         factory=dict,
         validator=lambda _, __, value: check_shapes(value),
         metadata={
-            "help": "shapes of inputs by name, other than those of the example or left open by "
-            "the file; an extent may be {buckets: [64, 128]}, for a network of each, and with "
-            "`pad: 0` inputs between them are filled up"
+            "help": "shapes of inputs by name, instead of the example's or of those that the file "
+            "leaves open. An extent {buckets: [64, 128]} makes a network of each; `pad: 0` fills "
+            "up inputs between them"
         },
     )
 

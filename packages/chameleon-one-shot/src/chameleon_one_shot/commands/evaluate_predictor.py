@@ -11,17 +11,22 @@ from chameleon_cli.streams import results_alone
 _ALTERNATIVES = ("xgboost", "lightgbm", "flat-network", "first-guesses")
 
 
-@click.command("evaluate-predictor")
+@click.command(
+    "evaluate-predictor",
+    epilog="Example: chameleon evaluate-predictor cpu.safetensors datasets/cpu",
+)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("dataset", type=click.Path(path_type=Path))
 @click.option(
     "--against",
     multiple=True,
     type=click.Choice(_ALTERNATIVES),
-    help="What to compare it with; all by default. Give it several times for several.",
+    help="A model to compare it with; all by default. May be given again.",
 )
 @click.option("--alone", is_flag=True, help="Compare it with nothing.")
-@click.option("--seed", default=0, show_default=True, help="Of the models it is compared with.")
+@click.option(
+    "--seed", default=0, show_default=True, help="The seed of the models to compare with."
+)
 @click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(  # noqa: PLR0917 - click passes them by name

@@ -80,7 +80,7 @@ class ConvolutionSpec(FusedSpec):
     dtype: str = attrs.field(
         default=FLOAT32,
         metadata=helped(
-            f"element type: float32; {', '.join(HALVES)}, {INT8} and {INT7} on CPUs; "
+            f"dtype: float32; {', '.join(HALVES)}, {INT8} and {INT7} on CPUs; "
             f"{' and '.join(HALVES)} of conv2d on GPUs"
         ),
     )

@@ -49,7 +49,7 @@ def best_of(measurements: Iterable[Measurement], *, shared: bool) -> Measurement
     return min((m for m in valid if ties(m, fastest)), key=lambda m: m.config)
 
 
-def ties(one: Measurement, fastest: Measurement) -> bool:
+def ties(measurement: Measurement, fastest: Measurement) -> bool:
     """Whether a time cannot be told from the lowest one.
 
     Intervals alone do not say so: on a busy machine they are as wide as the noise, and kernels of
@@ -57,14 +57,14 @@ def ties(one: Measurement, fastest: Measurement) -> bool:
     to agree as well.
 
     Args:
-        one: a measurement that succeeded.
+        measurement: a measurement that succeeded.
         fastest: the one with the lowest cost.
     """
-    if one.cost <= (1.0 + TIE) * fastest.cost:
+    if measurement.cost <= (1.0 + TIE) * fastest.cost:
         return True
-    if min(one.seconds) > (1.0 + TIE) * min(fastest.seconds):
+    if min(measurement.seconds) > (1.0 + TIE) * min(fastest.seconds):
         return False
-    return one.cost - _half_width(one) <= fastest.cost + _half_width(fastest)
+    return measurement.cost - _half_width(measurement) <= fastest.cost + _half_width(fastest)
 
 
 def _half_width(measurement: Measurement) -> float:
@@ -187,10 +187,10 @@ def alternatives(
     taken = [chosen]
     while len(taken) <= ALTERNATIVES:
         unlike = np.min([(rows != np.array(config)).sum(axis=1) for config in taken], axis=0)
-        place = int(unlike.argmax())  # the fastest of those that differ most
-        if not unlike[place]:
+        farthest = int(unlike.argmax())  # the fastest of those that differ most
+        if not unlike[farthest]:
             break
-        taken.append(near[place][1])
+        taken.append(near[farthest][1])
     return tuple(taken[1:])
 
 
@@ -209,7 +209,7 @@ def uncompared(
 
 
 def compared(
-    run: RunContext, task_run: TaskRun, baselines: Baselines, place: TimeSlot
+    run: RunContext, task_run: TaskRun, baselines: Baselines, slot: TimeSlot
 ) -> StoredComparison:
     """Time a task's fastest configurations against its baselines, or recall that it was done.
 
@@ -220,7 +220,7 @@ def compared(
         run: the run.
         task_run: the task, which has ended.
         baselines: the task's.
-        place: among the comparisons of the run.
+        slot: among the comparisons of the run.
 
     Raises:
         PluginError: the runner breaks its contract.
@@ -228,7 +228,7 @@ def compared(
     """
     measurements = list(task_run.tuner.measurements)
     while True:
-        comparison = _compared(run, task_run, measurements, baselines, place)
+        comparison = _compared(run, task_run, measurements, baselines, slot)
         ours = comparison.tuned
         wrong = {
             config: measurement
@@ -252,7 +252,7 @@ def _compared(
     task_run: TaskRun,
     measurements: Sequence[Measurement],
     baselines: Baselines,
-    place: TimeSlot,
+    slot: TimeSlot,
 ) -> StoredComparison:
     row, shared, name = task_run.records.stored.id, shares_records(run.store), task_run.task.name
     ours = finalists(measurements, task_run.space_ref)
@@ -263,21 +263,21 @@ def _compared(
     if not ours or not (baselines.contenders or unchecked):
         return uncompared(measurements, task_run.space_ref, shared=shared)
     contenders = (*ours, *baselines.contenders)
-    kept = run.store.comparison(row)
-    if kept is not None and kept.contenders == contenders:
-        return kept
+    stored = run.store.comparison(row)
+    if stored is not None and stored.contenders == contenders:
+        return stored
     run.interruption.check()
     run.publish(
         ComparisonStarted(
             task=name,
             finalists=len(ours),
             rivals=len(baselines.contenders),
-            place=place.number,
-            of=place.of,
+            place=slot.number,
+            of=slot.of,
         )
     )
     plan = ComparisonPlan(
-        seconds=place.seconds,
+        seconds=slot.seconds,
         tell=lambda step, done, of: run.publish(
             ComparisonProgressed(task=name, step=step, done=done, of=of)
         ),
@@ -298,7 +298,7 @@ def winner(comparison: StoredComparison, *, shared: bool = False) -> tuple[int, 
         comparison: of one task.
         shared: as for ``best_of``.
     """
-    tuned = [attrs.evolve(one, config=config) for config, one in comparison.tuned]
+    tuned = [attrs.evolve(measurement, config=config) for config, measurement in comparison.tuned]
     best = best_of(tuned, shared=shared)
     return None if best is None else best.config
 
@@ -369,8 +369,8 @@ def compared_results(
     """
     shared, before, results = shares_records(run.store), run.totals.seconds, []
     for number, (task_run, others) in enumerate(zip(task_runs, baselines, strict=True), 1):
-        place = TimeSlot.among(number, len(task_runs), before=before, now=run.totals.seconds)
-        comparison = compared(run, task_run, others, place)
+        slot = TimeSlot.among(number, len(task_runs), before=before, now=run.totals.seconds)
+        comparison = compared(run, task_run, others, slot)
         results.append(final_result(task_run, comparison, others, shared=shared))
     return results
 

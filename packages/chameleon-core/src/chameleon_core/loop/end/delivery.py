@@ -78,8 +78,8 @@ def _plan(publish: Callable[[Event], None], seconds_before: float) -> Comparison
 
 def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:
     """The best configurations of the tasks that have one, first guesses of those not measured."""
-    found = (_winner(operator) for operator in operators)
-    return tuple(winner for winner in found if winner is not None)
+    kernels = (_winner(operator) for operator in operators)
+    return tuple(winner for winner in kernels if winner is not None)
 
 
 def _winner(operator: OperatorResult) -> Winner | None:
@@ -128,10 +128,10 @@ def not_reached(operators: Sequence[OperatorResult]) -> None:
     """
     own = [operator for operator in operators if not operator.task.get("alternative_of")]
     others = [operator for operator in operators if operator.task.get("alternative_of")]
-    for some, told in ((own, _UNMEASURED), (others, _UNUSED)):
-        missed = [one.name for one in some if not one.measurements]
+    for some, reason in ((own, _UNMEASURED), (others, _UNUSED)):
+        missed = [operator.name for operator in some if not operator.measurements]
         if missed:
-            log.info(told, count=len(missed), of=len(some), operators=missed)
+            log.info(reason, count=len(missed), of=len(some), operators=missed)
 
 
 def _ask(contract: PluginContract, frontend: Frontend, delivery: Delivery) -> NetworkResult:

@@ -185,7 +185,7 @@ class RunResult:
     def exit_code(self) -> ExitCode:
         """What the command ends with."""
         # A verified network is a result, whatever kernels it has; without one they are.
-        kernels = self.operators and all(one.tuned_seconds is not None for one in self.operators)
+        kernels = self.operators and all(row.tuned_seconds is not None for row in self.operators)
         if self.network.failure is not None or not (self.network.delivered or kernels):
             return ExitCode.NO_VALID_RESULT
         return ExitCode.THRESHOLD_MISSED if self.missed else ExitCode.OK
@@ -275,21 +275,21 @@ def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str |
     Returns:
         A sentence or two; None where nothing that was timed is faster.
     """
-    told = _slower_than_fastest(network)
-    if told is None:
+    text = _slower_than_fastest(network)
+    if text is None:
         return _slower_buckets(network)
     largest = _largest(network, operators)
-    return f"{told}. Most of its time goes to {'; '.join(largest)}" if largest else told
+    return f"{text}. Most of its time goes to {'; '.join(largest)}" if largest else text
 
 
 def _slower_buckets(network: NetworkResult) -> str | None:
     """In which buckets of shapes a network is slower, though in all of them together it is not."""
-    told = (
+    sentences = (
         f"in bucket {bucket.name} {words}"
         for bucket in network.buckets
         if (words := _slower_than_fastest(bucket)) is not None
     )
-    return "; ".join(told) or None
+    return "; ".join(sentences) or None
 
 
 def _slower_than_fastest(result: InferenceResult) -> str | None:
@@ -311,7 +311,7 @@ def _largest(network: NetworkResult, operators: Sequence[OperatorResult]) -> lis
         large,
         key=lambda kernel: (kernel.tuned and kernel.name not in unmeasured, -kernel.seconds),
     )
-    alone = {one.name: one.tuned_seconds or one.search_seconds for one in operators}
+    alone = {row.name: row.tuned_seconds or row.search_seconds for row in operators}
     return [_described(kernel, total, unmeasured, alone) for kernel in ordered[:_NAMED]]
 
 

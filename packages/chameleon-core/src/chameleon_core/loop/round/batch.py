@@ -64,10 +64,10 @@ def searched(
         candidates: the explorer's.
         selected: the sampler's.
     """
-    explored, kept = set(candidates), set(selected)
+    explored, sampled = set(candidates), set(selected)
 
     def origin(config: Config) -> Origin:
-        if config not in kept:
+        if config not in sampled:
             return Origin.SYNTHESIZER
         return Origin.EXPLORER if config in explored else Origin.SAMPLER
 
@@ -209,12 +209,12 @@ class Programs:
             if most is not None and len(batch) >= most:
                 break
             asked = more[start : start + self._at_once]
-            made = resolved(self._space.resolve, asked)
-            others = (made != asked).any(axis=1)
+            rows = resolved(self._space.resolve, asked)
+            others = (rows != asked).any(axis=1)
             self._visited.add(asked[others])
-            for before, after in zip(tuples(asked[others]), tuples(made[others]), strict=True):
+            for before, after in zip(tuples(asked[others]), tuples(rows[others]), strict=True):
                 self.asked.setdefault(after, before)
-            batch = self._space.distinct(np.concatenate([batch, self._new(made)]).astype(np.int32))
+            batch = self._space.distinct(np.concatenate([batch, self._new(rows)]).astype(np.int32))
         return batch[:most]
 
     def _new(self, configs: Configs) -> Configs:
@@ -242,13 +242,13 @@ class FallbackWatch:
             batch: one of its batches.
         """
         short = batch.search.short
-        found = [
+        fallbacks = [
             origin
             for origin in batch.origins.values()
             if origin not in {Origin.INITIAL, Origin.SUGGESTION}
         ]
-        self._searched += len(found)
-        self._replaced += found.count(Origin.FALLBACK)
+        self._searched += len(fallbacks)
+        self._replaced += fallbacks.count(Origin.FALLBACK)
         if short is None or short in self._named or 2 * self._replaced <= self._searched:
             return
         self._named.add(short)

@@ -90,10 +90,10 @@ class CheckedRunner:
         if not self.measures_hardware:
             return None
         with self._contract.call("say what its times depend on"):
-            found = self._runner.conditions()
-            if found is not None:
-                json.dumps(dict(found))
-        return found
+            conditions = self._runner.conditions()
+            if conditions is not None:
+                json.dumps(dict(conditions))
+        return conditions
 
     @property
     def threads(self) -> int:
@@ -382,10 +382,10 @@ class BatchesInFlight:
         """
         self._shares.start(work)
         try:
-            found = self._executor.do(work, self)
+            result = self._executor.do(work, self)
         finally:
             seconds = self._shares.stop(work)
-        return found, seconds
+        return result, seconds
 
     def begin(self, run: TaskRun, batch: Batch, search_seconds: float) -> None:
         """Have the missing part of a batch measured.
@@ -415,7 +415,7 @@ class BatchesInFlight:
                 self.step()
         if not self._stream.expected:
             self._stream.rest()
-        first = min(complete, key=lambda one: self._runs[one].records.last_place(one.configs))
+        first = min(complete, key=lambda batch: self._runs[batch].records.last_place(batch.configs))
         return self._runs[first], first
 
     def learn(self, batch: Batch) -> float:
@@ -507,8 +507,8 @@ class SearchThread(SearchExecutor):
         with contextlib.suppress(RunInterrupted):
             while meanwhile.expected and not future.done():
                 meanwhile.step()
-        found: T = future.result()
-        return found
+        result: T = future.result()
+        return result
 
     def close(self) -> None:
         self._thread.shutdown()

@@ -90,7 +90,7 @@ class SearchStages:
             batch_size: configurations measured per round.
             device: what is known of the target's device.
         """
-        made = {}
+        stages = {}
         specs = (
             choice.explorer,
             choice.cost_model,
@@ -108,12 +108,12 @@ class SearchStages:
                 device=device,
             )
             with contract_of(spec).call(f"start for task {task.name!r}"):
-                made[spec.kind] = spec.create(context)
+                stages[spec.kind] = spec.create(context)
         return cls(
-            explorer=made["explorers"],
-            cost_model=made["cost_models"],
-            sampler=made["samplers"],
-            synthesizer=made["synthesizers"],
+            explorer=stages["explorers"],
+            cost_model=stages["cost_models"],
+            sampler=stages["samplers"],
+            synthesizer=stages["synthesizers"],
             space=space,
             task=task,
             archive=archive,
@@ -145,34 +145,34 @@ class SearchStages:
         score = self.score
         watch = None if score is None else WatchedScores(tabulated(score, self.space), visited)
         with contract.call("explore"):
-            found = contract.candidates(
+            candidates = contract.candidates(
                 self.explorer.explore(watch, visited, count), self.space, visited
             )
         if watch is None:
-            return found
-        if found.converged is None:
-            found = attrs.evolve(found, converged=watch.converged(found.steps))
-        return found
+            return candidates
+        if candidates.converged is None:
+            candidates = attrs.evolve(candidates, converged=watch.converged(candidates.steps))
+        return candidates
 
-    def selected_batch_first(self, found: Candidates, count: int) -> Candidates:
+    def selected_batch_first(self, candidates: Candidates, count: int) -> Candidates:
         """The candidates with those first that the cost model would measure at the same time.
 
         The scores keep their order, best first: samplers go by them.
 
         Args:
-            found: the explorer's.
+            candidates: the explorer's.
             count: how many of them are to be measured at the same time.
         """
         if self.score is None:
-            return found
+            return candidates
         contract = self.contracts["cost_models"]
         with contract.call("say what to measure at the same time"):
-            together = self.cost_model.select_batch(found.configs, count)
+            together = self.cost_model.select_batch(candidates.configs, count)
             if together is None:
-                return found
-            first = contract.rows(together, len(found.configs))
-        rest = np.setdiff1d(np.arange(len(found.configs)), first)
-        return attrs.evolve(found, configs=found.configs[np.concatenate([first, rest])])
+                return candidates
+            first = contract.rows(together, len(candidates.configs))
+        rest = np.setdiff1d(np.arange(len(candidates.configs)), first)
+        return attrs.evolve(candidates, configs=candidates.configs[np.concatenate([first, rest])])
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         """The sampler's choice, at most ``count`` rows; the synthesizer mends unusable ones."""

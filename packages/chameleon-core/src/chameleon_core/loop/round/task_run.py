@@ -123,7 +123,7 @@ class TaskRecords:
 
     def last_place(self, configs: Iterable[Config]) -> int:
         """Where the last arrival of some configurations is among the arrivals of all tasks."""
-        return max((self._places[one] for one in configs if one in self._places), default=0)
+        return max((self._places[row] for row in configs if row in self._places), default=0)
 
     def come_to(self, configs: Iterable[Config]) -> None:
         """Note that the search has proposed them, so that they are no leftovers."""

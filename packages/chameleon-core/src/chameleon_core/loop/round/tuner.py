@@ -105,15 +105,15 @@ class TaskTuner:
             Shape (1, knobs); (0, knobs) where all of the space's first guesses were measured.
         """
         self._expect_nothing()
-        found = self.guesses[:1]
-        self._guessing = bool(len(found))
-        self._asked = found if len(found) else None
+        guesses = self.guesses[:1]
+        self._guessing = bool(len(guesses))
+        self._asked = guesses if len(guesses) else None
         self.scores = {}
         self.origins = {
             config: Origin.SUGGESTION if config in self._suggested else Origin.INITIAL
-            for config in tuples(found)
+            for config in tuples(guesses)
         }
-        return found
+        return guesses
 
     @property
     def guesses(self) -> Configs:
@@ -126,13 +126,13 @@ class TaskTuner:
 
         The explorer's candidates, where the cost model knows something; then the first guesses.
         """
-        found = self.space.first_guesses
+        guesses = self.space.first_guesses
         if self.predicted and not self.measurements:
             candidates = self.stages.explore(self.visited, self._batch_size)
             candidates = self.stages.selected_batch_first(candidates, 1)
-            chosen = self._joined(found[:0], candidates.configs, self._batch_size)
-            found = np.concatenate([chosen, found]).astype(np.int32)
-        return self.space.distinct(found)
+            chosen = self._joined(guesses[:0], candidates.configs, self._batch_size)
+            guesses = np.concatenate([chosen, guesses]).astype(np.int32)
+        return self.space.distinct(guesses)
 
     def _expect_nothing(self) -> None:
         if self._asked is not None:
@@ -171,7 +171,7 @@ class TaskTuner:
             self.origins.setdefault(config, added)
         batch = self._with_enqueued(self._with_suggestions(batch), limit)
         self.origins = {config: self.origins[config] for config in tuples(batch)}
-        self.scores = {one: self.scores[one] for one in self.origins if one in self.scores}
+        self.scores = {row: self.scores[row] for row in self.origins if row in self.scores}
         self._asked = batch if len(batch) else None
         return batch
 
@@ -180,8 +180,8 @@ class TaskTuner:
         guided = self.stages.score is not None and len(candidates.scores)
         if guided:
             # Before their order changes, which the scores' does not.
-            found = zip(tuples(candidates.configs), candidates.scores.tolist(), strict=True)
-            self.scores = dict(found)
+            scored = zip(tuples(candidates.configs), candidates.scores.tolist(), strict=True)
+            self.scores = dict(scored)
         candidates = self.stages.selected_batch_first(candidates, self._batch_size)
         few = len(candidates.configs) < self._batch_size
         self.search = Search(
@@ -219,13 +219,13 @@ class TaskTuner:
             ValueError: a measurement is not of the last batch, or one is there twice.
         """
         asked = [] if self._asked is None else tuples(self._asked)
-        told = {measurement.config: measurement for measurement in measurements}
-        if len(told) < len(measurements) or not told.keys() <= set(asked):
+        measured = {measurement.config: measurement for measurement in measurements}
+        if len(measured) < len(measurements) or not measured.keys() <= set(asked):
             raise ValueError("these measurements are not those of the last batch")
         self._asked = None
         self.rounds += 1
         # Proposal order, not arrival order: arrival depends on the clock.
-        known = [told[config] for config in asked if config in told]
+        known = [measured[config] for config in asked if config in measured]
         if self._guessing:
             self._guessing = False
             self._note(known)

@@ -46,14 +46,14 @@ def check(run: RunContext) -> None:
         run.publish(CheckStarted(folder=str(run.folder.path)))
     started = time.perf_counter()
     with contract.call("check what it is to deliver"):
-        found = frontend.check(run.target, run.runner.threads, earlier)
-    if found is None:
+        report = frontend.check(run.target, run.runner.threads, earlier)
+    if report is None:
         return
-    if not isinstance(found, dict):
-        raise contract.broken(f"found a {type(found).__name__} instead of a mapping")
+    if not isinstance(report, dict):
+        raise contract.broken(f"found a {type(report).__name__} instead of a mapping")
     if earlier is None:
-        run.store.set_fact(_CHECKED, found)
-        run.publish(CheckFinished(seconds=time.perf_counter() - started, found=found))
+        run.store.set_fact(_CHECKED, report)
+        run.publish(CheckFinished(seconds=time.perf_counter() - started, found=report))
 
 
 def was_checked(store: RecordStore) -> bool:
@@ -107,11 +107,11 @@ def recalled(pipeline: Subject, frontend: Frontend, store: RecordStore) -> dict[
     Returns:
         The choice, or None where none was made yet.
     """
-    kept: dict[str, Any] | None = store.fact(_CHOICE)
-    if kept is not None:
+    choice: dict[str, Any] | None = store.fact(_CHOICE)
+    if choice is not None:
         with contract_of(pipeline.model).call("recall what was settled"):
-            frontend.restore(kept)
-    return kept
+            frontend.restore(choice)
+    return choice
 
 
 class _MeasuredTrials(Trials):
@@ -142,7 +142,7 @@ class _MeasuredTrials(Trials):
         if not configs:
             return None
         records = (record.measurement for record in self._run.records.known(task, space))
-        known = {one.config: one.cost for one in records}
+        known = {record.config: record.cost for record in records}
         best = min((known[config] for config in configs if config in known), default=math.inf)
         missing = [config for config in configs if config not in known]
         if missing and self._measures:

@@ -172,22 +172,22 @@ def fixed_spaces(
 
 
 def _fixed(space: DesignSpace, task: Task, knobs: Iterable[FixedKnob]) -> DesignSpace:
-    every = {one.knob: one for one in knobs if one.operator is None and one.knob in space.index}
-    chosen = every | {one.knob: one for one in knobs if one.operator == task.name}
+    every = {pin.knob: pin for pin in knobs if pin.operator is None and pin.knob in space.index}
+    chosen = every | {pin.knob: pin for pin in knobs if pin.operator == task.name}
     columns, problems = {}, []
-    for name, one in chosen.items():
+    for name, knob in chosen.items():
         try:
             columns[space.index[knob_of(space, name).name]] = index_of(
-                knob_of(space, name), one.value
+                knob_of(space, name), knob.value
             )
         except ConfigError as error:
-            problems.append(_problem(one, task, error))
+            problems.append(_problem(knob, task, error))
     if problems:
         raise PipelineError(problems)
     try:
         return fixed_space(space, columns)
     except ConfigError as error:
-        raise PipelineError([_problem(one, task, error) for one in chosen.values()]) from error
+        raise PipelineError([_problem(knob, task, error) for knob in chosen.values()]) from error
 
 
 def _unknown(
@@ -197,17 +197,17 @@ def _unknown(
     operators = [task.name for task in tasks]
     names = list(dict.fromkeys(name for space in spaces for name in space.index))
     problems = []
-    for one in knobs:
-        if one.operator is not None and one.operator not in operators:
-            said = f"there is no operator '{one.operator}'{did_you_mean(one.operator, operators)}"
-        elif one.operator is None and one.knob not in names:
-            guess = did_you_mean(one.knob, names) or f"; there are {', '.join(names)}"
-            said = f"no operator has a knob '{one.knob}'{guess}"
+    for knob in knobs:
+        if knob.operator is not None and knob.operator not in operators:
+            said = f"there is no operator '{knob.operator}'{did_you_mean(knob.operator, operators)}"
+        elif knob.operator is None and knob.knob not in names:
+            guess = did_you_mean(knob.knob, names) or f"; there are {', '.join(names)}"
+            said = f"no operator has a knob '{knob.knob}'{guess}"
         else:
             continue
-        problems.append(Problem(mark=one.mark, message=said))
+        problems.append(Problem(mark=knob.mark, message=said))
     return problems
 
 
-def _problem(one: FixedKnob, task: Task, error: ConfigError) -> Problem:
-    return Problem(mark=one.mark, message=f"operator '{task.name}': {with_hint(error)}")
+def _problem(knob: FixedKnob, task: Task, error: ConfigError) -> Problem:
+    return Problem(mark=knob.mark, message=f"operator '{task.name}': {with_hint(error)}")
