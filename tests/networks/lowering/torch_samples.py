@@ -161,4 +161,15 @@ SAMPLES: Cases = {
     "qr": lambda: of(
         lambda x: (*torch.linalg.qr(x), *torch.linalg.qr(x.mT, "complete")), r(2, 5, 3)
     ),
+    "hyperbolic": lambda: of(lambda x: (x.sinh(), x.cosh()), torch.linspace(-9.0, 9.0, 64)),
+    "rank of a number": lambda: of(lambda x: torch.kthvalue(x, 1), r()),
+    "places in an order": lambda: of(
+        lambda x, y: (
+            torch.searchsorted(x.sort(1).values, y),
+            torch.searchsorted(x, y, right=True, sorter=x.argsort(1)),
+        ),
+        r(3, 5),
+        r(3, 2),
+    ),
+    "determinant of nothing": lambda: of(torch.linalg.det, r(0, 0)),
 }

@@ -14,6 +14,8 @@ _ATEN = torch.ops.aten
 
 def _of_rank(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """``kthvalue``: the number, and where it was."""
+    if x.ndim == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     return tuple(
         found.narrow(dim, k - 1, 1) if keepdim else found.select(dim, k - 1)
         for found in torch.sort(x, dim)
@@ -68,8 +70,26 @@ def _running_log_sum(x: Any, dim: int) -> Any:
     return torch.logsumexp(_earlier(x, dim, -math.inf)[0], -1).movedim(-1, dim)
 
 
+def _place(
+    order: Any,
+    numbers: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    """``searchsorted``: how many numbers in an order are less."""
+    if sorter is not None:
+        order = order.gather(-1, sorter)
+    pairs = order.unsqueeze(-2), numbers.unsqueeze(-1)
+    less = torch.le(*pairs) if right or side == "right" else torch.lt(*pairs)
+    return less.sum(-1).to(torch.int32 if out_int32 else torch.int64)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.kthvalue.default: _of_rank,
+    _ATEN.searchsorted.Tensor: _place,
     _ATEN.sort.stable: _in_order,
     _ATEN.nanmedian.dim: _middle,
     _ATEN.nanmedian.default: _middle_of_all,
