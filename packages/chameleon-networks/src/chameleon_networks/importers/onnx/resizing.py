@@ -67,7 +67,8 @@ _NEAREST: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
 
 
 def _linear(distance: NDArray[Any], _a: float) -> NDArray[Any]:
-    return np.maximum(0.0, 1.0 - np.abs(distance))
+    weights: NDArray[Any] = np.maximum(0.0, 1.0 - np.abs(distance))
+    return weights
 
 
 def _cubic(distance: NDArray[Any], a: float) -> NDArray[Any]:
