@@ -71,6 +71,7 @@ def transforms(out: int) -> Transforms:
     return Transforms(out=out, data=data, weights=weights, output=output)
 
 
+@cache
 def expected_error(out: int, channels: int) -> float:
     """What float32 is expected to lose: largest |difference| over the largest |output|.
 
