@@ -9,7 +9,7 @@ import pytest
 from chameleon_cli.options import give
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import Registry
-from chameleon_core.plugins.given import ENVIRONMENT, given, replaces
+from chameleon_core.plugins.given import ENVIRONMENT, given_plugins, replaces
 
 HOOKS = """
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
@@ -61,7 +61,7 @@ def test_a_plugin_is_found_by_its_module_its_package_or_its_folder(package, plac
 def test_it_is_there_once_however_often_it_is_given(package):
     give([str(package), str(package / "hooks.py")])
     give([str(package.parents[1])])
-    assert len(given()) == 1
+    assert len(given_plugins()) == 1
     registry = Registry.load()
     assert [one.name for one in registry.entries("explorers")].count("odd") == 1
     assert not registry.errors

@@ -104,8 +104,8 @@ def _print(operator: dict[str, Any]) -> None:
         more = f", ... ({len(values)} in all)" if len(values) > _SHOWN else ""
         where = ""
         if knob["when"] is not None:
-            given = " or ".join(_word(value) for value in knob["when"]["values"])
-            where = f"    where {knob['when']['knob']} is {given}"
+            conditions = " or ".join(_word(value) for value in knob["when"]["values"])
+            where = f"    where {knob['when']['knob']} is {conditions}"
         click.echo(f"    {knob['name']:{width}}  {', '.join(values[:_SHOWN])}{more}{where}")
     if not operator["first_guesses"]:
         click.echo("  no first guesses: a search begins with random configurations")

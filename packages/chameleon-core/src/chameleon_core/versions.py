@@ -12,7 +12,7 @@ import attrs
 
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.first_party import CORE
-from chameleon_core.plugins.given import canonical, given
+from chameleon_core.plugins.given import canonical, given_plugins
 
 Versions = dict[str, str | None]
 """Versions by distribution; None where one is in this process without being installed."""
@@ -64,7 +64,7 @@ def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> 
 
 @functools.cache
 def _version(name: str) -> str | None:
-    if any(canonical(plugin.distribution) == canonical(name) for plugin in given()):
+    if any(canonical(plugin.distribution) == canonical(name) for plugin in given_plugins()):
         return None  # what is installed under this name takes no part
     try:
         return metadata.version(name)

@@ -38,8 +38,8 @@ def usable(space: DesignSpace, configs: Configs) -> Configs:
     """The distinct legal ones among index vectors that may be out of range, in their order."""
     configs = configs[((configs >= 0) & (configs < space.cardinalities)).all(axis=1)]
     configs = space.distinct(space.canonical(configs))
-    kept: Configs = configs[space.legal(configs)]
-    return kept
+    legal: Configs = configs[space.legal(configs)]
+    return legal
 
 
 def kicked(

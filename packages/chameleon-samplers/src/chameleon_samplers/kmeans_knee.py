@@ -141,8 +141,8 @@ class KMeansKneeSampler(Sampler):
         With ``representative: floor`` rows may be illegal, measured before or there twice, as in
         the paper; the synthesizer replaces them.
         """
-        kept = visited.fresh(candidates.configs)
-        configs, scores = candidates.configs[kept], candidates.scores[kept]
+        fresh = visited.fresh(candidates.configs)
+        configs, scores = candidates.configs[fresh], candidates.scores[fresh]
         if not len(configs) or count < 1:
             return configs[:0]
         points = configs[:, self._columns] / self._scale

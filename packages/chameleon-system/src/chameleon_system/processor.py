@@ -110,7 +110,7 @@ def parse_sysctl(text: str, architecture: str) -> Processor | None:
         family=_number(values.get("machdep.cpu.family", "")),
         model=_number(values.get("machdep.cpu.model", "")),
         name=values.get("machdep.cpu.brand_string", ""),
-        flags=frozenset(_MAC_FLAGS.get(one, one) for one in plain),
+        flags=frozenset(_MAC_FLAGS.get(flag, flag) for flag in plain),
     )
 
 

@@ -118,8 +118,8 @@ def _tried(
     for name, space in spaces().items():
         for label, case in cases(space).items():
             fields = attrs.asdict(case, recurse=False) if attrs.has(type(case)) else {}
-            given = {key: value for key, value in fields.items() if isinstance(value, np.ndarray)}
-            with trial(f"{noun} on the space '{name}', {label}", **given):
+            arrays = {key: value for key, value in fields.items() if isinstance(value, np.ndarray)}
+            with trial(f"{noun} on the space '{name}', {label}", **arrays):
                 once, again = (use(make(context_of(space)), space, case) for _ in range(2))
                 assert np.array_equal(once, again), "two runs of one seed differ"
     with trial(noun):

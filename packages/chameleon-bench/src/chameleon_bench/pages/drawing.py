@@ -93,14 +93,14 @@ def _resolved(plot: Plot, trace: Trace) -> dict[str, Any]:
             header, word = trace[key]
             rows = rows[(_column(plot, header)[rows] == word) == wanted]
 
-    def values(given: Any) -> Any:
-        if isinstance(given, Mapping):
-            if "column" in given:
-                return _column(plot, given["column"])[rows]
-            if "constant" in given:
-                return np.full(len(rows), given["constant"])
-            return {key: values(value) for key, value in given.items()}
-        return given
+    def values(data: Any) -> Any:
+        if isinstance(data, Mapping):
+            if "column" in data:
+                return _column(plot, data["column"])[rows]
+            if "constant" in data:
+                return np.full(len(rows), data["constant"])
+            return {key: values(value) for key, value in data.items()}
+        return data
 
     return {key: values(value) for key, value in trace.items()}
 

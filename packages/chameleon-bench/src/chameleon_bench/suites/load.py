@@ -24,7 +24,7 @@ from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.plugins import CommandRecord, PresetRecord
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.first_party import CORE
-from chameleon_core.plugins.given import canonical, given
+from chameleon_core.plugins.given import canonical, given_plugins
 from chameleon_core.plugins.registry import Registry, default_registry
 from chameleon_core.words import did_you_mean, listing
 
@@ -178,7 +178,7 @@ def version_of(distribution: str, packages: Collection[str]) -> str:
         distribution: its name.
         packages: the import packages of it that matter, hashable.
     """
-    if any(canonical(plugin.distribution) == canonical(distribution) for plugin in given()):
+    if any(canonical(plugin.distribution) == canonical(distribution) for plugin in given_plugins()):
         return f"given, sources {_digest(packages)}"
     try:
         installed = metadata.distribution(distribution)

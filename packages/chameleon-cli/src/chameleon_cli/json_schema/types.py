@@ -62,8 +62,8 @@ def bounds_of(validator: Any) -> Schema:  # noqa: PLR0911 - one for each kind
         return {**bounds, "enum": [*bounds["enum"], None]} if "enum" in bounds else bounds
     if isinstance(validator, _AND):
         joined: Schema = {}
-        for one in validator._validators:  # noqa: SLF001 - attrs gives them no other way
-            joined |= bounds_of(one)
+        for part in validator._validators:  # noqa: SLF001 - attrs gives them no other way
+            joined |= bounds_of(part)
         return joined
     return {}
 

@@ -67,16 +67,16 @@ def design_space(
             "a space needs at least one knob",
             hint="give a list of values for each, as in design_space(tile=[1, 2, 4])",
         )
-    made = [_knob(name, values) for name, values in declared.items()]
+    members = [_knob(name, values) for name, values in declared.items()]
     conditions = _conditions(where, list(declared))
-    whole = _made(made, constraints=conditions)
+    whole = _made(members, constraints=conditions)
     if conditions:
         if whole.everything is not None and not len(whole.everything):
             raise ConfigError(
                 "no combination of values meets all conditions",
                 hint="loosen one of those under 'where', or give more values",
             )
-        whole = _made(made, constraints=conditions, variant=(f"allowed: {_allowed(whole)}",))
+        whole = _made(members, constraints=conditions, variant=(f"allowed: {_allowed(whole)}",))
     if isinstance(first, Mapping):
         raise ConfigError(
             f"'first' must be a list of configurations, not {first!r}",
@@ -84,7 +84,7 @@ def design_space(
         )
     if first:
         rows = np.array([config_of(whole, choice) for choice in first], np.int32)
-        whole = _made(made, constraints=conditions, variant=whole.variant, first_guesses=rows)
+        whole = _made(members, constraints=conditions, variant=whole.variant, first_guesses=rows)
     if conditions and whole.everything is None and not len(whole.first_guesses):
         _must_be_found(whole)
     return fixed_space(whole, fixed_columns(whole, fix or {}))

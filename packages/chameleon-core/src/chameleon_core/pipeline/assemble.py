@@ -78,11 +78,11 @@ def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databa
     specs: list[StageSpec] = []
     written: list[Any] = []
     for entry in entries:
-        made = _specs(entry, stages)
-        specs += made
+        more = _specs(entry, stages)
+        specs += more
         # What a word means is another thing elsewhere.
         word = entry.value if entry.value in (NONE, DEFAULT) else None
-        written += [word] if word else [spec.to_json() for spec in made]
+        written += [word] if word else [spec.to_json() for spec in more]
     return Databases(specs=tuple(specs), written=written[0] if len(written) == 1 else written)
 
 

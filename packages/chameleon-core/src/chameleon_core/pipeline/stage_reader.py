@@ -38,14 +38,14 @@ def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
         PipelineError: with everything that is wrong.
     """
     problems: list[Problem] = []
-    made = None
+    instance = None
     with Collecting(problems):
-        made = Structurer(lambda kind, node: _stage(kind, node, problems)).make(
+        instance = Structurer(lambda kind, node: _stage(kind, node, problems)).make(
             node_of(values, "options"), options, owner
         )
     if problems:
         raise PipelineError(problems)
-    return made
+    return instance
 
 
 def options_for(factory: Callable[..., Any], values: Mapping[str, Any]) -> Any:

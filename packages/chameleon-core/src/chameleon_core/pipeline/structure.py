@@ -248,7 +248,7 @@ class Structurer(KeyPath):
             for alias, field in fields.items()
             if field.default is attrs.NOTHING and node.get(alias) is None
         ]
-        nodes = {alias: one for alias in fields if (one := node.get(alias)) is not None}
+        nodes = {alias: child for alias in fields if (child := node.get(alias)) is not None}
         values = {}
         for alias, inner in nodes.items():
             with self._inside(alias), Collecting(problems):

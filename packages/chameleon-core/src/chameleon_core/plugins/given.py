@@ -51,7 +51,7 @@ class GivenPlugin:
         return importlib.import_module(self.module)
 
 
-def given() -> tuple[GivenPlugin, ...]:
+def given_plugins() -> tuple[GivenPlugin, ...]:
     """The plugins that this process was given.
 
     Raises:

@@ -19,7 +19,7 @@ import pluggy
 from chameleon_core.plugins.check import complaint
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.first_party import FIRST_PARTY
-from chameleon_core.plugins.given import canonical, given, replaces
+from chameleon_core.plugins.given import canonical, given_plugins, replaces
 from chameleon_core.plugins.hookspecs import (
     PROJECT,
     is_wrapper,
@@ -107,7 +107,7 @@ def installed() -> Iterator[DiscoveredPlugin]:
     # Takes as long to import as all the rest here; workers, which look nothing up, do without.
     from importlib import metadata  # noqa: PLC0415
 
-    instead = given()
+    instead = given_plugins()
     for point in sorted(metadata.entry_points(group=PROJECT), key=lambda point: point.name):
         distribution = point.dist.name if point.dist is not None else "unknown"
         if not any(replaces(plugin, distribution, point.module) for plugin in instead):
@@ -228,13 +228,13 @@ class _Plugin:
 
     def records(self, kind: Kind, hook: Callable[[], Any]) -> list[Any]:
         """Call one hook and return its good records; notes what is wrong with the others."""
-        given: list[Any] = []
-        self.is_called(f"failed in {kind.hook}", self.read, kind, hook, given)
-        if len(given) > MOST_RECORDS:
+        answer: list[Any] = []
+        self.is_called(f"failed in {kind.hook}", self.read, kind, hook, answer)
+        if len(answer) > MOST_RECORDS:
             self.note(f"returns more than {MOST_RECORDS} records from {kind.hook}")
             return []
         records: dict[str, Any] = {}
-        for record in given:
+        for record in answer:
             wrong = complaint(kind, record)
             if wrong is None and record.name in records:
                 wrong = f"the {kind.noun} '{record.name}' twice"

@@ -71,8 +71,8 @@ class Registry:
             with_installed: whether the installed plugins come first.
         """
         candidates = list(installed()) if with_installed else []
-        for number, given in enumerate(plugins):
-            owner, plugin = given if isinstance(given, tuple) else (distribution, given)
+        for number, entry in enumerate(plugins):
+            owner, plugin = entry if isinstance(entry, tuple) else (distribution, entry)
             candidates.append(
                 DiscoveredPlugin(
                     name=f"plugin-{number}",
@@ -163,8 +163,8 @@ class Registry:
         Args:
             kind: one whose records have arguments, such as ``operators``.
         """
-        found = {entry.name: entry.record.arguments for entry in self.entries(kind)}
-        return {name: arguments for name, arguments in found.items() if arguments is not None}
+        classes = {entry.name: entry.record.arguments for entry in self.entries(kind)}
+        return {name: arguments for name, arguments in classes.items() if arguments is not None}
 
     def space_of(self, operator: str) -> PluginRecord | None:
         """The space provider that alone knows a kind of operator, or None where none claims it."""

@@ -143,9 +143,9 @@ def resolved(resolve: Resolve | None, configs: NDArray[np.int32]) -> NDArray[np.
     """
     if resolve is None:
         return configs
-    made = [resolve(tuple(row)) for row in configs.tolist()]
+    answers = [resolve(tuple(row)) for row in configs.tolist()]
     none = (-1,) * configs.shape[1]
-    rows = [none if config is None else config for config in made]
+    rows = [none if config is None else config for config in answers]
     return np.array(rows, np.int32).reshape(configs.shape)
 
 

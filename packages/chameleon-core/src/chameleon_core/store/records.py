@@ -102,7 +102,7 @@ class Database(SQLiteFile):
                 # Versions that do not know the column may write beside it, so theirs is ours.
                 connection.execute(f"ALTER TABLE measurements ADD COLUMN {name} {kind}")
 
-    def made(
+    def select(
         self, make: Callable[[tuple[Any, ...]], T], sql: str, values: Sequence[Any] = ()
     ) -> list[T]:
         """What the rows of a query hold.
@@ -252,7 +252,7 @@ class RecordStore:
 
     def fact(self, name: str) -> Any:
         """A JSON value kept under a name, or None."""
-        value = self._database.made(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
+        value = self._database.select(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
         return value[0] if value else None
 
     def set_fact(self, name: str, value: Any) -> None:
@@ -292,7 +292,7 @@ class RecordStore:
 
     def tasks(self) -> list[StoredTask]:
         """All tasks, in the order they were added."""
-        return self._database.made(
+        return self._database.select(
             _stored_task, "SELECT id, task, space, fingerprint, spending FROM tasks ORDER BY id"
         )
 
@@ -386,7 +386,7 @@ class RecordStore:
         """A task's measurements in order of arrival."""
         there = self._database.columns
         columns = ", ".join(name if name in there else "NULL" for name in _COLUMNS)
-        return self._database.made(
+        return self._database.select(
             measurement_of,
             f"SELECT {columns} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
             (task_id,),
@@ -432,13 +432,13 @@ class RecordStore:
 
     def decoded(self, task_id: int) -> list[dict[str, Any]]:
         """A task's measured configurations decoded, in the order of ``measurements``."""
-        return self._database.made(
+        return self._database.select(
             json_of, "SELECT knobs FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
         )
 
     def knobs(self, task_id: int, config: Sequence[int]) -> dict[str, Any] | None:
         """A measured configuration decoded, or None where it was not measured."""
-        value = self._database.made(
+        value = self._database.select(
             json_of,
             "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?",
             (task_id, dumped([int(index) for index in config])),
@@ -460,7 +460,7 @@ class RecordStore:
 
     def comparison(self, task_id: int) -> StoredComparison | None:
         """A task's final comparison, or None where there was none yet."""
-        value = self._database.made(
+        value = self._database.select(
             _stored_comparison,
             "SELECT contenders, measurements FROM comparisons WHERE task_id = ?",
             (task_id,),

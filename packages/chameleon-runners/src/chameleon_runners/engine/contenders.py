@@ -90,7 +90,7 @@ def turns(
                 yield present[index]
 
 
-def _hopeless(one: S, racing: Sequence[S]) -> bool:
-    own: float = one.candidate.fastest
+def _hopeless(contender: S, racing: Sequence[S]) -> bool:
+    own: float = contender.candidate.fastest
     best: float = min((other.candidate.fastest for other in racing), default=own)
     return own > _HOPELESS * best

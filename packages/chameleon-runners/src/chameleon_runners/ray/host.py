@@ -203,5 +203,5 @@ def _answer_of(worker: WorkerProcess) -> Message | None:
 def _where() -> dict[str, object]:
     """The node, and which of its accelerators are this actor's."""
     context = ray.get_runtime_context()
-    held = {name: ids for name, ids in context.get_accelerator_ids().items() if ids}
-    return {"node": ray.util.get_node_ip_address(), "accelerators": held}
+    accelerators = {name: ids for name, ids in context.get_accelerator_ids().items() if ids}
+    return {"node": ray.util.get_node_ip_address(), "accelerators": accelerators}

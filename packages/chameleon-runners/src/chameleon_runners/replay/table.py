@@ -123,14 +123,14 @@ def table_of(
     chosen = {key: _indexed(values, ranks.get(key)) for key, values in columns.items()}
     varying = {key: pair for key, pair in chosen.items() if len(pair[0]) > 1}
     # A design space has a knob, even where there is nothing to choose.
-    kept = varying or dict(list(chosen.items())[:1])
-    configs = np.array([indices for _, indices in kept.values()], np.int32).T
+    knobs = varying or dict(list(chosen.items())[:1])
+    configs = np.array([indices for _, indices in knobs.values()], np.int32).T
     _, first = np.unique(configs, axis=0, return_index=True)
     rows = np.sort(first).tolist()
     return Table(
         name=name,
         digest=digest,
-        knobs=tuple(_knob(key, options) for key, (options, _) in kept.items()),
+        knobs=tuple(_knob(key, options) for key, (options, _) in knobs.items()),
         configs=configs[rows],
         measurements=[
             attrs.evolve(measurements[row], config=tuple(configs[row].tolist())) for row in rows

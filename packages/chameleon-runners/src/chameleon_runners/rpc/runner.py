@@ -127,9 +127,9 @@ def _addressed(options: RpcOptions, address: Address) -> DeviceRef:
     return DeviceRef(name=str(address), device=_reference(options, device))
 
 
-def _reference(options: RpcOptions, one: RpcDeviceOptions) -> StageRef:
+def _reference(options: RpcOptions, device: RpcDeviceOptions) -> StageRef:
     complete = attrs.evolve(
-        one,
+        device,
         **{name: getattr(options, name) for name in _SAME},
         connect_timeout=_GRACE * options.connect_timeout,
         cache_bytes=options.cache_mib << 20,

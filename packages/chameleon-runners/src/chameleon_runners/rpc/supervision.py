@@ -286,9 +286,9 @@ def ports_of(host: str, first: int, count: int) -> list[int]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports = []
     # All are held until the last one was found: none is given twice.
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         for port in range(first, first + count) if first else [0] * count:
-            bound = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
             if port:
                 # One that was given back a moment ago may be taken again, as servers do.
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

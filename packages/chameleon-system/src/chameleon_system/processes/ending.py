@@ -40,7 +40,7 @@ def kill_tree(pid: int, token: str) -> None:
             victim.kill()
     # A fork bomb may have outrun the list: repeat until nobody carries the token.
     for _ in range(_ROUNDS):
-        if not _kill_carriers(lambda found: found == token, spare=pid):
+        if not _kill_carriers(lambda value: value == token, spare=pid):
             break
 
 
