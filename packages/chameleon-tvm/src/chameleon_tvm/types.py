@@ -86,8 +86,8 @@ class StorageType:
         import ml_dtypes  # noqa: PLC0415 - only where it is asked for
         import numpy as np  # noqa: PLC0415
 
-        made: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name, self.storage_dtype))
-        return made
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name, self.storage_dtype))
+        return dtype
 
     def stored(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Numbers of a floating type as buffers hold them: the nearest ones, of two the even one.
@@ -111,8 +111,8 @@ class StorageType:
         """
         if numbers.dtype == self.storage_dtype:
             numbers = numbers.view(self.array_type)
-        made: NDArray[np.float32] = numbers.astype(FLOAT32, copy=False)
-        return made
+        values: NDArray[np.float32] = numbers.astype(FLOAT32, copy=False)
+        return values
 
     def rounded(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
         """The nearest numbers of a floating type in float32."""

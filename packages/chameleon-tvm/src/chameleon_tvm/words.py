@@ -33,8 +33,8 @@ def first_line(error: BaseException) -> str:
 def telling_line(error: BaseException) -> str:
     """The most telling line of one of TVM's errors, which come with long back traces."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "rror" in line or "Check failed" in line]
-    return (told or lines or [type(error).__name__])[-1][:300]
+    telling = [line for line in lines if "rror" in line or "Check failed" in line]
+    return (telling or lines or [type(error).__name__])[-1][:300]
 
 
 def one_line(error: Exception) -> str:
@@ -44,8 +44,8 @@ def one_line(error: Exception) -> str:
     """
     words = error.hint if isinstance(error, ChameleonError) and "ended with" in str(error) else None
     lines = [line.strip() for line in (words or str(error)).splitlines() if line.strip()]
-    told = lines[0] if lines else type(error).__name__
-    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}..."
+    text = lines[0] if lines else type(error).__name__
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def identifier(name: str) -> str:

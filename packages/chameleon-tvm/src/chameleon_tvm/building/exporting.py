@@ -32,11 +32,11 @@ class Exported:
 def identifiers(names: Sequence[str]) -> list[str]:
     """Names of files for names of tasks; those that only differ in other letters get a number."""
     known: Counter[str] = Counter()
-    made = []
+    words = []
     for name in map(identifier, names):
-        made.append(f"{name}_{known[name]}" if known[name] else name)
+        words.append(f"{name}_{known[name]}" if known[name] else name)
         known[name] += 1
-    return made
+    return words
 
 
 def tvm_builder(space: SpaceProvider, winner: Winner) -> TVMBuilder:

@@ -55,7 +55,7 @@ class Program:
     def output_buffers(self) -> list[tuple[tuple[int, ...], str]]:
         """Shape and dtype of each output parameter."""
         buffers = list(self.function.params)[len(self.inputs) :]
-        return [(tuple(int(n) for n in one.shape), str(one.dtype)) for one in buffers]
+        return [(tuple(int(n) for n in buffer.shape), str(buffer.dtype)) for buffer in buffers]
 
 
 @attrs.frozen(kw_only=True)
@@ -183,7 +183,7 @@ class TVMKernel(ModuleKernel):
     @property
     def cold_bytes_each(self) -> int:
         """Bytes of one copy of the arguments that cold caches are cold for, as packed."""
-        cold = [self._arguments[place] for place in self._constants] or self._arguments
+        cold = [self._arguments[index] for index in self._constants] or self._arguments
         return sum(
             math.prod(int(extent) for extent in tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
             for tensor in cold
@@ -223,9 +223,9 @@ class TVMKernel(ModuleKernel):
             inputs, outputs = self._allocate(self._device)
             return inputs + outputs
         arguments = list(self._arguments)
-        for place in self._constants:
-            array = self._program.inputs[place]
-            arguments[place] = tvm.runtime.tensor(array, device=self._device)
+        for index in self._constants:
+            array = self._program.inputs[index]
+            arguments[index] = tvm.runtime.tensor(array, device=self._device)
         return arguments
 
     def _allocate(

@@ -86,8 +86,8 @@ def capability(arch: str) -> tuple[int, int]:
     Raises:
         TargetError: no such architecture is known.
     """
-    found = _ARCH.fullmatch(arch)
-    version = (int(found[1]), int(found[2])) if found else None
+    digits = _ARCH.fullmatch(arch)
+    version = (int(digits[1]), int(digits[2])) if digits else None
     if version not in _MULTIPROCESSORS:
         known = ", ".join(f"sm_{major}{minor}" for major, minor in _MULTIPROCESSORS)
         raise TargetError(

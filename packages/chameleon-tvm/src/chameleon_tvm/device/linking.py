@@ -82,9 +82,9 @@ def _system(triple: str) -> str:
 def _linkers(triple: str) -> Iterable[str]:
     """Names that a cross compiler for a triple usually has."""
     without_vendor = triple.replace("-unknown-", "-").replace("-pc-", "-").replace("-none-", "-")
-    for one in dict.fromkeys((triple, without_vendor)):
-        yield f"{one}-g++"
-        yield f"{one}-gcc"
+    for prefix in dict.fromkeys((triple, without_vendor)):
+        yield f"{prefix}-g++"
+        yield f"{prefix}-gcc"
 
 
 def _cross(compiler: str) -> Linking:

@@ -179,8 +179,8 @@ class IntegerDot(Dot):
     sums: ClassVar[str] = "int32"
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        made = sums.copy()
+        result = sums.copy()
         for lane in range(len(sums)):
             for k in range(self.depth):
-                made[lane] += np.int32(data[k]) * np.int32(weights[lane, k])
-        return made
+                result[lane] += np.int32(data[k]) * np.int32(weights[lane, k])
+        return result

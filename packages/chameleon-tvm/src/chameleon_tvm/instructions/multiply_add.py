@@ -33,10 +33,10 @@ class MultiplyAdd(Dot):
     }
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        made = sums.copy()
+        out = sums.copy()
         for lane in range(len(sums)):
-            made[lane] = np.float64(sums[lane]) + np.float64(data[0]) * np.float64(weights[lane, 0])
-        return made
+            out[lane] = np.float64(sums[lane]) + np.float64(data[0]) * np.float64(weights[lane, 0])
+        return out
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         del lanes  # of vectors that are there already

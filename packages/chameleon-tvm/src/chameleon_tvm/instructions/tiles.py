@@ -110,8 +110,8 @@ class TileProduct(Instruction):
             registers: all that it uses.
             body: the statement.
         """
-        made = [tirx.AllocBuffer(one.buffer) for one in registers if one.buffer is not None]
-        return in_turn([*made, body])
+        buffers = [tirx.AllocBuffer(tile.buffer) for tile in registers if tile.buffer is not None]
+        return in_turn([*buffers, body])
 
     @abstractmethod
     def zero(self, register: Register) -> Stmt:
@@ -155,9 +155,9 @@ def added_products(sums: Array, data: Array, weights: Array) -> Array:
     """
     exact = np.float64 if sums.dtype.kind == "f" else np.int32
     groups, _, pack = weights.shape
-    made = sums.copy()
+    result = sums.copy()
     for k in range(groups * pack):
         left = data[:, k].astype(exact)
         right = weights[k // pack, :, k % pack].astype(exact)
-        made = (made + np.multiply.outer(left, right)).astype(sums.dtype)
-    return made
+        result = (result + np.multiply.outer(left, right)).astype(sums.dtype)
+    return result

@@ -83,19 +83,19 @@ class TraceSearch:
             asked = self._tuner.ask(self._left)
             if not len(asked):
                 return []
-            made = []
+            schedules = []
             for config in (tuple(row) for row in asked.tolist()):
                 try:
-                    made.append(applied(self._plan, config))
+                    schedules.append(applied(self._plan, config))
                 except InvalidConfigurationError as error:
                     self._refused.append(
                         Measurement(config=config, failure=FailureKind.INVALID, message=str(error))
                     )
                 else:
                     self._waiting.append(config)
-            if made:
-                self._left -= len(made)
-                return made
+            if schedules:
+                self._left -= len(schedules)
+                return schedules
             self.learn(())
         log.warning("no_schedulable_configuration", task=self._name, batches=_FRUITLESS)
         return []
@@ -228,8 +228,8 @@ class TracePlan(SketchPlan):
 def canonical_target(target: Target) -> str:
     """A target of TVM's in the form that ``TVMTargets`` gives it."""
     described = json.loads(str(target))
-    kept = {key: value for key, value in described.items() if not key.startswith("feature.")}
-    return TVMTargets(NoOptions()).resolve(json.dumps(kept))
+    options = {key: value for key, value in described.items() if not key.startswith("feature.")}
+    return TVMTargets(NoOptions()).resolve(json.dumps(options))
 
 
 Stage = str | Mapping[str, Any]
@@ -251,10 +251,10 @@ def strategy_pipeline(**sections: Any) -> ResolvedPipeline:
     Raises:
         ConfigError: a stage is unknown, or an option is.
     """
-    given = {key: value for key, value in sections.items() if value is not None}
+    chosen = {key: value for key, value in sections.items() if value is not None}
     # A pipeline has to name a model and a target; here MetaSchedule brings both.
     model = {"operators": [{"primfunc": {"source": "metaschedule:module"}}]}
-    return from_dict({"model": model, "target": "native", **given})
+    return from_dict({"model": model, "target": "native", **chosen})
 
 
 @contextlib.contextmanager

@@ -128,7 +128,7 @@ class AttentionSpec(TypedSpec):
         whole = self.scores
         if self.mask and (
             len(self.mask) != _RANK
-            or any(one not in {1, extent} for one, extent in zip(self.mask, whole, strict=True))
+            or any(size not in {1, extent} for size, extent in zip(self.mask, whole, strict=True))
         ):
             raise self.fail(
                 f"a mask of {list(self.mask)} cannot be broadcast to {list(whole)}",

@@ -113,7 +113,7 @@ class ConvolutionSpec(FusedSpec):
         if any(pad < 0 for pad in self.pads):
             raise self.fail(f"padding {self.pads} is negative", "Give padding of at least 0.")
         if min(self.output_shape[2:]) < 1:
-            covered, size = ("x".join(map(str, one)) for one in (self.reach, self.input[2:]))
+            covered, size = ("x".join(map(str, sizes)) for sizes in (self.reach, self.input[2:]))
             raise self.fail(
                 f"a filter that covers {covered} does not fit into an input of {size} "
                 f"with padding {self.pads}",

@@ -113,8 +113,8 @@ def exp(x: Expr) -> Expr:
 
 def sigmoid(x: Expr) -> Expr:
     """1 / (1 + e^-x)."""
-    one = number(1.0, x)
-    return one / (one + exp(number(0.0, x) - x))
+    unit = number(1.0, x)
+    return unit / (unit + exp(number(0.0, x) - x))
 
 
 def tanh(x: Expr) -> Expr:

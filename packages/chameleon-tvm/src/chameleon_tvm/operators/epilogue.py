@@ -63,22 +63,22 @@ class Epilogue:
             seeded_array(weights, self.spec.dtype, 1),
         ]
 
-    def stored(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+    def stored(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
         """A logical input as buffers hold it, in the same order.
 
         Args:
-            place: which input it is.
+            index: which input it is.
             array: the input.
         """
         if not self._on_cpu:
             return array
-        added = self.spec.residual and place == 2 + self.spec.bias
+        added = self.spec.residual and index == 2 + self.spec.bias
         return STORAGE[self.spec.output_dtype if added else self.spec.dtype].stored(array)
 
     def logical(self, outputs: Arrays) -> Arrays:
         """Outputs as numbers that can be compared."""
         if self._on_cpu:
-            return [STORAGE[self.spec.output_dtype].real(one) for one in outputs]
+            return [STORAGE[self.spec.output_dtype].real(array) for array in outputs]
         return widened(outputs)
 
     def operand(self, element: Any) -> Any:
@@ -106,12 +106,12 @@ class Epilogue:
 
     def inputs(self) -> Arrays:
         """Deterministic logical inputs beside data and weights: [bias], [residual]."""
-        spec, made = self.spec, []
+        spec, arrays = self.spec, []
         if spec.bias:
-            made.append(seeded_array((spec.output_channels,), spec.dtype, 2))
+            arrays.append(seeded_array((spec.output_channels,), spec.dtype, 2))
         if spec.residual:
-            made.append(seeded_array(spec.result_shape, spec.output_dtype, 3))
-        return made
+            arrays.append(seeded_array(spec.result_shape, spec.output_dtype, 3))
+        return arrays
 
     def split(self, more: Sequence[Any]) -> tuple[Any, Any]:
         """Bias and residual, None where there is none, out of the inputs after the weights."""
@@ -164,12 +164,12 @@ class Epilogue:
             parameters.append(te.placeholder(shape, residual_type, name="residual"))
         bias, residual = self.split(parameters)
 
-        def finish(*place: Any) -> Any:
-            value = sums(*place)
+        def finish(*indices: Any) -> Any:
+            value = sums(*indices)
             if bias is not None:
-                value = value + self._real(spec.dtype, bias[channel(place)])
+                value = value + self._real(spec.dtype, bias[channel(indices)])
             if residual is not None:
-                value = value + self._real(spec.output_dtype, residual(*place))
+                value = value + self._real(spec.output_dtype, residual(*indices))
             value = activate(value, spec.activation)
             if self._on_cpu:
                 return conversions.rounding(STORAGE[spec.output_dtype], value)

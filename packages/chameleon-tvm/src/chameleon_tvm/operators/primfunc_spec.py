@@ -42,8 +42,8 @@ class PrimFuncSpec(OperatorSpec):
         if not self.source:
             raise self.fail("source is empty", "Write 'path.py:function'.")
         for written in (self.source, self.reference):
-            place, _, function = written.rpartition(":")
-            if written and not (place and function.isidentifier()):
+            file, _, function = written.rpartition(":")
+            if written and not (file and function.isidentifier()):
                 raise self.fail(
                     f"{written!r} does not name a function",
                     "Write 'path.py:function' or 'package.module:function'.",

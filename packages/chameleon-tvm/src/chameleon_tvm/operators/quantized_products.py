@@ -51,7 +51,7 @@ class QuantizedProduct:
     def of(cls, array: NDArray[Any]) -> QuantizedProduct:
         """The numbers of an array of shape (4,)."""
         fields = attrs.fields(cls)
-        return cls(**{one.name: float(at) for one, at in zip(fields, array, strict=True)})
+        return cls(**{field.name: float(at) for field, at in zip(fields, array, strict=True)})
 
     def output(self, sums: NDArray[np.float64], written: str) -> NDArray[np.float64]:
         """What exact sums become; scaled in float32, as it is defined.
@@ -63,8 +63,8 @@ class QuantizedProduct:
         scaled = (sums.astype(np.float32) * np.float32(self.scale)).astype(np.float64)
         if not STORAGE[written].whole:
             return scaled
-        made: NDArray[np.float64] = np.clip(np.rint(scaled) + self.out_zero_point, 0, LARGEST)
-        return made
+        result: NDArray[np.float64] = np.clip(np.rint(scaled) + self.out_zero_point, 0, LARGEST)
+        return result
 
 
 def example(reduced: int) -> QuantizedProduct:
@@ -97,5 +97,5 @@ def finished_product(sums: Any, written: str, numbers: Sequence[Any]) -> Any:
     real = sums * every
     if not STORAGE[written].whole:
         return real
-    low, high = (tirx.FloatImm("float32", one) - zero for one in (0.0, float(LARGEST)))
+    low, high = (tirx.FloatImm("float32", bound) - zero for bound in (0.0, float(LARGEST)))
     return clipped(real, low, high, zero)

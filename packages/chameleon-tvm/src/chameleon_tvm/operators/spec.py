@@ -136,8 +136,8 @@ def leaky_relu(slope: float) -> str:
 
 def slope_of(activation: str) -> float | None:
     """The slope below zero of what ``leaky_relu`` named; None for other activations."""
-    found = _LEAKY.fullmatch(activation)
-    return None if found is None else float(found[1])
+    match = _LEAKY.fullmatch(activation)
+    return None if match is None else float(match[1])
 
 
 @attrs.frozen(kw_only=True)
@@ -162,8 +162,8 @@ class TypedSpec(OperatorSpec):
     )
 
     def __attrs_post_init__(self) -> None:
-        made = settled_output(self, self.dtype, self.output_dtype)
-        object.__setattr__(self, "output_dtype", made)
+        settled = settled_output(self, self.dtype, self.output_dtype)
+        object.__setattr__(self, "output_dtype", settled)
 
     def usual(self, field: Any) -> Any:
         written = field.metadata.get("output")
@@ -284,7 +284,7 @@ def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
     known = COMPUTE[dtype].outputs
     if not output_dtype or output_dtype in known:
         return output_dtype or known[0]
-    owners = [name for name, one in COMPUTE.items() if output_dtype in one.outputs]
+    owners = [name for name, kind in COMPUTE.items() if output_dtype in kind.outputs]
     if not owners:
         raise spec.fail(
             f"output_dtype {output_dtype!r} is not supported",

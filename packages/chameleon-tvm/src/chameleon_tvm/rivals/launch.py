@@ -144,9 +144,9 @@ def answer_of(
                 hint="Is the machine busy? Run it again, or give it less to do.",
             )
         if status != 0 or not answered.exists():
-            told = child.log.splitlines()
+            lines = child.log.splitlines()
             raise ChameleonError(
-                f"{module} failed: {told[-1] if told else status_words(status)}",
+                f"{module} failed: {lines[-1] if lines else status_words(status)}",
                 hint="Run it by hand to see all of its output.",
             )
         answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))

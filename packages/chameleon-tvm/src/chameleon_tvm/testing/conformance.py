@@ -36,9 +36,9 @@ def check_operator(task: Task) -> None:
     operator, other = operator_of(task), operator_of(again)
     inputs = operator.inputs()
     assert _same(inputs, other.inputs()), f"{where}: its inputs differ from process to process"
-    kept = [array.copy() for array in inputs]
+    copies = [array.copy() for array in inputs]
     expected = operator.reference(inputs)
-    assert _same(inputs, kept), f"{where}: its reference changes its inputs"
+    assert _same(inputs, copies), f"{where}: its reference changes its inputs"
     assert _same(expected, other.reference(inputs)), f"{where}: its reference is not settled"
     places = range(len(inputs))
     assert operator.constants <= set(places), f"{where}: a constant is none of its inputs"

@@ -53,12 +53,12 @@ class Recipe:
     @property
     def inputs(self) -> tuple[Argument, ...]:
         """The parameters that are read."""
-        return tuple(one for one in self.arguments if one.digest)
+        return tuple(argument for argument in self.arguments if argument.digest)
 
     @property
     def outputs(self) -> tuple[Argument, ...]:
         """The parameters that are written."""
-        return tuple(one for one in self.arguments if not one.digest)
+        return tuple(argument for argument in self.arguments if not argument.digest)
 
 
 def store_input(folder: Path, array: NDArray[Any]) -> Argument:
@@ -120,6 +120,6 @@ def output_arguments(buffers: Sequence[tuple[tuple[int, ...], str]]) -> list[Arg
 
 
 def _digest(array: NDArray[Any]) -> str:
-    found = hashlib.sha256(f"{array.dtype.name}{array.shape}".encode())
-    found.update(np.ascontiguousarray(array).view(np.ubyte).reshape(-1).data)
-    return found.hexdigest()[:32]
+    digest = hashlib.sha256(f"{array.dtype.name}{array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).view(np.ubyte).reshape(-1).data)
+    return digest.hexdigest()[:32]

@@ -90,8 +90,8 @@ def _load_runtime() -> None:
         OSError: it cannot be loaded: TVM was built without it, or CUDA's runtime is missing.
         subprocess.SubprocessError: there is no C compiler.
     """
-    found = next((path for path in _library_folders() if (path / _RUNTIME).exists()), None)
-    if found is None:
+    root = next((path for path in _library_folders() if (path / _RUNTIME).exists()), None)
+    if root is None:
         raise OSError(f"this TVM has no {_RUNTIME}")
     with tempfile.TemporaryDirectory(prefix="chameleon-no-driver-") as folder:
         library = Path(folder) / _DRIVER
@@ -106,7 +106,7 @@ def _load_runtime() -> None:
         )
         # Loaded libraries stay when their files are gone.
         ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
-    ctypes.CDLL(str(found / _RUNTIME), ctypes.RTLD_GLOBAL)
+    ctypes.CDLL(str(root / _RUNTIME), ctypes.RTLD_GLOBAL)
 
 
 def _library_folders() -> list[Path]:

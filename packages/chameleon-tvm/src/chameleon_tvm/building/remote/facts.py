@@ -67,8 +67,8 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
             return function(name)()
         return None
 
-    told = tell(FACTS_FUNCTION)
-    ours = json.loads(str(told)) if told is not None else {}
+    answer = tell(FACTS_FUNCTION)
+    ours = json.loads(str(answer)) if answer is not None else {}
     told_cpu = ours.get("cpu") or {"mcpu": tell("target.llvm_get_system_cpu") or ""}
     gpu = {}
     if kind != "cpu" and device.exist:

@@ -52,8 +52,8 @@ class KernelLoader:
         return ModuleKernel(
             module,
             self.device,
-            inputs=[self.buffers.input(one, artifact) for one in recipe.inputs],
-            outputs=[self.buffers.output(one) for one in recipe.outputs],
+            inputs=[self.buffers.input(argument, artifact) for argument in recipe.inputs],
+            outputs=[self.buffers.output(argument) for argument in recipe.outputs],
             unpack=unpack,
             flush=self.flush,
             cooldown=self.cooldown,

@@ -94,7 +94,7 @@ def used_features(target: Target) -> frozenset[str]:
 def hidden_features(target: Target) -> frozenset[str]:
     """Vector instructions that code for a target may use and that systems do not show."""
     shown = _shown(architecture_of(target))
-    return frozenset(one for one in target_features(target) - shown if one.startswith(_HIDDEN))
+    return frozenset(name for name in target_features(target) - shown if name.startswith(_HIDDEN))
 
 
 @cache

@@ -31,8 +31,8 @@ def kept_memory_rate(mcpu: str, cores: int) -> float | None:
     Returns:
         Bytes per cycle and core, or None where it was not measured.
     """
-    found = _read().get(_key(mcpu, cores))
-    return float(found) if isinstance(found, int | float) and found > 0 else None
+    rate = _read().get(_key(mcpu, cores))
+    return float(rate) if isinstance(rate, int | float) and rate > 0 else None
 
 
 def keep_memory_rate(mcpu: str, cores: int, rate: float) -> Path:

@@ -97,7 +97,7 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
             instructions that systems do not show.
         triple: LLVM's triple.
     """
-    told = told_features(processor)
+    seen = told_features(processor)
     names = [
         name for name in (guess, *_candidates(processor)) if codegen.llvm_is_valid_cpu(name, triple)
     ]
@@ -108,7 +108,7 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
         used = used_features(target)
         if name != guess:
             used |= hidden_features(target)
-        differing = {f"+{one}" for one in told - used} | {f"-{one}" for one in used - told}
+        differing = {f"+{flag}" for flag in seen - used} | {f"-{flag}" for flag in used - seen}
         if fewest is None or len(differing) < fewest:
             # "+" sorts before "-", and LLVM takes them in order: what is lacking stays out.
             best, fewest = CpuName(mcpu=name, mattr=tuple(sorted(differing))), len(differing)

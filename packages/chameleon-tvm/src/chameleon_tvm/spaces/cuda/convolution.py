@@ -70,7 +70,7 @@ class ConvolutionTemplate(NestTemplate):
         return Nest(
             outputs=tuple(Axis(name=name, extent=extents[name]) for name in order),
             reductions=self._order(
-                *(Axis(name=name, extent=one, whole=self._depthwise) for name, one in summed)
+                *(Axis(name=name, extent=extent, whole=self._depthwise) for name, extent in summed)
             ),
             copies=n * self._groups,
             operands=(self._data({"f" if self._depthwise else "rc": 1}), self._weights()),
@@ -217,7 +217,7 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
             name="sums",
         )
         more, out = Epilogue(spec).apply(
-            sums, lambda place: place[1], ["m", "n"], shape=(self.pixels, sizes.columns)
+            sums, lambda indices: indices[1], ["m", "n"], shape=(self.pixels, sizes.columns)
         )
         return self._as_image(te.create_prim_func([data, weights, *more, out]))
 

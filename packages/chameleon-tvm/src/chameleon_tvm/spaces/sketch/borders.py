@@ -99,28 +99,28 @@ def guards_of(
         tile: names of the loops inside of all those.
         available: for every reduction loop, the names of the loops around it.
     """
-    hoisted, kept = [], []
+    hoisted, remaining = [], []
     groups: dict[tuple[str, str], list[Any]] = {}
     for conjunct in conjuncts:
         names = variables_of(conjunct)
         inner = [name for name in names if name in tile]
         summed = [name for name in names if name in reductions]
         if type(conjunct) not in _COMPARISONS or not names <= ranges.keys() or len(inner) > 1:
-            kept.append(conjunct)
+            remaining.append(conjunct)
         elif not inner:
             hoisted.append(conjunct)
         elif len(summed) == 1 and names - {inner[0], summed[0]} <= available[summed[0]]:
             groups.setdefault((inner[0], summed[0]), []).append(conjunct)
         else:
-            kept.append(conjunct)
+            remaining.append(conjunct)
     borders = []
     for (inside, reduction), members in groups.items():
         border = _border(inside, reduction, members, ranges)
         if border is None:
-            kept.extend(members)
+            remaining.extend(members)
         else:
             borders.append(border)
-    return Guards(hoisted=tuple(hoisted), borders=tuple(borders), kept=tuple(kept))
+    return Guards(hoisted=tuple(hoisted), borders=tuple(borders), kept=tuple(remaining))
 
 
 def holds(conjunct: Any, variables: Mapping[str, Any]) -> Any:
@@ -148,19 +148,19 @@ def _border(
     if len(patterns) > _MOST_PATTERNS:
         return None
     runs = [_runs(pattern) for pattern in patterns]
-    found = [(number, run) for number, run in enumerate(runs) if run is not None]
-    if len(found) < len(runs):
+    known = [(number, run) for number, run in enumerate(runs) if run is not None]
+    if len(known) < len(runs):
         return None
     versions: list[Version] = []
     usual = int(np.bincount(which).argmax())
-    for number, run in found:
+    for number, run in known:
         if number == usual:
             continue
         condition = _range_of(*_offset(conjuncts[0], outer, ranges), which == number)
         if condition is None:
             return None
         versions.append(Version(condition=condition, runs=run))
-    remaining = next(run for number, run in found if number == usual)
+    remaining = next(run for number, run in known if number == usual)
     versions.append(Version(condition=None, runs=remaining))
     return Border(
         tile=tile,

@@ -134,7 +134,7 @@ def with_whole_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]
     innermost = {None if m is None else (m.nest.parts[-1], m.lanes) for m in models}
     if len(innermost) != 1 or None in innermost:
         return list(knobs)
-    (part, lanes), *_ = [one for one in innermost if one is not None]
+    (part, lanes), *_ = [pair for pair in innermost if pair is not None]
     return [
         attrs.evolve(knob, innermost_multiple=lanes)
         if isinstance(knob, ThinnedFactorization)

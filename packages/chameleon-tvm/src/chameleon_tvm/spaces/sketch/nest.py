@@ -68,8 +68,8 @@ class Access:
             for axis, stride in dimension.items():
                 span = span + (tile[axis] if abs(stride) == 1 else abs(stride) * tile[axis])
             size = size * (span if len(dimension) == 1 else np.minimum(span, extent))
-        made: Extents = size
-        return made
+        bytes_read: Extents = size
+        return bytes_read
 
 
 @attrs.frozen(kw_only=True)
@@ -146,8 +146,8 @@ class Nest:
     @cached_property
     def first_reduction_part(self) -> int:
         """The position in ``parts`` of the outermost reduction loop."""
-        found = (p for p, part in enumerate(self.parts) if part.axis.reduction)
-        return next(found, len(self.parts))
+        numbers = (p for p, part in enumerate(self.parts) if part.axis.reduction)
+        return next(numbers, len(self.parts))
 
     def position_of_first_reduction(self) -> int:
         """The position in ``loops`` of the outermost reduction loop."""
@@ -222,16 +222,16 @@ class _Binding:
 def _bindings(schedule: Schedule, block: Any) -> list[_Binding]:
     """Block variables with the loops they are bound to (loops bound plainly, as TVM makes them)."""
     realize = _realize(schedule, block)
-    found = []
+    bindings = []
     for variable, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        found.append(
+        bindings.append(
             _Binding(
                 variable=str(variable.var.name),
                 binding_name=str(getattr(value, "name", "")),
                 reduction=int(variable.iter_type) == int(tvm.tirx.IterVar.CommReduce),
             )
         )
-    return found
+    return bindings
 
 
 def _realize(schedule: Schedule, block: Any) -> Any:

@@ -84,23 +84,23 @@ def merge(
         The knobs, ``sketch`` first, each with a condition where not all sketches have it; and
         for every sketch its decisions in trace order.
     """
-    found: dict[str, tuple[Knob, list[int]]] = {}
+    entries: dict[str, tuple[Knob, list[int]]] = {}
     decisions: list[list[Decision]] = []
     for number, samples in enumerate(sketches):
         decisions.append([])
         for sample in samples:
             name = sample.subject
             knob = _knob(name, sample, max_choices)
-            if name in found and found[name][0] != knob:
+            if name in entries and entries[name][0] != knob:
                 name = f"{name}_sketch{number}"
                 knob = _knob(name, sample, max_choices)
             if knob is None:
                 decisions[-1].append(Decision(sample=sample, knob=None))
                 continue
-            found.setdefault(name, (knob, []))[1].append(number)
+            entries.setdefault(name, (knob, []))[1].append(number)
             decisions[-1].append(Decision(sample=sample, knob=name))
     knobs: list[Knob] = [Choice(name=SKETCH, options=tuple(range(len(sketches))))]
-    for knob, numbers in found.values():
+    for knob, numbers in entries.values():
         everywhere = len(numbers) == len(sketches)
         knobs.append(knob if everywhere else attrs.evolve(knob, when=(SKETCH, tuple(numbers))))
     return knobs, decisions

@@ -83,13 +83,13 @@ def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
 
     def compute(values: Values) -> NDArray[np.float64]:
         parts = [block.compute(values) for block in blocks if block is not None]
-        rows = np.select([one(values)[:, None] for one in chosen], parts)
+        rows = np.select([part(values)[:, None] for part in chosen], parts)
         return np.column_stack([rows, chosen[0](values)])
 
     # In turns, so that what a search measures first tells it about each.
     guesses = sorted(
-        (at, place, guess)
-        for place, kind in enumerate(kinds)
+        (at, number, guess)
+        for number, kind in enumerate(kinds)
         for at, guess in enumerate(kind.first_guesses.tolist())
     )
     shared = blocks[0]
@@ -103,7 +103,7 @@ def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
             groups=(*shared.groups, ("stored weights", names[:1])),
         ),
         guessed_cost=_guessed_cost(kinds, chosen),
-        first_guesses=np.array([[place, *guess] for _, place, guess in guesses], np.int32),
+        first_guesses=np.array([[number, *guess] for _, number, guess in guesses], np.int32),
     )
 
 
@@ -183,8 +183,8 @@ def _guessed_cost(
     costs = [space.guessed_cost for space in spaces]
 
     def cost(values: Values) -> NDArray[np.float64]:
-        parts = [np.asarray(one(values), np.float64) for one in costs if one is not None]
-        return np.select([one(values) for one in chosen], parts)
+        parts = [np.asarray(part(values), np.float64) for part in costs if part is not None]
+        return np.select([part(values) for part in chosen], parts)
 
     return None if None in costs else cost
 

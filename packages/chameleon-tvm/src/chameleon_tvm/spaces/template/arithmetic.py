@@ -200,7 +200,7 @@ def finishing_constants(
         return [pack_bias(arithmetic.data.real(bias), groups, channels) for bias in rest]
     scale, bias, numbers = rest
     made_up = arithmetic.bias(bias, weights, numbers)
-    return [*(pack_bias(one, groups, channels) for one in (scale, made_up)), numbers]
+    return [*(pack_bias(constant, groups, channels) for constant in (scale, made_up)), numbers]
 
 
 def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Arithmetic:
@@ -283,9 +283,9 @@ def stored_weights(dtype: str, target: str) -> Dot | None:
         dtype: ``bfloat16`` or ``float16``.
         target: the canonical target.
     """
-    held = STORAGE[dtype].storage_dtype
+    storage = STORAGE[dtype].storage_dtype
     dots = dots_of(target, data="float32", weights=dtype)
-    return next((dot for dot in dots if dot.weights == held), None)
+    return next((dot for dot in dots if dot.weights == storage), None)
 
 
 def half_dots(dtype: str, target: str) -> Sequence[Dot]:

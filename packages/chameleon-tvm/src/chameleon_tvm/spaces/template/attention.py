@@ -178,7 +178,7 @@ class AttentionTiling(Tiling):
         computed += np.ceil((queries - computed) / self.lanes) * self.lanes
         tasks = batch * heads * tiles
         scratch = (block + spec.query[3]) * width * FLOAT_BYTES
-        held = block * (spec.query[3] + spec.value[3]) * FLOAT_BYTES
+        block_bytes = block * (spec.query[3] + spec.value[3]) * FLOAT_BYTES
         return AttentionEstimates(
             score_sums=rows * vectors,
             score_registers=rows * vectors + vectors + ((vectors > 1) | own),
@@ -190,10 +190,10 @@ class AttentionTiling(Tiling):
             tasks=tasks,
             imbalance=self.imbalance(tasks),
             scratch_bytes=scratch,
-            block_bytes=held,
+            block_bytes=block_bytes,
             blocks=np.ceil(keys / block),
             scratch_in_l1=scratch / info.l1_bytes,
-            block_in_l2=held / info.l2_bytes,
+            block_in_l2=block_bytes / info.l2_bytes,
         )
 
     def guessed_cost(self, values: Values) -> Numbers:

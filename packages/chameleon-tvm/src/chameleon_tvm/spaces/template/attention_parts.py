@@ -75,8 +75,8 @@ class Part:
 
     def as_held(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
         """The same in the type of the array."""
-        place = dict(zip("BHSD", (b, h + self.first, s, d), strict=True))
-        return emit.load(self.data, [place[axis] for axis in self.layout], lanes)
+        indices = dict(zip("BHSD", (b, h + self.first, s, d), strict=True))
+        return emit.load(self.data, [indices[axis] for axis in self.layout], lanes)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -118,9 +118,9 @@ class Row:
 def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
     """Queries, keys and values as the function's parameters hold them."""
     kind = STORAGE[spec.dtype]
-    held = kind.storage_dtype
+    dtype = kind.storage_dtype
     if spec.packed:
-        data = emit.buffer("packed", ordered(spec.packed_shape, "BSHD"), dtype=held)
+        data = emit.buffer("packed", ordered(spec.packed_shape, "BSHD"), dtype=dtype)
         heads, shared = spec.query[1], spec.key[1]
         firsts = (0, heads, heads + shared)
         query, key, value = (
@@ -128,7 +128,7 @@ def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
         )
         return query, key, value
     query, key, value = (
-        Part(data=emit.buffer(name, ordered(shape, layout), dtype=held), layout=layout, kind=kind)
+        Part(data=emit.buffer(name, ordered(shape, layout), dtype=dtype), layout=layout, kind=kind)
         for name, shape, layout in (
             ("query", spec.query, spec.query_layout),
             ("key", spec.key, spec.key_layout),
@@ -167,8 +167,8 @@ def grouped(pieces: Sequence[int], count: int) -> list[tuple[int, tuple[int, ...
 def runs_of(extent: int, size: int) -> list[tuple[int, int, int]]:
     """Start, size and number of the whole parts of an axis, and of the rest."""
     whole, rest = divmod(extent, size)
-    found = [(0, size, whole)] if whole else []
-    return [*found, (whole * size, rest, 1)] if rest else found
+    runs = [(0, size, whole)] if whole else []
+    return [*runs, (whole * size, rest, 1)] if rest else runs
 
 
 def exponential(value: Expr, lanes: int = 1) -> Expr:

@@ -61,9 +61,9 @@ def sequence(statements: Sequence[Stmt]) -> Stmt:
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 
-def load(source: Buffer, place: Sequence[Expr], lanes: int = 1) -> Expr:
+def load(source: Buffer, index: Sequence[Expr], lanes: int = 1) -> Expr:
     """One element, or ``lanes`` consecutive ones as a vector."""
-    return tirx.BufferLoad(source, _place(place, lanes))
+    return tirx.BufferLoad(source, _place(index, lanes))
 
 
 def splat(value: Expr, lanes: int) -> Expr:
@@ -71,9 +71,9 @@ def splat(value: Expr, lanes: int) -> Expr:
     return value if lanes == 1 else tirx.Broadcast(value, lanes)
 
 
-def store(target: Buffer, place: Sequence[Expr], value: Expr, lanes: int = 1) -> Stmt:
+def store(target: Buffer, index: Sequence[Expr], value: Expr, lanes: int = 1) -> Stmt:
     """Write one element, or ``lanes`` consecutive ones."""
-    return tirx.BufferStore(target, value, _place(place, lanes))
+    return tirx.BufferStore(target, value, _place(index, lanes))
 
 
 def constant(value: float, lanes: int = 1) -> Expr:
@@ -103,7 +103,7 @@ def registers(
     return tuple(buffer(f"{name}{index}", (lanes,), dtype=dtype) for index in range(count))
 
 
-def held(register: Buffer) -> Expr:
+def read(register: Buffer) -> Expr:
     """The vector in a register."""
     return load(register, [0], int(register.shape[0]))
 
@@ -165,37 +165,37 @@ def within(tile: Expr, size: int, extent: int) -> Expr:
 
 def function(parameters: Sequence[Buffer], body: Stmt) -> tirx.PrimFunc:
     """A function of the given buffers, none of which overlap."""
-    made = tirx.PrimFunc(list(parameters), body)
-    return made.with_attr("tirx.noalias", True)
+    result = tirx.PrimFunc(list(parameters), body)
+    return result.with_attr("tirx.noalias", True)
 
 
-def with_shapes(made: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> tirx.PrimFunc:
+def with_shapes(written: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> tirx.PrimFunc:
     """The same function with parameters of other shapes and as many elements each.
 
     Templates index their parameters in the shape that suits their loops; callers pass arrays in
     the operator's own.
 
     Args:
-        made: the function.
+        written: the function.
         shapes: the shapes to be seen from outside, by the parameter's name.
     """
     parameters, inside = [], []
-    for old in made.params:
+    for old in written.params:
         shape = list(shapes.get(str(old.name), old.shape))
         if shape == [int(extent) for extent in old.shape]:
             parameters.append(old)
             continue
         parameters.append(buffer(str(old.name), shape, dtype=str(old.dtype)))
         inside.append(tirx.DeclBuffer(old, data=parameters[-1].data))
-    return function(parameters, tirx.SeqStmt([*inside, made.body])) if inside else made
+    return function(parameters, tirx.SeqStmt([*inside, written.body])) if inside else written
 
 
 def _constant(value: Expr) -> Expr:
     return tirx.IntImm("int32", value) if isinstance(value, int) else value
 
 
-def _place(place: Sequence[Expr], lanes: int) -> list[Expr]:
-    indices = [_constant(index) for index in place]
+def _place(start: Sequence[Expr], lanes: int) -> list[Expr]:
+    indices = [_constant(index) for index in start]
     if lanes > 1:
         indices[-1] = tirx.Ramp(indices[-1], tirx.IntImm("int32", 1), lanes)
     return indices

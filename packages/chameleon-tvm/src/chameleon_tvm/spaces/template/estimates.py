@@ -117,7 +117,7 @@ class Tiling(ABC):
         self,
         enough: float,
         tile: str = "the tile",
-        held: str = "registers",
+        field: str = "registers",
         sums: str = "accumulators",
     ) -> tuple[Constraint, Constraint]:
         """The registers hold a tile, and its sums hide the latency of a multiply-add.
@@ -125,14 +125,14 @@ class Tiling(ABC):
         Args:
             enough: sums that hide it.
             tile: in words.
-            held: the field of the estimates that is the registers of the inner loop.
+            field: the field of the estimates that is the registers of the inner loop.
             sums: that which is those of sums.
         """
         most = self.info.vector_registers
         return (
             Constraint(
                 reason=f"{tile} needs more than {most} vector registers",
-                holds=lambda v: getattr(self.estimate(v), held) <= most,
+                holds=lambda v: getattr(self.estimate(v), field) <= most,
             ),
             Constraint(
                 reason=f"{tile} has too few sums to hide the latency of a multiply-add",

@@ -199,14 +199,14 @@ def pack_weights(
         grouped = np.pad(grouped, ((0, 0), (0, missing), (0, 0), (0, 0)))
     extent = grouped.shape[1]
     blocks = math.ceil(extent / block)
-    taken = grouped
+    blocked = grouped
     if extent % block:
         starts = np.minimum(np.arange(blocks) * block, extent - block)
-        taken = grouped[:, starts[:, None] + np.arange(block)]
+        blocked = grouped[:, starts[:, None] + np.arange(block)]
     outer = geometry.ic // tile.channels
     inner = (tile.channels // depth, depth)
-    taken = taken.reshape(geometry.groups, blocks, block, outer, *inner, geometry.taps)
-    ordered = taken.transpose(0, 1, 3, 6, 4, 2, 5)
+    blocked = blocked.reshape(geometry.groups, blocks, block, outer, *inner, geometry.taps)
+    ordered = blocked.transpose(0, 1, 3, 6, 4, 2, 5)
     return contiguous(ordered).reshape(geometry.groups * blocks, -1, block * depth)
 
 
@@ -257,7 +257,7 @@ def block_diagonal(weights: NDArray[Any], groups: int, together: int) -> NDArray
     oc, ic, *kernel = weights.shape
     grouped = weights.reshape(groups // together, together, oc // groups, ic, *kernel)
     shape = (groups // together, together, oc // groups, together, ic, *kernel)
-    made = np.zeros_like(weights, order="C", shape=shape)
-    for place in range(together):
-        made[:, place, :, place] = grouped[:, place]
-    return made.reshape(oc, together * ic, *kernel)
+    result = np.zeros_like(weights, order="C", shape=shape)
+    for group in range(together):
+        result[:, group, :, group] = grouped[:, group]
+    return result.reshape(oc, together * ic, *kernel)

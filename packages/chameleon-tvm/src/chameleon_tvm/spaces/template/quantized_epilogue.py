@@ -50,8 +50,8 @@ class QuantizedVectorEpilogue(VectorEpilogue):
         total = sums + emit.load(self.offsets, [channel], lanes)
         return emit.cast("float32", total) * emit.load(self.scale, [channel], lanes)
 
-    def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:
-        residual = None if self.residual is None else emit.load(self.residual, place, lanes)
+    def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
+        residual = None if self.residual is None else emit.load(self.residual, index, lanes)
         numbers = [emit.load(self.numbers, [at]) for at in range(PARAMETERS)]
         return finished(sums, residual, self.spec, numbers)
 
@@ -83,7 +83,7 @@ class QuantizedProductEpilogue(VectorEpilogue):
         """That of the right side, in float32."""
         return emit.load(self.numbers, [1])
 
-    def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:
-        del place, lanes
+    def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
+        del index, lanes
         numbers = [emit.load(self.numbers, [at]) for at in range(OF_PRODUCTS)]
         return finished_product(emit.cast("float32", sums), self.out_type, numbers)

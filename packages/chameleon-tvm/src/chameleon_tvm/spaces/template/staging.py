@@ -93,11 +93,11 @@ class Input:
         return emit.load(self.data, self._place(n, channel, y, column - left), self.lanes)
 
     def copied(
-        self, n: Expr, block: Expr, outer: Sequence[Expr], row: Expr, place: tuple[Expr, Expr]
+        self, n: Expr, block: Expr, outer: Sequence[Expr], row: Expr, last: tuple[Expr, Expr]
     ) -> Expr:
         """The element of the copy at a row, and a column and channel of the padded input."""
         y = self._row(outer, row, self.geometry.staged_size[0])
-        column, c = place
+        column, c = last
         return emit.load(self.staged, [n, block, y, column * self.block + c], self.lanes)
 
     def copy(self) -> Stmt:

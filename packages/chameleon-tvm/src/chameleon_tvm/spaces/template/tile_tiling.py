@@ -177,10 +177,10 @@ def pack_tiles(
     ordered = whole.reshape(channels, -1)
     starts = np.minimum(np.arange(math.ceil(channels / width)) * width, channels - width)
     groups = runs.depth // product.pack
-    taken = ordered[starts[:, None] + np.arange(width)].reshape(
+    tiles = ordered[starts[:, None] + np.arange(width)].reshape(
         len(starts), block.vectors, product.columns, runs.steps, groups, product.pack
     )
-    return contiguous(taken.transpose(0, 3, 1, 4, 2, 5)).reshape(-1)
+    return contiguous(tiles.transpose(0, 3, 1, 4, 2, 5)).reshape(-1)
 
 
 @attrs.frozen(kw_only=True)
@@ -264,11 +264,11 @@ class TileTiling(Tiling):
         )
 
     def constraints(self) -> tuple[Constraint, ...]:
-        held, width = self.product.registers, self.geometry.out[1]
+        most, width = self.product.registers, self.geometry.out[1]
         return (
             Constraint(
-                reason=f"the block needs more than {held} tiles",
-                holds=lambda v: self.estimate(v).registers <= held,
+                reason=f"the block needs more than {most} tiles",
+                holds=lambda v: self.estimate(v).registers <= most,
             ),
             Constraint(
                 reason="the block is wider than the output",

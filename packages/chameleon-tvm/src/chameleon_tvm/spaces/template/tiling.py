@@ -168,8 +168,8 @@ class ConvolutionTiling(Tiling):
         rows = np.array(tile_sizes(self.geometry.out[0], MOST_ROWS))
         positions = np.multiply.outer(rows, np.array(self.columns))[..., None]
         vectors = np.array(self.vectors)
-        held = self._registers(positions, vectors) <= self.info.vector_registers
-        return int((positions * vectors * held).max())
+        fits = self._registers(positions, vectors) <= self.info.vector_registers
+        return int((positions * vectors * fits).max())
 
     def _registers(self, positions: Any, vectors: Any) -> Any:
         """Vector registers of the inner loop: sums, a row of weights, and a broadcast."""
@@ -233,14 +233,14 @@ class ConvolutionTiling(Tiling):
 
     def _traffic(self, values: Values, blocks: Numbers, positions: Numbers) -> Numbers:
         """Bytes read again per outer iteration where they are more than half of L2 holds."""
-        g, held = self.geometry, self.info.l2_bytes / 2
+        g, cache = self.geometry, self.info.l2_bytes / 2
         types = self.arithmetic
         weights = g.groups * g.oc * self.reduced * g.taps * types.weight_bytes
         inputs: Any = g.groups * g.ic * g.planes * g.size[0] * g.size[1] * types.data_bytes
         if self.reduced < g.ic:
             inputs /= blocks  # each block of channels reads its own
-        again_inputs = blocks * inputs * g.batch * (inputs > held)
-        again_weights = positions * weights * g.batch * g.out_planes * (weights > held)
+        again_inputs = blocks * inputs * g.batch * (inputs > cache)
+        again_weights = positions * weights * g.batch * g.out_planes * (weights > cache)
         return np.where(values["outermost"] == "channels", again_inputs, again_weights)
 
     @property
@@ -290,9 +290,9 @@ class ConvolutionTiling(Tiling):
         # From L2 come weights, and for each tap again a block of inputs that L1 does not hold.
         streaming = (e.weight_bytes > info.l1_bytes / 2) * info.l2_vector_fmas / positions / cost
         block = np.minimum(values["channel_block"], self.reduced)
-        held = e.input_bytes * block / self.reduced <= info.l1_bytes
+        in_l1 = e.input_bytes * block / self.reduced <= info.l1_bytes
         reused = self.geometry.taps > 1
-        again = (~held & reused) / (self.geometry.lanes * values["tile_vectors"])
+        again = (~in_l1 & reused) / (self.geometry.lanes * values["tile_vectors"])
         busiest = np.maximum(np.maximum(1.0, waiting), np.maximum(ports, streaming))
         issue: Numbers = busiest + 0.01 * e.loads_per_fma + again
         return issue

@@ -50,18 +50,18 @@ class VectorEpilogue:
         """That of the data, in float32; None where they have none."""
         return None
 
-    def whole(self, sums: Expr, channel: Expr, place: Sequence[Expr], lanes: int) -> Expr:
+    def whole(self, sums: Expr, channel: Expr, index: Sequence[Expr], lanes: int) -> Expr:
         """The output of ``lanes`` channels from ``channel``, which the output has at ``place``."""
-        return self.last(self.biased(sums, channel, lanes), place, lanes)
+        return self.last(self.biased(sums, channel, lanes), index, lanes)
 
     def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
         """The sums of ``lanes`` channels with their bias."""
         return sums if self.bias is None else sums + emit.load(self.bias, [channel], lanes)
 
-    def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:
+    def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
         """Biased sums with their residual, activated."""
         if self.residual is not None:
-            sums = sums + emit.load(self.residual, place, lanes)
+            sums = sums + emit.load(self.residual, index, lanes)
         return activate(sums, self.activation)
 
 
