@@ -68,8 +68,8 @@ class OneShotModel(CostModel):
         tokens = attrs.evolve(tokens, fixed=(tokens.fixed[0], device))
         unknown = model.predictor.vocabulary.unknown(tokens)
         if unknown:
-            told = f"one-shot/unknown to {file}: {unknown}"
-            context.archive.shared(told, lambda: _tell_unknown(unknown, file.name))
+            key = f"one-shot/unknown to {file}: {unknown}"
+            context.archive.shared(key, lambda: _tell_unknown(unknown, file.name))
             tokens = tokens.without(unknown)
         self._predictor = model.predictor.of(tokens)
         return not self._strange_task(model, tokens, context, file.name)

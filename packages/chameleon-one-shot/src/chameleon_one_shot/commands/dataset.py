@@ -62,7 +62,7 @@ def summary_of(dataset: Dataset) -> Summary:
             counts[of(task)] += len(task)
         return dict(counts.most_common())
 
-    failures = Counter(one for task in dataset.tasks for one in task.failures if one is not None)
+    failures = Counter(kind for task in dataset.tasks for kind in task.failures if kind is not None)
     return Summary(
         tasks=len(dataset.tasks),
         candidates=dataset.candidates,
@@ -234,12 +234,12 @@ def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
     with results_alone():
         added = add(folder, sources, registry=default_registry())
     if as_json:
-        told = {"dataset": str(folder), "sources": [attrs.asdict(one) for one in added]}
-        click.echo(json.dumps(told))
+        line = {"dataset": str(folder), "sources": [attrs.asdict(row) for row in added]}
+        click.echo(json.dumps(line))
         return
-    for one in added:
-        known = f", {one.known} known before or there twice" if one.known else ""
-        click.echo(f"{one.source}: {one.candidates} candidates of {one.tasks} tasks added{known}")
+    for row in added:
+        known = f", {row.known} known before or there twice" if row.known else ""
+        click.echo(f"{row.source}: {row.candidates} candidates of {row.tasks} tasks added{known}")
 
 
 @command.command("list")
@@ -253,8 +253,8 @@ def list_(folder: Path, as_json: bool) -> None:
         return
     click.echo(f"{folder}: {facts.pop('tasks')} tasks, {facts.pop('candidates')} candidates")
     for what, counts in facts.items():
-        told = ", ".join(f"{name} {count}" for name, count in counts.items())
-        click.echo(f"{what}: {told or 'none'}")
+        text = ", ".join(f"{name} {count}" for name, count in counts.items())
+        click.echo(f"{what}: {text or 'none'}")
 
 
 @command.command("check")

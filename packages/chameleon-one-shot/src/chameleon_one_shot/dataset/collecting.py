@@ -129,9 +129,9 @@ class Collector:
             earlier = read_manifest(output).get("plan")
             changed = None if earlier is None else differences(earlier, self.plan.document)
             if changed or (earlier is None and any((output / PARTS).glob("*.parquet"))):
-                told = f"{', '.join(changed)} changed" if changed else "it was not collected"
+                reason = f"{', '.join(changed)} changed" if changed else "it was not collected"
                 raise DatasetError(
-                    f"{output} is not of this plan: {told}",
+                    f"{output} is not of this plan: {reason}",
                     hint="Name another folder with --output; `chameleon dataset merge` joins them.",
                 )
         create(output, self.plan.document)
@@ -190,8 +190,8 @@ class Collector:
         name = f"run-{number:04d}"
         folder = self._folder / "runs" / name
         search = self.plan.searches[number % len(self.plan.searches)]
-        taken = {"start": start, "count": count, "trust_source": self.trust_source}
-        model = {"tasks": {"file": str(self._folder / _TASKS), **taken}}
+        tasks = {"start": start, "count": count, "trust_source": self.trust_source}
+        model = {"tasks": {"file": str(self._folder / _TASKS), **tasks}}
         document = {**search.document, "model": model, "output": str(folder)}
         pipeline = from_dict(document, registry=self.registry)
         try:
@@ -251,12 +251,12 @@ class NetworkTasks:
             )
         return tasks_by_network
 
-    def _one(self, network: Subject, place: str) -> list[Task]:
+    def _one(self, network: Subject, number: str) -> list[Task]:
         text = canonical([network.model.to_json(), self.target])
         file = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if file.exists():
             return read_tasks(file)
-        self.say(f"network {place}: {_words(network)}")
+        self.say(f"network {number}: {_words(network)}")
         with self.interruption.at_once():
             tasks = named_tasks(network, frontend_of(network), self.target)
         file.parent.mkdir(parents=True, exist_ok=True)

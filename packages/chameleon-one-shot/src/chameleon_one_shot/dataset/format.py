@@ -114,13 +114,13 @@ def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path
     """
     if not _NAME.fullmatch(name):
         raise DatasetError(f"{name!r} is no name for a part", hint="Use letters, digits, . _ -")
-    kept, _ = merged(tasks)
-    for task in kept:
+    distinct, _ = merged(tasks)
+    for task in distinct:
         problem = _wrong(task.seconds, task.failures)
         if problem is not None:
             raise DatasetError(f"a candidate of {task.task.key} has {problem}", hint="Leave it out")
     columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA.names}
-    for task in kept:
+    for task in distinct:
         _append(columns, task)
     file = folder / PARTS / f"{name}.parquet"
     try:
@@ -241,7 +241,7 @@ def _configs(rows: Sequence[Sequence[int]], key: str) -> NDArray[np.int32] | Non
 def _wrong(seconds: NDArray[np.float64], failures: Sequence[str | None]) -> str | None:
     """The first error in times, infinity for failures; None if there is none."""
     failed = np.array([failure is not None for failure in failures], bool)
-    unknown = sorted({one for one in failures if one is not None and one not in _KINDS})
+    unknown = sorted({kind for kind in failures if kind is not None and kind not in _KINDS})
     if unknown:
         return f"the failure {unknown[0]!r}, which is none of {', '.join(sorted(_KINDS))}"
     if np.isfinite(seconds[failed]).any():

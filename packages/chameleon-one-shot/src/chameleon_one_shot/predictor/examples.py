@@ -73,7 +73,7 @@ def examples_of(dataset: Dataset) -> list[Example]:
     Raises:
         DatasetError: nothing can be learnt from it.
     """
-    found, empty, stale = [], 0, []
+    examples, empty, stale = [], 0, []
     for task in dataset.tasks:
         timed = np.isfinite(task.seconds)
         if np.count_nonzero(timed) < _LEAST_TIMED:
@@ -82,7 +82,7 @@ def examples_of(dataset: Dataset) -> list[Example]:
         space, problem = _space(task)
         if problem:
             stale.append((task.task.operator, problem))
-        found.append(_example(task, space))
+        examples.append(_example(task, space))
     if empty:
         log.warning("tasks with fewer than two timed candidates teach nothing", tasks=empty)
     if stale:
@@ -93,12 +93,12 @@ def examples_of(dataset: Dataset) -> list[Example]:
             operators=sorted({operator for operator, _ in stale}),
             first=stale[0][1],
         )
-    if not found:
+    if not examples:
         raise DatasetError(
             "no task of the data set has two timed candidates",
             hint="Collect more with `chameleon dataset collect`.",
         )
-    return found
+    return examples
 
 
 def log_quality(seconds: NDArray[np.float64]) -> NDArray[np.float64]:

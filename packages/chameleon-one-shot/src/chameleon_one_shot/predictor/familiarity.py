@@ -69,8 +69,8 @@ class Familiarity:
             deviations: mean predicted standard deviation of each of these.
             vocabulary: of the networks.
         """
-        tasks, task_columns = _table([_standardised(one, vocabulary) for one in trained])
-        devices, device_columns = _table([_device(one) for one in trained])
+        tasks, task_columns = _table([_standardised(example, vocabulary) for example in trained])
+        devices, device_columns = _table([_device(example) for example in trained])
         devices = np.unique(devices, axis=0)
         familiarity = cls(
             tasks=np.unique(tasks, axis=0),
@@ -79,8 +79,8 @@ class Familiarity:
             device_columns=device_columns,
             limits=Limits(distance=np.inf, device=np.inf, deviation=np.inf),
         )
-        near = [familiarity._distance(one, vocabulary) for one in held_out]
-        known = [one for one in near if np.isfinite(one)]
+        near = [familiarity._distance(example, vocabulary) for example in held_out]
+        known = [distance for distance in near if np.isfinite(distance)]
         between = [
             np.abs(np.delete(devices, row, axis=0) - devices[row]).max(axis=1).min()
             for row in range(len(devices))

@@ -47,7 +47,7 @@ class Quality:
     @classmethod
     def mean(cls, several: Iterable[Quality]) -> Quality:
         """The mean of several tasks'."""
-        table = np.array([attrs.astuple(one) for one in several], np.float64)
+        table = np.array([attrs.astuple(quality) for quality in several], np.float64)
         tau, pairwise, top1, top10 = table.mean(axis=0).tolist()
         return cls(tau=tau, pairwise=pairwise, top1=top1, top10=top10)
 

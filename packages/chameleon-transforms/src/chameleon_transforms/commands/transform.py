@@ -64,8 +64,8 @@ def command(  # noqa: PLR0917 - click passes them by name
     finally:
         progress.close()
     if as_json:
-        told = {"folder": str(session.folder), **result, "delivered": delivered}
-        click.echo(json.dumps(told, default=NetworkResult.to_json))
+        line = {"folder": str(session.folder), **result, "delivered": delivered}
+        click.echo(json.dumps(line, default=NetworkResult.to_json))
     else:
         _print(session.folder, result, delivered)
     # The original is not among the accepted that have to be measured: it always is.
@@ -87,10 +87,10 @@ def _delivered(
     session: Session, result: dict[str, Any], point: int, no_compile: bool
 ) -> dict[str, Any]:
     folder, fresh = session.deliver(result, point)
-    told: dict[str, Any] = {"folder": str(folder), "initial_weights": fresh, "network": None}
+    line: dict[str, Any] = {"folder": str(folder), "initial_weights": fresh, "network": None}
     if not no_compile:
-        told["network"] = session.compile(folder).network
-    return told
+        line["network"] = session.compile(folder).network
+    return line
 
 
 def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | None) -> None:

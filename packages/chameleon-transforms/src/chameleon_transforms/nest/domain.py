@@ -159,4 +159,4 @@ class Nest:
             attrs.evolve(self, rows=Extent(start=self.rows.start + part * length, length=length))
             for part in range(parts)
         )
-        return nests if all(one.read_rows.length > 0 for one in nests) else None
+        return nests if all(nest.read_rows.length > 0 for nest in nests) else None

@@ -43,7 +43,7 @@ class TransformedConvolution(nn.Module):
                 if any(part["pads"]):
                     read = nn.functional.pad(read, part["pads"])
                 slabs.setdefault(part["places"], []).append(convolution(read))
-            rows = [one[0] if len(one) == 1 else torch.cat(one, 1) for one in slabs.values()]
+            rows = [slab[0] if len(slab) == 1 else torch.cat(slab, 1) for slab in slabs.values()]
             x = rows[0] if len(rows) == 1 else torch.cat(rows, 2)
         return x if self.bias is None else x + self.bias[None, :, None, None]
 

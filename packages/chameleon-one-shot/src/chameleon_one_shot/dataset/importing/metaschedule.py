@@ -158,7 +158,7 @@ def _blocks(encoded: Any) -> list[str]:
         content = base64.b64decode(encoded)
         nodes = json.loads(content[content.index(b"{") :])["nodes"]
         hints = [node["attrs"]["name_hint"] for node in nodes if node["type_key"] in _BLOCKS]
-        names = [nodes[int(one)]["repr_str"] if one.isdecimal() else one for one in hints]
+        names = [nodes[int(hint)]["repr_str"] if hint.isdecimal() else hint for hint in hints]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return []
     return [str(name) for name in names if name != "root"]
@@ -182,5 +182,5 @@ def _task(workload: str, blocks: list[str], records: Sequence[_Record], source: 
         source=source,
         choices=[record.knobs for record in records],
         seconds=np.array([record.seconds for record in records]),
-        failures=[FailureKind.RUN_ERROR.value if one else None for one in failed],
+        failures=[FailureKind.RUN_ERROR.value if failure else None for failure in failed],
     )
