@@ -35,8 +35,6 @@ class Listing(Builder):
 
 
 class Space(SyntheticSpace):
-    has_listings = True
-
     def builder(self, task, *, threads):
         return Listing(task)
 """
@@ -46,7 +44,11 @@ class Plugin:
     @hookimpl
     def chameleon_spaces(self):
         yield PluginRecord(
-            name="listed", summary="listed", options=NoOptions, factory="listed_space:Space"
+            name="listed",
+            summary="listed",
+            options=NoOptions,
+            factory="listed_space:Space",
+            listings="chameleon_tvm.building.winners:list_winners",
         )
 
 

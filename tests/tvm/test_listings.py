@@ -29,7 +29,6 @@ CONVOLUTION = Conv2dSpec(input=[1, 16, 8, 8], filters=32, kernel=3, padding=1, l
     ids=lambda provider: type(provider).__name__,
 )
 def test_a_winner_has_its_loops_and_its_assembly(provider):
-    assert provider.has_listings
     task = DenseSpec(input=[4, 64], units=48).task("t", ZEN4)
     config = provider.design_space(task).first_guesses[0].tolist()
     texts = provider.builder(task, threads=1).listings(config)

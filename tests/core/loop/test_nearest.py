@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.loop.start.shared_records import (
+from chameleon_core.loop.start.earlier_runs import (
     WarmStart,
     distance,
     encoded,

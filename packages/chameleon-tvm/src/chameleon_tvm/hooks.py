@@ -23,24 +23,30 @@ from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.records import TEMPLATES
 
+LISTINGS = "chameleon_tvm.building.winners:list_winners"
+"""Starts a process that asks builders for their listings."""
+
 SPACES = (
     PluginRecord(
         name="auto",
         summary="A template where there is one for the operator and target, else sketches",
         factory="chameleon_tvm.spaces.auto:AutoSpace",
         options=AutoOptions,
+        listings=LISTINGS,
     ),
     PluginRecord(
         name="template",
         summary="Hand-written convolutions (direct, Winograd) and products, for llvm and cuda",
         factory="chameleon_tvm.spaces.template.provider:TemplateSpace",
         options=TemplateOptions,
+        listings=LISTINGS,
     ),
     PluginRecord(
         name="sketch",
         summary="MetaSchedule's sketches as knobs, for every operator and target",
         factory="chameleon_tvm.spaces.sketch.provider:SketchSpace",
         options=SketchOptions,
+        listings=LISTINGS,
     ),
 )
 

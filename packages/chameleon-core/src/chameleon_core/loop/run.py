@@ -27,13 +27,13 @@ from chameleon_core.loop.round.in_flight import (
 from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.task_run import TaskRecords, TaskRun, say_what_does_not_apply
 from chameleon_core.loop.round.tuner import TaskTuner
+from chameleon_core.loop.start.earlier_runs import WarmStart
 from chameleon_core.loop.start.frontend import check, choice_of, choice_seconds
-from chameleon_core.loop.start.shared_records import WarmStart, shared_records
+from chameleon_core.loop.start.shared_records import shared_records
 from chameleon_core.loop.start.tasks import (
     device_of,
     frontend_of,
     named_tasks,
-    provider_of,
     spaces_of,
     target_of,
 )
@@ -50,9 +50,6 @@ from chameleon_core.task import Task
 from chameleon_core.trust import sources_in
 
 log = structlog.get_logger()
-
-LISTING = "chameleon_tvm.building.winners:list_winners"
-"""Makes listings of winners, which are of programs that TVM has compiled."""
 
 
 def run_pipeline(
@@ -156,12 +153,15 @@ def _task_runs(
         for task, space in zip(tasks, spaces, strict=True)
     ]
     named = {task_run.task.name: task_run for task_run in task_runs}
-    earlier = WarmStart(run.pipeline.warm_start)
+    folders = run.pipeline.warm_start
+    earlier = WarmStart(folders) if folders else None
     for task_run in task_runs:
         task_run.base = named.get(task_run.task.alternative_of)
         task_run.recall(batch_size=run.batch_size, seconds=run.records.seconds_of(task_run.task))
-        nearest = run.records.suggestions(task_run.task)
-        for config in (*nearest, *earlier.suggestions(task_run.task, task_run.space)):
+        suggested = run.records.suggestions(task_run.task)
+        if earlier is not None:
+            suggested += earlier.suggestions(task_run.task, task_run.space)
+        for config in suggested:
             task_run.tuner.suggest(config)
     return task_runs
 
@@ -277,8 +277,9 @@ def _usage(run: RunContext) -> str:
 def _list_winners(run: RunContext, result: RunResult) -> None:
     """Have listings of winners made; the result is kept by now, whatever goes wrong with them."""
     # Recorded times say nothing of what would be compiled here.
-    if run.runner.measures_hardware and provider_of(run.pipeline).has_listings:
+    listings = run.pipeline.space.record.listings
+    if run.runner.measures_hardware and listings:
         try:
-            load_factory(LISTING)(run, result)
+            load_factory(listings)(run, result)
         except ChameleonError as error:
             log.warning("listings of the winners cannot be written", problem=str(error))

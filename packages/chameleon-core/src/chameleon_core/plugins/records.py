@@ -33,6 +33,9 @@ class PluginRecord:
         detect: of a frontend, ``"module:function"`` that `chameleon init` calls with a pipeline's
             folder and the name of a file, relative to it. It yields a preset for each model in the
             file, named as ``--model`` chooses it. Empty for a frontend that reads no files.
+        listings: of a space provider, ``"module:function"`` that writes texts about the winners
+            into the folder of a run that ends; called with its ``RunContext`` and its
+            ``RunResult``. Empty for a space whose builders have no listings.
         usage: of a frontend, a command or Python that uses the result of a run, whose folder it
             calls ``{folder}``.
     """
@@ -46,6 +49,7 @@ class PluginRecord:
     precisions: tuple[str, ...] = ()
     place_option: str = ""
     detect: str = ""
+    listings: str = ""
     usage: str = ""
 
 

@@ -98,7 +98,7 @@ class Builder(ABC):
     def listings(self, config: Sequence[int]) -> Mapping[str, str]:  # noqa: ARG002 - optional
         """What one configuration becomes, for people to read: the scheduled program, its assembly.
 
-        Asked of the winners at the end of a run, where the provider says ``has_listings``.
+        Asked of the winners at the end of a run if the space's record names ``listings``.
 
         Args:
             config: as for ``build``.
@@ -127,14 +127,7 @@ class Builder(ABC):
 
 
 class SpaceProvider(ABC):
-    """Knows the design space of a task and how a configuration becomes code.
-
-    Attributes:
-        has_listings: whether its builders may have listings of winners; a process is started for
-            them then.
-    """
-
-    has_listings: ClassVar[bool] = False
+    """Knows the design space of a task and how a configuration becomes code."""
 
     @abstractmethod
     def design_space(self, task: Task) -> DesignSpace:

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
-from chameleon_core.loop.start.shared_records import CONDITIONS, MIXED
+from chameleon_core.loop.start.shared_records import CONDITIONS, MIXED, kept_records
 from chameleon_core.run_folder import RECORDS, read_store
 from chameleon_core.stages import Record, RecordKey
 
 from chameleon_records.errors import RecordsError
 from chameleon_records.format import Records
 from chameleon_records.opening import opened_at
-from chameleon_records.sharing import kept_records
 
 
 @attrs.frozen(kw_only=True)

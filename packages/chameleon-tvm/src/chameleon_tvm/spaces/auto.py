@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.kinds import KINDS
@@ -27,8 +25,6 @@ class AutoSpace(SpaceProvider):
     Args:
         options: those of ``sketch`` and of ``template``, for the tasks that get it.
     """
-
-    has_listings: ClassVar[bool] = True
 
     def __init__(self, options: AutoOptions) -> None:
         self._template = TemplateSpace(options.template)

@@ -1,170 +1,39 @@
-"""What a run knows of others as it begins: of earlier ones, and of record databases."""
+"""What a run takes from record databases as it begins, and adds to them as it ends.
+
+Records of exactly the same key (``RecordKey``) count as measured. They are copied into the run's
+own store, so that a resumed run depends on no database. Where a task has none, the best
+configurations of the nearest tasks are measured first.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, TypeVar
 
-import attrs
 import numpy as np
 import structlog
 
-from chameleon_core.loop.round.batch import Config
+from chameleon_core.errors import ChameleonError
+from chameleon_core.loop.round.batch import Config, Origin
 from chameleon_core.loop.round.in_flight import CheckedRunner
-from chameleon_core.measurement import Measurement
+from chameleon_core.loop.start.earlier_runs import encoded, nearest, same_types
+from chameleon_core.measurement import FailureKind, Measurement, Spending
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.plugins.factory import load_factory
-from chameleon_core.run_folder import read_store
 from chameleon_core.space import DesignSpace
-from chameleon_core.stages import Record
+from chameleon_core.stages import Record, RecordDatabase, RecordKey
+from chameleon_core.stages.record_database import rank
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 from chameleon_core.versions import versions
 
 log = structlog.get_logger()
 
-OF_THE_TASK = 3
-"""Configurations suggested of an earlier run's very same task."""
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class _Known:
-    """A task of an earlier run with its best configurations, decoded, the best one first."""
-
-    task: Task
-    best: tuple[Mapping[str, Any], ...]
-
-
-class WarmStart:
-    """The best configurations of earlier runs.
-
-    Args:
-        folders: run folders; nothing but read.
-
-    Raises:
-        RunFolderError: one of them is no run folder, or cannot be read.
-    """
-
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._known = [known for folder in folders for known in _tasks_of(folder)]
-
-    def suggestions(self, task: Task, space: DesignSpace) -> list[tuple[int, ...]]:
-        """Legal configurations of a task's space, the most promising ones last.
-
-        Those of the same task if an earlier run had it, else the best ones of the tasks on the
-        same target that have most arguments in common with it.
-        """
-        found: list[Mapping[str, Any]] = []
-        for known in self._known:
-            if known.task.key == task.key:
-                found += known.best[:OF_THE_TASK]
-        if not found:
-            found = [known.best[0] for known in self._similar(task)]
-        configs = (encoded(space, decoded) for decoded in reversed(found))
-        return [config for config in configs if config is not None]
-
-    def _similar(self, task: Task) -> list[_Known]:
-        alike = [
-            known
-            for known in self._known
-            if known.task.operator == task.operator and known.task.target == task.target
-        ]
-        return nearest(task.arguments, alike, lambda known: known.task.arguments)
-
-
-def _tasks_of(folder: Path) -> list[_Known]:
-    found = []
-    with read_store(folder) as store:
-        for stored in store.tasks():
-            measurements = store.measurements(stored.id)
-            costs = np.array([m.cost for m in measurements], np.float64)
-            decoded = store.decoded(stored.id)
-            order = [i for i in np.argsort(costs, kind="stable") if math.isfinite(costs[i])]
-            best = tuple(decoded[i] for i in order[:OF_THE_TASK])
-            if best:
-                found.append(_Known(task=stored.task, best=best))
-    return found
-
-
-OF_OTHERS = 2
-"""Other tasks, the most similar ones, of which the best configuration is suggested."""
-
-_TYPE = "dtype"
-"""How the names of arguments end that are types of elements."""
-
-Known = TypeVar("Known")
-
-
-def nearest(
-    arguments: Mapping[str, Any],
-    known: Iterable[Known],
-    arguments_of: Callable[[Known], Mapping[str, Any]],
-) -> list[Known]:
-    """The known tasks that are most like one of the same operator, the most similar first.
-
-    Those with most arguments in common; of several with as many, those with the nearest shapes.
-
-    Args:
-        arguments: of the task.
-        known: others.
-        arguments_of: gives the arguments of one of them.
-    """
-
-    def order(one: Known) -> tuple[int, float]:
-        others = arguments_of(one)
-        common = sum(others.get(name) == value for name, value in arguments.items())
-        return -common, distance(arguments, others)
-
-    return sorted(known, key=order)[:OF_OTHERS]
-
-
-def distance(one: Any, other: Any) -> float:
-    """How far shapes are apart: the sum of the logarithms of all extents' ratios."""
-    mine, theirs = dict(_numbers(one)), dict(_numbers(other))
-    both = mine.keys() & theirs.keys()
-    missing = len(mine.keys() ^ theirs.keys())
-    return missing + sum(abs(_log(mine[place]) - _log(theirs[place])) for place in both)
-
-
-def same_types(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether all arguments that are types of elements are the same."""
-    names = {name for name in {*one, *other} if name.endswith(_TYPE)}
-    return all(one.get(name) == other.get(name) for name in names)
-
-
-def encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The knob indices behind decoded values, or None where the space has no such legal point."""
-    if decoded.keys() != {knob.name for knob in space.knobs}:
-        return None
-    config = []
-    for knob in space.knobs:
-        choices = (i for i in range(knob.cardinality) if knob.decode(i) == decoded[knob.name])
-        index = next(choices, None)
-        if index is None:
-            return None
-        config.append(index)
-    return tuple(config) if space.legal(np.array([config], np.int32))[0] else None
-
-
-def _numbers(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], float]]:
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _numbers(inner, (*place, name))
-    elif isinstance(value, list | tuple):
-        for index, inner in enumerate(value):
-            yield from _numbers(inner, (*place, index))
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield place, float(value)
-
-
-def _log(value: float) -> float:
-    """Paddings may be 0, offsets below: the logarithm of what is one more, with its sign."""
-    return math.copysign(math.log1p(abs(value)), value)
-
+T = TypeVar("T")
 
 CONDITIONS = "conditions"
 """Name of the fact in a run's store that says under which conditions it measures."""
@@ -179,43 +48,6 @@ MIXED = "mixed"
 def shares_records(store: RecordStore) -> bool:
     """Whether a run has record databases, so that others may have to choose what it chooses."""
     return store.fact(TAKEN) is not None
-
-
-def noted_conditions(
-    pipeline: ResolvedPipeline, store: RecordStore, runner: CheckedRunner
-) -> Mapping[str, Any] | None:
-    """What the times of a run depend on, kept in its store as it begins.
-
-    Args:
-        pipeline: the run's.
-        store: its store.
-        runner: its runner, started.
-
-    Returns:
-        ``RecordKey.conditions``; None where the runner's measurements are nobody else's, or where
-        the folder has some that were made under other conditions.
-    """
-    own = runner.conditions()
-    if own is None:
-        if pipeline.records:
-            log.info("what this runner measures is shared with no record database")
-        return None
-    # A release may make other kernels of the same choices.
-    brought = versions({pipeline.space.distribution} - {""})
-    conditions = {**own, "versions": {**own.get("versions", {}), **brought}}
-    before = store.fact(CONDITIONS)
-    same = json.loads(json.dumps(conditions)) == before
-    if before is None and not store.measured:
-        store.set_fact(CONDITIONS, conditions)
-    elif not same:
-        store.set_fact(CONDITIONS, MIXED)
-        if pipeline.records:
-            log.warning(
-                "the folder has measurements of other versions or conditions, or of a version "
-                "that did not note them; nothing in it is shared through record databases"
-            )
-        return None
-    return conditions
 
 
 class SharedRecords:
@@ -265,8 +97,41 @@ class SharedRecords:
         """
 
 
-SHARING = "chameleon_records.sharing:shared_records"
-"""Makes the shared records of a run that has databases; the distribution brings most of them."""
+def noted_conditions(
+    pipeline: ResolvedPipeline, store: RecordStore, runner: CheckedRunner
+) -> Mapping[str, Any] | None:
+    """What the times of a run depend on, kept in its store as it begins.
+
+    Args:
+        pipeline: the run's.
+        store: its store.
+        runner: its runner, started.
+
+    Returns:
+        ``RecordKey.conditions``; None where the runner's measurements are nobody else's, or where
+        the folder has some that were made under other conditions.
+    """
+    own = runner.conditions()
+    if own is None:
+        if pipeline.records:
+            log.info("what this runner measures is shared with no record database")
+        return None
+    # A release may make other kernels of the same choices.
+    brought = versions({pipeline.space.distribution} - {""})
+    conditions = {**own, "versions": {**own.get("versions", {}), **brought}}
+    before = store.fact(CONDITIONS)
+    same = json.loads(json.dumps(conditions)) == before
+    if before is None and not store.measured:
+        store.set_fact(CONDITIONS, conditions)
+    elif not same:
+        store.set_fact(CONDITIONS, MIXED)
+        if pipeline.records:
+            log.warning(
+                "the folder has measurements of other versions or conditions, or of a version "
+                "that did not note them; nothing in it is shared through record databases"
+            )
+        return None
+    return conditions
 
 
 @contextlib.contextmanager
@@ -285,5 +150,269 @@ def shared_records(
     if conditions is None or not pipeline.records:
         yield SharedRecords(store)
         return
-    with load_factory(SHARING)(pipeline, store, conditions=conditions, fresh=fresh) as records:
+    opened = [_said(f"record database '{spec.name}'", spec.create) for spec in pipeline.records]
+    databases: list[RecordDatabase] = [one for one in opened if one is not None]
+    space = pipeline.space.name
+    records = DatabaseRecords(databases, store, conditions=conditions, space=space, fresh=fresh)
+    try:
         yield records
+    finally:
+        _said("the run's own records", records.add)
+        for database in databases:
+            _said(database.place, database.close)
+
+
+class DatabaseRecords(SharedRecords):
+    """The record databases of a run.
+
+    One that cannot be opened, read or written is named in a warning, and the run goes on.
+
+    Args:
+        databases: opened; what is measured is added to the first writable one.
+        store: the run's.
+        conditions: ``RecordKey.conditions``.
+        space: name of the space provider.
+        fresh: whether nothing is to be taken, since everything is to be measured anew.
+    """
+
+    def __init__(
+        self,
+        databases: Sequence[RecordDatabase],
+        store: RecordStore,
+        *,
+        conditions: Mapping[str, Any],
+        space: str,
+        fresh: bool,
+    ) -> None:
+        super().__init__(store)
+        self._databases = list(databases)
+        self._conditions = conditions
+        self._space = space
+        self._fresh = fresh
+        self._trials: dict[RecordKey, list[Record]] = {}
+
+    # -- as the run begins ----------------------------------------------------------------------
+
+    def take(self, tasks: Sequence[Task], spaces: Sequence[DesignSpace]) -> None:
+        store = self._store
+        if store.fact(TAKEN) is not None:
+            return
+        if store.measured:
+            log.info("the run was begun without record databases; it takes nothing from them")
+            return
+        started, taken = time.perf_counter(), []
+        seconds: dict[str, float] = {}
+        suggested: dict[str, list[Config]] = {}
+        with store.transaction():
+            for task, space in zip(tasks, spaces, strict=True):
+                found = [] if self._fresh else self.known(task, space)
+                row = store.add_task(task, self._space, space.fingerprint).id
+                for record in found:
+                    config = record.measurement.config
+                    store.add(
+                        row,
+                        int(space.keys(np.array([config], np.int32))[0]),
+                        record.measurement,
+                        knobs=record.knobs,
+                        spending=Spending(),
+                        origin=Origin.RECORD,
+                        measured_at=record.measured_at,
+                    )
+                taken.append(len(found))
+                seconds[task.key] = math.fsum(record.spent_seconds for record in found)
+                if not found and not self._fresh:
+                    nearest_ones = partial(self._nearest, task, space)
+                    suggested[task.key] = _said(f"records like {task.name}", nearest_ones) or []
+            store.set_fact(TAKEN, {"seconds": seconds, "suggested": suggested})
+        if any(taken):
+            log.info(
+                "records_taken",
+                measurements=sum(taken),
+                tasks=sum(count > 0 for count in taken),
+                of=len(tasks),
+                databases=[database.place for database in self._databases],
+                seconds=round(time.perf_counter() - started, 3),
+            )
+
+    def known(self, task: Task, space: DesignSpace) -> list[Record]:
+        if self._fresh:
+            return []
+        return _said(f"records of {task.name}", partial(self._known, task, space)) or []
+
+    def _known(self, task: Task, space: DesignSpace) -> list[Record]:
+        key = self._key(task, space)
+        best: dict[Config, Record] = {}
+        for record in self._usable(self._records(key), task, space):
+            kept = best.setdefault(record.measurement.config, record)
+            if rank(record) < rank(kept):
+                best[record.measurement.config] = record
+        if not any(record.measurement.ok for record in best.values()):
+            return []
+        return sorted(best.values(), key=lambda one: (one.measured_at, one.measurement.config))
+
+    def _nearest(self, task: Task, space: DesignSpace) -> list[Config]:
+        own = self._key(task, space)
+        alike = {key.digest: key for key in self._from_all(lambda one: one.keys(own))}
+        others = [
+            key
+            for _, key in sorted(alike.items())
+            if key != own and same_types(task.arguments, key.arguments)
+        ]
+        found = []
+        for key in nearest(task.arguments, others, lambda one: one.arguments):
+            valid = [record for record in self._records(key) if record.measurement.ok]
+            if valid:
+                config = encoded(space, min(valid, key=rank).knobs)
+                found += [] if config is None else [config]
+        return list(reversed(found))
+
+    def _usable(
+        self, records: Iterable[Record], task: Task, space: DesignSpace
+    ) -> Iterator[Record]:
+        """Records that say what they may and whose configurations the space has."""
+        given = list(records)
+        good = [record for record in given if _sound(record, space)]
+        configs = np.array([one.measurement.config for one in good], np.int32)
+        legal = space.legal(configs.reshape(-1, len(space.knobs)))
+        good = [record for record, ok in zip(good, legal, strict=True) if ok]
+        if len(good) < len(given):
+            log.warning(
+                "records that do not fit the design space of their task are left out",
+                task=task.name,
+                records=len(given) - len(good),
+            )
+        yield from good
+
+    # -- as it ends -----------------------------------------------------------------------------
+
+    def note(self, task: Task, space: DesignSpace, found: Iterable[Measurement]) -> None:
+        kept = self._trials.setdefault(self._key(task, space), [])
+        kept += [
+            Record(
+                measurement=measurement,
+                knobs=space.decode(measurement.config),
+                measured_at=time.time(),
+            )
+            for measurement in found
+            if measurement.failure is not FailureKind.DEVICE_LOST
+        ]
+
+    def add(self) -> None:
+        """Add to the databases what the run has measured itself."""
+        if not self._databases:
+            return
+        found = {key: list(records) for key, records in self._trials.items()}
+        for key, records in kept_records(self._store).items():
+            found.setdefault(key, []).extend(records)
+        found = {key: records for key, records in found.items() if records}
+        if not found:
+            return
+        database = next((one for one in self._databases if one.writable), None)
+        if database is None:
+            places = [one.place for one in self._databases]
+            log.warning("no record database can be added to", databases=places)
+            return
+        added = _said(database.place, partial(database.add, found))
+        if added is not None:
+            log.info("records_added", database=database.place, records=added)
+
+    # -- asking databases -----------------------------------------------------------------------
+
+    def _records(self, key: RecordKey) -> Iterator[Record]:
+        return self._from_all(lambda one: one.records(key))
+
+    def _key(self, task: Task, space: DesignSpace) -> RecordKey:
+        return RecordKey(
+            operator=task.operator,
+            arguments=task.arguments,
+            target=task.target,
+            space=self._space,
+            fingerprint=space.fingerprint,
+            conditions=self._conditions,
+        )
+
+    def _from_all(self, asked: Callable[[RecordDatabase], Iterable[T]]) -> Iterator[T]:
+        """What every database answers; one that fails is not asked again."""
+        for database in tuple(self._databases):
+            answered = _said(database.place, partial(_listed, asked, database))
+            if answered is None:
+                self._databases.remove(database)
+            else:
+                yield from answered
+
+
+def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
+    """What a run has measured itself; empty where nobody knows under which conditions.
+
+    Records that it took over are left to whom they came from. A lost device says nothing of the
+    configuration.
+
+    Args:
+        store: the run's.
+    """
+    conditions = store.fact(CONDITIONS)
+    if conditions is None or conditions == MIXED:
+        return {}
+    found = {}
+    for stored in store.tasks():
+        rows = list(
+            zip(
+                store.measurements(stored.id),
+                store.decoded(stored.id),
+                store.origins(stored.id),
+                store.measured_at(stored.id),
+                strict=True,
+            )
+        )
+        own = [row for row in rows if row[2] != Origin.RECORD]
+        key = RecordKey(
+            operator=stored.task.operator,
+            arguments=stored.task.arguments,
+            target=stored.task.target,
+            space=stored.space,
+            fingerprint=stored.fingerprint,
+            conditions=conditions,
+        )
+        found[key] = [
+            Record(
+                measurement=measurement,
+                knobs=knobs,
+                measured_at=measured_at,
+                spent_seconds=stored.spending.total / len(own),
+            )
+            for measurement, knobs, _, measured_at in own
+            if measurement.failure is not FailureKind.DEVICE_LOST
+        ]
+    return found
+
+
+def _listed(asked: Callable[[RecordDatabase], Iterable[T]], database: RecordDatabase) -> list[T]:
+    return list(asked(database))
+
+
+def _sound(record: Record, space: DesignSpace) -> bool:
+    """Whether a record, which anybody may have written, is one of a configuration in range."""
+    found = record.measurement
+    config = found.config
+    return (
+        len(config) == len(space.knobs)
+        and all(
+            0 <= index < knob.cardinality for index, knob in zip(config, space.knobs, strict=True)
+        )
+        and all(0.0 < seconds < math.inf for seconds in found.seconds)
+        and math.isfinite(record.measured_at)
+        and 0.0 <= record.spent_seconds < math.inf
+        and json.loads(json.dumps(space.decode(config))) == json.loads(json.dumps(record.knobs))
+    )
+
+
+def _said(place: str, ask: Callable[[], T]) -> T | None:
+    """What a database answers; None, and a warning, where it raises: a run needs no database."""
+    try:
+        return ask()
+    except ChameleonError as error:
+        log.warning("records_not_shared", database=place, problem=str(error), hint=error.hint)
+    except Exception as error:  # noqa: BLE001 - anyone's code and anyone's data
+        said = f"{type(error).__name__}: {error}"
+        log.warning("records_not_shared", database=place, problem=said)
+    return None

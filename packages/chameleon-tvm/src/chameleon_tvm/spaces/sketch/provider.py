@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import structlog
@@ -138,8 +138,6 @@ log = structlog.get_logger()
 
 class SketchSpace(SpaceProvider):
     """MetaSchedule's generated sketches as one design space of named knobs."""
-
-    has_listings: ClassVar[bool] = True
 
     def __init__(self, options: SketchOptions) -> None:
         self._options = options

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import KINDS, AmbiguousNameError, TemplateRecord, default_registry
@@ -83,8 +82,6 @@ class TemplateSpace(SpaceProvider):
     Args:
         options: which templates, and which algorithms convolutions choose from.
     """
-
-    has_listings: ClassVar[bool] = True
 
     def __init__(self, options: TemplateOptions) -> None:
         self.options = options

@@ -1,0 +1,156 @@
+"""The configurations that a run takes from earlier ones as it begins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import numpy as np
+import structlog
+
+from chameleon_core.run_folder import read_store
+from chameleon_core.space import DesignSpace
+from chameleon_core.task import Task
+
+log = structlog.get_logger()
+
+OF_THE_TASK = 3
+"""Configurations suggested of an earlier run's very same task."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Known:
+    """A task of an earlier run with its best configurations, decoded, the best one first."""
+
+    task: Task
+    best: tuple[Mapping[str, Any], ...]
+
+
+class WarmStart:
+    """The best configurations of earlier runs.
+
+    Args:
+        folders: run folders; nothing but read.
+
+    Raises:
+        RunFolderError: one of them is no run folder, or cannot be read.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._known = [known for folder in folders for known in _tasks_of(folder)]
+
+    def suggestions(self, task: Task, space: DesignSpace) -> list[tuple[int, ...]]:
+        """Legal configurations of a task's space, the most promising ones last.
+
+        Those of the same task if an earlier run had it, else the best ones of the tasks on the
+        same target that have most arguments in common with it.
+        """
+        found: list[Mapping[str, Any]] = []
+        for known in self._known:
+            if known.task.key == task.key:
+                found += known.best[:OF_THE_TASK]
+        if not found:
+            found = [known.best[0] for known in self._similar(task)]
+        configs = (encoded(space, decoded) for decoded in reversed(found))
+        return [config for config in configs if config is not None]
+
+    def _similar(self, task: Task) -> list[_Known]:
+        alike = [
+            known
+            for known in self._known
+            if known.task.operator == task.operator and known.task.target == task.target
+        ]
+        return nearest(task.arguments, alike, lambda known: known.task.arguments)
+
+
+def _tasks_of(folder: Path) -> list[_Known]:
+    found = []
+    with read_store(folder) as store:
+        for stored in store.tasks():
+            measurements = store.measurements(stored.id)
+            costs = np.array([m.cost for m in measurements], np.float64)
+            decoded = store.decoded(stored.id)
+            order = [i for i in np.argsort(costs, kind="stable") if math.isfinite(costs[i])]
+            best = tuple(decoded[i] for i in order[:OF_THE_TASK])
+            if best:
+                found.append(_Known(task=stored.task, best=best))
+    return found
+
+
+OF_OTHERS = 2
+"""Other tasks, the most similar ones, of which the best configuration is suggested."""
+
+_TYPE = "dtype"
+"""How the names of arguments end that are types of elements."""
+
+Known = TypeVar("Known")
+
+
+def nearest(
+    arguments: Mapping[str, Any],
+    known: Iterable[Known],
+    arguments_of: Callable[[Known], Mapping[str, Any]],
+) -> list[Known]:
+    """The known tasks that are most like one of the same operator, the most similar first.
+
+    Those with most arguments in common; of several with as many, those with the nearest shapes.
+
+    Args:
+        arguments: of the task.
+        known: others.
+        arguments_of: gives the arguments of one of them.
+    """
+
+    def order(one: Known) -> tuple[int, float]:
+        others = arguments_of(one)
+        common = sum(others.get(name) == value for name, value in arguments.items())
+        return -common, distance(arguments, others)
+
+    return sorted(known, key=order)[:OF_OTHERS]
+
+
+def distance(one: Any, other: Any) -> float:
+    """How far shapes are apart: the sum of the logarithms of all extents' ratios."""
+    mine, theirs = dict(_numbers(one)), dict(_numbers(other))
+    both = mine.keys() & theirs.keys()
+    missing = len(mine.keys() ^ theirs.keys())
+    return missing + sum(abs(_log(mine[place]) - _log(theirs[place])) for place in both)
+
+
+def same_types(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether all arguments that are types of elements are the same."""
+    names = {name for name in {*one, *other} if name.endswith(_TYPE)}
+    return all(one.get(name) == other.get(name) for name in names)
+
+
+def encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The knob indices behind decoded values, or None where the space has no such legal point."""
+    if decoded.keys() != {knob.name for knob in space.knobs}:
+        return None
+    config = []
+    for knob in space.knobs:
+        choices = (i for i in range(knob.cardinality) if knob.decode(i) == decoded[knob.name])
+        index = next(choices, None)
+        if index is None:
+            return None
+        config.append(index)
+    return tuple(config) if space.legal(np.array([config], np.int32))[0] else None
+
+
+def _numbers(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], float]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _numbers(inner, (*place, name))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from _numbers(inner, (*place, index))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield place, float(value)
+
+
+def _log(value: float) -> float:
+    """Paddings may be 0, offsets below: the logarithm of what is one more, with its sign."""
+    return math.copysign(math.log1p(abs(value)), value)
