@@ -1,6 +1,6 @@
 """Chameleon's core: design spaces, contracts, plugins, pipelines and the tuning loop.
 
-What programs use is exported here and imported when it is asked for (docs/python.md).
+Exports the interface for programs and imports it when it is asked for (docs/python.md).
 """
 
 from __future__ import annotations

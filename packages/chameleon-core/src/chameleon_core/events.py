@@ -1,4 +1,4 @@
-"""What happened in a run, as plain data that becomes JSON."""
+"""The events of a run, as plain data that becomes JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TaskSummary:
 
 @attrs.frozen(kw_only=True)
 class CheckStarted:
-    """What is to be delivered at the end is tried once, before anything is measured.
+    """Chameleon tries the delivery once, before anything is measured.
 
     Attributes:
         folder: the run folder.
@@ -49,7 +49,7 @@ class CheckStarted:
 
 @attrs.frozen(kw_only=True)
 class CheckFinished:
-    """What is to be delivered can be.
+    """The delivery is possible.
 
     Attributes:
         seconds: wall-clock that it took to find out.

@@ -138,7 +138,7 @@ def convincing(wanted: int | Literal["auto"] | None, *, batch_size: int) -> int 
     """How many measurements have to fail alike before it is no coincidence; None for never.
 
     A target that this machine cannot run, a reference that is wrong, a missing compiler: every
-    configuration fails, in the same words, and the budget would buy nothing but repetitions.
+    configuration fails, in the same words. The budget would buy nothing but repetitions.
 
     Args:
         wanted: what the budget says.
@@ -158,8 +158,8 @@ def same_failure(measurements: Sequence[Measurement], at_least: int) -> str | No
         at_least: as many measurements there have to be.
 
     Returns:
-        The first one's kind and message; None where one is valid, fails otherwise, or there are
-        too few.
+        The kind and message of the first; None if one is valid, fails otherwise, or there are too
+        few.
     """
     if len(measurements) < max(1, at_least):
         return None

@@ -54,7 +54,7 @@ def imported() -> list[str]:
 
 
 def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> dict[str, str]:
-    """What another version is of than it was, as ``2.0 -> 2.1`` by distribution."""
+    """Versions that changed, as ``2.0 -> 2.1`` by distribution."""
     return {
         name: f"{before[name]} -> {version}"
         for name, version in now.items()

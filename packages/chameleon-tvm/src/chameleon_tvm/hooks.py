@@ -100,7 +100,7 @@ def chameleon_targets() -> Iterable[PluginRecord]:
 
 @hookimpl
 def chameleon_baselines() -> Iterable[PluginRecord]:
-    """What a user would run without tuning."""
+    """The baseline of a user who does not tune."""
     yield PluginRecord(
         name="untuned",
         summary="TVM's kernel without tuning, in the task's own layouts",

@@ -14,7 +14,7 @@ from chameleon_core.errors import ConfigError
 
 
 def named_object(source: str, who: str) -> Any:
-    """What ``path.py:function`` or ``package.module:function`` names.
+    """The object that ``path.py:function`` or ``package.module:function`` names.
 
     Args:
         source: the name.

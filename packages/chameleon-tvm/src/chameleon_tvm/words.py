@@ -38,9 +38,9 @@ def telling_line(error: BaseException) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """What went wrong in one line: the first that says something, cut where it goes on for long.
+    """The error in one line: the first that says something, cut if it goes on for long.
 
-    Of a process that died the last words are what it died of.
+    If a process died, its last words are the reason.
     """
     words = error.hint if isinstance(error, ChameleonError) and "ended with" in str(error) else None
     lines = [line.strip() for line in (words or str(error)).splitlines() if line.strip()]

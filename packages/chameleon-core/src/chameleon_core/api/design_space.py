@@ -45,8 +45,9 @@ def design_space(
     """Declare a design space.
 
     Args:
-        knobs: values to choose from by name, each a sequence of numbers or of texts in their order
-            (a search takes neighbours to be alike), or a ``Knob``; for names that are no keywords.
+        knobs: values to choose from by name; also for names that are no keywords. Each is a
+            sequence of numbers or texts in order (a search takes neighbours to be alike), or a
+            ``Knob``.
         where: functions of knob values that every configuration has to meet, such as
             ``lambda tile, unroll: tile * unroll <= 64``; their parameters are names of knobs. A
             mapping names them, for sentences. Each is asked once for every combination.

@@ -30,7 +30,7 @@ class Trial:
         failure: the kind of failure, or None.
         message: the failure in words; empty where there is none.
         origin: what put it into its batch, an ``Origin``; None where nobody recorded it.
-        other: further quantities that were told of it, by name.
+        other: further quantities that its program reported, by name.
     """
 
     configuration: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Trial:
 
 @attrs.frozen(kw_only=True)
 class Rows:
-    """What a store holds of one task, all lists in order of arrival.
+    """The measurements that a store holds of one task, all lists in order of arrival.
 
     Attributes:
         measurements: the outcomes.
@@ -91,7 +91,7 @@ def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], 
 
 
 class Measurements:
-    """What was measured of one operator or function, in order of arrival.
+    """The measurements of one operator or function, in order of arrival.
 
     Nothing is read before an array is asked for; then all is read at once, as it is then.
 
@@ -174,7 +174,7 @@ class Measurements:
 
     @property
     def origins(self) -> tuple[str | None, ...]:
-        """What put each into its batch, an ``Origin``; None where nobody recorded it."""
+        """The ``Origin`` of each, which put it into its batch; None if nobody recorded it."""
         return tuple(self._rows.origins)
 
     @property
@@ -268,8 +268,8 @@ RESERVED = (*_QUANTITIES, "failure", "origin", "measured_at")
 def non_dominated(values: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
     """The points that no other point dominates (the Pareto front of minimisation).
 
-    A point dominates another one where it is at most as large in every quantity and smaller in one.
-    Of equal points all are kept.
+    A point dominates another one if it is at most as large in every quantity and smaller in one.
+    All equal points are kept.
 
     Args:
         values: one row a point and one column a quantity, shape (n, quantities); all finite.

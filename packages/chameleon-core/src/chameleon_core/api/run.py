@@ -78,7 +78,7 @@ class Run:
 
     @property
     def network(self) -> NetworkResult:
-        """What was made of the network; empty where the model is none, or the run has not ended."""
+        """The network's result; empty if the model is no network, or the run has not ended."""
         return self.result.network
 
     @property

@@ -42,12 +42,12 @@ def tune(
 
     Args:
         pipeline: a pipeline file, or a mapping with its keys; sections alone where None.
-        output: the run folder. Where None it is the pipeline's, or that of the file's name below
-            ``runs``; of a pipeline without a file it is a new folder for temporary files, which
-            stays and which no later call continues.
+        output: the run folder. If None it is the pipeline's, or that of the file's name below
+            ``runs``. A pipeline without a file gets a new folder for temporary files, which stays
+            and which no later call continues.
         progress: whether to show on stderr how far it is: with what the command line shows where
             that is installed, in plain lines otherwise.
-        callbacks: functions that take every event (``chameleon_core.events``). Where one of them
+        callbacks: functions that take every event (``chameleon_core.events``). If one of them
             returns ``STOP``, the run ends after what is in flight, before winners are compared.
         fresh: move an earlier run in the folder aside and start anew.
         registry: where plugins are looked up; the installed ones where None.
@@ -167,7 +167,7 @@ class TextProgress:
 
 @attrs.frozen(kw_only=True)
 class Minimum:
-    """What ``minimize`` found.
+    """The result of ``minimize``.
 
     Attributes:
         best: the best configuration, or None where none succeeded.
@@ -189,7 +189,7 @@ def minimize(
 
     Args:
         function: takes knob values by their names and returns a number above 0, such as seconds, or
-            whatever else ``Tuner.tell`` takes; an exception is a failed configuration.
+            whatever else ``Tuner.tell`` takes. An exception is a failed configuration.
         space: from ``design_space``, or any ``DesignSpace``.
         budget: evaluations at most; those that a ``store`` has count.
         tuner: what ``Tuner`` takes, such as ``explorer``, ``seed``, ``store`` or ``callbacks``.

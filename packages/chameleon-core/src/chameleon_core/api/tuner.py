@@ -96,7 +96,7 @@ Stage = str | Mapping[str, Any] | None
 
 
 class Tuner:
-    """Proposes configurations of a space, and learns from what is told of them.
+    """Proposes configurations of a space, and learns from the values that it gets for them.
 
     It is the round of a run (explore, sample, synthesize, learn) without the run's frontend and
     runner. The same asks and tells give the same proposals for one seed.
@@ -190,7 +190,7 @@ class Tuner:
             raise
 
     def close(self) -> None:
-        """Let others have the store; safe to call twice. What was told is there already.
+        """Let others have the store; safe to call twice. Earlier outcomes are there already.
 
         ``best`` is known afterwards; whatever else needs the store is a ``ConfigError``.
         """
@@ -233,7 +233,7 @@ class Tuner:
         return Measurements(self.rows)
 
     def rows(self) -> Rows:
-        """What the store holds now; values as functions of a configuration take them.
+        """The current contents of the store; values as functions of a configuration take them.
 
         Raises:
             ConfigError: the tuner was closed.
@@ -292,10 +292,10 @@ class Tuner:
 
         Args:
             asked: what ``ask`` returned last.
-            seconds: one entry per configuration, in their order: seconds (or whatever else above 0
-                is to be small), a list of them for repeats, or a failure: None, infinity,
-                not-a-number, an exception, or a text, which may begin with the kind of failure as
-                in ``"out_of_memory: 9 GiB"``.
+            seconds: one entry per configuration, in their order: seconds (or anything else above 0
+                that is to be small), a list for repeats, or a failure. A failure is None, infinity,
+                not-a-number, an exception, or a text, which may begin with its kind as in
+                ``"out_of_memory: 9 GiB"``.
             other: further quantities by name, one number per configuration each, or None where it
                 has none. They are kept and have their part in fronts; the search does not look at
                 them.
@@ -325,8 +325,8 @@ class Tuner:
     def evaluate(self, asked: Asked, function: Callable[..., Any]) -> None:
         """Call a function for every configuration of a batch, in this process, and learn from it.
 
-        Each outcome is kept as it arrives: one that was kept is not computed again after a restart.
-        Where a callback asks to stop, the rest of the batch is left for another call.
+        Each outcome is kept as it arrives, so a restart computes none again. If a callback asks to
+        stop, the rest of the batch is left for another call.
 
         Args:
             asked: what ``ask`` returned last.
@@ -381,9 +381,9 @@ def measurement_of(config: tuple[int, ...], said: Any, *, run_seconds: float = 0
 
     Args:
         config: knob indices.
-        said: seconds, or anything else above 0 that is to be small; several of them for several
-            repeats; ``None``, infinity or not-a-number for a failure; an exception, or a text, for
-            one in words. A text may begin with a kind of failure and a colon.
+        said: seconds, or anything else above 0 that is to be small; several of them for repeats.
+            ``None``, infinity or not-a-number is a failure; an exception or a text is one in words.
+            A text may begin with a kind of failure and a colon.
         run_seconds: wall-clock that it took, in seconds.
 
     Raises:

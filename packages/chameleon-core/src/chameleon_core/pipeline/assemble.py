@@ -214,7 +214,7 @@ class Assembler:
         )
 
     def subject(self) -> Subject:
-        """What is tuned, or a ``PipelineError`` with what is wrong with it."""
+        """The subject of the tuning, or a ``PipelineError`` with what is wrong with it."""
         model, space = self._model(), self._stage("space", STAGES["space"])
         sections = self._sections(model, measured=True)
         fixed = fixed_knobs(self._root.get("fix"), self._problems)
@@ -222,7 +222,7 @@ class Assembler:
         return Subject(model=model, space=space, sections=sections, fix=fixed)
 
     def search(self) -> SearchChoice:
-        """What searches, or a ``PipelineError`` with what is wrong with it."""
+        """The search, or a ``PipelineError`` with what is wrong with it."""
         stages = {key: self._stage(key, STAGES[key]) for key in SEARCH}
         budget = self._stages.value(self._root, "budget", Budget, Budget())
         seed = self._seed()

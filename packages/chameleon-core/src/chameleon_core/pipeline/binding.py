@@ -1,4 +1,4 @@
-"""What a run folder's records depend on, and so what binds the folder to a pipeline."""
+"""The parts of a pipeline that a run folder's records depend on; they bind the folder to it."""
 
 from __future__ import annotations
 

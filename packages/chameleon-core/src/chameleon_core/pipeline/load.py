@@ -83,7 +83,7 @@ def subject_from_dict(document: Mapping[str, Any]) -> Subject:
 def search_from_dict(
     document: Mapping[str, Any], *, source: str = "pipeline", registry: Registry | None = None
 ) -> SearchChoice:
-    """What searches of a pipeline, whatever else it names: a search needs no model and no target.
+    """The search of a pipeline, whatever else it names: a search needs no model and no target.
 
     Args:
         document: the pipeline, or those of its keys.

@@ -74,7 +74,7 @@ def _is_file_name(text: str) -> bool:
 
 @attrs.frozen(kw_only=True)
 class Mark:
-    """Where something was written.
+    """A line and column of a document.
 
     Attributes:
         source: the file as the user named it, or words such as ``--set seed=x``.
@@ -264,7 +264,7 @@ def node_of(
 def first_field(node: Node, kind: type) -> Node:
     """The section of an options class: a value that is no mapping is its first option's.
 
-    Where options are required, the first of these is meant: the others alone would not do.
+    If options are required, the first of these is meant: the others alone would not do.
     """
     if node.is_mapping:
         return node

@@ -75,8 +75,8 @@ def apply_overrides(
         sections: of plugins.
 
     Returns:
-        The pipeline after the assignments that could be made, and what is wrong with the others:
-        another form, no YAML, or a key inside what is no mapping.
+        The pipeline after the valid assignments, and the faults of the others: no YAML, or a key
+        inside a value that is no mapping.
     """
     problems: list[Problem] = []
     for text in overrides:

@@ -92,7 +92,7 @@ class StageReader:
         self.structurer = Structurer(self.listed, registry.classes, self.find, self._plugins_failed)
 
     def value(self, root: Node, key: str, kind: Any, default: Any = None) -> Any:
-        """What a key that names no stage holds; the default where it is missing, or wrong."""
+        """The value of a key that names no stage; the default if it is missing, or wrong."""
         node = root.get(key)
         if node is not None:
             with Collecting(self.problems):
@@ -100,7 +100,7 @@ class StageReader:
         return default
 
     def listed(self, kind: str, node: Node) -> Any:
-        """A stage that another one's options name."""
+        """A stage that the options of another stage name."""
         return self.chosen(f"{with_article(self.registry.kinds[kind].noun)} in a list", kind, node)
 
     def chosen(self, about: str, kind: str, node: Node) -> Any:
@@ -163,7 +163,7 @@ class StageReader:
         return stage
 
     def find(self, kind: str, name: Node) -> Registration:
-        """What is registered under a name.
+        """The entry that is registered under a name.
 
         Raises:
             PipelineError: nothing is, or the name is ambiguous; says where it was written.

@@ -91,11 +91,11 @@ NAMES = {
 class Structurer(KeyPath):
     """Makes instances of annotated types from nodes.
 
-    A field's metadata may hold ``duration`` (texts such as ``20m`` become seconds), ``path`` or
-    ``source`` (relative file names become absolute), and ``tagged`` (a mapping of names to attrs
-    classes, or a kind of plugin whose records name such classes: the value, or each entry of a
-    list, is a mapping whose only key picks the class), ``stages`` (a kind of plugin: the value
-    is a list of stages, each written as in a pipeline), or ``names`` (the same, but names alone).
+    A field's metadata may hold ``duration`` (texts such as ``20m`` become seconds), and ``path`` or
+    ``source`` (relative file names become absolute). With ``tagged`` the value, or each entry of a
+    list, is a mapping whose only key picks an attrs class. The metadata maps names to classes, or
+    names a kind of plugin whose records have them. With ``stages`` (a kind of plugin) the value is
+    a list of stages, each written as in a pipeline. ``names`` takes their names alone.
 
     Args:
         stage: makes the ``StageSpec`` of a kind and a node, or None where it says what is wrong.

@@ -51,7 +51,7 @@ class Registration:
 
 @attrs.frozen(kw_only=True)
 class LoadError:
-    """What went wrong with one plugin.
+    """A fault of one plugin.
 
     Attributes:
         plugin: the plugin's name, that of its entry point.
@@ -102,7 +102,7 @@ class LoadedPlugins:
 def installed() -> Iterator[DiscoveredPlugin]:
     """The plugins that installed distributions announce in the entry-point group.
 
-    And those that are given without being installed. Of one that is both, the given one is meant.
+    Includes those that are given without being installed. If one is both, the given one is meant.
     """
     # Takes as long to import as all the rest here; workers, which look nothing up, do without.
     from importlib import metadata  # noqa: PLC0415
@@ -119,7 +119,7 @@ def installed() -> Iterator[DiscoveredPlugin]:
 def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
     """Load plugins and collect their records; never raises because of a plugin.
 
-    What a plugin prints while it is loaded goes to stderr: stdout holds results alone.
+    Output of a plugin while it is loaded goes to stderr: stdout holds results alone.
     """
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(EventHooks)

@@ -99,7 +99,7 @@ class Registry:
 
     @property
     def errors(self) -> Sequence[LoadError]:
-        """What went wrong while plugins were loaded."""
+        """The faults of plugins that were loaded."""
         return tuple(self._loaded.errors)
 
     @property

@@ -105,8 +105,8 @@ class FixedSpace(DesignSpace):
     """A design space with some knobs fixed.
 
     Its configurations are those of the whole space that hold the fixed values wherever these knobs
-    apply. They keep their indices, so that records, workers and files of the whole space
-    understand them; the fingerprint is the whole space's for the same reason.
+    apply. They keep their indices, so records, workers and files of the whole space understand
+    them. The fingerprint is the whole space's for the same reason.
 
     Args:
         whole: the space.

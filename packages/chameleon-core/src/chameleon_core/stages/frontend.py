@@ -60,7 +60,7 @@ class TargetResolver(ABC):
         """
 
     def describe(self, target: str) -> Mapping[str, Any]:  # noqa: ARG002 - optional hook
-        """What is known of the device that a target stands for, for whoever learns across devices.
+        """Facts about the device that a target stands for, for models that learn across devices.
 
         Args:
             target: a canonical target.
@@ -79,11 +79,11 @@ class Winner:
     Attributes:
         task: the task.
         config: knob indices, of the space that the pipeline names.
-        seconds: its time in the final comparison, or in the search where there was none; None
-            for a guess, which nobody has built, checked or timed yet.
+        seconds: its time in the final comparison, or in the search if there was none. None for a
+            guess, which nobody has built, checked or timed yet.
         alternatives: other configurations that were nearly as fast when measured alone.
-        guesses: what may take its place where it turns out wrong, the most promising first: of a
-            guess the space's further ones, of a record others as well.
+        guesses: replacements if it turns out wrong, the most promising first: of a guess the
+            space's further ones, of a record others as well.
         recorded: whether it was built, checked and timed in another run alone, whose record says
             so: it is as little to be trusted as a guess until it was checked here.
         predicted: whether a guess is a cost model's, trained beforehand, and not the space's.
@@ -110,7 +110,7 @@ class Winner:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Delivery:
-    """What a frontend is asked to make of a run's winners.
+    """A frontend's work with a run's winners.
 
     Attributes:
         target: the resolved target.
@@ -171,9 +171,9 @@ class Frontend(ABC):
     ) -> dict[str, Any] | None:
         """Refuse what cannot be delivered, before anything is measured.
 
-        Called first of all when a run begins, where the runner measures on a real device. What
-        comes back is kept in the run folder, and given as ``earlier`` where the run is continued,
-        which then need not be checked again.
+        Called first of all when a run begins, if the runner measures on a real device. The run
+        folder keeps the answer. A run that is continued passes it as ``earlier``, and need not
+        check again.
 
         Args:
             target: the resolved target.
@@ -191,9 +191,8 @@ class Frontend(ABC):
     def decide(self, trials: Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
         """Choose by measurement what the tasks depend on, such as the layout of a network.
 
-        Called before ``tasks`` when a run begins. What comes back is kept in the run folder, for
-        ``restore``: a run that is continued must not choose differently, or its records were of
-        other tasks.
+        Called before ``tasks`` when a run begins. The run folder keeps the answer, for ``restore``:
+        a run that is continued must not choose differently, or its records were of other tasks.
 
         Returns:
             JSON values, or None where there is nothing to choose.

@@ -58,7 +58,7 @@ class MeasureStream(ABC):
 
         Args:
             timeout: how long to wait for it at most, in seconds of the runner's clock; None for as
-                long as it takes. What cannot be left half-way may take longer.
+                long as it takes. Work that cannot be left half-way may take longer.
 
         Returns:
             The measurement; None when the time is over, ``wake`` was called, or nothing is
@@ -157,9 +157,9 @@ class Runner(ABC):
     """Builds, runs, checks and times. A context manager; workers start when it is entered.
 
     Attributes:
-        live: whether it times real hardware, so that nothing else should run beside it, and
-            each measurement is on disk when it arrives; False where recorded results are looked
-            up, which cost nothing to repeat: then a batch is committed as one transaction.
+        live: whether it times real hardware, so that nothing else should run beside it, and each
+            measurement is on disk when it arrives. False for recorded results, which cost nothing
+            to repeat: one transaction commits a batch of them.
     """
 
     measures_hardware: ClassVar[bool] = True
@@ -231,14 +231,14 @@ class Runner(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What does the measuring, for the record: device, threads, versions (JSON values)."""
+        """The measuring device, threads and versions, for the record (JSON values)."""
 
     def conditions(self) -> Mapping[str, Any] | None:
-        """What its times depend on beside task and space, as JSON values; None keeps them its own.
+        """Everything its times depend on beside task and space, as JSON; None keeps them its own.
 
-        Threads, the compiler's version, the state of the caches: where all of these are the same,
-        another machine like this one need not measure again (``RecordKey.conditions``). Nothing
-        that tells one machine from another like it belongs here. Asked when the runner was entered.
+        Threads, the compiler's version, the state of the caches: if all are the same, a machine
+        like this one need not measure again (``RecordKey.conditions``). Nothing that tells one
+        machine from another like it belongs here. Asked when the runner was entered.
         """
         return None
 
@@ -249,9 +249,8 @@ class Runner(ABC):
     def now(self) -> float:
         """Seconds on the clock that budgets and wall-clocks are read from; only differences count.
 
-        Real time, unless the runner knows better: one that replays recorded measurements adds the
-        seconds they took when they were made, so that a search's wall-clock is known without
-        spending it.
+        Real time, unless the runner knows better. One that replays recorded measurements adds their
+        original seconds, so that a search's wall-clock is known without spending it.
         """
         return time.perf_counter()
 
@@ -272,8 +271,8 @@ class Runner(ABC):
 class Device(ABC):
     """One device, as the worker process that has it to itself sees it.
 
-    Made from a ``StageRef`` in that process, so nothing it does can take the search with it: a
-    call that hangs is ended with its process.
+    Made from a ``StageRef`` in that process, so nothing it does can take the search with it. A call
+    that hangs ends with its process.
     """
 
     @abstractmethod
@@ -284,7 +283,7 @@ class Device(ABC):
             target: the canonical target that artifacts are built for.
 
         Returns:
-            What it is, for the record (JSON values): ``name`` at least.
+            Its description for the record (JSON values): ``name`` at least.
 
         Raises:
             DeviceLostError: it cannot be reached now; it is asked again later.
@@ -322,7 +321,7 @@ class Device(ABC):
 
 @attrs.frozen(kw_only=True)
 class RivalTrace:
-    """What another tuner did with one task, point by point.
+    """The trace of another tuner with one task, point by point.
 
     Attributes:
         at_seconds: wall-clock in seconds since the rival's start, rising, one per point.

@@ -3,9 +3,9 @@
 All of them speak arrays: configurations of shape (n, knobs), scores of shape (n,), higher is
 better. Each gets its own random generator, spawned from the run's seed.
 
-No method here has an error of its own: whatever one of them raises ends the run, as a
-``PluginError`` that names the stage unless it is a ``ChameleonError``. An array of another shape
-or type is such an error, too; rows that are illegal, repeated or visited are dropped and counted.
+No method here has an error of its own. An exception ends the run, as a ``PluginError`` that names
+the stage unless it is a ``ChameleonError``. An array of another shape or type is such an error,
+too; illegal, repeated or visited rows are dropped and counted.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Archive:
     """Lets the stages of one task learn from the other tasks of a run.
 
     One archive belongs to one run. It is filled in the order of the rounds, which a resumed run
-    repeats, so that what a stage finds in it depends on the seed alone.
+    repeats. So its contents depend on the seed alone.
     """
 
     def __init__(self) -> None:
@@ -110,10 +110,10 @@ class Archive:
         self._histories[history.task.key] = history
 
     def others(self, task: Task) -> list[TaskHistory]:
-        """What was measured of all tasks but this one, in the order they were first measured.
+        """The measurements of all tasks but this one, in the order they were first measured.
 
-        Tasks are told apart by ``Task.key``: the same operator under another name is the same
-        task, so that a model that learns from here never sees the task it is asked about.
+        Tasks are told apart by ``Task.key``: the same operator under another name is the same task.
+        So a model that learns from here never sees the task it is asked about.
         """
         return [history for key, history in self._histories.items() if key != task.key]
 
@@ -136,7 +136,7 @@ ScoreFunction = Callable[[Configs], Scores]
 
 @attrs.frozen(kw_only=True)
 class StageContext:
-    """What a stage is given when it is made, once per task.
+    """The arguments of a stage when it is made, once per task.
 
     Attributes:
         space: the task's design space.
@@ -245,15 +245,15 @@ class CostModel(ABC):
     def predict(self, configs: Configs) -> Scores:
         """Predicted quality, higher is better, shape (n,).
 
-        A configuration's score must not depend on the others that are asked about with it: the
-        loop asks about all of a small space at once, and explorers look theirs up.
+        A configuration's score must not depend on the others in the call. The loop asks about all
+        of a small space at once, and explorers look theirs up.
         """
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
         """Batch selection: which of some candidates to measure at the same time.
 
-        For models that know how much one measurement tells of another, as in GP-BUCB (Desautels
-        et al. 2014): the best scores are often those of configurations so alike that one of them
+        For models that know how much one measurement says about another, as in GP-BUCB (Desautels
+        et al. 2014). The best scores are often those of configurations so alike that one of them
         would do.
 
         Args:
@@ -275,9 +275,9 @@ class Sampler(ABC):
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         """At most ``count`` configurations to measure next, best first.
 
-        They should be distinct, legal and unvisited. A row that is not is the synthesizer's to
-        replace, and a random configuration takes its place where the synthesizer does not: this
-        is how a sampler says that a slot is free.
+        They should be distinct, legal and unvisited. The synthesizer replaces a row that is not,
+        and a random configuration takes its place if the synthesizer does not. A sampler marks a
+        free slot in this way.
         """
 
 

@@ -105,7 +105,7 @@ class Database(SQLiteFile):
     def select(
         self, make: Callable[[tuple[Any, ...]], T], sql: str, values: Sequence[Any] = ()
     ) -> list[T]:
-        """What the rows of a query hold.
+        """The rows of a query as objects.
 
         Args:
             make: what a row becomes.
@@ -399,17 +399,17 @@ class RecordStore:
         return None if at is None else float(at)
 
     def origins(self, task_id: int) -> list[str | None]:
-        """What put each of a task's measurements into its batch, in the order of ``measurements``.
+        """The origin of each of a task's measurements, in the order of ``measurements``.
 
         None where the version that measured it did not record it.
         """
         return self._column(ORIGIN, task_id)
 
     def scores(self, task_id: int) -> list[float | None]:
-        """What the cost model said of each of a task's measurements, in that order.
+        """The cost model's score of each of a task's measurements, in that order.
 
-        When it was proposed, on the model's own scale, higher is better; None where no trained
-        model was asked, or a version that did not record it.
+        When it was proposed, on the model's own scale, higher is better. None if no trained model
+        was asked, or a version did not record it.
         """
         return self._column(SCORE, task_id)
 
@@ -423,7 +423,7 @@ class RecordStore:
         return [value for (value,) in rows]
 
     def places(self, task_id: int) -> list[int]:
-        """Where each of a task's measurements is among those of all tasks, in order of arrival."""
+        """The position of each of a task's measurements among those of all tasks, by arrival."""
         return self._column("id", task_id)
 
     def measured_at(self, task_id: int) -> list[float]:

@@ -73,7 +73,7 @@ def same_vectors(target: Mapping[str, Any], device: Mapping[str, Any]) -> bool:
         target: of a model, with ``kind`` and ``features``.
         device: what a model is to predict for.
     """
-    widths = [_vector_bytes(one) for one in (target, device)]
+    widths = [_vector_bytes(entry) for entry in (target, device)]
     return target["kind"] == device.get("kind") and widths[0] == widths[1] > 0
 
 

@@ -2,10 +2,10 @@
 
 A kernel may crash its device, and a device may fail, compute wrongly or vanish whatever runs on it.
 One failure alone says little. Several devices that report the same failure decide against the
-candidate once it is unlikely that all of them failed by themselves. How likely that is follows from
-each device's history: two devices that have never failed where others succeeded are enough, and of
-unreliable devices it takes three or four. Right outputs prove a candidate good, since no device
-computes them by accident.
+candidate once it is unlikely that all of them failed by themselves. That likelihood follows from
+each device's history. Two devices that have never failed where others succeeded are enough; it
+takes three or four unreliable ones. Right outputs prove a candidate good, since no device computes
+them by accident.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Workers build while nobody looks at a clock; then one kernel at a time is checked and timed
 while nobody builds.
 
-A job of one configuration keeps a single worker busy: the others wait for the builder to be made,
-the expected outputs to be computed, and the kernel to be built, which is nearly all that it takes.
-So as many such jobs as there are workers have that done at the same time, each by one worker.
+A job of one configuration keeps a single worker busy. The others wait while the builder is made,
+the expected outputs are computed, and the kernel is built, which is nearly all that it takes. So as
+many such jobs as there are workers do that at the same time, each in one worker.
 """
 
 from __future__ import annotations

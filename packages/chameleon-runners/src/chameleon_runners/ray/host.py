@@ -1,9 +1,9 @@
 """The actor on a node: it keeps one worker process there and passes messages on.
 
-The actor supervises a process rather than being the worker itself. A candidate that crashes,
-hangs or forks then costs that process alone, and how it ended (signal, status, what it printed,
-memory) is known as it is on one machine; an actor that died tells no more than that it died,
-and takes seconds to replace. The actor, and with it its GPU, stays.
+The actor supervises a process rather than being the worker itself. A candidate that crashes, hangs
+or forks then costs that process alone. Its end (signal, status, output, memory) is known as it is
+on one machine. An actor that died tells no more than that it died, and takes seconds to replace.
+The actor, and with it its GPU, stays.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ class RayWorker(Worker):
 class RayPool(WorkerPool):
     """Waits for the actors of a cluster.
 
-    Artifacts and references are files of the runner's machine between a builder and a device;
-    they travel as bytes through Ray's object store, so that the loss of a node loses none.
+    Artifacts and references are files of the runner's machine between a builder and a device. They
+    travel as bytes through Ray's object store, so that the loss of a node loses none.
 
     Args:
         cluster: where actors are started; left with this object.

@@ -111,13 +111,13 @@ def table_of(
         digest: of the content.
         columns: parameter to its value in every row: numbers, texts or tuples of integers.
         measurements: one per row, of whatever configuration.
-        ranks: parameter to the place of each row's value among its options; without it values
-            are ordered by size, so that a step of one index is a small change.
+        ranks: parameter to the place of each row's value among its options. Without it values are
+            ordered by size, so that a step of one index is a small change.
         flop: floating-point operations of one evaluation.
 
     Returns:
-        The table. A parameter with one value is no knob. Of several rows of one configuration the
-        first counts.
+        The table. A parameter with one value is no knob. If several rows have one configuration,
+        the first counts.
     """
     ranks = ranks or {}
     chosen = {key: _indexed(values, ranks.get(key)) for key, values in columns.items()}

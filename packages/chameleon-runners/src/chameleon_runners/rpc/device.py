@@ -22,9 +22,9 @@ _ANSWER_SECONDS = 5.0
 class RpcDevice(Device):
     """One device of a tracker's key, or at one address.
 
-    A session with its server lasts while there is work. It is renewed before the server ends it,
-    and closed, which gives the device to others, after a while without work: the next candidate
-    opens another one, with another device of the same key perhaps.
+    A session with its server lasts while there is work. It is renewed before the server ends it.
+    After a while without work it is closed, which gives the device to others. The next candidate
+    opens another one, perhaps with another device of the same key.
 
     Args:
         options: where it is.

@@ -1,9 +1,9 @@
 """The process of a server or a tracker: ``python -m chameleon_runners.rpc.host server ...``.
 
-TVM's server keeps listening in a thread that dies for good when a kernel crashes its session's
-process, and serves a client that is gone until its kernel ends. Here the thread is watched and
-started anew on the same port, and such a kernel is ended. Prints one JSON object, with the port,
-when it listens; ends with its parent.
+TVM's server listens in a thread that dies for good when a kernel crashes its session's process. It
+serves a client that is gone until its kernel ends. Here the thread is watched and started anew on
+the same port, and such a kernel is ended. Prints one JSON object, with the port, when it listens;
+ends with its parent.
 """
 
 from __future__ import annotations

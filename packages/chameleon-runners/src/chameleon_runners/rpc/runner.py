@@ -70,8 +70,8 @@ def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
 class TrackerDevices:
     """As many devices as the tracker has servers of a key, busy ones included.
 
-    The tracker decides which device whoever asks gets, so each is one that can be had, not a
-    certain one; its description says which it is.
+    The tracker decides which device a client gets, so each is any free one; its description says
+    which.
 
     Args:
         options: the runner's options.

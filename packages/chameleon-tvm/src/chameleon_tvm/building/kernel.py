@@ -1,7 +1,7 @@
 """Programs built by TVM and bound to their buffers: what a worker checks and times.
 
 ``ModuleKernel`` is a compiled module on any device that TVM reaches, this process's or a remote
-one; ``TVMKernel`` compiles a program for this process's own processor.
+one. ``TVMKernel`` compiles a program for this process's own processor.
 """
 
 from __future__ import annotations

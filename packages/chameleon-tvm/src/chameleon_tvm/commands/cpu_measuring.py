@@ -29,13 +29,13 @@ _REPEATS = 10
 
 @attrs.frozen(kw_only=True)
 class CpuMeasurement:
-    """What was measured, all cores at work.
+    """The measured rates, all cores at work.
 
     Attributes:
         flops: multiplications and additions of float32 per second.
         memory_bytes: read from memory per second.
-        memory_rate: bytes read per core in a cycle, the cycle being what the peak takes for the
-            multiply-adds that the description says the core starts in one.
+        memory_rate: bytes read per core in a cycle. A cycle is the time that the peak takes for the
+            multiply-adds that the core starts in one, by its description.
     """
 
     flops: float
@@ -139,7 +139,7 @@ def _around(
 
 
 def describe(text: str, *, measuring: bool) -> dict[str, Any]:
-    """What is known of a target's CPU, as JSON.
+    """The description of a target's CPU, as JSON.
 
     Args:
         text: the target as a user writes it.

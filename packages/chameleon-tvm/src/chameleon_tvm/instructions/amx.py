@@ -1,8 +1,8 @@
 """Products of tiles of 16 rows of 64 bytes: Intel's Advanced Matrix Extensions (AMX).
 
 (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2.)
-Tiles are a thread's: each parallel body loads the configuration and releases it at its end, so that
-nothing is left to whatever else runs in the process. Linux lets a process use them on request.
+Tiles are a thread's. Each parallel body loads the configuration and releases it at its end, so that
+nothing is left to others in the process. Linux lets a process use them on request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PALETTE = 1
 
 
 class Amx(TileProduct):
-    """What the products of all element types share.
+    """The common parts of the products of all dtypes.
 
     Attributes:
         suffix: of the instruction's intrinsic.

@@ -1,8 +1,8 @@
-"""What an instruction is to a template: its meaning, how it is emitted, and what it needs.
+"""An instruction as templates see it: its meaning, how it is emitted, and its requirements.
 
 A template is written for a kind of instruction (:class:`Dot`, :class:`.TileProduct`), not for one
-of them: another CPU's is one more small file. What a file says in ``meaning`` is all that its tests
-are made of.
+of them: another CPU's is one more small file. The tests of an instruction come from its ``meaning``
+alone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Instruction(ABC):
 
     @abstractmethod
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """What it computes, as loops over arrays.
+        """Its meaning, as loops over arrays.
 
         Args:
             sums: what products are added to; unchanged afterwards.
@@ -84,9 +84,9 @@ class Dot(Instruction):
     channels: a template broadcasts the group as one word.
 
     Attributes:
-        data: element type of the input as the instruction reads it.
-        weights: element type of the weights as they are stored.
-        sums: element type of the sums.
+        data: dtype of the input as the instruction reads it.
+        weights: dtype of the weights as they are stored.
+        sums: dtype of the sums.
         depth: elements of a group, ``K``.
         vectors: the sizes in bytes of vectors of sums that it is there for, and what features each
             takes beside ``features``.
@@ -107,7 +107,7 @@ class Dot(Instruction):
 
     @property
     def word(self) -> str:
-        """Element type of a group as one number, which can be broadcast."""
+        """Dtype of a group as one number, which can be broadcast."""
         if self.depth == 1:
             return self.data
         return f"int{8 * self.depth * np.dtype(self.data).itemsize}"
@@ -146,7 +146,7 @@ class Dot(Instruction):
 
     @abstractmethod
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """What it computes, as loops over arrays.
+        """Its meaning, as loops over arrays.
 
         Args:
             sums: shape (lanes,).

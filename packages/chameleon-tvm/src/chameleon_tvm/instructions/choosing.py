@@ -28,9 +28,9 @@ SHIFTS = {UINT8: 0, INT8: 128}
 def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
     """The dot products that multiply tensors of two types on a target, fastest first.
 
-    An operand may be wider than its tensor, whose values are converted then. Where one of this
-    package's own fits, those of other distributions are left out: what else is installed changes
-    no kernel of a target that is served already.
+    An operand may be wider than its tensor, whose values are converted then. If one of this
+    package's own fits, those of other distributions are left out, and change no kernel of a target
+    that is served already.
 
     Args:
         target: a canonical target of a CPU.
@@ -74,8 +74,8 @@ def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
 def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TileProduct]:
     """The tile products that multiply tensors of two types on a target, fastest first.
 
-    Where the target is this machine's CPU, those are left out that the system refuses to this
-    process, which is said.
+    If the target is this machine's CPU, those that the system refuses to this process are left out,
+    with a warning.
 
     Args:
         target: as for ``dots_of``, as below.

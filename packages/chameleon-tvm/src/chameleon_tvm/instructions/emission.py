@@ -29,8 +29,8 @@ def intrinsic(dtype: str, name: str, *arguments: Expr) -> Expr:
 def fenced(sums: Expr, lanes: int) -> Expr:
     """Sums of integers that LLVM does not put in another order; no instruction.
 
-    Of an unrolled loop it would add up the products of several iterations first, and then add those
-    to the sums, for which there are no registers.
+    In an unrolled loop it would add up products of several iterations before it adds them to the
+    sums, for which there are no registers.
 
     Args:
         sums: of int32.
@@ -68,7 +68,7 @@ def using(function: tirx.PrimFunc, instructions: Iterable[Instruction]) -> tirx.
 
 
 def permissions_of(function: Any) -> frozenset[str]:
-    """What a process has to ask the operating system for before it calls a function.
+    """The permission that a process has to ask the operating system for before it calls a function.
 
     Args:
         function: of a module; only a ``tirx.PrimFunc`` needs any.

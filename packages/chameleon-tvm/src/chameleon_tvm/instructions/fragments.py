@@ -40,9 +40,9 @@ class Fragments(Instruction):
     Schedules put it into a function by name (``tensorize``).
 
     Attributes:
-        data: element type of the left side.
-        weights: element type of the right side.
-        short: the element type in the names of TVM's intrinsics.
+        data: dtype of the left side.
+        weights: dtype of the right side.
+        short: the dtype in the names of TVM's intrinsics.
     """
 
     mnemonics: ClassVar[tuple[str, ...]] = ("mma_sync",)
@@ -51,7 +51,7 @@ class Fragments(Instruction):
     short: ClassVar[str]
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """What it computes; all three have the shape (16, 16)."""
+        """Its meaning; all three have the shape (16, 16)."""
         result = sums.copy()
         for k in range(SIDE):
             result += np.multiply.outer(data[:, k], weights[k]).astype(np.float32)

@@ -25,7 +25,7 @@ _BYTES = 16
 
 
 class NeonTiles(TileProduct):
-    """What both element types share: all rows of a register are one vector.
+    """The common parts of both dtypes: all rows of a register are one vector.
 
     (Arm Architecture Reference Manual for A-profile.) Columns of weights lie one after the other,
     as rows of data do.

@@ -42,16 +42,16 @@ class TileProduct(Instruction):
     """``sums[r, c] += sum over k of data[r, k] * weights[k, c]``, all three in registers.
 
     ``pack`` neighbouring values of ``k`` are next to each other in the weights, which have the
-    shape (depth / pack, columns, pack): the row of a register of weights is one of the first.
+    shape (depth / pack, columns, pack). A row of a register of weights is one of the first.
 
-    A kernel makes its registers with ``register``, puts ``around`` about what uses them, inside
-    each parallel body, since some systems keep what it sets up for every thread, and writes that
-    with ``zero``, ``load``, ``product`` and ``store``.
+    A kernel makes its registers with ``register`` and puts ``around`` about the code that uses
+    them, inside each parallel body. Some systems keep what it sets up for every thread. It writes
+    that code with ``zero``, ``load``, ``product`` and ``store``.
 
     Attributes:
-        data: element type of the left side.
-        weights: element type of the right side.
-        sums: element type of the sums.
+        data: dtype of the left side.
+        weights: dtype of the right side.
+        sums: dtype of the sums.
         rows: of a whole tile of sums and of data.
         columns: of a tile of sums.
         depth: of the product.
@@ -74,7 +74,7 @@ class TileProduct(Instruction):
 
     @abstractmethod
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """What it computes, as loops over arrays.
+        """Its meaning, as loops over arrays.
 
         Args:
             sums: shape (rows, columns), of a whole tile or fewer rows.
@@ -86,7 +86,7 @@ class TileProduct(Instruction):
         """
 
     def element(self, holds: str) -> str:
-        """Element type of what a register holds."""
+        """Dtype of a register's contents."""
         return {SUMS: self.sums, DATA: self.data, WEIGHTS: self.weights}[holds]
 
     def register(self, number: int, holds: str, rows: int = 0, depth: int = 0) -> Register:
@@ -123,7 +123,7 @@ class TileProduct(Instruction):
 
         Args:
             register: of any kind.
-            source: a buffer of one axis, of the register's element type.
+            source: a buffer of one axis, of the register's dtype.
             start: index of the first element of the first row.
             stride: elements from row to row.
         """

@@ -19,8 +19,8 @@ class Vpmaddubsw(IntegerDot):
     """Unsigned by signed bytes: sums of two saturate at 16 bits, those of pairs have 32.
 
     ``vpmaddwd`` by ones adds up the two pairs of a lane (Intel 64 and IA-32 Architectures Software
-    Developer's Manual, volume 2). Of weights between -64 and 64 a pair comes to no more than
-    2 * 255 * 64 = 32640, so that nothing saturates.
+    Developer's Manual, volume 2). With weights between -64 and 64 a pair comes to no more than 2 *
+    255 * 64 = 32640, so that nothing saturates.
     """
 
     name: ClassVar[str] = "vpmaddubsw"

@@ -115,7 +115,7 @@ class TraceSearch:
 
 
 def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> Measurement:
-    """What MetaSchedule's builder and runner say of a configuration, as a measurement.
+    """The answers of MetaSchedule's builder and runner about a configuration, as a measurement.
 
     Args:
         config: knob indices.
@@ -137,7 +137,7 @@ def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Workload:
-    """What a tuning context of MetaSchedule says of its task.
+    """The task of a tuning context of MetaSchedule.
 
     It takes the context's place, which holds the strategy that asks: neither would ever be freed.
 
@@ -189,7 +189,7 @@ class Workload:
 
 
 class TracePlan(SketchPlan):
-    """What ``SketchPlan`` is, of sketches that a space generator of the user's has made.
+    """The ``SketchPlan`` of sketches that the user's own space generator has made.
 
     Args:
         work: what the sketches belong to.

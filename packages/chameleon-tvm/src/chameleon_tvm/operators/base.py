@@ -27,9 +27,9 @@ OWN = {record.name: record for record in OPERATORS}
 class Operator(ABC):
     """A task's computation.
 
-    Logical arrays have the layouts of the textbook (N, C, H, W for images; O, I, H, W for
-    filters); physical ones have the layouts that the task asks for and ``prim_func`` takes.
-    Its module takes TVM from ``late_tvm``: a vendor's kernel is checked without importing it.
+    Logical arrays have the layouts of the textbook (N, C, H, W for images; O, I, H, W for filters).
+    Physical ones have the layouts that the task asks for and ``prim_func`` takes. Its module takes
+    TVM from ``late_tvm``: a vendor's kernel is checked without importing it.
 
     Args:
         task: what to compute.
@@ -46,7 +46,7 @@ class Operator(ABC):
 
     @cached_property
     def spec(self) -> Any:
-        """What the task was made from: an instance of the ``arguments`` of its kind's record."""
+        """The arguments of the task: an instance of the ``arguments`` of its kind's record."""
         return record_of(self.task).arguments.of(self.task)  # type: ignore[union-attr]
 
     @abstractmethod
@@ -96,7 +96,7 @@ def is_operator(kind: str) -> bool:
 
 
 def record_of(task: Task) -> OperatorRecord:
-    """What registers the kind of a task's operator.
+    """The record that registers the kind of a task's operator.
 
     Raises:
         ConfigError: no such kind is installed.

@@ -32,7 +32,7 @@ from chameleon_tvm.types import COMPUTE, FLOAT32, STORAGE, tolerance_of
 class BatchMatmul(Operator):
     """(batch, m, k) x (batch, k, n), the right side possibly stored transposed.
 
-    Of an int8 operator a third input are the constant numbers of :class:`.QuantizedProduct`.
+    An int8 operator has a third input, the constant numbers of :class:`.QuantizedProduct`.
     """
 
     def __init__(self, task: Task) -> None:

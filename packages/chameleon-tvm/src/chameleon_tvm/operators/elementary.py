@@ -90,7 +90,7 @@ def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
 def exp(x: Expr) -> Expr:
     """e^x to two units in the last place: 1 at 0, 0 below the least normal number, infinity never.
 
-    What is no number stays none: the bounds come first in their comparisons.
+    A value that is no number stays none: the bounds come first in their comparisons.
     """
     low, high = _EXP_RANGE
 
@@ -158,7 +158,7 @@ def lanes_of(value: Expr) -> int:
 
 
 def typed(dtype: str, like: Expr) -> str:
-    """An element type with as many lanes as an expression."""
+    """A dtype with as many lanes as an expression."""
     lanes = lanes_of(like)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 

@@ -1,4 +1,4 @@
-"""What is done to an operator's sums before they are stored: bias, residual, activation."""
+"""The steps between an operator's sums and its output: bias, residual, activation."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Epilogue:
         on_cpu: whether buffers hold numbers as CPUs store them; GPUs have types of their own.
 
     Attributes:
-        data_type: element type of the data.
-        weights_type: element type of the weights.
-        centred_type: element type of what ``centred_element`` makes of the data.
+        data_type: dtype of the data.
+        weights_type: dtype of the weights.
+        centred_type: dtype of the result of ``centred_element``.
     """
 
     operand_type: ClassVar[str] = FLOAT32

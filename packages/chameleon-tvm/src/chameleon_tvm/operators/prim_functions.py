@@ -1,7 +1,7 @@
 """Reads a TensorIR function of a user's own, so that a task can carry it as JSON.
 
-The task holds the function itself, and the source text of a reference in NumPy, so that a worker
-process, or another machine years later, needs none of the user's files.
+The task holds the function itself, and the source text of a reference in NumPy. A worker process,
+or another machine years later, needs none of the user's files.
 """
 
 from __future__ import annotations

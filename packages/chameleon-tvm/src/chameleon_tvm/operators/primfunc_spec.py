@@ -1,4 +1,4 @@
-"""What a pipeline file says about a TensorIR function of the user's own. Cheap to import."""
+"""The arguments of a user's own TensorIR function in a pipeline file. Cheap to import."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Operators on quantized tensors: integer sums, and what makes their outputs of them.
 
 A real number is ``scale * (q - zero_point)`` of an integer ``q`` (Jacob et al. 2018, equation 1,
-arXiv 1712.05877): data are uint8 with one scale and zero point, weights int8 with a scale for each
+arXiv 1712.05877). Data are uint8 with one scale and zero point, weights int8 with a scale for each
 output channel and no zero point.
 """
 
@@ -31,7 +31,7 @@ PARAMETERS = 5
 
 @attrs.frozen(kw_only=True)
 class Quantization:
-    """What is the same for all channels; an array of float32 in this order.
+    """The numbers that all channels share; an array of float32 in this order.
 
     Attributes:
         data_zero_point: of the data.

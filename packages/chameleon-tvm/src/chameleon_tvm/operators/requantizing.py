@@ -1,4 +1,4 @@
-"""What becomes of scaled sums of an int8 operator, as TensorIR of scalars and of vectors alike."""
+"""The output of scaled sums of an int8 operator, as TensorIR of scalars and of vectors alike."""
 
 from __future__ import annotations
 

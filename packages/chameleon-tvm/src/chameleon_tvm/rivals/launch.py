@@ -48,9 +48,9 @@ def tune_with_metaschedule(
 
     Returns:
         ``seconds`` (wall-clock it took), ``trials``, ``failed``, ``history`` (per batch: seconds
-        since the start, trials, best seconds so far by its own clock), ``best_seconds`` (its
-        own clock), ``trace`` (its best schedule, as JSON) and ``kernel_seconds`` (that
-        schedule's kernel by our clock).
+        since the start, trials, best seconds so far), ``best_seconds``, ``trace`` (its best
+        schedule, as JSON). These use its own clock; ``kernel_seconds`` is that schedule's kernel by
+        our clock.
 
     Raises:
         ChameleonError: it fails, or does not end.

@@ -1,4 +1,4 @@
-"""What every operator and every template must do; compiles and runs on this machine."""
+"""Tests of every operator and every template; compiles and runs on this machine."""
 
 from __future__ import annotations
 

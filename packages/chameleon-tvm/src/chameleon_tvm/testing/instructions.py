@@ -1,4 +1,4 @@
-"""What every instruction must do: functions that use it, and a check of them by its meaning."""
+"""Tests of every instruction: functions that use it, and a check of them by its meaning."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Trial(ABC):
     @property
     @abstractmethod
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of data, weights and sums of one case."""
+        """The shapes of data, weights and sums of one case."""
 
     @abstractmethod
     def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
-        """What adds a case's products to its sums in place.
+        """The statement that adds a case's products to its sums in place.
 
         Args:
-            buffers: of one axis, by what they hold; the element types are those of ``arguments``.
+            buffers: of one axis, by what they hold; the dtypes are those of ``arguments``.
             case: which one, an expression.
         """
 
@@ -75,7 +75,7 @@ class Trial(ABC):
         }
 
     def arguments(self, operands: Operands) -> list[Array]:
-        """What the function takes: arrays of one axis; it changes the last one."""
+        """The parameters of the function: arrays of one axis; it changes the last one."""
         return [operands[holds].reshape(-1).view(self._stored(holds)).copy() for holds in _NAMES]
 
     def function(self) -> tirx.PrimFunc:
@@ -307,10 +307,10 @@ def require_same(
     """Require that results are what an instruction means.
 
     Integers have to be equal. Sums of floating-point numbers may be rounded after each term, in any
-    order, which changes them by less than a unit of rounding for each term, relative to the terms'
-    absolute values (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). NaN and
-    infinities have to be where they are expected. Where the finite terms alone come to more than
-    their type holds, the order decides what becomes of them, and nothing is compared.
+    order. The change is below a unit of rounding of each absolute value (Higham, Accuracy and
+    Stability of Numerical Algorithms, section 4.2). NaN and infinities have to be where they are
+    expected. If the finite terms alone come to more than their type holds, the order decides the
+    result, and nothing is compared.
 
     Args:
         instruction: that was used.
@@ -371,8 +371,8 @@ def check_instruction(record: InstructionRecord, target: str = "native") -> bool
 def check_meaning(instruction: Instruction, target: str = "native") -> bool:
     """Check an instruction: the code of a function that uses it, and its results.
 
-    The function has to contain one of the instruction's mnemonics. Where the target is this
-    machine's CPU, it has to compute what the meaning says, on random and on extreme operands.
+    The function has to contain one of the instruction's mnemonics. If the target is this machine's
+    CPU, it has to compute what the meaning says, on random and on extreme operands.
 
     Args:
         instruction: of a CPU.

@@ -1,4 +1,4 @@
-"""What a builder hands to a device: a library, its inputs, and a recipe of how they go together."""
+"""The artifact that a builder hands to a device: a library, its inputs, and a recipe for them."""
 
 from __future__ import annotations
 

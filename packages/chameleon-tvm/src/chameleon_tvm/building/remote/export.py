@@ -53,8 +53,8 @@ _FUNCTIONS = (
 def compiling_for(target: tvm.target.Target) -> Iterator[None]:
     """Compile to machine code for a CUDA target while the context lasts; nothing for others.
 
-    Where nvcc, or TVM's CUDA runtime, is missing the source is exported, and compiled on the
-    device's machine if that can.
+    If nvcc or TVM's CUDA runtime is missing, the source is exported, and compiled on the device's
+    machine if that can.
     """
     if target.kind.name != "cuda":
         yield

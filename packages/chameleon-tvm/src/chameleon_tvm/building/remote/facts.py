@@ -1,4 +1,4 @@
-"""What a server is, as far as it tells, and whether it can run what is built for a target."""
+"""The facts that a server reports, and whether it can run code that is built for a target."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SAME_VERSION = "Install the same version of apache-tvm on both sides."
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """What a server told; empty or zero where it did not.
+    """A server's answer; empty or zero if it gave none.
 
     Attributes:
         tvm: version of TVM.
@@ -47,7 +47,7 @@ class ServerFacts:
     compute: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """What is known, for the record."""
+        """The known facts, for the record."""
         return {name: value for name, value in attrs.asdict(self).items() if value}
 
 
@@ -86,7 +86,7 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
 
 
 def own_facts() -> str:
-    """What this process is, as JSON: the answer of ``FACTS_FUNCTION``."""
+    """This process's facts as JSON: the answer of ``FACTS_FUNCTION``."""
     return json.dumps({"tvm": own_version(), "cpu": native_name().options()})
 
 

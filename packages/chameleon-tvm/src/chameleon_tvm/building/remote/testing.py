@@ -1,7 +1,7 @@
 """Kernels that crash, hang, lie or sleep on the device they run on, to test what runs them.
 
-They are compiled functions that call the C library: what fails is a real server with a real
-kernel in it, and nothing on the client's side.
+They are compiled functions that call the C library. A real server fails with a real kernel in it,
+and nothing on the client's side.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SEGMENTATION_FAULT = 11
 
 
 class Behaviour(StrEnum):
-    """What a kernel does where it runs."""
+    """The behaviour of a kernel when it runs."""
 
     NONE = "none"
     WRONG = "wrong"

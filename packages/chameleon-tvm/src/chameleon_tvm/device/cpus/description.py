@@ -33,8 +33,8 @@ class Core:
         load_bytes: loaded from L1 in a cycle by all units.
         l2_rate: sustained bytes per cycle from the second-level cache.
         l3_rate: sustained bytes per cycle from the last-level cache, all cores at work.
-        memory_rate: bytes per cycle from memory for each of a few cores: where a processor has
-            many at work it is less, and measuring it (``chameleon cpu --measure``) pays.
+        memory_rate: bytes per cycle from memory for each of a few cores. If a processor has many at
+            work it is less, and measuring it (``chameleon cpu --measure``) pays.
         l1_bytes: usual size of the data cache.
         l2_bytes: usual size of the second-level cache.
         l3_bytes: usual size of the last-level cache.
@@ -135,7 +135,7 @@ _SYSFS = Path("/sys/devices/system/cpu")
 
 @attrs.frozen(kw_only=True)
 class TargetInfo:
-    """What a CPU schedule has to know about its target; rates are per cycle and core.
+    """The facts that a CPU schedule needs about its target; rates are per cycle and core.
 
     Attributes:
         vector_bytes: width of a vector register, in bytes.

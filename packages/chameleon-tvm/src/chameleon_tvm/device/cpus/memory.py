@@ -1,7 +1,7 @@
 """The memory bandwidth of this machine's CPU, kept once it was measured.
 
 A run depends on it: first guesses are ordered by it. So nothing measures it on the way; the user
-does, once, and the file is read ever after. Where there is none, the usual rate of the core counts.
+does, once, and the file is read ever after. Without one, the usual rate of the core counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chameleon_system.processor import this_processor
 
 
 def kept_file() -> Path:
-    """Where measured rates are: in the user's cache folder."""
+    """The file of measured rates, in the user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
     return Path(base, "chameleon", "cpu.json")
 

@@ -1,8 +1,8 @@
 """The name and features that LLVM should compile with for a processor.
 
-LLVM goes by the model number, which a virtual machine may change: a Granite Rapids that says it is
+LLVM goes by the model number, which a virtual machine may change. A Granite Rapids that says it is
 model 167 becomes a ``rocketlake``, without AMX and bfloat16. Here the flags decide. LLVM's guess
-stays as it is where its features are those of the flags.
+stays as it is if its features are those of the flags.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _ARM_PARTS = {
 
 @attrs.frozen(kw_only=True)
 class CpuName:
-    """What LLVM compiles for.
+    """The processor that LLVM compiles for.
 
     Attributes:
         mcpu: one of LLVM's names.
@@ -119,7 +119,7 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
 
 @cache
 def native_name() -> CpuName:
-    """What LLVM should compile with for this machine."""
+    """The processor and features that LLVM should compile with for this machine."""
     guess = str(codegen.llvm_get_system_cpu())
     processor = this_processor()
     if processor is None:

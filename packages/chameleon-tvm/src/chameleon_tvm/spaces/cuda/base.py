@@ -1,4 +1,4 @@
-"""What all CUDA templates share: schedules that TVM's own check has passed, and nests."""
+"""The common parts of all CUDA templates: schedules that TVM's own check has passed, and nests."""
 
 from __future__ import annotations
 

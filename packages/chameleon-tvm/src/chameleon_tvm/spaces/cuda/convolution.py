@@ -1,9 +1,9 @@
 """CUDA templates of convolutions: the paper's for conv2d (CHAMELEON, Table 1), and depthwise.
 
-In half precision they are products on tensor cores: rows of the product are pixels of the output,
-columns its channels, and what is summed over are the taps of a filter and the input's channels. The
-matrix of pixels and taps is never in memory: each block of threads computes the part that it
-multiplies in shared memory (implicit GEMM).
+In half precision they are products on tensor cores. Rows of the product are pixels of the output,
+columns its channels; the sums run over the taps of a filter and the input's channels. The matrix of
+pixels and taps is never in memory: each block of threads computes the part that it multiplies in
+shared memory (implicit GEMM).
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ class Operand:
         dimensions: for each dimension, how far the index moves with each axis.
         vector_axis: the axis along which neighbours in memory can be loaded as a vector, whatever
             the tile; None where there is none.
-        turned: whether the last two dimensions change places in shared memory, so that threads
-            that differ in the one before the last read neighbours, from different banks.
+        turned: whether the last two dimensions change places in shared memory. Threads that differ
+            in the one before the last then read neighbours, from different banks.
     """
 
     name: str

@@ -33,8 +33,8 @@ SHORTEST = 64
 def plan_parts(extents: Sequence[int]) -> int:
     """Into how many equal parts the elements of a tensor are split.
 
-    The largest number up to ``MOST_PARTS`` is taken if its parts are in one piece for TVM, and
-    otherwise the nearest number, as a ratio, of which that is true.
+    The largest number up to ``MOST_PARTS`` is taken if its parts are in one piece for TVM.
+    Otherwise the nearest such number, as a ratio, is taken.
 
     Args:
         extents: of the tensor's axes.
@@ -52,8 +52,8 @@ def plan_parts(extents: Sequence[int]) -> int:
 def plan_rows(extents: Sequence[int], most: int = MOST_PARTS) -> int:
     """The same of whole rows: parts that no axis but one is cut by.
 
-    Vectors of less than 32 bits an element have many lanes: what whole rows leave over after the
-    last whole vector is less often long than what other parts do.
+    Vectors of less than 32 bits an element have many lanes. The rest after the last whole vector is
+    less often long in whole rows than in other parts.
 
     Args:
         extents: of the tensor's axes.
@@ -140,7 +140,7 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
         lanes: float32 elements of a vector register.
 
     Returns:
-        What ``loops_of`` turns into loops over arrays.
+        Functions that ``loops_of`` turns into loops over arrays.
 
     Raises:
         InternalError, ScheduleError: TVM refuses a step (``REFUSED``).
@@ -159,7 +159,7 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
 
 
 def default_plan(function: Any) -> LoopPlan:
-    """What is expected to be best without measuring: threads where they have enough to do."""
+    """The plan that is expected to be best without measuring: threads if they have enough to do."""
     schedule = Schedule(tvm.IRModule({"main": function}))
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     work = sum(
@@ -276,7 +276,7 @@ def other_axis(block: Any) -> int | None:
 def contiguous(block: Any, reduced: Sequence[int]) -> bool:
     """Whether all that a reduction reads anew for its terms are neighbours along a reduced axis.
 
-    Of the products of a matrix with another one, whose rows are added up, one factor is none.
+    If the products of a matrix with another one have their rows added up, one factor is none.
     """
 
     def occur(index: Any) -> bool:

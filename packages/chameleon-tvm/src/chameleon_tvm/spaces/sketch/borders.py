@@ -1,9 +1,9 @@
 """Padded taps skipped: the condition of an inlined padding moved out of the innermost loops.
 
-A padding that is inlined into a sum of products leaves ``(inside ? x : 0) * w`` there. Where the
+A padding that is inlined into a sum of products leaves ``(inside ? x : 0) * w`` there. If the
 condition is false nothing is added, so the whole addition is left out: products of zero are not
-computed, which assumes finite operands. A condition on outer loops guards the loops inside of it;
-one that a loop of the register tile and a loop of the reduction decide together splits the latter
+computed, which assumes finite operands. A condition on outer loops guards the loops inside of it. A
+loop of the register tile and a loop of the reduction may decide one together. It splits the latter
 into runs in which the same part of the tile is inside, so that no condition is left in them.
 """
 
@@ -36,7 +36,7 @@ _MOST_PATTERNS = 3
 
 @attrs.frozen(kw_only=True)
 class Version:
-    """What part of the tile is inside, for some positions of the outer loops.
+    """The part of the tile that is inside, for some positions of the outer loops.
 
     Attributes:
         condition: on outer loops; None where it is what remains.

@@ -1,4 +1,4 @@
-"""What a legal configuration of a sketch meets, checked on arrays."""
+"""The constraints of a legal configuration of a sketch, checked on arrays."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ def cycles_of(
         facts: the quantities of ``NestModel``.
         iterations: multiply-adds of the whole operator.
         lanes: of a vector register.
-        info: the target. A vector counts as one multiply-add of one unit, and as one load, also
-            where it takes two: what is compared here takes the same vectors.
+        info: the target. A vector counts as one multiply-add of one unit, and as one load, also if
+            it takes two: the compared configurations take the same vectors.
         rewritten: see ``NestModel``.
     """
     accumulators = facts["accumulators"]

@@ -18,7 +18,7 @@ _TENSORISED_DTYPES = STORAGE.keys() - {FLOAT32}
 
 @attrs.frozen(kw_only=True, eq=False)
 class GeneratedSketches:
-    """What TVM's rules make of one function.
+    """The sketches that TVM's rules make of one function.
 
     Attributes:
         base: the unscheduled module's schedule; copy it, it is cheap.

@@ -1,4 +1,4 @@
-"""What a configuration's loop nest means for the machine, computed from knob values alone.
+"""The cost of a configuration's loop nest on the machine, computed from knob values alone.
 
 Every quantity is an array over n configurations. The cost model sees them as features; the
 ranking of first guesses and the pruning constraints read them by name.
@@ -35,7 +35,7 @@ class NestModel:
         nest: the anchor block's loops.
         info: the target.
         rewritten: whether sums are kept in registers and padded taps skipped (``reductions``).
-        stages: where several sketches share this model, each one's ``Nest.staged_at``.
+        stages: if several sketches share this model, the ``Nest.staged_at`` of each.
     """
 
     nest: Nest

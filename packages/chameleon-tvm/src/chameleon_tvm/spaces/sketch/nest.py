@@ -1,8 +1,8 @@
 """The tiled loop nest of a sketch, with the knobs in place of the numbers.
 
-A sketch's trace splits the loops of its anchor block by sampled factors, reorders and perhaps
-fuses them. Replayed on symbols, it says which knob's which factor every loop runs over, so that
-tiles, footprints, threads and legal compute locations follow for many configurations at once.
+A sketch's trace splits the loops of its anchor block by sampled factors, reorders and perhaps fuses
+them. Replayed on symbols, it says which factor of which knob every loop runs over. Tiles,
+footprints, threads and legal compute locations follow for many configurations at once.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Nest:
 
     @cached_property
     def levels(self) -> list[int]:
-        """Where each tile level starts in ``parts``: runs of spatial or reduction loops."""
+        """The beginning of each tile level in ``parts``: runs of spatial or reduction loops."""
         starts: list[int] = []
         previous: tuple[bool, int] | None = None
         for position, part in enumerate(self.parts):
@@ -175,7 +175,7 @@ class Nest:
     def split_at(
         self, location: NDArray[Any], extents: list[Extents]
     ) -> tuple[dict[str, Extents], Extents]:
-        """What the parts inside of a loop cover, and how often that loop comes round.
+        """The extents that the parts inside of a loop cover, and how often that loop comes round.
 
         Args:
             location: the loop's position for every configuration, shape (n,).

@@ -1,4 +1,4 @@
-"""What skipping padded taps costs in code, for many configurations at once (see ``borders``)."""
+"""The cost in code of skipping padded taps, for many configurations at once (see ``borders``)."""
 
 from __future__ import annotations
 

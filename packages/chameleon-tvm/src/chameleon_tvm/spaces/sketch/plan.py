@@ -44,7 +44,7 @@ class ThinnedFactorization(Factorization):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Decision:
-    """Where the decision of one sampling instruction comes from.
+    """The source of one sampling instruction's decision.
 
     Attributes:
         sample: the instruction.

@@ -203,7 +203,7 @@ UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 
 
 def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction], Nest | None]:
-    """What a sketch samples, and the nest of its anchor block.
+    """The samples of a sketch, and the nest of its anchor block.
 
     Args:
         base: the unscheduled module's schedule.

@@ -49,10 +49,10 @@ def _allowed(
 
 
 def rounding_error(dtype: str) -> float:
-    """What an output is expected to lose by weights that are stored in a type.
+    """The loss of an output that is expected from weights that are stored in a type.
 
-    The errors of weights are independent and uniform up to half of the last place of each, so that
-    sums of their products lose as much, relative to sums of the products, as one weight does.
+    The errors of weights are independent and uniform up to half of the last place of each. So sums
+    of their products lose as much, relative to sums of the products, as one weight does.
 
     Args:
         dtype: a floating type of two bytes.

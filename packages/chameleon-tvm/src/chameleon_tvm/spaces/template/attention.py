@@ -40,7 +40,7 @@ TILE_KNOBS = ("query_vectors", "key_rows", "query_rows", "value_vectors", "key_b
 
 @attrs.frozen(kw_only=True)
 class AttentionEstimates:
-    """What is known of n configurations without building them; every field has shape (n,).
+    """Estimates for n configurations, without building them; every field has shape (n,).
 
     Attributes:
         score_sums: vector registers that hold sums of the scores' products.

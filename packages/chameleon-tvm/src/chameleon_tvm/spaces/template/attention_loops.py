@@ -1,10 +1,10 @@
 """Attention as one TensorIR function: scores, softmax and product, block of keys by block of keys.
 
 Loops: heads and tiles of queries (parallel) | blocks of keys | scores, powers, sums of values.
-Queries are in the lanes while scores are computed, so that a row's maximum and sum are those of a
-lane, keys are read where they are, and powers need no transposition to be multiplied with values.
-Between blocks of keys, what was summed so far is scaled to the new maximum (Dao et al. 2022,
-section 3.1); one block of all keys needs no such step.
+Queries are in the lanes while scores are computed. A row's maximum and sum are then those of a
+lane, keys are read where they are, and powers need no transposition for values.
+Between blocks of keys, the sums are scaled to the new maximum (Dao et al. 2022, section 3.1). One
+block of all keys needs no such step.
 """
 
 from __future__ import annotations

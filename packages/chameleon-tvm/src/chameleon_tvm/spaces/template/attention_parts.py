@@ -1,4 +1,4 @@
-"""What attention's loops work on: the tile, arrays, scratch, axes cut into pieces; powers of e."""
+"""The parts of attention's loops: the tile, arrays, scratch, axes cut into pieces; powers of e."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Part:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Row:
-    """What a tile of queries of one head computes with.
+    """The registers and scratch of a tile of queries of one head.
 
     Attributes:
         b: which sample it is.

@@ -1,4 +1,4 @@
-"""What a template is, and the builder that turns its configurations into programs."""
+"""The contract of templates, and the builder that turns their configurations into programs."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ def tiling_of(
 class DenseTemplate(Template):
     """A matrix product with constant weights, packed outside the clock.
 
-    Where options allow it weights may be stored in less than float32 and widened on the way: with
-    few rows they take longer to arrive than to be multiplied with.
+    If options allow it, weights may be stored in less than float32 and widened on the way. With few
+    rows they take longer to arrive than to be multiplied with.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:

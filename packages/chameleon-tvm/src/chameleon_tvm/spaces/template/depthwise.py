@@ -106,8 +106,8 @@ class DepthwiseConvolution(DirectConvolution):
 class DepthwiseTemplate(Template):
     """Depthwise convolutions of any rank.
 
-    Where the input has fewer channels than a vector, or each has several filters, its copy is
-    filled up with zeros, or repeats each channel, so that a lane of it is an output channel.
+    If the input has fewer channels than a vector, or each has several filters, its copy is filled
+    up with zeros, or repeats each channel. A lane of it is then an output channel.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:

@@ -36,9 +36,9 @@ class DirectConvolution:
         spec: the operator, for its epilogue; None for one that has none.
         arithmetic: what it multiplies with.
         channels: input channels of all groups, where groups are filled up with zeros.
-        staging: the convolution as its input is copied, where that is another one: taps of a row
-            and their channels, which are neighbours in the copy, may be channels of one tap in the
-            loops, more of them than the copy has (their weights are zero).
+        staging: the convolution as its input is copied, if that is another one. Taps of a row and
+            their channels are neighbours in the copy. The loops may take them for channels of one
+            tap, more of them than the copy has (their weights are zero).
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Short names for writing loop nests in TensorIR directly.
 
-The templates write their loops themselves instead of scheduling a definition: bounds that skip
+The templates write their loops themselves instead of scheduling a definition. Bounds that skip
 padded taps, register tiles as straight-line code and tiles that overlap at the border are one
-expression here, and no schedule primitive says them.
+expression here. No schedule primitive says them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def zero(lanes: int = 1, dtype: str = "float32") -> Expr:
 
 
 def cast(dtype: str, value: Expr) -> Expr:
-    """A value of another element type, in as many lanes."""
+    """A value of another dtype, in as many lanes."""
     wanted = typed(dtype, value)
     return value if str(value.ty) == wanted else tirx.Cast(wanted, value)
 
@@ -97,8 +97,8 @@ def registers(
 ) -> tuple[Buffer, ...]:
     """Vector registers, to be allocated with ``local``.
 
-    Each is a buffer of its own: TVM puts small buffers of this scope on the stack, where LLVM
-    turns them into registers, and asks its runtime for the memory of all others, tile by tile.
+    Each is a buffer of its own. TVM puts small buffers of this scope on the stack, and LLVM turns
+    them into registers. For all others TVM asks its runtime for memory, tile by tile.
     """
     return tuple(buffer(f"{name}{index}", (lanes,), dtype=dtype) for index in range(count))
 
@@ -154,7 +154,7 @@ def join(digits: Sequence[Expr], extents: Sequence[int]) -> Expr:
 
 
 def within(tile: Expr, size: int, extent: int) -> Expr:
-    """Where a tile starts: the last one is moved back to end with its axis.
+    """The start of a tile: the last one is moved back to end with its axis.
 
     Neighbouring tiles then overlap and compute the same numbers twice, which needs neither
     predicates in the inner loops nor padded outputs.

@@ -155,8 +155,8 @@ class Tile:
 def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
     """The class of border that every tile of a row belongs to.
 
-    Tiles of one class have the same taps outside the input, left and right, so one piece of
-    code serves them all; class numbers count from 0 in order of appearance.
+    Tiles of one class have the same taps outside the input, left and right, so one piece of code
+    serves them all. Class numbers count from 0 in order of appearance.
     """
     width = geometry.out[1]
     starts = np.minimum(np.arange(math.ceil(width / columns)) * columns, width - columns)

@@ -15,13 +15,13 @@ from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 
 class QuantizedVectorEpilogue(VectorEpilogue):
-    """What is done to integer sums before they are stored (see ``QuantizedEpilogue``).
+    """The steps between integer sums and the output (see ``QuantizedEpilogue``).
 
     Args:
         spec: the operator, an int8 one.
         channels: how many numbers scale and bias have, padded.
         shape: of the output, and of the residual.
-        sums: element type of the sums; a bias is packed as the same.
+        sums: dtype of the sums; a bias is packed as the same.
     """
 
     def __init__(

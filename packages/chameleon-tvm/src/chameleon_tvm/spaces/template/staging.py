@@ -16,8 +16,8 @@ from chameleon_tvm.spaces.template.geometry import Geometry
 class Input:
     """The input of a convolution, where it is and copied.
 
-    Planes of outer axes lie below each other, as though they were rows of one tall image; in the
-    copy each is padded by itself, and there are no planes of zeros.
+    Planes of outer axes lie below each other, as though they were rows of one tall image. The copy
+    pads each by itself, and has no planes of zeros.
 
     Args:
         geometry: the convolution.
@@ -35,8 +35,8 @@ class Input:
 
     Attributes:
         data: the function's parameter. In NHWC with ``rows`` width and channels are one axis, so
-            that taps that follow each other in a row are contiguous; without, the input may be
-            some of the channels of a larger array, where it lies.
+            that taps that follow each other in a row are contiguous. Without, the input may be some
+            of the channels of a larger array, at its own place there.
         staged: the copy, of shape (n, channel block, plane x padded row,
             padded column x channel).
     """

@@ -222,7 +222,7 @@ class TileConvolution:
 
 
 class TileProducts:
-    """What a template of convolutions or products needs of them.
+    """The interface between a template and its convolutions or products.
 
     Args:
         geometry: the convolution, of one group.

@@ -1,6 +1,6 @@
-"""What a tile product multiplies in a convolution, and the design space of how it does, as arrays.
+"""The tile products of a convolution, and the design space of their loops, as arrays.
 
-A tile of data is up to 16 neighbouring outputs of a row: they read the padded input where it lies,
+A tile of data is up to 16 neighbouring outputs of a row. They read the padded input where it lies,
 one row of the tile for each, the convolution's stride apart. Nothing is rearranged (no im2col,
 Chellapilla et al., "High Performance Convolutional Neural Networks for Document Processing", 2006).
 """
@@ -164,9 +164,9 @@ def pack_tiles(
         product: what multiplies.
 
     Returns:
-        Of one axis: blocks of output channels, products that are added up, tiles of channels, and
-        rows of a register. The last block is moved back to end with the channels, as its outputs
-        are.
+        Along one axis: blocks of output channels, products that are added up, tiles of channels,
+        and rows of a register. The last block is moved back to end with the channels, as its
+        outputs are.
     """
     runs = Runs.of(geometry, product)
     oc, ic = weights.shape[:2]
@@ -185,7 +185,7 @@ def pack_tiles(
 
 @attrs.frozen(kw_only=True)
 class TileEstimates:
-    """What is known of n configurations without building them; every field has shape (n,).
+    """Estimates for n configurations, without building them; every field has shape (n,).
 
     Attributes:
         registers: tiles that are held.
@@ -303,8 +303,8 @@ class TileTiling(Tiling):
     def guessed_cost(self, values: Values) -> Numbers:
         """Guessed cycles of a core for each product of whole tiles that is needed; shape (n,).
 
-        Products and loads overlap, and so do weights that arrive from L3 as a block reads them;
-        what is done once for a block adds to it.
+        Products and loads overlap, and so do weights that arrive from L3 as a block reads them. The
+        setup of a block adds to it.
         """
         e, product = self.estimate(values), self.product
         tiles = values["product_strips"] * values["product_rows"]

@@ -34,7 +34,7 @@ MAX_VERSIONS = 3
 
 @attrs.frozen(kw_only=True)
 class Estimates:
-    """What is known of n configurations without building them; every field has shape (n,).
+    """Estimates for n configurations, without building them; every field has shape (n,).
 
     Attributes:
         accumulators: vector registers that hold sums.
@@ -262,8 +262,8 @@ class ConvolutionTiling(Tiling):
     def guessed_cost(self, values: Values) -> Numbers:
         """Guessed time over that of all products at full rate, lower is better; shape (n,).
 
-        Work that is done in vain multiplies the time of the inner loop, during which most of
-        what L2 does not hold arrives; copies add to it.
+        Work in vain multiplies the time of the inner loop, during which most of what L2 does not
+        hold arrives; copies add to it.
         """
         e = self.estimate(values)
         work = e.waste * e.imbalance * (1.0 - e.skipped)

@@ -72,7 +72,7 @@ def transforms(out: int) -> Transforms:
 
 
 def expected_error(out: int, channels: int) -> float:
-    """What float32 is expected to lose: largest |difference| over the largest |output|.
+    """The loss that is expected in float32: largest |difference| over the largest |output|.
 
     Computed on random numbers in [-1, 1), in the precision and order of the real kernel.
 

@@ -16,7 +16,7 @@ from chameleon_tvm.spaces.template.emit import Buffer, Expr
 
 
 class VectorEpilogue:
-    """What is done to sums before they are stored.
+    """The steps between sums and the output.
 
     Args:
         spec: the operator; None for one that has no epilogue.
@@ -26,7 +26,7 @@ class VectorEpilogue:
     Attributes:
         bias: the function's parameter, or None.
         residual: the function's parameter, or None.
-        out_type: element type of the output.
+        out_type: dtype of the output.
     """
 
     out_type: str = "float32"

@@ -1,8 +1,8 @@
 """Winograd's convolution as a TensorIR function: 3x3 filters, stride 1, NHWC.
 
 Blocks of tiles: transform the inputs | per block of output channels: one matrix product per point
-of the transform, sums in registers, then transform the products and finish the outputs. What is
-between the steps stays in a workspace that fits L2.
+of the transform, sums in registers. Then transform the products and finish the outputs. A workspace
+that fits L2 holds the values between the steps.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class WinogradTile:
         vectors: vectors of output channels whose sums are.
         steps: times ``rows`` tiles of a block, so that a block of weights is read from L1.
         shared: whether the inputs of all blocks are transformed first, and blocks of output
-            channels are then the outermost loop (weights are read once); else every block
-            transforms its own (its inputs stay in L2).
+            channels are then the outermost loop (weights are read once). Else every block
+            transforms its own, and its inputs stay in L2.
         unroll: input channels per iteration of the innermost loop.
     """
 

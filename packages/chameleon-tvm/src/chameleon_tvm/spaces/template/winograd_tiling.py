@@ -70,7 +70,7 @@ def winograd_tile_of(values: Mapping[str, Any]) -> WinogradTile:
 
 @attrs.frozen(kw_only=True)
 class WinogradEstimates:
-    """What is known of n configurations without building them; every field has shape (n,).
+    """Estimates for n configurations, without building them; every field has shape (n,).
 
     Attributes:
         accumulators: vector registers that hold sums.
@@ -239,8 +239,8 @@ class WinogradTiling(Tiling):
     def first_guesses(self, space: DesignSpace) -> NDArray[np.int32]:
         """The cheapest configurations by estimate, of different tiles and of every algorithm.
 
-        Which algorithm wins depends on where the weights are when the layer's turn comes, which
-        nothing here can know: a quarter of the guesses is left to each of the slower ones.
+        The fastest algorithm depends on where the weights are when the layer's turn comes, which
+        nothing here can know. So a quarter of the guesses is left to each of the slower ones.
         """
         configs = space.everything
         if configs is None:  # more than can be listed

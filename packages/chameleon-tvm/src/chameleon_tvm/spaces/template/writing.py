@@ -26,7 +26,7 @@ from chameleon_tvm.types import HALVES, STORAGE
 
 
 class HalfVectorEpilogue(VectorEpilogue):
-    """What is done to sums of float32 before they are stored as bfloat16, float16 or float32.
+    """The steps between sums of float32 and an output of bfloat16, float16 or float32.
 
     Args:
         spec: the operator, with or without an epilogue of its own.
@@ -61,7 +61,7 @@ def epilogue_of(
         spec: the operator; None for one that has none.
         channels: how many numbers a bias has, padded.
         shape: of the output, and of the residual.
-        sums: element type of the sums.
+        sums: dtype of the sums.
     """
     if spec is not None and spec.dtype in HALVES:
         return HalfVectorEpilogue(spec, channels, shape)
@@ -75,7 +75,7 @@ def epilogue_of(
 
 @attrs.frozen(kw_only=True, eq=False)
 class TilePosition:
-    """Where a tile of outputs is: image, group, block of channels, first row and column.
+    """The position of a tile of outputs: image, group, block of channels, first row and column.
 
     Attributes:
         outer: where it is along each outer axis.
@@ -100,7 +100,7 @@ class Output:
         geometry: the convolution.
         tile: the point of the design space.
         spec: the operator, for its epilogue; None for one that has none.
-        sums: element type of the sums.
+        sums: dtype of the sums.
 
     Attributes:
         out: the function's parameter; planes of outer axes lie below each other.
