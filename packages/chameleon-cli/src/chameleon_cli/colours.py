@@ -11,7 +11,7 @@ from typing import TextIO
 
 
 def asked_for() -> bool | None:
-    """What the environment says, or None where it says nothing."""
+    """The colours that the environment asks for, or None if it says nothing."""
     if os.environ.get("NO_COLOR"):
         return False
     return True if os.environ.get("FORCE_COLOR") else None

@@ -180,8 +180,8 @@ def command(
 ) -> None:
     """Write a commented pipeline to FILE (pipeline.yaml), for the model that lies beside it.
 
-    A model is an ONNX file, a program of torch.export (.pt2), or a Python file with a function
-    that returns a torch module and its example inputs. If there is none, the pipeline tunes a
+    A model is an ONNX file, a program of torch.export (.pt2), or a Python file. Its function
+    returns a torch module and its example inputs. If there is none, the pipeline tunes a
     convolution as an example.
 
     With --plugin KIND NAME [FOLDER] write a package with a plugin of that kind, which can be

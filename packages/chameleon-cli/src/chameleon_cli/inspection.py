@@ -1,4 +1,4 @@
-"""What can be seen to be wrong with a pipeline before it runs, each thing with its place.
+"""The faults of a pipeline that can be seen before it runs, each with its place.
 
 The target is resolved, the code of every stage is imported, and the model is read. It is tried as a
 run tries it before anything is measured.

@@ -39,7 +39,7 @@ def kind_of(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind:
 
 
 def singular_of(kind: Kind) -> str:
-    """What commands call one plugin of a kind, such as ``cost-model``."""
+    """The word of commands for one plugin of a kind, such as ``cost-model``."""
     return kind.name.removesuffix("s").replace("_", "-")
 
 

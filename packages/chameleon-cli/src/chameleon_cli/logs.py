@@ -1,4 +1,4 @@
-"""Where logs go. Libraries only log; this is the one place that says how (stderr, for people)."""
+"""The setup of logs. Libraries only log; this module says how (stderr, for people)."""
 
 from __future__ import annotations
 

@@ -109,8 +109,8 @@ def chameleon(context: click.Context, debug: bool, verbose: bool) -> None:
     `chameleon init` writes a pipeline, `chameleon run` tunes what it describes. Results go to
     stdout, progress and errors to stderr.
 
-    Exit codes: 0 ok, 1 no valid result, 2 usage or pipeline, 3 plugin, 4 device or target,
-    5 a required ratio was not reached, 70 internal error, 130 interrupted.
+    Exit codes: 0 ok, 1 no valid result, 2 usage or pipeline, 3 plugin, 4 device or target. 5 a
+    required ratio was not reached, 70 internal error, 130 interrupted.
     """
     if debug:
         os.environ[_DEBUG] = "1"

@@ -179,7 +179,7 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
 
 
 def find(registry: Registry, name: str) -> Registration:
-    """What a name means, of whatever kind.
+    """The entry that a name means, of whatever kind.
 
     Args:
         registry: what is installed.

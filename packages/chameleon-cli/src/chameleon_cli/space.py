@@ -194,9 +194,9 @@ def describe_space(space: DesignSpace, *, samples: int, guesses: int, seed: int)
         seed: of the index vectors that are drawn.
 
     Returns:
-        ``size`` (index vectors, legal or not), ``legal`` (see :class:`LegalShare`), ``knobs`` (see
-        ``describe_knob``), ``constraints`` (the reasons why configurations are refused),
-        ``first_guesses`` (how many there are) and ``guesses`` (the values of the first of them).
+        ``size`` (index vectors, legal or not), ``legal`` (see :class:`LegalShare`) and ``knobs``
+        (see ``describe_knob``). ``constraints`` are the reasons why configurations are refused;
+        ``first_guesses`` counts the guesses, and ``guesses`` has the values of the first of them.
     """
     return {
         "size": space.size,

@@ -31,10 +31,9 @@ class OneShotModel(CostModel):
 
     The score is the predicted relative throughput up to a factor, the same for all configurations
     of the task. The model is trained before anything was measured, so that it is a prior of others,
-    too. With ``finetune`` its last layer is fitted to what is
-    measured of the task, and the score is an upper confidence bound. A task that is unlike those
-    the predictor was trained on is left to another model, and the log says why; so are all tasks
-    if no model in the box is for their target.
+    too. With ``finetune`` its last layer is fitted to the task's measurements, and the score is an
+    upper confidence bound. Another model takes a task that is unlike those the predictor was
+    trained on, and the log says why. It takes all tasks if no included model is for their target.
 
     Args:
         options: see there.

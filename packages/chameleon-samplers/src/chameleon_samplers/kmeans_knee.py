@@ -62,7 +62,7 @@ class KneeSearch:
     """Finds a number of clusters by the knee of the loss (Algorithm 1, lines 2 to 7).
 
     Each number of clusters starts from the centroids of the one before, with new ones drawn far
-    from them as k-means++ would, so that few iterations are left to do.
+    from them as k-means++ would. So few iterations are left to do.
 
     Args:
         counts: numbers of clusters to try, ascending.

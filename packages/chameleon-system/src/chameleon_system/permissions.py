@@ -1,4 +1,4 @@
-"""What a process has to ask the operating system for before it may use a part of the processor."""
+"""Requests that the operating system wants before a process uses a part of the processor."""
 
 from __future__ import annotations
 

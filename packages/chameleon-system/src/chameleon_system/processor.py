@@ -1,7 +1,7 @@
-"""What the operating system says of the processor: its vendor, its model, and its instructions.
+"""The operating system's facts about the processor: its vendor, its model, and its instructions.
 
-A virtual machine may report any model number, but the flags are what CPUID and the system allow:
-code that uses an instruction whose flag is missing ends with an illegal instruction.
+A virtual machine may report any model number, but the flags are what CPUID and the system allow.
+Code that uses an instruction whose flag is missing ends with an illegal instruction.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Processor:
 def parse_cpuinfo(text: str, architecture: str) -> Processor | None:
     """The processor in a text such as ``/proc/cpuinfo``.
 
-    Where there are different processors, the flags are those that all of them have, and the rest
-    is that of the last one, which on ARM is usually a large one.
+    If there are different processors, the flags are those that all of them have. The rest is that
+    of the last one, which on ARM is usually a large one.
 
     Args:
         text: blocks of lines ``name : value``, one block for each processor.

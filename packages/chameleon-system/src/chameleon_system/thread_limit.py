@@ -1,7 +1,7 @@
 """How many threads this process may use: its cores, and the CPU time that its cgroups allow.
 
 A container may be allowed less than the cores that it sees. A thread more than its quota has room
-for does not make it slower by a little: the kernel stops all of its threads for the rest of a
+for does not make it slower by a little. The kernel stops all of its threads for the rest of a
 period, usually a tenth of a second (docs/measuring.md has times).
 """
 

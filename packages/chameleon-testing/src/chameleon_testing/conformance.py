@@ -87,8 +87,8 @@ def check_synthesizer(make: Callable[[StageContext], stages.Synthesizer]) -> Non
 def check_cost_model(make: Callable[[StageContext], stages.CostModel]) -> None:
     """Check a cost model: shapes, finiteness, determinism, failures, one or no observation.
 
-    And that a configuration's score is its own, whatever else is asked about with it, that
-    rows to be measured together are different candidates, and that it learns an easy space.
+    A configuration's score must not depend on the others in the call. Rows to be measured together
+    are different candidates, and the model learns an easy space.
 
     Args:
         make: makes the cost model from its context.

@@ -1,8 +1,8 @@
 """Finds random numbers that a stage does not draw from its context's generator.
 
-One seed gives one result only if every draw comes from ``context.rng``. Three things break that:
-the global generators of Python, NumPy and torch, a generator that the module keeps, and one that
-is made with a number that does not come from the run's seed.
+One seed gives one result only if every draw comes from ``context.rng``. Three kinds
+of generators break that: global ones of Python, NumPy and torch, those that the module keeps, and
+those with another seed.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Session:
 
     Args:
         pipeline: with a section ``transform``.
-        listeners: are told of the runs that measure.
+        listeners: get the events of the runs that measure.
         interruption: may ask them to stop.
     """
 

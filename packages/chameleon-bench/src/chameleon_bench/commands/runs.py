@@ -37,8 +37,8 @@ class ListedRun:
         target: as the pipeline names it.
         operators: how many there are.
         measurements: configurations measured, failures included.
-        seconds: the best time: one inference of a network, or the one operator's, or the sum of
-            the best times of several, as often as each occurs; None if nothing has a time.
+        seconds: the best time, of one inference of a network or of the only operator. Several
+            operators count with the sum of their best times; None if nothing has a time.
         seconds_of: which of these, as ``network``, ``operator`` or ``sum``.
         at: when its last measurement was made, in seconds since 1970; else when it was written.
     """

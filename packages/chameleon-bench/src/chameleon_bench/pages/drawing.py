@@ -280,7 +280,7 @@ class Axis:
 
 
 def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, zero: bool) -> Axis:
-    """An axis as plotly.js is told of it.
+    """An axis in the form of plotly.js.
 
     Args:
         layout: of the axis.

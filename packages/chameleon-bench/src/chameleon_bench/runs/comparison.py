@@ -173,8 +173,8 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
 
     Returns:
         ``runs``; ``operators`` that several of them tune, with the time in each; ``sum`` of those
-        that all of them tune; ``pairs`` of runs with ratios and tests; what differs in
-        ``pipeline``, ``versions`` and ``environment``; ``machines_differ``.
+        that all tune; ``pairs`` of runs with ratios and tests. The differences are in ``pipeline``,
+        ``versions``, ``environment`` and ``machines_differ``.
 
     Raises:
         ConfigError: one run is named twice, or two have nothing in common.

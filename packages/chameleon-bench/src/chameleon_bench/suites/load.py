@@ -150,9 +150,9 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
     """The distributions whose plugins take part in a run, each with its version.
 
     Args:
-        documents: JSON values, such as the expanded pipeline. Whatever bears a plugin's name in
-            them takes part, the members of a portfolio for example: a distribution too many costs
-            a repetition, one too few a wrong result.
+        documents: JSON values, such as the expanded pipeline. Every plugin's name in them counts,
+            as of a portfolio's members: a distribution too many costs a repetition, one too few a
+            wrong result.
         registry: knows who registers which name.
 
     Returns:

@@ -1,8 +1,8 @@
 """The schema of a whole pipeline file (JSON Schema, draft 2020-12).
 
-It says what can be told of a file by itself: keys, types, choices, bounds of numbers. What needs
-more (names that must be unique, files that must be there, options that exclude each other) is
-left to ``chameleon validate``: whatever the schema refuses, that refuses too.
+It describes a file by itself: keys, types, choices, bounds of numbers. ``chameleon validate``
+checks the rest (unique names, files that must be there, options that exclude each other), and
+refuses whatever the schema refuses.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class StageSchemas:
         return _reference(kind)
 
     def named(self, entry: Registration) -> Schema:
-        """What a pipeline may call an entry."""
+        """The names by which a pipeline may call an entry."""
         # A name of several distributions is not refused: where a preset wrote it, it means one.
         texts = [{"const": entry.name}, {"type": "string", "pattern": self.full(entry)}]
         return {"description": entry.record.summary, "anyOf": texts}
@@ -287,7 +287,7 @@ class StageSchemas:
         return {**reference, "required": ["name", *self._required[key]]} if required else reference
 
     def opened(self, entry: Registration) -> Schema:
-        """What stands below the name of an entry that is a key itself, as a frontend's."""
+        """The value below the name of an entry that is a key itself, as a frontend's."""
         key = f"{entry.kind}.{self._registry.full_name(entry)}"
         if key not in self.definitions:
             options = entry.record.options

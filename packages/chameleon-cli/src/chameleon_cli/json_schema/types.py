@@ -83,8 +83,8 @@ class TypeSchemas:
 
     Args:
         classes: gives the names and classes of a kind of plugin, for ``tagged`` fields.
-        stage: gives the schema of a stage of a kind, for fields with ``stages`` and ``names``:
-            called with the kind, and whether a name alone has to do.
+        stage: gives the schema of a stage of a kind, for fields with ``stages`` and ``names``. It
+            is called with the kind, and whether a name alone has to do.
         precisions: what fields with ``precisions`` choose among.
     """
 
@@ -102,7 +102,7 @@ class TypeSchemas:
         """An options class: a mapping of its options, and of nothing else.
 
         Args:
-            kind: an attrs class. Where its annotations cannot be resolved, as those of a broken
+            kind: an attrs class. If its annotations cannot be resolved, as those of a broken
                 plugin, any value is taken for its options.
         """
         resolved = True

@@ -177,8 +177,8 @@ def advantages(
         rewards: of every step, shape (steps, episodes).
         values: the critic's estimates of the states before every step and after the last one,
             shape (steps + 1, episodes).
-        goes_on: 1 if an episode goes on after the step and 0 if the step ended it, shape
-            (steps, episodes). What comes after an end counts for nothing.
+        goes_on: 1 if an episode goes on after the step and 0 if the step ended it, shape (steps,
+            episodes). Steps after an end count for nothing.
         discount: of the rewards (gamma).
         decay: of the temporal differences (lambda).
 

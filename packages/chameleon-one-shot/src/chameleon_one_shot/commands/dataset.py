@@ -214,7 +214,7 @@ def import_(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
     """Add what others have measured to a data set.
 
     A SOURCE is a run folder, a Kernel Tuner cache or T4 file, a folder with a MetaSchedule
-    database, or a data set. What is in the data set already is left as it is.
+    database, or a data set. Entries of the data set stay as they are.
     """
     _add(sources, folder, as_json=as_json)
 

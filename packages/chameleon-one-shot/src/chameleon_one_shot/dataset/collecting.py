@@ -1,9 +1,9 @@
 """Collects a data set: tasks like those of networks, tuned by searches of several kinds.
 
-What searches measure on their way is what a predictor has to tell apart later; random
-configurations are nearly all slow (exploration-based code sampling: One-Shot Tuner, Ryu et al., CC
-2022, section 4.3). Each few tasks are one ordinary run, whose folder keeps every measurement at
-once; a run's measurements become one part of the data set when it ends.
+A predictor later has to tell apart what searches measure on their way. Random configurations are
+nearly all slow (exploration-based code sampling: One-Shot Tuner, Ryu et al., CC 2022, section 4.3).
+Each few tasks are one ordinary run, whose folder keeps every measurement at once. A run's
+measurements become one part of the data set when it ends.
 """
 
 from __future__ import annotations

@@ -158,8 +158,8 @@ def read_dataset(folder: Path) -> Dataset:
     """Everything of a data set, each candidate once.
 
     Raises:
-        DatasetError: it is no data set, a part of it is cut off or damaged, or a time is neither a
-            positive number nor a failure's; says which part.
+        DatasetError: it is no data set, or a part is cut off or damaged, or has a time that is
+            neither positive nor a failure's; names the part.
     """
     manifest = read_manifest(folder)
     read = [task for part in parts_of(folder) for task in read_part(part)]

@@ -79,7 +79,7 @@ def differences(plan: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
     Args:
         plan: a plan's document.
-        other: another one's.
+        other: another plan's.
     """
     return [key for key in KEYS if key not in _FREE and plan.get(key) != other.get(key)]
 

@@ -1,9 +1,9 @@
 """A distribution of the operators of networks, learnt from their tasks.
 
-Prior-guided sampling draws the fields of a layer one after another, each from the distribution that
-networks have given the fields drawn before (One-Shot Tuner, Ryu et al., CC 2022, section 4.2).
-Counting alone would only ever give back the layers that there are. So the rows that a field is
-drawn from count the less the more they differ from what is drawn already, and sizes are moved
+Prior-guided sampling draws the fields of a layer one after another. Each comes from the
+distribution that networks have given the fields drawn before (One-Shot Tuner, Ryu et al., CC 2022,
+section 4.2). Counting alone would only ever give back the layers that there are. So the rows that a
+field is drawn from count the less the more they differ from what is drawn already. Sizes are moved
 between those that were seen.
 """
 
@@ -342,7 +342,7 @@ class HeldOut:
     def covers(self, operator: str, arguments: Mapping[str, Any]) -> bool:
         """Whether a task is one of them, or within ``NEAR`` of one in every dimension.
 
-        Layouts, element types and epilogues make no difference.
+        Layouts, dtypes and epilogues make no difference.
         """
         numbers = _numbers(arguments)
         return any(_alike(numbers, other) for other in self._numbers.get(operator, ()))

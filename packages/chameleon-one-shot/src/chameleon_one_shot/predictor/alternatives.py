@@ -1,7 +1,7 @@
 """The models that a predictor is compared with, trained on the very same data.
 
 All see the same numbers of the same tasks, learn the same target, and end their training by the
-same tasks; none sees a task that it is judged by.
+same tasks. None sees a task that it is judged by.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ def identity(task: DatasetTask) -> str:
 def examples_of(dataset: Dataset) -> list[Example]:
     """The examples of a data set.
 
-    Tasks without two timed configurations are left out. Of those whose space is not what it was
-    when they were measured only the choices are used. Both are said in the log.
+    Tasks without two timed configurations are left out. If a task's space is not what it was when
+    it was measured, only its choices are used. The log says both.
 
     Raises:
         DatasetError: nothing can be learnt from it.

@@ -1,7 +1,7 @@
 """Whether a task is like those that a predictor was trained on: limits learnt from held-out tasks.
 
-A task is strange if it is farther from every trained one, or predicted with less certainty, than
-99 of 100 such tasks are as those that were held out of the training and predicted all the same.
+A task is strange if it is farther from every trained one, or predicted with less certainty, than 99
+of 100 held-out tasks. These were kept out of the training and predicted all the same.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Familiarity:
         )
 
     def strange(self, tokens: TaskTokens, vocabulary: Vocabulary) -> str | None:
-        """Why a task is unlike the trained ones, as half a sentence; None if it is not.
+        """The reason why a task is unlike the trained ones; None if it is not.
 
         Args:
             tokens: the task's, of a device that is not strange.
@@ -143,7 +143,7 @@ class Familiarity:
         return float(np.sqrt(apart.mean(axis=1)).min())
 
     def strange_device(self, tokens: TaskTokens) -> str | None:
-        """Why the device is unlike the trained ones, as half a sentence; None if it is not.
+        """The reason why the device is unlike the trained ones; None if it is not.
 
         Args:
             tokens: of any task for it.

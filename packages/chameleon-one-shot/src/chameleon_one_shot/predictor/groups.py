@@ -24,8 +24,8 @@ def similar(task: DatasetTask, others: Sequence[DatasetTask]) -> NDArray[np.bool
 def task_groups(tasks: Sequence[DatasetTask]) -> Labels:
     """The group of each task; similar ones are in one group, and so is what is similar to these.
 
-    What comes after an operator's sums (its epilogue), layouts and devices make no difference:
-    that of two such tasks one is known tells nearly all about the other.
+    The steps after an operator's sums (its epilogue), layouts and devices make no difference: one
+    of two such tasks tells nearly all about the other.
 
     Returns:
         Shape (tasks,), from 0.

@@ -60,7 +60,7 @@ def tau(scores: Numbers, quality: Numbers) -> float:
 def regret(scores: Numbers, quality: Numbers, count: int) -> float:
     """How much longer than the best the best of the first ``count`` takes, as a share of it.
 
-    Of equal scores the slower candidates are taken to come first: nothing is won by chance.
+    If scores are equal, the slower candidates are taken to come first: nothing is won by chance.
     """
     first = np.lexsort((quality, -scores))[:count]
     return float(np.expm1(quality.max() - quality[first].max()))

@@ -51,9 +51,9 @@ class Predictor:
 class TaskPredictor:
     """A predictor of one task's configurations.
 
-    What the first layer needs of the tokens of the task, of the device and of every choice of
-    every knob is computed once. Loops and buffers of many configurations are few different ones,
-    so that theirs is computed for each that is different.
+    The first layer's values for the tokens of the task, of the device and of every choice of every
+    knob are computed once. Loops and buffers of many configurations are few different ones, so that
+    theirs is computed for each that is different.
 
     Args:
         predictor: of any task.

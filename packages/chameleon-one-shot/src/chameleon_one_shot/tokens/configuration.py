@@ -1,7 +1,7 @@
 """A configuration of a task on a device as tokens: one a knob, one a loop or buffer, and so on.
 
 Tokens of the task and of the device are the same for all configurations, and a knob has one for
-each of its choices: so everything about them is looked up, and only what a space computes of a
+each of its choices. So everything about them is looked up. Only what a space computes of a
 program's loops and buffers (``FeatureBlock``) is computed for each configuration.
 """
 

@@ -1,7 +1,7 @@
 """Ends children and everything they started, including processes that tried to get away.
 
 A child leads its own session. Its descendants are found by parenthood, by session, and by a token
-in the environment that they inherit: one that forks twice and starts a session of its own still
+in the environment that they inherit. One that forks twice and starts a session of its own still
 carries the token.
 """
 

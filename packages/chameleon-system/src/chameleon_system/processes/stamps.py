@@ -1,6 +1,6 @@
 """Names of processes that no other process has, and tokens that mark what a child starts.
 
-A process id alone names nothing for long: it is used again, means another process in another
+A process id alone names nothing for long. It is used again, means another process in another
 container (pid_namespaces(7)), and yet another one after the machine was started anew.
 """
 
@@ -68,8 +68,8 @@ class ProcessStamp:
     def dead(self) -> bool:
         """Whether the process is known to have ended.
 
-        Nothing is known of one of another namespace, which may be that of another container with
-        the same temporary folder, or of another boot, which may be that of another machine.
+        Nothing is known of one of another namespace or another boot. That may be the namespace of
+        another container with the same temporary folder, or the boot of another machine.
         """
         if (self.boot, self.namespace) != (_boot(), _namespace()):
             return False

@@ -59,7 +59,7 @@ class SynthesizerSuite(StageSuite):
     kind = "synthesizers"
 
     def test_batches(self) -> None:
-        """It mends batches: legal, distinct, new configurations, from one seed alike."""
+        """It fixes batches: legal, distinct, new configurations, from one seed alike."""
         check_synthesizer(self.make)
 
 

@@ -46,7 +46,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 
     Writes the front (front.json, front.csv, front.html) into the folder `transform` of the output.
     With --point N it also writes that network's code, weights and a script that trains it again,
-    and tunes and compiles it. What was measured is kept, and never measured again.
+    and tunes and compiles it. Chameleon keeps measurements, and repeats none.
     """
     repeat, overrides = given_again("transform", pipeline, overrides, output)
     interruption = Interruption()

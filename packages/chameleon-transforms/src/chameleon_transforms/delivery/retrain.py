@@ -3,10 +3,10 @@
     python retrain.py                     trains on the batches in the folder `data`
     python retrain.py --data FOLDER       trains on another folder
 
-The folder holds `train.pt` and, for the accuracy on data that was not trained with, `test.pt`: each
-a pair (images, classes) that `torch.save` wrote, images as floats of shape (n, channels, rows,
-columns), classes as whole numbers of shape (n,). The weights go into `retrained.pt`; rename it to
-`network.weights.pt` and `network.py` loads them. Distillation is that of Hinton et al. (2015).
+The folder holds `train.pt` and, for the accuracy on other data, `test.pt`. Each is a pair (images,
+classes) that `torch.save` wrote: images as floats of shape (n, channels, rows, columns), classes as
+whole numbers of shape (n,). The weights go into `retrained.pt`; rename it to `network.weights.pt`
+and `network.py` loads them. Distillation is that of Hinton et al. (2015).
 """
 
 from __future__ import annotations

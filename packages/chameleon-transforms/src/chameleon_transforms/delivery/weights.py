@@ -1,7 +1,7 @@
 """Weights of the original, carried over to what replaces its layers.
 
-What is left of a domain is what has the largest weights; products of smaller matrices are truncated
-singular value decompositions, the nearest ones there are (Eckart and Young 1936).
+The rest of a domain is the part with the largest weights. Products of smaller matrices are
+truncated singular value decompositions, the nearest ones there are (Eckart and Young 1936).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _truncated(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 def of_nest(weight: Tensor, nest: Nest) -> Tensor:
     """The weight of one nest, from a dense one of its stage.
 
-    Where input channels are left out, each filter is scaled to the magnitude that it had.
+    If input channels are left out, each filter is scaled to the magnitude that it had.
 
     Args:
         weight: shape (O, I, kh, kw), with at least the taps of the nest.

@@ -5,8 +5,8 @@ Turner et al. (ASPLOS 2021, section 4) write a convolution as the nest
     for co, oh, ow, ci, kh, kw:
         O[co, oh, ow] += W[co, ci, kh, kw] * I[ci, oh * s + kh, ow * s + kw]
 
-and neural transformations as transformations of its domain that do not keep what it computes:
-a shorter domain of co (bottleneck), and tiles of co and ci that are tied (group).
+and neural transformations as transformations of its domain that change its result: a shorter
+domain of co (bottleneck), and tied tiles of co and ci (group).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Channels that agree: which layers write and read the same ones, through skip connections too.
 
-A bottleneck without a stage that restores the channels is legal only if everybody who writes or
-reads them takes part: both sides of an addition, a normalisation, every consumer.
+A bottleneck without a stage that restores the channels is legal only if all their writers and
+readers take part. These are both sides of an addition, a normalisation, and every consumer.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class _Groups:
 def channel_groups(network: TracedNetwork) -> tuple[ChannelGroup, ...]:
     """The groups whose number of channels may change: all who write and read them can.
 
-    Those of the network's inputs and outputs, and those that anything reads of which is not known
-    what it does to channels (a concatenation, a reshape), stay as they are.
+    Channels of the network's inputs and outputs stay as they are. So do those that a node reads
+    whose effect on channels is unknown (a concatenation, a reshape).
     """
     groups = _Groups()
     for node in network.module.graph.nodes:

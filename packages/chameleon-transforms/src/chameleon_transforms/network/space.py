@@ -1,6 +1,6 @@
 """The space of transformed networks: a knob for each layer and one for channels that agree.
 
-A network is a row of indices. What is illegal is in no knob: a layer's choices are those that are
+A network is a row of indices. No knob has an illegal choice: a layer's choices are those that are
 legal for every number of channels that its neighbours may leave it.
 """
 

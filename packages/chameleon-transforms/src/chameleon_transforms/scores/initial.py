@@ -14,8 +14,8 @@ class FisherPotential(NetworkScore):
     """The approximated effect on the loss of removing each channel, summed over the network.
 
     Per channel 1/2 the mean over the batch of (sum over positions of activation times gradient)
-    squared; per layer the sum over channels, per network the sum over layers (Turner et al.,
-    ASPLOS 2021, section 5.2, equations 1 to 4).
+    squared. Per layer the sum over channels, per network the sum over layers (Turner et al., ASPLOS
+    2021, section 5.2, equations 1 to 4).
     """
 
     def score(self, network: Judged) -> float:

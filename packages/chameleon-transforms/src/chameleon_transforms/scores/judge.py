@@ -1,6 +1,6 @@
 """Runs candidates at their initialisation on one minibatch; a thousand share what they can.
 
-The minibatch and the random numbers that weights are made of are drawn once: networks are compared
+The minibatch and the random numbers that weights are made of are drawn once. Networks are compared
 on the same draws, and none is copied or initialised anew.
 """
 

@@ -71,7 +71,7 @@ def not_dominated(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which rows no other row is at most as large as in every column and smaller in one.
 
     Args:
-        losses: shape (n, columns). Of equal rows the first is kept.
+        losses: shape (n, columns). The first of equal rows is kept.
     """
     best = np.ones(len(losses), np.bool_)
     for index, row in enumerate(losses):

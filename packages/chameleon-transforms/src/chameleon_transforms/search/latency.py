@@ -46,7 +46,7 @@ class OperatorTimes:
         folder: where runs of operators go; those that are there are read.
         measurements: configurations measured of each operator.
         records: folders of other runs.
-        listeners: are told of the runs' events.
+        listeners: get the runs' events.
         interruption: may ask a run to stop.
     """
 

@@ -41,8 +41,8 @@ class _TwoStages(Transform):
 class Bottleneck(_TwoStages):
     """``bottleneck(B)``: the domain of co divided by B.
 
-    What reads the convolution expects all channels, so a pointwise stage restores them. Where
-    all readers take fewer, the network's space divides the channels without it (``widths``).
+    The readers of the convolution expect all channels, so a pointwise stage restores them. If all
+    readers take fewer, the network's space divides the channels without it (``widths``).
     """
 
     name = "bottleneck"

@@ -1,7 +1,7 @@
 """Reads databases of TVM's MetaSchedule (``JSONDatabase``): JSON alone, nothing is replayed.
 
-A database is two files of one JSON value a line. Of a workload its hash is kept, and the names of
-the blocks of its module, which is a graph of nodes as ``tvm.ir.save_json`` writes it. A record is
+A database is two files of one JSON value a line. A workload gives its hash, and the names of the
+blocks of its module, which is a graph of nodes as ``tvm.ir.save_json`` writes it. A record is
 ``[workload, [[instructions, decisions], seconds, target, argument types]]``
 (``TuningRecord.as_json`` of tvm.s_tir.meta_schedule).
 """
