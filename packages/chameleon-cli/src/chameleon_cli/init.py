@@ -128,7 +128,7 @@ def template(registry: Registry, stem: str, model: PresetRecord | None = None) -
 
 
 def _default(registry: Registry) -> PresetRecord | None:
-    """The preset that applies where none is named; Chameleon's own, whoever has one as well."""
+    """The preset that applies if none is named; Chameleon's own, whoever has one as well."""
     if DEFAULT_PRESET not in registry.names("presets"):
         return None
     preset: PresetRecord = registry.find("presets", DEFAULT_PRESET, author=CORE).record
@@ -262,7 +262,7 @@ def write_plugin(kind: str, name: str, folder: Path | None) -> tuple[Path, str]:
     Args:
         kind: a kind, in the singular or as ``chameleon plugins`` lists it.
         name: of the plugin, and of its distribution.
-        folder: where to; one named after the plugin, in the working folder, where None.
+        folder: where to; one named after the plugin, in the working folder, if None.
 
     Returns:
         The folder, and the words of a command that checks the plugin there.

@@ -15,7 +15,7 @@ from chameleon_cli.json_lines import json_lines
 def configure(*, debug: bool = False, verbose: bool = False) -> None:
     """Send structlog's lines to stderr: warnings, with ``verbose`` more, with ``debug`` all.
 
-    They are JSON where stderr is.
+    They are JSON if stderr is.
     """
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     structlog.configure(

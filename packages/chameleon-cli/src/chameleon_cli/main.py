@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code that says how it went.
 
     Args:
-        arguments: what follows the command's name; the process's own where None.
+        arguments: what follows the command's name; the process's own if None.
     """
     sys.exit(run(arguments))
 
@@ -186,7 +186,7 @@ class _Told:
         text: what is wrong.
         code: the exit code.
         hint: what to do about it, one line each, or None.
-        traceback: where it comes from, where that is wanted.
+        traceback: where it comes from, if that is wanted.
     """
 
     text: str

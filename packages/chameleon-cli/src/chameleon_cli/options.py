@@ -132,7 +132,7 @@ def given_again(
     """The command line that continues what one with these options began.
 
     Args:
-        command: its name, several words where it is one of a group.
+        command: its name, several words if it is one of a group.
         file: what it reads.
         overrides: of ``--set``.
         output: of ``--output``.

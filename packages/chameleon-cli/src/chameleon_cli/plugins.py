@@ -28,7 +28,7 @@ _LIST = "list"
 
 
 class _Plugins(click.Group):
-    """Lists where no other command is named: ``plugins``, ``plugins explorers``."""
+    """Lists if no other command is named: ``plugins``, ``plugins explorers``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
@@ -137,8 +137,8 @@ _KIT = "chameleon-tuner-testing"
 def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> None:
     """Check that the plugin NAME does what its kind must do.
 
-    NAME is what a pipeline calls it, or KIND:NAME where plugins of several kinds have the name, as
-    in explorers:random. Exit code 3 where a check fails.
+    NAME is what a pipeline calls it, or KIND:NAME if plugins of several kinds have the name, as
+    in explorers:random. Exit code 3 if a check fails.
     """
     registry = default_registry()
     entry = find(registry, name)

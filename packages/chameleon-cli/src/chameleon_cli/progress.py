@@ -283,7 +283,7 @@ def _budget(event: RunStarted, stored: int) -> str:
 
 
 def _bar(limit: int | None, measured: int) -> int | None:
-    """Where a bar ends; None where nobody knows."""
+    """Where a bar ends; None if nobody knows."""
     return None if limit is None else max(limit, measured)
 
 
@@ -337,7 +337,7 @@ class Rate:
         """The time that so many more take, or that the budget leaves, as ``3:20``.
 
         Args:
-            count: None where only the wall-clock ends the run.
+            count: None if only the wall-clock ends the run.
         """
         if not self.per_second or (count is None and self._end is None):
             return "-"

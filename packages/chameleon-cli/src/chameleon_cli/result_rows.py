@@ -19,7 +19,7 @@ from chameleon_core.words import in_seconds
 
 
 def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
-    """A network as JSON values; None where the model is none.
+    """A network as JSON values; None if the model is none.
 
     Args:
         summary: the ``network`` of a ``chameleon_core.run_view.RunView``.

@@ -135,7 +135,7 @@ class LegalShare:
     Attributes:
         share: legal ones over those looked at.
         samples: how many were looked at.
-        exact: whether these were all of them; drawn evenly where not.
+        exact: whether these were all of them; drawn evenly if not.
         configurations: how many legal ones there are, where the space can list them.
     """
 
@@ -150,7 +150,7 @@ def legal_share(space: DesignSpace, samples: int, rng: np.random.Generator) -> L
 
     Args:
         space: any.
-        samples: index vectors that are looked at, at most; all where there are no more.
+        samples: index vectors that are looked at, at most; all if there are no more.
         rng: draws them.
     """
     exact = space.size <= samples

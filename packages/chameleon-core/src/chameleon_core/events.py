@@ -19,7 +19,7 @@ class TaskSummary:
         flop: floating-point operations of one evaluation.
         measured: configurations measured, failures included, in this and earlier processes.
         failed: failures by kind.
-        best_seconds: lowest cost so far in seconds, or None where nothing succeeded.
+        best_seconds: lowest cost so far in seconds, or None if nothing succeeded.
         target_measurements: where the budget ends it at the latest; None for no such limit.
     """
 
@@ -96,7 +96,7 @@ class BatchProposed:
         stored: how many of them the store already answers.
         steps: search steps the explorer took to find them.
         converged: the step after which the best surrogate score rose no more (figures 2 and 7).
-        score: that surrogate score, or None where no trained cost model guided the walk.
+        score: that surrogate score, or None if no trained cost model guided the walk.
         origins: where its configurations came from, how many by ``loop.round.batch.Origin``.
     """
 
@@ -119,8 +119,8 @@ class Measured:
         config: knob indices.
         seconds: its cost in seconds, or None for a failure.
         failure: the kind of failure, or None.
-        spent: the seconds its task has taken by then, or None where nobody counts.
-        origin: what put it into its batch, an ``Origin``, or None where nobody knows.
+        spent: the seconds its task has taken by then, or None if nobody counts.
+        origin: what put it into its batch, an ``Origin``, or None if nobody knows.
     """
 
     task: str

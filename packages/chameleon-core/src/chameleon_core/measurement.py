@@ -82,11 +82,11 @@ class Measurement:
 
     Attributes:
         config: knob indices, one per knob of the space.
-        seconds: one mean kernel time per repeat, in seconds; empty where it failed.
+        seconds: one mean kernel time per repeat, in seconds; empty if it failed.
         failure: the kind of failure, or None.
-        message: the failure in words; empty where there is none.
+        message: the failure in words; empty if there is none.
         max_relative_error: largest difference from the reference output over the reference's
-            largest magnitude; None where outputs were not compared.
+            largest magnitude; None if outputs were not compared.
         build_seconds: wall-clock spent building, in seconds.
         run_seconds: wall-clock spent checking and timing, in seconds.
     """
@@ -126,7 +126,7 @@ def failures_by_kind(measurements: Iterable[Measurement]) -> dict[str, int]:
 
 
 def most_frequent_failure(measurements: Collection[Measurement]) -> str | None:
-    """The first failure of the most frequent kind, in words; None where nothing failed."""
+    """The first failure of the most frequent kind, in words; None if nothing failed."""
     failed = failures_by_kind(measurements)
     if not failed:
         return None

@@ -269,7 +269,7 @@ class NetworkResult(InferenceResult):
 
 
 _ALWAYS = {"latency_seconds", "untuned_seconds", "rivals", "max_relative_error"}
-"""Keys that results have always had, null or empty where there is nothing."""
+"""Keys that results have always had, null or empty if there is nothing."""
 
 
 def _told(attribute: attrs.Attribute[Any], value: Any) -> bool:

@@ -15,7 +15,7 @@ from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.given import canonical, given_plugins
 
 Versions = dict[str, str | None]
-"""Versions by distribution; None where one is in this process without being installed."""
+"""Versions by distribution; None if one is in this process without being installed."""
 
 
 def distributions_of(pipeline: ResolvedPipeline) -> list[str]:

@@ -11,7 +11,7 @@ _LEAST_MEMORY = 2 << 30
 
 
 def memory_limit(workers: int) -> int:
-    """Bytes a worker may allocate where the user set no limit.
+    """Bytes a worker may allocate if the user set no limit.
 
     Half the machine's memory shared among the workers, so that all of them together cannot bring it
     down. It is never so little that a compiler does not fit.

@@ -23,7 +23,7 @@ def refusal(permission: str) -> str:
         permission: ``AMX``.
 
     Returns:
-        Why the system refuses it; empty where the process has it now.
+        Why the system refuses it; empty if the process has it now.
     """
     if permission != AMX:
         return f"no system knows the permission {permission!r}"

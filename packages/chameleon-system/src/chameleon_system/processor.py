@@ -35,7 +35,7 @@ _MAC_FLAGS = {
 
 @attrs.frozen(kw_only=True)
 class Processor:
-    """A processor as its system describes it; every text is empty where nothing is known.
+    """A processor as its system describes it; every text is empty if nothing is known.
 
     Attributes:
         architecture: ``x86_64`` or ``aarch64``.
@@ -65,7 +65,7 @@ def parse_cpuinfo(text: str, architecture: str) -> Processor | None:
         architecture: ``x86_64`` or ``aarch64``.
 
     Returns:
-        None where the text has no flags of this architecture, as under an emulator that shows
+        None if the text has no flags of this architecture, as under an emulator that shows
         the text of its host.
     """
     key = "Features" if architecture == "aarch64" else "flags"
@@ -92,7 +92,7 @@ def parse_sysctl(text: str, architecture: str) -> Processor | None:
         architecture: ``x86_64`` or ``aarch64``.
 
     Returns:
-        None where the text has no flags.
+        None if the text has no flags.
     """
     values = dict(_pairs(text.splitlines()))
     named: list[str] = []
@@ -116,7 +116,7 @@ def parse_sysctl(text: str, architecture: str) -> Processor | None:
 
 @cache
 def this_processor() -> Processor | None:
-    """The processor of this machine, or None where the system does not say."""
+    """The processor of this machine, or None if the system does not say."""
     architecture = own_architecture()
     if sys.platform == "darwin":
         return parse_sysctl(_sysctl(), architecture)
@@ -128,7 +128,7 @@ def this_processor() -> Processor | None:
 
 
 def processor_name() -> str:
-    """The name of this machine's processor; empty where the system does not say."""
+    """The name of this machine's processor; empty if the system does not say."""
     processor = this_processor()
     return (processor.name if processor is not None else "") or platform.processor()
 

@@ -170,10 +170,10 @@ class ComputeType:
 
     Attributes:
         name: as operators call it, mostly that of the weights.
-        data: of what is multiplied by weights, and of both sides where neither is constant.
+        data: of what is multiplied by weights, and of both sides if neither is constant.
         weights: of constant weights.
         sums: dtype of sums of products.
-        outputs: what may be written; the first where nothing is said.
+        outputs: what may be written; the first if nothing is said.
         variant_of: the type that pipelines and results name instead; empty for others.
     """
 

@@ -168,7 +168,7 @@ def _written_at(path: Path) -> float | None:
 @click.argument("folder", default="runs", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:
-    """List the runs below FOLDER (`runs` where none is given), the last ones at the end.
+    """List the runs below FOLDER (`runs` if none is given), the last ones at the end.
 
     The time is that of one inference of a network, of the one operator, or the sum over several
     operators. A folder that cannot be read is listed with the reason.

@@ -40,7 +40,7 @@ def pipeline_schema(registry: Registry | None = None) -> Schema:
     """The JSON Schema of pipeline files.
 
     Args:
-        registry: the plugins whose stages and options are described; the installed ones where
+        registry: the plugins whose stages and options are described; the installed ones if
             None.
     """
     return _Document(registry if registry is not None else default_registry()).schema()
@@ -273,7 +273,7 @@ class StageSchemas:
 
         Args:
             entry: what is installed.
-            required: whether its name and the options without defaults have to be there; where
+            required: whether its name and the options without defaults have to be there; if
                 not, a preset may give them.
         """
         key = f"{entry.kind}.{self._registry.full_name(entry)}"

@@ -92,7 +92,7 @@ def search_of(options: Mapping[str, Any], registry: Registry | None) -> SearchCh
 
     Args:
         options: keys of a pipeline; those that are None are left out.
-        registry: where stages are looked up; the installed plugins where None.
+        registry: where stages are looked up; the installed plugins if None.
 
     Raises:
         PipelineError: with everything that is wrong, one line each.

@@ -26,10 +26,10 @@ class Trial:
     Attributes:
         configuration: knob values by name.
         config: knob indices.
-        seconds: the median of its repeats in seconds, or None where it failed.
+        seconds: the median of its repeats in seconds, or None if it failed.
         failure: the kind of failure, or None.
-        message: the failure in words; empty where there is none.
-        origin: what put it into its batch, an ``Origin``; None where nobody recorded it.
+        message: the failure in words; empty if there is none.
+        origin: what put it into its batch, an ``Origin``; None if nobody recorded it.
         other: further quantities that its program reported, by name.
     """
 
@@ -149,7 +149,7 @@ class Measurements:
 
     @cached_property
     def max_relative_error(self) -> NDArray[np.float64]:
-        """Largest difference from the reference, relative; NaN where not compared, shape (n,)."""
+        """Largest difference from the reference, relative; NaN if not compared, shape (n,)."""
         return self.quantity("max_relative_error")
 
     @cached_property
@@ -191,7 +191,7 @@ class Measurements:
         return (*_QUANTITIES, *names)
 
     def quantity(self, name: str) -> NDArray[np.float64]:
-        """A number of each, NaN (or infinity) where there is none, shape (n,).
+        """A number of each, NaN (or infinity) if there is none, shape (n,).
 
         Args:
             name: one of ``quantities``.

@@ -41,7 +41,7 @@ def tune(
     """Tune what a pipeline says; the same call again continues an interrupted run.
 
     Args:
-        pipeline: a pipeline file, or a mapping with its keys; sections alone where None.
+        pipeline: a pipeline file, or a mapping with its keys; sections alone if None.
         output: the run folder. If None it is the pipeline's, or that of the file's name below
             ``runs``. A pipeline without a file gets a new folder for temporary files, which stays
             and which no later call continues.
@@ -50,12 +50,12 @@ def tune(
         callbacks: functions that take every event (``chameleon_core.events``). If one of them
             returns ``STOP``, the run ends after what is in flight, before winners are compared.
         fresh: move an earlier run in the folder aside and start anew.
-        registry: where plugins are looked up; the installed ones where None.
+        registry: where plugins are looked up; the installed ones if None.
         sections: keys of a pipeline, such as ``model``, ``target``, ``explorer`` or ``budget``,
             laid over ``pipeline`` as that is over its preset.
 
     Returns:
-        The run. It is not ``finished`` where a callback stopped it; the same call continues it.
+        The run. It is not ``finished`` if a callback stopped it; the same call continues it.
 
     Raises:
         ConfigError: the pipeline is wrong, with a line for everything that is; or the model or the
@@ -170,7 +170,7 @@ class Minimum:
     """The result of ``minimize``.
 
     Attributes:
-        best: the best configuration, or None where none succeeded.
+        best: the best configuration, or None if none succeeded.
         measurements: everything that was evaluated.
     """
 
@@ -184,8 +184,8 @@ def minimize(
     """Find the configuration for which a function's value is the smallest.
 
     The function is called in this process, one configuration after another; what hangs or crashes
-    the process is not caught. It ends before the budget is spent where the space has no more, or
-    where a callback returns ``STOP``.
+    the process is not caught. It ends before the budget is spent if the space has no more, or
+    if a callback returns ``STOP``.
 
     Args:
         function: takes knob values by their names and returns a number above 0, such as seconds, or

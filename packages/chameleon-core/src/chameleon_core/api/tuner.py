@@ -66,7 +66,7 @@ def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list
 
     Args:
         callbacks: functions of one event; one that raises is logged and called no more.
-        stop: called where one of them returns ``STOP``.
+        stop: called if one of them returns ``STOP``.
 
     Raises:
         ConfigError: they are no list of functions.
@@ -86,7 +86,7 @@ def _listener(callback: Callback, stop: Callable[[], object], number: int) -> ob
 
 
 BATCH_SIZE = 8
-"""Configurations of a batch where neither the tuner nor its preset says how many."""
+"""Configurations of a batch if neither the tuner nor its preset says how many."""
 
 OPERATOR = "function"
 """The operator of tasks that are functions of a program."""
@@ -103,11 +103,11 @@ class Tuner:
 
     Args:
         space: from ``design_space``, or any ``DesignSpace``.
-        explorer: the explorer, as a pipeline names it; the preset's where None.
+        explorer: the explorer, as a pipeline names it; the preset's if None.
         cost_model: the same of the cost model.
         sampler: the same of the sampler.
         synthesizer: the same of the synthesizer.
-        preset: names the stages that are not given; ``default`` where None.
+        preset: names the stages that are not given; ``default`` if None.
         seed: of everything that is random.
         batch_size: configurations that are asked for at once, at most; the preset's, or else 8.
         store: a folder that keeps what is told. A tuner that is made again with the same arguments
@@ -116,7 +116,7 @@ class Tuner:
         callbacks: functions that take every event (``chameleon_core.events``). One that returns
             ``STOP`` has ``stopped`` become true.
         name: of what is tuned; records of another name are not its.
-        registry: where stages are looked up; the installed plugins where None.
+        registry: where stages are looked up; the installed plugins if None.
 
     Raises:
         ConfigError: a stage, an option or a value is wrong.
@@ -209,7 +209,7 @@ class Tuner:
 
     @property
     def best(self) -> Trial | None:
-        """The fastest configuration so far, or None where none succeeded."""
+        """The fastest configuration so far, or None if none succeeded."""
         records = self._run.records
         best = min(records.measured.values(), key=lambda row: row.cost, default=None)
         if best is None or not best.ok:
@@ -263,10 +263,10 @@ class Tuner:
         """The next configurations to measure; all of them are to be told before the next ask.
 
         Args:
-            count: how many at most; ``batch_size`` where None.
+            count: how many at most; ``batch_size`` if None.
 
         Returns:
-            Distinct legal configurations that were never told; empty where there is none left.
+            Distinct legal configurations that were never told; empty if there is none left.
 
         Raises:
             ConfigError: the last batch was not told, or ``count`` is none that there can be.
@@ -296,7 +296,7 @@ class Tuner:
                 that is to be small), a list for repeats, or a failure. A failure is None, infinity,
                 not-a-number, an exception, or a text, which may begin with its kind as in
                 ``"out_of_memory: 9 GiB"``.
-            other: further quantities by name, one number per configuration each, or None where it
+            other: further quantities by name, one number per configuration each, or None if it
                 has none. They are kept and have their part in fronts; the search does not look at
                 them.
 

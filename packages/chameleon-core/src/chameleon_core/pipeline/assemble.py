@@ -51,7 +51,7 @@ class Databases:
 
     Attributes:
         specs: as in ``ResolvedPipeline.records``.
-        written: as in ``ResolvedPipeline.document``; None where nothing was written.
+        written: as in ``ResolvedPipeline.document``; None if nothing was written.
     """
 
     specs: tuple[StageSpec, ...] | None = None
@@ -126,7 +126,7 @@ def _by_environment() -> str:
 
 
 def _shortest(options: dict[str, Any]) -> Any:
-    """A frontend's options as people write them: the value alone where there is but one."""
+    """A frontend's options as people write them: the value alone if there is but one."""
     values = list(options.values())
     alone = len(values) == 1 and values[0] is not None and not isinstance(values[0], Mapping)
     return values[0] if alone else options

@@ -32,7 +32,7 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline) -> str | None
         pipeline: the pipeline.
 
     Returns:
-        As ``seed was 0 and is 1``, or None where there is no difference.
+        As ``seed was 0 and is 1``, or None if there is no difference.
     """
     free = _free_options(pipeline)
     sections = pipeline.known_sections

@@ -34,7 +34,7 @@ def tags_of(field: attrs.Attribute[Any], classes: Callable[[str], Tags]) -> Tags
 def default_of(
     field: attrs.Attribute[Any], classes: Callable[[str], Tags] = registered_classes
 ) -> Any:
-    """The default of an option as JSON values, or ``attrs.NOTHING`` where it has none.
+    """The default of an option as JSON values, or ``attrs.NOTHING`` if it has none.
 
     Args:
         field: one that is computed of the other options has no default of its own.

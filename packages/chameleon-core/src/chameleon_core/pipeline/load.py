@@ -27,7 +27,7 @@ def load_pipeline(
     Args:
         path: the file; errors call it as it is given here.
         overrides: assignments such as ``budget.measurements=64``, stronger than the file.
-        registry: where names are looked up; the installed plugins where None.
+        registry: where names are looked up; the installed plugins if None.
         sharing: whether a pipeline that says nothing of ``records`` has the user's own database,
             as on the command line. Programs share what their pipelines say and nothing else.
         sections: keys of a pipeline that are laid over the file, as the file is over its preset.
@@ -56,7 +56,7 @@ def from_dict(
         document: the pipeline.
         overrides: as for ``load_pipeline``.
         registry: as for ``load_pipeline``.
-        folder: what relative paths are relative to; the working folder where None.
+        folder: what relative paths are relative to; the working folder if None.
         sections: as for ``load_pipeline``.
 
     Raises:

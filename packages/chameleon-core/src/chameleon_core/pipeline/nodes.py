@@ -78,8 +78,8 @@ class Mark:
 
     Attributes:
         source: the file as the user named it, or words such as ``--set seed=x``.
-        line: counted from 1; 0 where the source is no file.
-        column: counted from 1; 0 where the source is no file.
+        line: counted from 1; 0 if the source is no file.
+        column: counted from 1; 0 if the source is no file.
         folder: what relative paths written there are relative to; None is the working folder.
         author: the distribution that wrote it, in a preset or a default; None for the user.
     """
@@ -178,7 +178,7 @@ class Node:
         yield from self.value.items() if self.is_mapping else ()
 
     def get(self, key: str) -> Node | None:
-        """The value of a key, or None where it is missing or this is no mapping."""
+        """The value of a key, or None if it is missing or this is no mapping."""
         item = self.value.get(key) if self.is_mapping else None
         return None if item is None else item.node
 

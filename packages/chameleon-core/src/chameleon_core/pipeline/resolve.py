@@ -94,7 +94,7 @@ def apply_overrides(
 
 
 def expand_presets(root: Node, preset: str | None, registry: Registry) -> Node:
-    """The pipeline with what its presets say where it says nothing itself.
+    """The pipeline with what its presets say if it says nothing itself.
 
     Args:
         root: what the user wrote, a mapping.
@@ -171,7 +171,7 @@ def _name(stage: Node) -> Node | None:
 
 
 def _opened(root: Node, keys: list[str], sections: Sections) -> Node:
-    """The pipeline with ``stage: name`` written as ``stage: {name: name}`` where that is set."""
+    """The pipeline with ``stage: name`` written as ``stage: {name: name}`` if that is set."""
     stage = root.get(keys[0])
     if len(keys) == 1 or stage is None or not isinstance(stage.value, str):
         return root

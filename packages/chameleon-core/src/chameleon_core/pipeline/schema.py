@@ -212,7 +212,7 @@ class StageSpec:
         record: what its plugin registered.
         options: an instance of ``record.options``.
         options_json: the same options, defaults included, as JSON values.
-        distribution: what its plugin belongs to; empty where nobody says.
+        distribution: what its plugin belongs to; empty if nobody says.
         by_default: whether nobody wrote it: the default of another stage's option names it.
     """
 
@@ -291,12 +291,12 @@ class ResolvedPipeline(Subject, SearchChoice):
     Attributes:
         target: what the user wrote after ``target:``, a mapping as JSON; ``target_resolver`` makes
             it canonical.
-        target_resolver: a stage of kind ``targets``, or None where none is installed.
+        target_resolver: a stage of kind ``targets``, or None if none is installed.
         runner: the runner.
         scheduler: decides which task gets the next batch.
         warm_start: folders of earlier runs, whose best configurations are measured first.
         records: databases of what was measured before, the first of which is added to; empty for
-            none, and None where nobody says.
+            none, and None if nobody says.
         baselines: what the winners are compared with, in order.
         known_sections: the sections that plugins bring, by name.
         require: a result that must be reached, or None.

@@ -27,7 +27,7 @@ from chameleon_core.words import with_article
 def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
     """Options from their JSON values, with the converter that read them first.
 
-    Plugins are loaded only where an option names some: workers start with this.
+    Plugins are loaded only if an option names some: workers start with this.
 
     Args:
         values: as ``to_json`` wrote them.
@@ -122,7 +122,7 @@ class StageReader:
         return self.spec(kind, name, lambda _: Node(value=options, mark=node.mark))
 
     def spec(self, kind: str, name: Node, section: Callable[[type], Node]) -> Any:
-        """A stage of a kind, or None where its problems were added.
+        """A stage of a kind, or None if its problems were added.
 
         Args:
             kind: a key of ``chameleon_core.plugins.kinds.STAGE_KINDS``.

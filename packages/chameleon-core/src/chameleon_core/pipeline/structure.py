@@ -98,9 +98,9 @@ class Structurer(KeyPath):
     a list of stages, each written as in a pipeline. ``names`` takes their names alone.
 
     Args:
-        stage: makes the ``StageSpec`` of a kind and a node, or None where it says what is wrong.
+        stage: makes the ``StageSpec`` of a kind and a node, or None if it says what is wrong.
         classes: gives the names and classes of a kind of plugin; the installed ones by default.
-        find: looks a name of a kind up; names are taken as they are where None.
+        find: looks a name of a kind up; names are taken as they are if None.
         blamed: whether a plugin may be to blame for a name that no class of a kind has.
     """
 

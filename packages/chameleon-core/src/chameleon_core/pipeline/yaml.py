@@ -27,7 +27,7 @@ def read_yaml(path: Path, *, shown: str | None = None) -> Node:
 
     Args:
         path: the file.
-        shown: what errors call it; the path as given where None.
+        shown: what errors call it; the path as given if None.
 
     Raises:
         ConfigError: it cannot be read.

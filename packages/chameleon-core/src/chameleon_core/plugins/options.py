@@ -31,7 +31,7 @@ def option(
     """``attrs.field`` with what options have in common.
 
     Args:
-        default: its value where none is given, which no check has to accept where it is None; a
+        default: its value if none is given, which no check has to accept if it is None; a
             type stands for a new object each time.
         words: its help.
         checks: validators.

@@ -122,7 +122,7 @@ class InstructionRecord:
         factory: ``"module:Class"``, imported only for targets that may have it, and called without
             arguments.
         architecture: of the processors that have it, by Linux's name (``x86_64``, ``aarch64``), or
-            a kind of target (``cuda``); empty where every CPU has it.
+            a kind of target (``cuda``); empty if every CPU has it.
         features: what a target has to have, by LLVM's names; of a GPU the first architecture.
         api_version: the contract version it was written for.
     """
@@ -140,7 +140,7 @@ class PresetRecord:
     """Stages under one name, written as a pipeline file would: ``preset: autotvm``.
 
     Attributes:
-        name: what the pipeline file calls it; ``default`` applies where none is named.
+        name: what the pipeline file calls it; ``default`` applies if none is named.
         summary: one line for ``chameleon plugins``.
         pipeline: pipeline keys to values; what the file itself says wins.
         reasons: why it has what it has, a sentence or two for each key, for `chameleon init`.
@@ -189,7 +189,7 @@ class Section:
         """The part of a section that measurements depend on, as JSON; empty for nothing.
 
         Args:
-            section: as a pipeline's ``document`` has it; None where it has none.
+            section: as a pipeline's ``document`` has it; None if it has none.
         """
         return section
 

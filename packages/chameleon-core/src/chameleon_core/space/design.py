@@ -463,7 +463,7 @@ class DesignSpace:
         with conditional knobs draws every knob evenly: an alternative with few knobs is not drowned
         by one with many.
 
-        Returns fewer than ``count`` rows where the space has fewer, or where ``tries`` rounds of
+        Returns fewer than ``count`` rows if the space has fewer, or if ``tries`` rounds of
         rejection found no more.
         """
         if self.everything is not None:

@@ -183,7 +183,7 @@ def fixed_space(space: DesignSpace, columns: Mapping[int, int]) -> DesignSpace:
 
     Args:
         space: the space.
-        columns: column of a knob to the index that it holds; the space itself where there is none.
+        columns: column of a knob to the index that it holds; the space itself if there is none.
 
     Raises:
         ConfigError: no legal configuration holds these values.

@@ -158,7 +158,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def supports(self, task: Task) -> bool:
-        """Whether it can compute this task; False also where its library is not installed."""
+        """Whether it can compute this task; False also if its library is not installed."""
 
     @abstractmethod
     def variants(self, task: Task) -> Sequence[str]:

@@ -41,7 +41,7 @@ class Trials(ABC):
             seconds_to_beat: what it has to beat; the slower it is, the less time is spent on it.
 
         Returns:
-            Seconds, or None where the space knows no such task, has no guess, or all of them fail.
+            Seconds, or None if the space knows no such task, has no guess, or all of them fail.
 
         Raises:
             RunInterrupted: the run was asked to stop.
@@ -67,14 +67,14 @@ class TargetResolver(ABC):
 
         Returns:
             JSON values: ``kind``, names of features as a sorted list, and numbers with their units
-            in their names. Nothing where nothing is known. Equal devices have equal descriptions.
+            in their names. Nothing if nothing is known. Equal devices have equal descriptions.
         """
         return {}
 
 
 @attrs.frozen(kw_only=True)
 class Winner:
-    """The best configuration of a task, or the best guess where none of it was measured.
+    """The best configuration of a task, or the best guess if none of it was measured.
 
     Attributes:
         task: the task.
@@ -181,7 +181,7 @@ class Frontend(ABC):
             earlier: what this method returned when the run was begun, or None.
 
         Returns:
-            JSON values with a sentence under ``summary``, or None where nothing was checked.
+            JSON values with a sentence under ``summary``, or None if nothing was checked.
 
         Raises:
             ChameleonError: it cannot be delivered; says which part of it, and what to do.
@@ -195,7 +195,7 @@ class Frontend(ABC):
         a run that is continued must not choose differently, or its records were of other tasks.
 
         Returns:
-            JSON values, or None where there is nothing to choose.
+            JSON values, or None if there is nothing to choose.
         """
         return None
 

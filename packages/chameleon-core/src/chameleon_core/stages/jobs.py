@@ -38,7 +38,7 @@ class MeasureJob:
         task: the task.
         space: the space provider, as data.
         configs: knob indices of each configuration.
-        best_seconds: the task's best cost so far, infinity where there is none; time-outs and
+        best_seconds: the task's best cost so far, infinity if there is none; time-outs and
             early stopping derive from it.
     """
 

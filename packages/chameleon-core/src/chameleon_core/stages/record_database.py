@@ -97,12 +97,12 @@ class RecordDatabase(ABC):
         """The keys with records, in an order that depends on them alone.
 
         Args:
-            like: those of its ``family`` alone; all where None.
+            like: those of its ``family`` alone; all if None.
         """
 
     @abstractmethod
     def records(self, key: RecordKey) -> Sequence[Record]:
-        """The records of a key, one for each configuration, in any order; empty where none is."""
+        """The records of a key, one for each configuration, in any order; empty if none is."""
 
     @abstractmethod
     def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:

@@ -176,7 +176,7 @@ class Runner(ABC):
     def lanes(self) -> int:
         """Candidates it times at once while a search goes on beside, such as devices elsewhere.
 
-        0 where a search would disturb what is timed. Then one task after the other is tuned,
+        0 if a search would disturb what is timed. Then one task after the other is tuned,
         otherwise as many at once as keep the lanes busy. Asked when the runner was entered.
         """
         return 0
@@ -216,7 +216,7 @@ class Runner(ABC):
     def plan_comparison(self, plan: ComparisonPlan) -> None:  # noqa: B027 - optional hook
         """Called right before ``compare``: how long that may take, and whom to tell how far it is.
 
-        Contenders are timed less often where time is short, but never so rarely that their
+        Contenders are timed less often if time is short, but never so rarely that their
         medians say nothing; building takes as long as it takes.
         """
 
@@ -255,7 +255,7 @@ class Runner(ABC):
         return time.perf_counter()
 
     def best_known(self, task: Task) -> float | None:  # noqa: ARG002 - optional hook
-        """The lowest cost in seconds that any configuration can have, where that is known.
+        """The lowest cost in seconds that any configuration can have, if that is known.
 
         An exhaustive table knows it; hardware does not.
         """

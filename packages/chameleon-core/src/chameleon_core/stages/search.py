@@ -62,7 +62,7 @@ class Observations:
 
     @property
     def best_cost(self) -> float:
-        """The lowest cost in seconds; infinity where nothing succeeded."""
+        """The lowest cost in seconds; infinity if nothing succeeded."""
         return float(np.min(self.costs, initial=np.inf, where=self.costs > 0))
 
     @property
@@ -163,7 +163,7 @@ class Candidates:
 
     Attributes:
         configs: shape (n, knobs), distinct.
-        scores: shape (n,), higher is better. All zero where no trained cost model guided the
+        scores: shape (n,), higher is better. All zero if no trained cost model guided the
             walk; ranks, with no meaning beyond their order, where the explorer needs no model.
         steps: search steps taken to find them (surrogate evaluations per chain or episode).
         converged: the step after which the best surrogate score rose no more; None lets the loop
@@ -201,7 +201,7 @@ class Visited:
     def sample(self, count: int, rng: np.random.Generator) -> Configs:
         """Random distinct legal configurations that were not visited, at most ``count``.
 
-        Fewer only where the space has (or its rejection sampling finds) no more.
+        Fewer only if the space has (or its rejection sampling finds) no more.
         """
         drawn = self._space.sample(count, rng)
         drawn = drawn[self.fresh(drawn)]

@@ -275,7 +275,7 @@ class RecordStore:
     # -- tasks --------------------------------------------------------------------------------
 
     def add_task(self, task: Task, space: str, fingerprint: str) -> StoredTask:
-        """The task's row, made where there is none; one of an earlier version gets today's name."""
+        """The task's row, made if there is none; one of an earlier version gets today's name."""
         self._database.write(
             "INSERT INTO tasks (key, space, fingerprint, name, task) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (key, space, fingerprint) "
@@ -401,7 +401,7 @@ class RecordStore:
     def origins(self, task_id: int) -> list[str | None]:
         """The origin of each of a task's measurements, in the order of ``measurements``.
 
-        None where the version that measured it did not record it.
+        None if the version that measured it did not record it.
         """
         return self._column(ORIGIN, task_id)
 
@@ -437,7 +437,7 @@ class RecordStore:
         )
 
     def knobs(self, task_id: int, config: Sequence[int]) -> dict[str, Any] | None:
-        """A measured configuration decoded, or None where it was not measured."""
+        """A measured configuration decoded, or None if it was not measured."""
         value = self._database.select(
             json_of,
             "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?",
@@ -459,7 +459,7 @@ class RecordStore:
         )
 
     def comparison(self, task_id: int) -> StoredComparison | None:
-        """A task's final comparison, or None where there was none yet."""
+        """A task's final comparison, or None if there was none yet."""
         value = self._database.select(
             _stored_comparison,
             "SELECT contenders, measurements FROM comparisons WHERE task_id = ?",

@@ -197,7 +197,7 @@ def advantages(
 
 
 def standardised(advantage: Tensor) -> Tensor:
-    """Mean 0 and standard deviation 1; zeros where all are equal (or there is only one)."""
+    """Mean 0 and standard deviation 1; zeros if all are equal (or there is only one)."""
     centred = advantage - advantage.mean()
     deviation = centred.square().mean().sqrt()
     # The mean of equal numbers may be a few last places off; that is no difference between them.

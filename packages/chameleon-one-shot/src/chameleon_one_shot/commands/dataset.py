@@ -263,7 +263,7 @@ def list_(folder: Path, as_json: bool) -> None:
 def check(folder: Path, as_json: bool) -> None:
     """Read all of the data set FOLDER, and say what is wrong with it.
 
-    Exits with 1 where a predictor cannot be trained with it.
+    Exits with 1 if a predictor cannot be trained with it.
     """
     problems = checked(folder)
     if as_json:

@@ -265,7 +265,7 @@ class NetworkTasks:
 
 
 def observed(networks: Sequence[Sequence[Task]]) -> list[Observed]:
-    """Tasks with how often they occur, where each network counts the same."""
+    """Tasks with how often they occur, if each network counts the same."""
     return [
         Observed(task=task, mass=task.weight / sum(other.weight for other in tasks))
         for tasks in networks

@@ -57,7 +57,7 @@ def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
     """Make a folder a data set, or keep the one that it is.
 
     Args:
-        folder: made where it is missing.
+        folder: made if it is missing.
         plan: the plan that it is collected by, as JSON values; None leaves an earlier one.
 
     Raises:

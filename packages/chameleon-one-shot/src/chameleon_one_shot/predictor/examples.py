@@ -130,7 +130,7 @@ def _example(task: DatasetTask, space: DesignSpace | None) -> Example:
 
 
 def _space(task: DatasetTask) -> tuple[DesignSpace | None, str]:
-    """The design space of a task's configurations, and why there is none where there was one."""
+    """The design space of a task's configurations, and why there is none if there was one."""
     if task.configs is None or not task.space:
         return None, ""
     try:

@@ -34,7 +34,7 @@ on another do not. In a fleet whose devices lose one candidate in 20, two failur
 good candidate in 400."""
 
 _CHANCE_ALONE = 0.06
-"""The same chance where no other device can be asked: one failure is enough on a device that rarely
+"""The same chance if no other device can be asked: one failure is enough on a device that rarely
 fails, or that nothing is known of."""
 
 

@@ -55,7 +55,7 @@ class Host:
 
     Args:
         threads: threads a kernel runs with.
-        memory_bytes: memory limit of the worker; a share of the node's where None.
+        memory_bytes: memory limit of the worker; a share of the node's if None.
         start_timeout: longest start of a worker in seconds.
     """
 

@@ -62,7 +62,7 @@ class RpcDevice(Device):
         self._let_go()
 
     def _ready(self) -> RpcSession:
-        """The session, or another one where it is over or near its end."""
+        """The session, or another one if it is over or near its end."""
         if not self._target:
             raise DeviceLostError("the device is used before it is connected to")
         session = self._session

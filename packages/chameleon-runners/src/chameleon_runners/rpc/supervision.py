@@ -149,8 +149,8 @@ class ServingPlan:
         port: the tracker's, which the servers' follow; 0 for free ones.
         key: of the servers.
         servers: how many there are.
-        announce: the address that clients are told; the host itself where empty.
-        threads: threads of each server's kernels; TVM's own choice where None.
+        announce: the address that clients are told; the host itself if empty.
+        threads: threads of each server's kernels; TVM's own choice if None.
         register: a module that each server imports, for functions of its own.
     """
 

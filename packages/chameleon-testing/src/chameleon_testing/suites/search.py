@@ -91,7 +91,7 @@ class SchedulerSuite(StageSuite):
             assert self._run((np.inf, np.inf)), "tasks that fail get no batch at all"
 
     def test_end(self) -> None:
-        """It names no task where all are done."""
+        """It names no task if all are done."""
         states = _states([[1e-3] * _ROUNDS] * 2)
         chosen = self.make(_context(states)).next_task(states)
         assert chosen is None, f"{self.where}: it names task {chosen} where all tasks are done"

@@ -64,7 +64,7 @@ class Flush:
 
     Attributes:
         preprocessor: a function of the device's runtime that is called with the arguments before
-            each run; empty where there is none.
+            each run; empty if there is none.
         copies: whether as many bytes as are to be cold are copied on the device before each run.
     """
 
@@ -163,7 +163,7 @@ class TVMKernel(ModuleKernel):
         program: the function and its packed inputs.
         target: the canonical target, as ``TargetResolver.resolve`` gives it.
         constants: places of the inputs that are constants of a network: cold caches are cold for
-            them alone. Empty where there are none: then for all arguments.
+            them alone. Empty if there are none: then for all arguments.
     """
 
     def __init__(

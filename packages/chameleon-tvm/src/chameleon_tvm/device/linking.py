@@ -25,7 +25,7 @@ class Linking:
 
     Attributes:
         name: of the file; its ending says what it is.
-        fcompile: links objects, as ``export_library`` calls it; TVM's choice where None.
+        fcompile: links objects, as ``export_library`` calls it; TVM's choice if None.
     """
 
     name: str

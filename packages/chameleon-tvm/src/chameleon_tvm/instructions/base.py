@@ -35,12 +35,12 @@ class Instruction(ABC):
         name: as assembly language calls it, so that no two have the same.
         summary: what it computes, in one line.
         architecture: of the processors that have it, by Linux's name (``x86_64``, ``aarch64``), or
-            a kind of target (``cuda``); empty where every CPU has it.
+            a kind of target (``cuda``); empty if every CPU has it.
         features: what a target has to have, by LLVM's names, of a GPU the first architecture that
-            has it; empty where ``architecture`` says all.
+            has it; empty if ``architecture`` says all.
         mnemonics: one of which the code of a function that uses it contains.
         permission: what a process has to ask the operating system for before its threads start;
-            empty where there is nothing.
+            empty if there is nothing.
         prelude: LLVM IR that the emission calls into, for types that TVM's code generator lacks;
             ``emission.using`` puts it into a function.
         flushes: whether denormal operands and results count as zero, whatever the CPU is set to.
@@ -92,7 +92,7 @@ class Dot(Instruction):
             takes beside ``features``.
         cost: how long one takes, in time of a multiply-add of float32 vectors of the same size.
         largest_weight: the magnitude of weights up to which it adds up products exactly, whatever
-            the data; None where that holds of all numbers of their type.
+            the data; None if that holds of all numbers of their type.
         temporaries: vector registers that it needs beside sums, a group and weights.
     """
 

@@ -44,7 +44,7 @@ class MultiplyAdd(Dot):
 
 
 class Bfloat16Weights(MultiplyAdd):
-    """Weights widened on the way: a shift, for where memory is the limit."""
+    """Weights widened on the way by a shift, if memory is the limit."""
 
     name: ClassVar[str] = "multiply-add-bfloat16-weights"
     mnemonics: ClassVar[tuple[str, ...]] = (
@@ -63,7 +63,7 @@ class Bfloat16Weights(MultiplyAdd):
 
 
 class Float16Weights(MultiplyAdd):
-    """Weights widened on the way by a conversion, for where memory is the limit."""
+    """Weights widened on the way by a conversion, if memory is the limit."""
 
     name: ClassVar[str] = "multiply-add-float16-weights"
     mnemonics: ClassVar[tuple[str, ...]] = ("vcvtph2ps",)

@@ -76,7 +76,7 @@ class TraceSearch:
         return len(known)
 
     def schedules(self) -> list[Schedule]:
-        """The next batch; empty where the trials are spent or nothing is left to try."""
+        """The next batch; empty if the trials are spent or nothing is left to try."""
         for _ in range(_FRUITLESS):
             if not self._left:
                 return []
@@ -379,7 +379,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         self._search = None
 
     def generate_measure_candidates(self) -> list[Any] | None:
-        """The next batch of schedules, or None where the search is over."""
+        """The next batch of schedules, or None if the search is over."""
         with _told():
             schedules = self._required_search().schedules()
         return [

@@ -55,7 +55,7 @@ class _EnterPostprocessing:
 
 
 def config_of(plan: SketchPlan, trace: Trace) -> tuple[int, ...] | None:
-    """The configuration whose trace this is; None where it is of none of the plan's sketches.
+    """The configuration whose trace this is; None if it is of none of the plan's sketches.
 
     Args:
         plan: the task's sketches.

@@ -42,7 +42,7 @@ class AttentionSpec(TypedSpec):
         scale: of the products of queries and keys.
         causal: whether query i sees keys 0 to i only; not beside a mask.
         mask: shape of an input that is added to the scaled products, which it is broadcast to;
-            empty where there is none.
+            empty if there is none.
         packed: whether query, key and value are one array (batch, tokens, heads + 2 key heads,
             features), in this order.
     """

@@ -114,7 +114,7 @@ class Epilogue:
         return arrays
 
     def split(self, more: Sequence[Any]) -> tuple[Any, Any]:
-        """Bias and residual, None where there is none, out of the inputs after the weights."""
+        """Bias and residual, None if there is none, out of the inputs after the weights."""
         rest = list(more)
         bias = rest.pop(0) if self.spec.bias else None
         return bias, rest.pop(0) if self.spec.residual else None
@@ -147,7 +147,7 @@ class Epilogue:
             sums: the operator's own result in its physical layout, perhaps of a wider type.
             channel: the output channel of a physical index.
             names: of the output's axes.
-            shape: of the output, where there are more sums than outputs.
+            shape: of the output, if there are more sums than outputs.
 
         Returns:
             The further parameters ([bias], [residual]) and the output.

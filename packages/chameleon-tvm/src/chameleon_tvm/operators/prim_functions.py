@@ -157,7 +157,7 @@ def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
 
 
 def function_flop(function: tvm.tirx.PrimFunc, name: str) -> float:
-    """Floating-point operations of a function; elements of its parameters where it has none.
+    """Floating-point operations of a function; elements of its parameters if it has none.
 
     Raises:
         ConfigError: they cannot be counted.

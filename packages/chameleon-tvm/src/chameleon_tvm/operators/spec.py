@@ -43,7 +43,7 @@ class OperatorSpec(ABC):
     """One operator of the ``operators`` frontend.
 
     Attributes:
-        name: unique within a run; made from the kind and its place in the file where empty.
+        name: unique within a run; made from the kind and its place in the file if empty.
         weight: how often the operator occurs in the network.
     """
 

@@ -51,7 +51,7 @@ def check_template(task: Task, options: TemplateOptions | None = None, *, count:
 
     Args:
         task: a small one, for a target that this machine runs.
-        options: of the space ``template``, which name the template where there are several.
+        options: of the space ``template``, which name the template if there are several.
         count: configurations that are built, first guesses before random ones.
 
     Raises:

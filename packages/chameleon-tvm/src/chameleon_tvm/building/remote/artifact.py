@@ -42,7 +42,7 @@ class Recipe:
         library: name of its file: ``.so``, or a ``.tar`` of objects that is linked where it runs.
         arguments: the parameters of its function ``main``: inputs, then outputs.
         task: the task whose operator makes logical outputs of the physical ones, as JSON; None
-            where they are the same. Whoever reads the outputs rebuilds it.
+            if they are the same. Whoever reads the outputs rebuilds it.
     """
 
     target: str

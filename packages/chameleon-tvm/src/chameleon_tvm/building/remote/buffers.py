@@ -31,7 +31,7 @@ class DeviceBuffers:
         self.sent = 0
 
     def input(self, argument: Argument, folder: Path) -> tvm.runtime.Tensor:
-        """The input that an artifact names, from its folder where it is not here yet."""
+        """The input that an artifact names, from its folder if it is not here yet."""
         tensor = self._find(argument.digest)
         if tensor is None:
             array = load_input(folder, argument)

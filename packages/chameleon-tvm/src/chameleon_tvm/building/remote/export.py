@@ -120,7 +120,7 @@ def export_program(program: Program, target: str, folder: Path, *, task: Task | 
         program: the function and its packed inputs.
         target: the canonical target.
         folder: empty; nothing written there refers to this machine.
-        task: whose operator undoes the layouts of the outputs; None where they have none.
+        task: whose operator undoes the layouts of the outputs; None if they have none.
     """
     resolved = tvm_target(target)
     with compiling_for(resolved):

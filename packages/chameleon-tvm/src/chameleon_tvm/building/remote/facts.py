@@ -34,7 +34,7 @@ class ServerFacts:
         cpu: LLVM's name of its processor.
         mattr: features of it that the name does not imply (``+``) or implies in vain (``-``).
         llvm: major version of LLVM.
-        gpu: name of the device, where it is no CPU.
+        gpu: name of the device, if it is no CPU.
         compute: compute capability of a CUDA device, such as ``9.0``.
     """
 
@@ -57,7 +57,7 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
     A server with TVM's runtime alone knows nothing of LLVM.
 
     Args:
-        function: a function of the server by name; raises where there is none.
+        function: a function of the server by name; raises if there is none.
         device: the device that kernels will run on.
         kind: TVM's name for its kind.
     """

@@ -121,7 +121,7 @@ _KNOWN = {
 
 
 def core_of(mcpu: str, architecture: str) -> Core:
-    """The kind of core that LLVM's name means; one of today's where the name says nothing.
+    """The kind of core that LLVM's name means; one of today's if the name says nothing.
 
     Args:
         mcpu: LLVM's name.

@@ -29,7 +29,7 @@ def kept_memory_rate(mcpu: str, cores: int) -> float | None:
         cores: that were at work.
 
     Returns:
-        Bytes per cycle and core, or None where it was not measured.
+        Bytes per cycle and core, or None if it was not measured.
     """
     rate = _read().get(_key(mcpu, cores))
     return float(rate) if isinstance(rate, int | float) and rate > 0 else None

@@ -93,7 +93,7 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
 
     Args:
         processor: what the system says.
-        guess: LLVM's own name for it, taken where no other fits better. It alone is trusted with
+        guess: LLVM's own name for it, taken if no other fits better. It alone is trusted with
             instructions that systems do not show.
         triple: LLVM's triple.
     """

@@ -32,7 +32,7 @@ class Product:
         transposed: whether the right side is stored as (n, k).
         names: of both sides, as in ``vector_<name>``.
         dtype: of both sides.
-        computed: the block that computes the left side's tiles; empty where they are copied.
+        computed: the block that computes the left side's tiles; empty if they are copied.
     """
 
     anchor: str

@@ -52,7 +52,7 @@ class Operand:
         name: as in ``vector_<name>``.
         dimensions: for each dimension, how far the index moves with each axis.
         vector_axis: the axis along which neighbours in memory can be loaded as a vector, whatever
-            the tile; None where there is none.
+            the tile; None if there is none.
         turned: whether the last two dimensions change places in shared memory. Threads that differ
             in the one before the last then read neighbours, from different banks.
     """

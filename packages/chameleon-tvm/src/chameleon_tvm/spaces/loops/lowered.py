@@ -92,7 +92,7 @@ def _boundaries(comparison: Any, variable: Any) -> Iterator[int]:
 
 
 def _decided(node: Any) -> Any:
-    """The branch that is taken where a condition turned out to be constant."""
+    """The branch that is taken if a condition turned out to be constant."""
     if isinstance(node, tirx.Select):
         condition, yes, no = node.condition, node.true_value, node.false_value
     elif "if_then_else" in str(node.op):
@@ -106,7 +106,7 @@ def _decided(node: Any) -> Any:
 
 
 def _vector_loop(loop: Any, lanes: int) -> Any | None:
-    """An innermost loop in vectors, or None where it has to stay as it is."""
+    """An innermost loop in vectors, or None if it has to stay as it is."""
     extent, store = int(loop.extent), loop.body
     if extent < min(lanes, LEAST_LANES) or not _computes(store.value, loop.loop_var):
         return None
@@ -221,7 +221,7 @@ def _computes(value: Any, variable: Any) -> bool:
 
 
 def _stride(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
-    """How many elements an access moves by when a variable grows by one; None where that varies.
+    """How many elements an access moves by when a variable grows by one; None if that varies.
 
     Only the last index may move: vectors lie along the last axis.
     """
@@ -236,7 +236,7 @@ def _stride(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
 
 
 def _step(index: Any, variable: Any) -> int | None:
-    """How much an index grows when a variable grows by one; None where that is no constant."""
+    """How much an index grows when a variable grows by one; None if that is no constant."""
     if not uses(index, variable):
         return 0
     unit = tirx.IntImm(str(variable.ty), 1)

@@ -1,4 +1,4 @@
-"""Schedules of fused functions of a network: one pass over rows where that is possible.
+"""Schedules of fused functions of a network: one pass over rows if that is possible.
 
 A softmax or a normalisation reads each row several times: for its maximum, its sum, its values.
 Scheduled block by block every pass goes through memory and wakes the threads anew. Here blocks
@@ -300,7 +300,7 @@ def divisor(extent: int, most: int) -> int:
 
 
 def _by_rows(schedule: Schedule, plan: LoopPlan, lanes: int) -> Schedule | None:
-    """All blocks in one loop over the leading axes that they share; None where they share none."""
+    """All blocks in one loop over the leading axes that they share; None if they share none."""
     fused = schedule.copy()
     *before, last = fused.get_child_blocks(fused.get_sblock("root"))
     if any(not fused.get_consumers(block) for block in before) or kinds(fused, last)[1]:

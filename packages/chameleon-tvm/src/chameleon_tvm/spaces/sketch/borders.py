@@ -39,7 +39,7 @@ class Version:
     """The part of the tile that is inside, for some positions of the outer loops.
 
     Attributes:
-        condition: on outer loops; None where it is what remains.
+        condition: on outer loops; None if it is what remains.
         runs: start and length of a range of the reduction loop, start and length of the range of
             the tile's loop that is inside for it.
     """
@@ -132,7 +132,7 @@ def holds(conjunct: Any, variables: Mapping[str, Any]) -> Any:
 def _border(
     tile: str, reduction: str, conjuncts: Sequence[Any], ranges: Mapping[str, int]
 ) -> Border | None:
-    """The versions of one axis; None where they are too many or not made of ranges."""
+    """The versions of one axis; None if they are too many or not made of ranges."""
     outer = sorted(set().union(*(variables_of(c) for c in conjuncts)) - {tile, reduction})
     if math.prod(ranges[name] for name in outer) > _MOST_POSITIONS:
         return None
@@ -174,7 +174,7 @@ def _border(
 def _runs(pattern: NDArray[np.bool_]) -> tuple[tuple[int, int, int, int], ...] | None:
     """Runs of equal rows of a table (reduction, tile) of what is inside; empty rows left out.
 
-    None where what is inside is not one range.
+    None if what is inside is not one range.
     """
     starts = [0, *(1 + np.flatnonzero((pattern[1:] != pattern[:-1]).any(axis=1))).tolist()]
     runs = []

@@ -61,7 +61,7 @@ def _sequence(statements: list[Any], ranges: dict[str, int]) -> Any:
 
 
 def _register_tile(reduction: Reduction, ranges: dict[str, int]) -> list[Any] | None:
-    """The statements of a rewritten reduction; None where it is not of the kind."""
+    """The statements of a rewritten reduction; None if it is not of the kind."""
     loops, tile = reduction.loops, reduction.tile
     names = [name_of(loop) for loop in loops]
     summed = [name for name in names if name not in reduction.spatial]

@@ -119,7 +119,7 @@ class Nest:
         return tuple(part for loop in self.loops for part in loop)
 
     def extents(self, values: Values) -> list[Extents]:
-        """Extents of every part for n configurations: shape (n,), or (1,) where constant."""
+        """Extents of every part for n configurations: shape (n,), or (1,) if constant."""
         columns = {
             knob: np.ascontiguousarray(values[knob].T, np.float64)
             for knob in {part.knob for part in self.parts if part.knob is not None}

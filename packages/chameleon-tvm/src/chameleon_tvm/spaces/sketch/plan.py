@@ -48,7 +48,7 @@ class Decision:
 
     Attributes:
         sample: the instruction.
-        knob: the knob that decides; None where there is nothing to choose.
+        knob: the knob that decides; None if there is nothing to choose.
     """
 
     sample: SamplingInstruction
@@ -107,7 +107,7 @@ def merge(
 
 
 def _knob(name: str, sample: SamplingInstruction, max_choices: int) -> Knob | None:
-    """The knob of a sample, or None where it leaves no choice."""
+    """The knob of a sample, or None if it leaves no choice."""
     if sample.kind == "SamplePerfectTile":
         parts, innermost = (int(value) for value in sample.instruction.attrs[:2])
         if sample.extent == 1:
@@ -128,6 +128,6 @@ def _knob(name: str, sample: SamplingInstruction, max_choices: int) -> Knob | No
 
 
 def _candidates(sample: SamplingInstruction) -> tuple[int, ...]:
-    """What a categorical sample chooses from; positions where two candidates are equal."""
+    """What a categorical sample chooses from; positions if two candidates are equal."""
     values = tuple(int(value) for value in sample.instruction.attrs[0])
     return values if len(set(values)) == len(values) else tuple(range(len(values)))

@@ -45,7 +45,7 @@ _ASKED = 8
 
 
 def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
-    """Logarithms of every quantity of the nest models; None where no sketch has one."""
+    """Logarithms of every quantity of the nest models; None if no sketch has one."""
     names = _names(models)
     if not names:
         return None
@@ -284,7 +284,7 @@ class SketchPlan:
 
     @property
     def _variant(self) -> tuple[str, ...]:
-        """Options that make other programs of the same knobs, where they are not the defaults.
+        """Options that make other programs of the same knobs, if they are not the defaults.
 
         Named like that, records of runs with the defaults are those of versions before this.
         """

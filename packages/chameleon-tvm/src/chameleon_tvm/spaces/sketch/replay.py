@@ -129,7 +129,7 @@ class TraceReplay:
             order[start : start + len(old)] = new
 
     def position(self, loop: Any) -> tuple[str, int] | None:
-        """The block of a loop and its place in the nest; None where that is unknown."""
+        """The block of a loop and its place in the nest; None if that is unknown."""
         name = self.loop_block.get(hash(loop), "")
         order = self.order.get(name, [])
         return (name, order.index(hash(loop))) if hash(loop) in order else None
@@ -211,7 +211,7 @@ def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction],
 
     Returns:
         The sampling instructions in order, and the nest of the multi-level tiled block with the
-        most iterations: None where no block is tiled that way.
+        most iterations: None if no block is tiled that way.
     """
     state = TraceReplay(base=base)
     decisions = {hash(i): decision for i, decision in sketch.trace.decisions.items()}

@@ -105,7 +105,7 @@ class Arithmetic:
 
         Args:
             value: one element, or a vector of ``lanes``.
-            zero_point: of the data, in float32; None where they have none.
+            zero_point: of the data, in float32; None if they have none.
             lanes: of the vector.
         """
         if not self.quantized:
@@ -123,7 +123,7 @@ class Arithmetic:
 
         Args:
             value: of the input's type.
-            zero_point: of the right side, in float32; None where it has none.
+            zero_point: of the right side, in float32; None if it has none.
         """
         if not self.quantized:
             same = self.multiplied == self.data.storage_dtype
@@ -136,7 +136,7 @@ class Arithmetic:
         """The value of the copy in the padding: zero, or what stands for it.
 
         Args:
-            zero_point: of the data, in float32; None where they have none.
+            zero_point: of the data, in float32; None if they have none.
         """
         if self.quantized and not self._centred:
             shift = SHIFTS[self.read]
@@ -277,7 +277,7 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
 
 
 def stored_weights(dtype: str, target: str) -> Dot | None:
-    """A multiply-add of float32 by weights that are stored in a type; None where there is none.
+    """A multiply-add of float32 by weights that are stored in a type; None if there is none.
 
     Args:
         dtype: ``bfloat16`` or ``float16``.

@@ -344,7 +344,7 @@ class AttentionLoops:
     def _shares(self, row: Row) -> list[Stmt]:
         """Each query's factor that makes sums of values means.
 
-        The largest score adds a power of 1; where every key is hidden, sums are 0 and stay so.
+        The largest score adds a power of 1; if every key is hidden, sums are 0 and stay so.
         """
         unit, lanes = emit.constant(1.0, self.lanes), self.lanes
         return [

@@ -60,7 +60,7 @@ class Part:
     Attributes:
         data: the array, of the rank and order of the layout.
         layout: the order of its axes.
-        first: the first of its heads there, where several parts share the array.
+        first: the first of its heads there, if several parts share the array.
         kind: the type of its numbers.
     """
 
@@ -90,7 +90,7 @@ class Row:
         first: the first query.
         valid: how many queries; lanes past them compute numbers that are not stored.
         vectors: vectors that hold them.
-        queries: scratch (features, lanes) of scaled queries; where groups of features are
+        queries: scratch (features, lanes) of scaled queries; if groups of features are
             multiplied together, (groups, lanes x features of a group) of queries as they are.
         mask: scratch (keys of a tile, lanes) of the mask.
         scores: scratch (block, lanes) of scores, then of their powers.

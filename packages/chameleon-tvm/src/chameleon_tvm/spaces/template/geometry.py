@@ -211,7 +211,7 @@ def pack_weights(
 
 
 def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
-    """The convolution itself where its rows of taps had better be channels of one tap.
+    """The convolution itself if its rows of taps had better be channels of one tap.
 
     That is where ``depth`` input channels are multiplied together and do not divide those of a
     tap: they go on with the next tap's, which are its neighbours. None elsewhere.
@@ -224,7 +224,7 @@ def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
     """(O, I, outer axes, rows, columns) weights with the columns' taps as input channels.
 
     Returns:
-        Shape (O, columns * I, outer axes, rows, 1), or without rows where there are none.
+        Shape (O, columns * I, outer axes, rows, 1), or without rows if there are none.
     """
     moved = np.moveaxis(weights, -1, 1)
     oc, taps, ic, *rest = moved.shape

@@ -23,7 +23,7 @@ def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
 
     Args:
         task: the task.
-        options: of the space; the defaults where missing.
+        options: of the space; the defaults if missing.
 
     Raises:
         ConfigError: there is none for such an operator, shape or target.

@@ -28,9 +28,9 @@ class Input:
         repeat: how many times each channel of the input counts, one after the other, as a channel
             of the geometry.
         arithmetic: the types of the input and of its copy.
-        channels: of the input, over all groups; as many as the geometry's where missing. Groups of
+        channels: of the input, over all groups; as many as the geometry's if missing. Groups of
             fewer have one block each, filled up with zeros.
-        zero_point: of the data, in float32; None where they have none.
+        zero_point: of the data, in float32; None if they have none.
         spare: elements beyond the end of a row that are read, whatever they are.
 
     Attributes:

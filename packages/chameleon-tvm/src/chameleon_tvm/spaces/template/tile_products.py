@@ -244,7 +244,7 @@ class TileProducts:
 
     @classmethod
     def of(cls, geometry: Geometry, spec: FusedSpec, target: str) -> TileProducts | None:
-        """Those of a convolution; None where the target has none for it.
+        """Those of a convolution; None if the target has none for it.
 
         Args:
             geometry: the convolution.

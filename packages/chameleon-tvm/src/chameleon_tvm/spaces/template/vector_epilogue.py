@@ -47,7 +47,7 @@ class VectorEpilogue:
 
     @property
     def zero_point(self) -> Expr | None:
-        """That of the data, in float32; None where they have none."""
+        """That of the data, in float32; None if they have none."""
         return None
 
     def whole(self, sums: Expr, channel: Expr, index: Sequence[Expr], lanes: int) -> Expr:
