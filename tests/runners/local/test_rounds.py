@@ -45,7 +45,7 @@ def test_candidates_are_hopeless_next_to_an_earlier_best():
 def test_no_more_are_held_than_may_be():
     candidates = [timed(n, 1.0 + 0.01 * n) for n in (3, 1, 4, 0, 2, 5)]
     rounds, gone = admitted(*candidates)
-    assert [held.slot for held in rounds.candidates] == [0, 1, 2, 3]
+    assert [candidate.slot for candidate in rounds.candidates] == [0, 1, 2, 3]
     assert sorted(lost.slot for lost in gone) == [4, 5]
 
 
@@ -174,8 +174,8 @@ COSTS = st.lists(st.floats(1e-6, 1.0), unique=True, max_size=12)
 
 @given(COSTS)
 def test_the_same_times_keep_their_order_and_opposite_ones_do_not(costs: list[float]):
-    pairs, kept = kept_order([(cost, cost) for cost in costs])
-    assert pairs == kept <= len(costs) * (len(costs) - 1) // 2
+    pairs, agreeing = kept_order([(cost, cost) for cost in costs])
+    assert pairs == agreeing <= len(costs) * (len(costs) - 1) // 2
     assert kept_order([(-cost, cost) for cost in costs]) == (pairs, 0)
 
 

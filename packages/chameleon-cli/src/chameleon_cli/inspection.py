@@ -83,8 +83,7 @@ class _Inspection:
         if not self._found:
             return
         hints = dict.fromkeys(error.hint for _, error in self._found if error.hint)
-        problems = [problem for problem, _ in self._found]
-        raised = PipelineError(problems, hint="\n".join(hints) or None)
+        raised = PipelineError([fault for fault, _ in self._found], hint="\n".join(hints) or None)
         codes = {error.exit_code for _, error in self._found}
         if len(codes) == 1:
             (raised.exit_code,) = codes

@@ -153,9 +153,9 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
                 hint="leave --no-draws out",
             )
         attributes["draws"] = False
-    results = []
+    tests = []
     for outcome in outcomes(suite, attributes):
-        results.append(outcome)
+        tests.append(outcome)
         if not as_json:
             _print_outcome(outcome)
         if outcome.error is not None and debugging():
@@ -163,17 +163,16 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
     broken = [error for error in registry.errors if error.plugin == entry.plugin]
     for error in broken:
         click.echo(f"warning: {error}", err=True)
-    failed = sum(result.failure is not None for result in results)
+    failed = sum(result.failure is not None for result in tests)
     if as_json:
-        click.echo(json.dumps(_checked_json(entry, results), indent=2))
+        click.echo(json.dumps(_checked_json(entry, tests), indent=2))
     else:
         about = f"{registry.kinds[entry.kind].noun} '{entry.name}' of '{entry.distribution}'"
-        skipped = sum(result.skipped is not None for result in results)
+        skipped = sum(result.skipped is not None for result in tests)
         more = f", {skipped} skipped" if skipped else ""
-        passed = len(results) - failed - skipped
-        click.echo(f"{about}: {passed} checks passed, {failed} failed{more}")
+        click.echo(f"{about}: {len(tests) - failed - skipped} checks passed, {failed} failed{more}")
     if failed:
-        if not debugging() and any(result.error is not None for result in results):
+        if not debugging() and any(result.error is not None for result in tests):
             click.echo("hint: `chameleon --debug plugins check` shows tracebacks", err=True)
         sys.exit(ExitCode.PLUGIN)
 

@@ -203,9 +203,8 @@ class TypeSchemas:
     def _type(self, field: attrs.Attribute[Any]) -> Schema:
         tags = tags_of(field, self._classes)
         if tags is not None:
-            item = self._tagged(tags)
-            is_list = form_of(field.type)[0] == "sequence"
-            return {"type": "array", "items": item} if is_list else item
+            sub = self._tagged(tags)
+            return {"type": "array", "items": sub} if form_of(field.type)[0] == "sequence" else sub
         if "stages" in field.metadata:
             return {"type": "array", "items": self._stage(field.metadata["stages"], False)}
         if "names" in field.metadata:
