@@ -30,8 +30,11 @@ STEPS = (
     ("Installing collected packages", "  unpacking"),
 )
 """What pip's lines begin with, and what is said at the first of them."""
-LARGE = re.compile(r"Downloading (\S+?)-\d\S* \((\d{3,}(?:\.\d+)? MB|[\d.]+ GB)\)")
-"""pip's line about a file of 100 MB or more: one wants to know what takes so long."""
+FILE = re.compile(r"Downloading (\S+?)-\d\S* \(([\d.]+) (bytes|kB|MB|GB)\)")
+"""pip's line about a file that it begins to download."""
+MEGABYTES = {"bytes": 1e-6, "kB": 1e-3, "MB": 1.0, "GB": 1e3}
+LARGE = 100.0
+"""Megabytes of a file that is named, since it takes a while."""
 MOST_LARGE = 4
 LAST_LINES = 15
 
@@ -82,6 +85,7 @@ def logged(command: list[str | Path], log: Path) -> bool:
         Whether it succeeded.
     """
     told: set[str] = set()
+    downloaded = 0.0
     with (
         log.open("w", encoding="utf-8") as file,
         subprocess.Popen(
@@ -92,9 +96,11 @@ def logged(command: list[str | Path], log: Path) -> bool:
             file.write(line)
             file.flush()
             step = next((said for begins, said in STEPS if line.lstrip().startswith(begins)), None)
-            large = LARGE.match(line.lstrip())
-            if large is not None and sum(one.startswith("  ... ") for one in told) < MOST_LARGE:
-                step = f"  ... {large[1]}, {large[2]}"
+            if (name := FILE.match(line.lstrip())) is not None:
+                size = float(name[2]) * MEGABYTES[name[3]]
+                if size >= LARGE and sum(one.startswith("  ... ") for one in told) < MOST_LARGE:
+                    step = f"  ... {name[1]}, {size:.0f} MB, after {downloaded:.0f} MB"
+                downloaded += size
             if step is not None and step not in told:
                 told.add(step)
                 print(step, file=sys.stderr, flush=True)  # noqa: T201

@@ -1,5 +1,6 @@
 """Sessions for developers and CI; CONTRIBUTING.md says which does what."""
 
+import os
 from pathlib import Path
 
 import nox
@@ -42,7 +43,7 @@ def install_everything(session: nox.Session) -> None:
     """
     editable = [word for path in PACKAGES for word in ("-e", str(path))]
     tools = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "jsonschema")
-    optional = ("onnxruntime", "onnxscript", "openvino", "transformers", "ray", "pandas")
+    optional = ("onnxruntime", "onnxscript", "openvino", "transformers", "ray", "pandas", "pyarrow")
     browser = ("playwright",)
     session.install(*CONSTRAINTS, *editable, *tools, *optional, *browser, *SITE)
 
@@ -80,9 +81,14 @@ def install_core(session: nox.Session, *more: str) -> None:
 
 @nox.session
 def packaging(session: nox.Session) -> None:
-    """Every wheel and source distribution, built and tried in clean environments."""
+    """Every wheel and source distribution, built into ``dist`` and tried in clean environments."""
     install_core(session, *CONSTRAINTS, "build", "hatchling")
-    session.run("pytest", "-m", "packaging", *session.posargs, "tests/packaging/distributions")
+    given = os.environ.get("CHAMELEON_DISTRIBUTIONS")
+    if given is None:
+        for path in PACKAGES:
+            session.run("python", "-m", "build", "--no-isolation", "--outdir", "dist", str(path))
+    words = ("-m", "packaging", *session.posargs, "tests/packaging/distributions")
+    session.run("pytest", *words, env={"CHAMELEON_DISTRIBUTIONS": given or "dist"})
 
 
 @nox.session

@@ -71,3 +71,9 @@ def test_nothing_heavy_is_imported(tmp_path, arguments, codes):
     assert not (HEAVY | {"numpy"}) & modules
     # Whether the installed frontends take an empty list is theirs to say.
     assert code in (codes if arguments[-1] != "PIPELINE" else {0, 2, 3})
+
+
+def test_logs_import_no_rich_tracebacks(run_python):
+    imports = "import sys; from chameleon_cli import logs; logs.configure()"
+    program = f"{imports}; print('rich' in sys.modules)"
+    assert run_python(program).strip() == "False"

@@ -48,7 +48,8 @@ def test_an_installation_is_told_in_ten_lines_and_logged_in_full(bootstrap, capf
     assert len(lines) <= 10
     assert lines[0] == "Installing what is needed to run ..."
     assert lines[1:3] == ["  finding out what that is", "  downloading"]
-    assert lines[3] == "  ... nvidia_part0, 157.5 MB"
+    assert lines[3] == "  ... nvidia_part0, 158 MB, after 5 MB"
+    assert lines[4] == "  ... nvidia_part1, 258 MB, after 162 MB"
     assert lines[-2:] == ["  building", "  unpacking"]
     log = (tmp_path / "installing-run.log").read_text()
     assert log.count("Collecting") == 100

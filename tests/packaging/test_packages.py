@@ -7,6 +7,7 @@ import tomllib
 
 import pytest
 from packaging.utils import canonicalize_name
+from ruamel.yaml import YAML
 
 from .conftest import requirements
 
@@ -43,6 +44,47 @@ def test_a_package_is_complete(package):
     module, _, attribute = package.hooks.partition(":")
     assert not attribute, "the entry point names a module, as docs/plugins.md says"
     assert (package.folder / "src" / f"{module.replace('.', '/')}.py").is_file()
+
+
+LINK = re.compile(r"\]\(([^)]*)\)|\b(?:href|src)=[\"']([^\"']*)")
+
+
+def test_a_package_presents_itself_on_an_index(package):
+    readme = (package.folder / package.project["readme"]).read_text()
+    links = ["".join(link) for link in LINK.findall(readme)]
+    # The page of an index has no folder that a relative link could start from.
+    assert [link for link in links if not link.startswith("https://")] == []
+    sections = ["## Installation", "## Example"]
+    assert [line for line in readme.splitlines() if line in sections] == sections
+    urls = package.project["urls"]
+    assert urls
+    assert all(url.startswith("https://") for url in urls.values())
+
+
+FROM_INDEX = re.compile(r"pip install [^`\n]*?(?<![\w./-])chameleon[\w-]*(?![\w/-])")
+
+
+def test_no_text_says_to_take_this_project_from_an_index(files):
+    kinds = {".py", ".md", ".yaml", ".yml", ".template", ".toml"}
+    texts = {file: file.read_text(encoding="utf-8") for file in files if file.suffix in kinds}
+    # The FAQ names a stranger's package, to say that it is one.
+    assert [file.name for file, text in texts.items() if FROM_INDEX.search(text)] == ["faq.md"]
+
+
+def test_a_release_runs_pinned_actions_and_keeps_no_secret(root):
+    text = (root / ".github" / "workflows" / "release.yml").read_text()
+    workflow = YAML(typ="safe").load(text)
+    assert workflow["on"] == {"push": {"tags": ["v*"]}}
+    actions = re.findall(r"uses: (.*)", text)
+    assert actions
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", action) for action in actions)
+    assert "secrets." not in text
+    build, publish = workflow["jobs"].values()
+    assert publish["needs"] == "build"
+    assert publish["permissions"] == {"id-token": "write"}
+    commands = [step["run"] for step in build["steps"] if "run" in step]
+    assert "nox -s packaging" in commands
+    assert "gh-action-pypi-publish" in actions[-1]
 
 
 def test_all_have_one_version_and_pin_each_other_exactly(packages):

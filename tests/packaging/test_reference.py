@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
 
 import click
 import pytest
@@ -99,6 +100,18 @@ def test_every_command_has_an_entry_and_every_option_a_help(pages, reference):
             if isinstance(option, click.Option):
                 assert option.help, f"{words}: {option.name}"
                 assert f"`{option.opts[-1]}`" in pages["commands"]
+
+
+def test_every_command_has_an_example_that_it_takes(pages, reference):
+    for words, command in reference("commands").commands():
+        if words == "chameleon":
+            continue
+        program, *arguments = shlex.split(command.epilog.removeprefix("Example: "))
+        own = words.split()[1:]
+        assert [program, *arguments[: len(own)]] == words.split()
+        assert command.epilog in command.get_help(click.Context(command, info_name=words))
+        assert command.epilog.removeprefix("Example: ") in pages["commands"]
+        command.make_context(words, arguments[len(own) :])  # refuses an option that there is not
 
 
 def test_every_key_of_a_result_is_explained(reference):

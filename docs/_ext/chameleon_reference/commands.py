@@ -51,7 +51,9 @@ def commands_page() -> str:
             if isinstance(one, click.Option) and one.name not in _EVERYWHERE
         ]
         options = table(["option", "default", ""], rows) if rows else ""
-        parts.append(section(f"`{words}`", f"```sh\n{usage}\n```", about, options))
+        example = (command.epilog or "").removeprefix("Example: ")
+        shown = f"Example:\n\n```sh\n{example}\n```" if example else ""
+        parts.append(section(f"`{words}`", f"```sh\n{usage}\n```", about, shown, options))
     codes = [[str(int(one)), one.name.lower().replace("_", " ")] for one in ExitCode]
     parts.append(section("Exit codes", table(["code", "means"], codes)))
     return "\n".join(parts)

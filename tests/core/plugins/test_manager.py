@@ -159,7 +159,7 @@ def test_a_plugin_that_fails_to_import_is_shown_where_a_name_is_unknown(raised):
     with pytest.raises(UnknownNameError, match="unknown explorer 'goof'; did you mean 'good'") as e:
         registry.find("explorers", "goof")
     assert "installed explorers: good" in e.value.hint
-    assert "`pip install chameleon-tuner-explorers` brings some" in e.value.hint
+    assert "`pip install ./packages/chameleon-explorers`" in e.value.hint
     assert "plugin 'their-plugin' of 'their-dist' failed to load: " in e.value.hint
     assert type(raised).__name__ in e.value.hint
 

@@ -86,11 +86,11 @@ def test_the_smallest_bucket_that_holds_the_inputs(
             network(ids, np.ones(length))
         assert not opened, "nothing is loaded for it"
         return
-    found = network(ids, np.ones(length))
+    out = network(ids, np.ones(length))
     exact = batch in batches and length in lengths
     _, *wanted = (0, batch, length) if exact else min(holding)
     assert opened == ["-".join(map(str, wanted))]
-    np.testing.assert_array_equal(found, np.repeat(np.repeat(ids, 2, axis=1)[..., None], 3, axis=2))
+    np.testing.assert_array_equal(out, np.repeat(np.repeat(ids, 2, axis=1)[..., None], 3, axis=2))
 
 
 def test_a_call_is_placed_without_running_anything():
@@ -98,10 +98,10 @@ def test_a_call_is_placed_without_running_anything():
     network = _network(_table([2, 4], [4]), opened)
     ids, mask = np.ones((2, 4), np.int64), np.ones(4)
     exact = network.placed(ids, mask)
-    assert (exact.bucket, exact.kept) == ("2-4", [])
+    assert (exact.bucket, exact.cuts) == ("2-4", [])
     assert exact.inputs[0] is ids
     filled = network.placed(ids[:, :3].repeat(2, 0)[:3], mask[:3])
-    assert (filled.bucket, filled.kept) == ("4-4", [(0, 0, 3), (0, 1, 6)])
+    assert (filled.bucket, filled.cuts) == ("4-4", [(0, 0, 3), (0, 1, 6)])
     np.testing.assert_array_equal(filled.inputs[0][:, 3], PAD)
     np.testing.assert_array_equal(filled.inputs[0][:3, :3], 1)
     with pytest.raises(ValueError, match=r"no bucket takes ids \[5, 4\]"):
@@ -159,22 +159,22 @@ def test_probes_are_no_buckets_and_the_loader_pads_them_so(
             zip(("batch", "length"), (batches, lengths), pads, strict=True)
         )
     ]
-    found = probes(dimensions)
+    samples = probes(dimensions)
     padded = [
-        {place for place, (a, p) in enumerate(zip(one.asked, one.padded, strict=True)) if a != p}
-        for one in found
+        {n for n, (a, p) in enumerate(zip(probe.asked, probe.padded, strict=True)) if a != p}
+        for probe in samples
     ]
     gaps = {
-        place
-        for place, (extents, pad) in enumerate(zip((batches, lengths), pads, strict=True))
+        number
+        for number, (extents, pad) in enumerate(zip((batches, lengths), pads, strict=True))
         if pad is not None and len(extents) < max(extents)
     }
     assert set().union(*padded) == gaps
     assert (gaps in padded) == bool(gaps), "all that can be is padded at once, too"
     network = _network(_table(batches, lengths, pads), [])
-    for one in found:
-        batch, length = one.asked
+    for probe in samples:
+        batch, length = probe.asked
         said = network.plan(np.ones((batch, length)), np.ones(length))
-        for name, asked, to in zip(("batch", "length"), one.asked, one.padded, strict=True):
+        for name, asked, to in zip(("batch", "length"), probe.asked, probe.padded, strict=True):
             assert (f"{name} {asked} is padded to {to}" in said) == (asked != to)
-        assert math.prod(one.padded) > math.prod(one.asked)
+        assert math.prod(probe.padded) > math.prod(probe.asked)

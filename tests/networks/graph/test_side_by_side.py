@@ -11,7 +11,7 @@ import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_networks.delivery import side_by_side as module
 from chameleon_networks.delivery.reduced_rivals import reduced_request
-from chameleon_networks.delivery.side_by_side import Compared, side_by_side, told_of
+from chameleon_networks.delivery.side_by_side import Compared, result_of, side_by_side
 from chameleon_networks.package.package import write_manifest
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
@@ -30,7 +30,7 @@ def test_a_network_is_in_the_types_that_were_chosen_or_that_it_came_with(
 ):
     write_manifest(tmp_path, manifest)
     network: Any = SimpleNamespace(quantized=quantized)
-    told = told_of(tmp_path, network)
+    told = result_of(tmp_path, network)
     assert told.precision == expected
     assert told.precisions == (expected.partition(",")[0],)
 

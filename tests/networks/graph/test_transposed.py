@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.matching_convolutions import convolution_of, made_of
+from chameleon_networks.graph.matching_convolutions import convolution_of, convolution_operator
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.graph.transposed import axis_plan
@@ -108,7 +108,7 @@ def computed(module: Any, data: np.ndarray) -> np.ndarray:
         name, first = str(value.op.name).removeprefix("relax."), value_of(value.args[0])
         found = convolution_of(value)
         if found is not None:
-            spec, weights = made_of(found)
+            spec, weights = convolution_operator(found)
             operator = operator_of(spec.task("t", "llvm"))
             (out,) = operator.reference([from_layout(first, found.layout), weights])
             return to_layout(out, found.layout)

@@ -13,7 +13,7 @@ from chameleon_networks.graph.warnings_once import warnings_once
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    monkeypatch.setattr(module, "_told", set())
+    monkeypatch.setattr(module, "_logged", set())
 
 
 def _warn(words: str, at: str = "06:09:17") -> None:

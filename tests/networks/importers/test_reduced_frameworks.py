@@ -1,4 +1,4 @@
-"""What else runs a network in reduced precision: how each is made, and what each is called."""
+"""Other programs in reduced precision: how they are opened, and what each is called."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ def _error(source: Any, network: Any, inputs: Arrays) -> float:
 
 
 def test_names_say_the_precision():
-    names = [one.name for one in REDUCED_FRAMEWORKS]
+    names = [entry.name for entry in REDUCED_FRAMEWORKS]
     assert len(set(names)) == len(names)
-    for one in REDUCED_FRAMEWORKS:
-        assert one.name == f"{one.framework} {one.precision.replace('-', ' ')}"
-        assert reduced_named(one.name) is one
-        assert one.precision in PRECISIONS
+    for entry in REDUCED_FRAMEWORKS:
+        assert entry.name == f"{entry.framework} {entry.precision.replace('-', ' ')}"
+        assert reduced_named(entry.name) is entry
+        assert entry.precision in PRECISIONS
 
 
 def test_a_network_of_onnx_is_run_by_what_reads_onnx():
     chosen = asked_for(FORMS, [AS_IT_COMES, INT8, INT8])
-    assert [one.name for one in chosen] == [
+    assert [entry.name for entry in chosen] == [
         "openvino as it comes",
         "openvino int8",
         "onnxruntime int8",
@@ -90,10 +90,10 @@ def test_what_is_missing_is_named(source: BuiltinNetwork, monkeypatch: pytest.Mo
 
 def test_openvino_as_it_comes_says_what_it_took(source: BuiltinNetwork, inputs: Arrays):
     pytest.importorskip("openvino")
-    [one] = [x for x in asked_for(source.forms, [AS_IT_COMES]) if x.framework == "openvino"]
-    made = one.made(source.forms, [], threads=1)
-    assert made.precision in {"float32", "bfloat16", "float16"}
-    assert _error(source, made, inputs) < (1e-5 if made.precision == "float32" else 5e-2)
+    [reduced] = [x for x in asked_for(source.forms, [AS_IT_COMES]) if x.framework == "openvino"]
+    network = reduced.opened(source.forms, [], threads=1)
+    assert network.precision in {"float32", "bfloat16", "float16"}
+    assert _error(source, network, inputs) < (1e-5 if network.precision == "float32" else 5e-2)
 
 
 def test_openvino_is_not_said_to_compute_in_what_it_does_not(
@@ -102,7 +102,7 @@ def test_openvino_is_not_said_to_compute_in_what_it_does_not(
     pytest.importorskip("openvino")
     monkeypatch.setattr(openvino_precisions, "openvino_compiled", lambda *_, **__: _Compiled("f32"))
     with pytest.raises(ConfigError, match="asked for bfloat16 it computes in float32"):
-        reduced_named("openvino bfloat16").made(source.forms, [], threads=1)
+        reduced_named("openvino bfloat16").opened(source.forms, [], threads=1)
 
 
 @pytest.mark.parametrize("network", ["torch", "onnx"])
@@ -111,10 +111,10 @@ def test_onnxruntime_computes_in_int8(network: str, source: BuiltinNetwork, tiny
     pytest.importorskip("onnxscript")
     chosen = source if network == "torch" else tiny
     rng = np.random.default_rng(1)
-    given = [chosen.samples(rng) for _ in range(2)]
-    made = reduced_named("onnxruntime int8").made(chosen.forms, given, threads=1)
-    assert made.precision == INT8
-    assert 1e-4 < _error(chosen, made, chosen.samples(rng)) < 0.5
+    calibration = [chosen.samples(rng) for _ in range(2)]
+    quantized = reduced_named("onnxruntime int8").opened(chosen.forms, calibration, threads=1)
+    assert quantized.precision == INT8
+    assert 1e-4 < _error(chosen, quantized, chosen.samples(rng)) < 0.5
 
 
 def test_openvino_computes_in_int8(
@@ -122,9 +122,9 @@ def test_openvino_computes_in_int8(
 ):
     pytest.importorskip("openvino")
     pytest.importorskip("nncf", reason="NNCF quantizes for OpenVINO; it is not installed")
-    made = reduced_named("openvino int8").made(source.forms, calibration, threads=1)
-    assert made.precision.startswith(INT8)
-    assert 1e-4 < _error(source, made, inputs) < 0.2
+    network = reduced_named("openvino int8").opened(source.forms, calibration, threads=1)
+    assert network.precision.startswith(INT8)
+    assert 1e-4 < _error(source, network, inputs) < 0.2
 
 
 def test_torch_computes_in_int8(
@@ -135,9 +135,9 @@ def test_torch_computes_in_int8(
 ):
     pytest.importorskip("torchao", reason="torchao quantizes for torch; it is not installed")
     monkeypatch.setattr(torch_precisions, "compiled_by_torch", lambda network: network)
-    made = reduced_named("torch.compile int8").made(source.forms, calibration, threads=1)
-    assert made.precision == INT8
-    assert 1e-4 < _error(source, made, inputs) < 0.2
+    network = reduced_named("torch.compile int8").opened(source.forms, calibration, threads=1)
+    assert network.precision == INT8
+    assert 1e-4 < _error(source, network, inputs) < 0.2
 
 
 def test_a_program_is_made_one_of_half_precision(
@@ -145,18 +145,18 @@ def test_a_program_is_made_one_of_half_precision(
 ):
     assert half_type(in_half(source.program, BFLOAT16)) == BFLOAT16
     assert half_type(source.program) is None, "the program itself stays"
-    given: dict[str, Any] = {}
+    calls: dict[str, Any] = {}
 
     def eagerly(program: Any, *, compiled: bool, threads: int) -> Any:
-        given.update(compiled=compiled, kind=half_type(program))
+        calls.update(compiled=compiled, kind=half_type(program))
         return torch_network(program, compiled=False, threads=threads)
 
     torch_network = torch_precisions.torch_network
     monkeypatch.setattr(torch_precisions, "torch_network", eagerly)
-    made = reduced_named("torch.compile bfloat16").made(source.forms, [], threads=1)
-    assert given == {"compiled": True, "kind": BFLOAT16}
-    assert made.precision == BFLOAT16
-    assert 1e-4 < _error(source, made, inputs) < 5e-2
+    network = reduced_named("torch.compile bfloat16").opened(source.forms, [], threads=1)
+    assert calls == {"compiled": True, "kind": BFLOAT16}
+    assert network.precision == BFLOAT16
+    assert 1e-4 < _error(source, network, inputs) < 5e-2
 
 
 class _Compiled:
@@ -187,17 +187,17 @@ def _node(kind: str, *targets: Any) -> Any:
 @pytest.fixture
 def nncf(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """A stand-in for NNCF and for OpenVINO's compiler, and what they were given."""
-    given: dict[str, Any] = {}
+    calls: dict[str, Any] = {}
     module = ModuleType("nncf")
 
     def quantize(model: Any, dataset: Any, **more: Any) -> Any:
         items, transform = dataset
-        given.update(more, model=model, items=[transform(one) for one in items])
+        calls.update(more, model=model, items=[transform(item) for item in items])
         return "int8 model"
 
     def compiled(model: Any, *, threads: int, hint: Any) -> Any:
-        given.update(compiled=model, threads=threads, hint=hint)
-        return _Compiled(given["kind"])
+        calls.update(compiled=model, threads=threads, hint=hint)
+        return _Compiled(calls["kind"])
 
     module.quantize = quantize  # type: ignore[attr-defined]
     module.Dataset = lambda items, transform: (items, transform)  # type: ignore[attr-defined]
@@ -207,8 +207,8 @@ def nncf(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     module.AdvancedQuantizationParameters = dict  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "nncf", module)
     monkeypatch.setattr(openvino_precisions, "openvino_compiled", compiled)
-    given["kind"] = "f32"
-    return given
+    calls["kind"] = "f32"
+    return calls
 
 
 def _openvino_model(*nodes: Any) -> Any:
@@ -226,16 +226,16 @@ def test_nncf_gets_the_same_inputs_and_what_its_documentation_advises(
     model = _openvino_model(_node("Softmax", product), product)
     monkeypatch.setattr(openvino_precisions, "openvino_model", lambda *_: model)
     monkeypatch.setattr(openvino_precisions, "sums_saturate", lambda: saturate)
-    calibration = [[np.full(2, one), np.full(3, one)] for one in range(4)]
-    made = reduced_named("openvino int8").made(FORMS, calibration, threads=3)
-    assert [one["mask"].tolist() for one in nncf["items"]] == [[one] * 3 for one in range(4)]
+    calibration = [[np.full(2, number), np.full(3, number)] for number in range(4)]
+    network = reduced_named("openvino int8").opened(FORMS, calibration, threads=3)
+    assert [item["mask"].tolist() for item in nncf["items"]] == [[n] * 3 for n in range(4)]
     assert list(nncf["items"][0]) == ["ids", "mask"]
     assert nncf["subset_size"] == len(calibration)
     assert nncf["model_type"] == "transformer"
     fix = "first layer" if saturate else "none"
     assert nncf["advanced_parameters"] == {"overflow_fix": fix}
     assert (nncf["compiled"], nncf["threads"], nncf["hint"]) == ("int8 model", 3, None)
-    assert made.precision == ("int8" if kind == "f32" else "int8, the rest bfloat16")
+    assert network.precision == ("int8" if kind == "f32" else "int8, the rest bfloat16")
 
 
 def test_a_softmax_of_classes_is_no_attention(
@@ -243,7 +243,7 @@ def test_a_softmax_of_classes_is_no_attention(
 ):
     model = _openvino_model(_node("MatMul"), _node("Softmax", _node("Result")))
     monkeypatch.setattr(openvino_precisions, "openvino_model", lambda *_: model)
-    reduced_named("openvino int8").made(FORMS, [[np.zeros(2), np.zeros(3)]], threads=1)
+    reduced_named("openvino int8").opened(FORMS, [[np.zeros(2), np.zeros(3)]], threads=1)
     assert nncf["model_type"] is None
 
 
@@ -283,10 +283,10 @@ def test_torchao_observes_the_same_inputs(
         monkeypatch.setitem(sys.modules, f"torchao.quantization.pt2e{name}", module)
     monkeypatch.setattr(torch_precisions, "sums_saturate", lambda: saturate)
     monkeypatch.setattr(torch_precisions, "compiled_by_torch", lambda network: network)
-    made = reduced_named("torch.compile int8").made(source.forms, calibration, threads=1)
+    network = reduced_named("torch.compile int8").opened(source.forms, calibration, threads=1)
     assert config == {"reduce_range": saturate, "quantizer": quantizer}
-    assert [one.tolist() for one in observed] == [one.tolist() for [one] in calibration]
-    assert _error(source, made, inputs) < 1e-5, "the stand-in quantizes nothing"
+    assert [array.tolist() for array in observed] == [array.tolist() for [array] in calibration]
+    assert _error(source, network, inputs) < 1e-5, "the stand-in quantizes nothing"
 
 
 @pytest.mark.parametrize(

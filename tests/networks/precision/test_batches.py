@@ -64,7 +64,7 @@ def test_the_last_batches_are_kept_aside(count: int, kept: int, tmp_path: Path):
     found = _given(tmp_path, body)
     used = [int(image[0, 0]) for image, _ in found]
     assert used == list(range(count - kept))
-    last = [int(one.inputs[0][0, 0]) for one in found.kept]
+    last = [int(one.inputs[0][0, 0]) for one in found.samples]
     assert last == list(range(count - kept, count))
     assert f"{count - kept} of {count} batches" in found.summary
     assert f"{kept} kept aside" in found.summary
@@ -72,7 +72,7 @@ def test_the_last_batches_are_kept_aside(count: int, kept: int, tmp_path: Path):
 
 def test_one_batch_is_calibrated_and_checked_with_and_that_is_said(tmp_path: Path):
     found = _given(tmp_path, "batches = lambda: [[image, word]]")
-    assert len(list(found)) == len(found.kept) == 1
+    assert len(list(found)) == len(found.samples) == 1
     assert "one batch" in found.summary
     assert "measured on too" in found.summary
 
@@ -90,8 +90,8 @@ def test_random_inputs_take_the_place_of_batches():
     network: Any = _Network()
     found = batches_of(network, None)
     used = list(found)
-    assert len(used) + len(found.kept) == RANDOM
-    drawn = [*used, *(one.inputs for one in found.kept)]
+    assert len(used) + len(found.samples) == RANDOM
+    drawn = [*used, *(one.inputs for one in found.samples)]
     assert len({image.tobytes() for image, _ in drawn}) == RANDOM
     assert "random inputs" in found.summary
 

@@ -96,7 +96,7 @@ def test_batches_go_to_the_bucket_that_inference_would_take(
         used = list(found)
         assert {ids.shape for ids, _ in used} == {(1, *bucket.extents)}
         lengths[bucket.name] = [int(mask.sum()) for _, mask in used]
-        kept[bucket.name] = [int(one.inputs[1].sum()) for one in found.kept]
+        kept[bucket.name] = [int(one.inputs[1].sum()) for one in found.samples]
         assert f"in bucket {bucket.name}, 2 kept aside" in found.summary
     assert lengths == {"length=4": [4, 3], "length=12": [12, 9]}
     assert kept == {"length=4": [4, 2], "length=12": [7, 11]}
@@ -107,7 +107,7 @@ def test_outputs_for_filled_up_inputs_are_cut_before_they_are_compared(
 ) -> None:
     _, network = source.network.networks[1]
     samples = kept_samples(network, f"{folder}/data.py:batches")
-    assert [one.kept for one in samples] == [((0, 1, 7),), ((0, 1, 11),)]
+    assert [one.cuts for one in samples] == [((0, 1, 7),), ((0, 1, 11),)]
 
     def run(inputs: Any) -> Any:
         return [inputs[1][..., None].repeat(32, 2), np.ones((1, 8))]
@@ -119,7 +119,7 @@ def test_outputs_for_filled_up_inputs_are_cut_before_they_are_compared(
 
 def test_a_sample_is_cut_where_it_was_filled_up() -> None:
     outputs = [np.arange(12).reshape(1, 3, 4), np.ones(2)]
-    first, second = Sample(inputs=[], kept=((0, 1, 2), (0, 2, 3))).cut(outputs)
+    first, second = Sample(inputs=[], cuts=((0, 1, 2), (0, 2, 3))).cut(outputs)
     np.testing.assert_array_equal(first, outputs[0][:, :2, :3])
     assert second is outputs[1]
     assert outputs[0].shape == (1, 3, 4)

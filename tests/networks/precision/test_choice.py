@@ -37,7 +37,7 @@ def networks(draw, most=6):
                 if one == place + 1 or rng.random() < 0.3
             ),
             conversions=rng.uniform(0.01, 0.4, (kinds, kinds)).round(2)[form][:, form] * converted,
-            kept=bool(rng.random() < 0.2),
+            in_float32=bool(rng.random() < 0.2),
         )
         for place in range(-1, operators)
     ]
@@ -60,7 +60,7 @@ def _independently(seconds, errors, tensors, types):
     total = sum(seconds[place, kind] for place, kind in enumerate(types))
     for tensor in tensors:
         made = 0 if tensor.producer is None else types[tensor.producer]
-        read = {types[one] for one in tensor.consumers} | ({0} if tensor.kept else set())
+        read = {types[one] for one in tensor.consumers} | ({0} if tensor.in_float32 else set())
         # Types that read the same have one form, whose conversion is paid once.
         forms = {int(np.flatnonzero(tensor.conversions[kind] == 0.0)[0]) for kind in read}
         total += sum(tensor.conversions[made, kind] for kind in forms)

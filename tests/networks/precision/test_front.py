@@ -60,7 +60,7 @@ def _kernels(networks: TypedNetworks, target: str, faster: float) -> Kernels:
 def front(networks: TypedNetworks, target: str) -> Any:
     def made(*, faster: float = 2.0, factor: float = 1.0, rate: float = 1e15) -> Front:
         found = OperatorSeconds(networks, ("int8",), _kernels(networks, target, faster))
-        return Front(networks, found.kinds, found.found, Errors(factor), rate=rate)
+        return Front(networks, found.kinds, found.times, Errors(factor), rate=rate)
 
     return made
 
@@ -135,12 +135,12 @@ def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(
             return math.inf if 1 in types else super().error_of(types)
 
     known = OperatorSeconds(networks, ("int8",), _kernels(networks, target, 2.0))
-    made = Front(networks, known.kinds, known.found, Overflowing(1.0), rate=1e15)
+    made = Front(networks, known.kinds, known.times, Overflowing(1.0), rate=1e15)
     assert sorted(made.within(math.inf).types) == [0, 2, 3]
     found = made.uniform(math.inf)
     assert found is not None
     assert sorted(found.types) == [0, 2, 3]
-    [told] = made.told
+    [told] = made.notes
     assert told.startswith("1 of 4 operators are not computed in int8")
 
 
@@ -155,7 +155,7 @@ def test_a_chain_without_a_time_stays_in_float32(networks: TypedNetworks, target
     fewer = Kernels({**kernels.winners, **unmeasured}, None, target)  # type: ignore[arg-type]
     known = OperatorSeconds(networks, ("int8",), fewer)
     assert sorted(known.uniform("int8")) == [0, 1, 2]
-    found = Front(networks, known.kinds, known.found, Errors(1.0), rate=1e15).within(math.inf)
+    found = Front(networks, known.kinds, known.times, Errors(1.0), rate=1e15).within(math.inf)
     assert sorted(found.types) == [0, 1, 2]
 
 
@@ -183,7 +183,7 @@ def test_tensors_are_those_between_chains(networks: TypedNetworks) -> None:
         (False, 2, (3,)),
         (True, 0, (0,)),
     ]
-    assert not any(one.kept for one in found)
+    assert not any(one.in_float32 for one in found)
     for one in found:
         assert np.diag(one.conversions).tolist() == [0.0, 0.0]
         assert one.conversions[0, 1] == one.conversions[1, 0] > 0
@@ -207,5 +207,5 @@ def test_a_point_in_words() -> None:
     assert point.line(3) == "1 ms, error 2.0e-03: 2 in int8, 1 in float32"
     types = {"int8": 2, "float32": 1}
     told = FrontPoint(types=types, seconds=1e-3, error=2e-3, delivered=True)
-    assert point.told(3, delivered=True) == told
+    assert point.row(3, delivered=True) == told
     assert Precision(type="int8").types == ("int8",)

@@ -46,14 +46,14 @@ def test_operators_have_the_times_of_the_networks_they_were_seen_in(
     networks: TypedNetworks, kernels: Kernels
 ) -> None:
     found = OperatorSeconds(networks, ("int8",), kernels)
-    assert found.found.tolist() == [[2.0, 1.0]] * 4
+    assert found.times.tolist() == [[2.0, 1.0]] * 4
     uniform = [_built(networks, kernels, types) for types in ({}, found.uniform("int8"))]
     assert found.observe(uniform, [_told("float32", 3, 4, 5, 6), _told("int8", 6, 5, 4, 3)])
-    assert found.found.tolist() == [[3, 6], [4, 5], [5, 4], [6, 3]]
+    assert found.times.tolist() == [[3, 6], [4, 5], [5, 4], [6, 3]]
     mixed = _built(networks, kernels, {1: "int8", 2: "int8"})
     told = {"0 float32": 7.0, "1 int8": 7.5, "2 int8": 8.0, "3 float32": 9.0}
     assert found.observe([mixed], [told])
-    assert found.found.tolist() == [[7, 6], [4, 7.5], [5, 8], [9, 3]], "another type's stays"
+    assert found.times.tolist() == [[7, 6], [4, 7.5], [5, 8], [9, 3]], "another type's stays"
 
 
 def test_times_alone_are_not_compared_with_times_in_networks(
@@ -63,7 +63,7 @@ def test_times_alone_are_not_compared_with_times_in_networks(
     uniform = [_built(networks, kernels, types) for types in ({}, found.uniform("int8"))]
     assert not found.observe(uniform, [_told("float32", 3, 4, 5, 6), _told("int8", 6, 5, 4)])
     assert not found.observe(uniform[:1], [_told("float32", 3, 4, 5, 6)])
-    assert found.found.tolist() == [[2.0, 1.0]] * 4
+    assert found.times.tolist() == [[2.0, 1.0]] * 4
 
 
 def test_the_seconds_of_a_task_are_shared_by_its_occurrences(
@@ -85,4 +85,4 @@ def test_what_was_not_measured_stays_out_however_fast_it_is_in_a_network(
     assert sorted(found.uniform("int8")) == [0, 1, 2]
     uniform = [_built(networks, fewer, types) for types in ({}, found.uniform("int8"))]
     assert found.observe(uniform, [_told("float32", 3, 3, 3, 3), _told("int8", 1, 1, 1)])
-    assert np.isinf(found.found[3, 1])
+    assert np.isinf(found.times[3, 1])

@@ -126,9 +126,9 @@ def test_the_error_decides_which_operators_have_fewer_bits(
             winners[task.key] = Winner(task=task, config=(0,), seconds=seconds)
     kernels = Kernels(winners, None, AVX2)  # type: ignore[arg-type]
     known = OperatorSeconds(networks, KINDS, kernels)
-    assert known.found.tolist() == [[4e-3, 2e-3, 1e-3]] * 4
+    assert known.times.tolist() == [[4e-3, 2e-3, 1e-3]] * 4
     assert known.uniform("int7") == dict.fromkeys(range(4), "int7")
-    front = Front(networks, known.kinds, known.found, Errors(), rate=1e15)
+    front = Front(networks, known.kinds, known.times, Errors(), rate=1e15)
     found = front.within(bound)
     assert found.error <= bound
     assert sorted(found.types.values()) == kinds

@@ -231,7 +231,7 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(residual: Any, t
             simulation.error_of({})
         batches = batches_of(residual, None)
         ranges = simulation.calibrated(batches)
-        simulation.sample(batches.kept)
+        simulation.sample(batches.samples)
         alone = simulation.errors_alone(["int8", "bfloat16"])
         assert set(alone) == {
             (place, kind) for place in range(len(chains)) for kind in ("int8", "bfloat16")
@@ -240,16 +240,16 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(residual: Any, t
         assert simulation.error_of({}) == 0.0
         every = dict.fromkeys(range(len(chains)), "int8")
         error = simulation.error_of(every)
-        exact = [simulation.outputs(one.inputs, {}) for one in batches.kept]
+        exact = [simulation.outputs(one.inputs, {}) for one in batches.samples]
         scales = magnitudes(exact)
         assert error == max(
             error_between(simulation.outputs(one.inputs, every), expected, scales)
-            for one, expected in zip(batches.kept, exact, strict=True)
+            for one, expected in zip(batches.samples, exact, strict=True)
         )
         simulation.restore(ranges, simulation.means)
         assert simulation.error_of(every) == error
         assert simulation.error_of({99: "int8"}) == float("inf")
-        huge = [np.full_like(one, 3e38) for one in batches.kept[0].inputs]
+        huge = [np.full_like(one, 3e38) for one in batches.samples[0].inputs]
         with pytest.raises(ConfigError, match="of a tensor, which has no range"):
             simulation.calibrated([huge])
 

@@ -179,7 +179,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
         "onnxruntime": ModelFile(framework="onnxruntime", precision="float32", hint=None, path="x"),
     }
     monkeypatch.setattr(streams, "model_files", lambda *_: (files, {"other": "it is not there"}))
-    monkeypatch.setattr(streams, "told_of", lambda *_: NetworkResult(precision="float32"))
+    monkeypatch.setattr(streams, "result_of", lambda *_: NetworkResult(precision="float32"))
     network: Any = Stub()
     return Served(
         network=network,

@@ -1,6 +1,7 @@
 """Data sets on disk: what is written is read, and what is damaged is refused by name."""
 
 import json
+import sys
 
 import attrs
 import numpy as np
@@ -30,6 +31,15 @@ def test_what_is_written_is_read(tmp_path, dataset_task):
     same(by_key[tasks[0].task.key], tasks[0])
     assert by_key[tasks[1].task.key].configs is None
     assert by_key[tasks[1].task.key].origins == ["initial"]
+
+
+def test_a_missing_pyarrow_is_named_before_anything_is_measured(tmp_path, monkeypatch):
+    on_disk.create(tmp_path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for step in (on_disk.create, lambda folder: on_disk.read_part(folder / "a.parquet")):
+        with pytest.raises(DatasetError, match="need pyarrow") as caught:
+            step(tmp_path)
+        assert "pip install pyarrow" in caught.value.hint
 
 
 def test_the_first_of_two_measurements_stands(tmp_path, dataset_task):

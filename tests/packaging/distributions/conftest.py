@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import venv
 from pathlib import Path
 
@@ -18,7 +17,7 @@ HERE = Path(__file__).parent
 OURS = "chameleon-tuner"
 
 VARIABLE = "CHAMELEON_DISTRIBUTIONS"
-"""Names a folder with distributions that were built before, to test these."""
+"""Names the folder with the distributions to test; `nox -s packaging` builds them and sets it."""
 
 LARGE = {"apache-tvm", "apache-tvm-ffi", "onnx", "pyarrow", "safetensors", "torch"}
 """Libraries that no plugin may need before one of its stages is made."""
@@ -42,18 +41,11 @@ class Built:
 
 
 @pytest.fixture(scope="session")
-def built(packages, tmp_path_factory):
-    """Every package by its name: a source distribution, and the wheel that is made of that one.
-
-    Those in the folder that the variable names, where it does: what is to be uploaded, say.
-    """
-    arguments = os.environ.get(VARIABLE)
-    folder = Path(arguments).absolute() if arguments else tmp_path_factory.mktemp("dist")
+def built(packages):
+    """Every package by its name: a source distribution, and the wheel that is made of that one."""
+    folder = Path(os.environ[VARIABLE]).absolute()
     collected = {}
     for package in packages:
-        if not arguments:
-            words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder]
-            run([*words, package.folder])
         start = f"{package.name.replace('-', '_')}-{package.project['version']}"
         (wheel,) = folder.glob(f"{start}-*.whl")
         (sdist,) = folder.glob(f"{start}.tar.gz")

@@ -184,7 +184,7 @@ def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("chameleon_runners.ray.runner.find_spec", lambda _: None)
     with pytest.raises(PluginError, match="not installed") as caught:
         RayRunner(RayOptions())
-    assert "pip install" in str(caught.value.hint)
+    assert "`pip install ray==VERSION`" in str(caught.value.hint)
 
 
 def test_plugins_are_listed_without_ray(run_python):

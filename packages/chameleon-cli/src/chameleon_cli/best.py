@@ -26,7 +26,7 @@ _SO_FAR = (
 """What is told of an operator before the final comparison."""
 
 
-@click.command("best")
+@click.command("best", epilog="Example: chameleon best runs/net")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:

@@ -44,7 +44,7 @@ _VECTORS = re.compile(r"(avx|fma|f16c|amx|asimd|sve|i8mm|bf16)\w*|sme2?")
 """Flags of vector and matrix instructions."""
 
 
-@click.command("env")
+@click.command("env", epilog="Example: chameleon env")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
     """Show versions, processor, caches, threads and plugins that failed to load."""

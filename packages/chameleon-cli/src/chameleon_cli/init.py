@@ -167,7 +167,7 @@ def _comment(text: str) -> str:
     )
 
 
-@click.command("init")
+@click.command("init", epilog="Example: chameleon init pipeline.yaml")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")

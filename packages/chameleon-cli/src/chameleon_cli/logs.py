@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 import sys
 
-import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from chameleon_system.imports import without
 
 from chameleon_cli.colours import in_colours
 from chameleon_cli.json_lines import json_lines
+
+# Its tracebacks are plain here, and rich's take longer to import than all of structlog.
+with without("rich"):
+    import structlog
+    from structlog.typing import EventDict, Processor, WrappedLogger
 
 
 def configure(*, debug: bool = False, verbose: bool = False) -> None:

@@ -15,6 +15,7 @@ from chameleon_core.errors import ConfigError, ExitCode, PluginError
 from chameleon_core.pipeline.jsonable import default_of
 from chameleon_core.plugins import UnknownNameError
 from chameleon_core.plugins.factory import load_factory
+from chameleon_core.plugins.first_party import how_to_install
 from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.records import OperatorRecord
@@ -35,7 +36,7 @@ class _Plugins(click.Group):
         return super().parse_args(ctx, args if named else [_LIST, *args])
 
 
-@click.group("plugins", cls=_Plugins)
+@click.group("plugins", epilog="Example: chameleon plugins explorers --options", cls=_Plugins)
 def command() -> None:
     """List what is installed, all of it or one KIND, as in `chameleon plugins explorers`.
 
@@ -43,7 +44,7 @@ def command() -> None:
     """
 
 
-@command.command(_LIST)
+@command.command(_LIST, epilog="Example: chameleon plugins list explorers --json")
 @click.argument("kind", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--options", "with_options", is_flag=True, help="List the options of each as well.")
@@ -125,7 +126,9 @@ _OUTCOMES = "chameleon_testing.suites.base:outcomes"
 _KIT = "chameleon-tuner-testing"
 
 
-@command.command("check")
+@command.command(
+    "check", epilog="Example: chameleon plugins check my-explorer --pipeline pipeline.yaml"
+)
 @click.argument("name")
 @click.option(
     "--pipeline",
@@ -231,7 +234,7 @@ def _suite(kind: Kind) -> Any:
         cause = error.__cause__
         if isinstance(cause, ModuleNotFoundError) and cause.name == "chameleon_testing":
             raise PluginError(
-                "the checks of plugins are not installed", hint=f"`pip install {_KIT}`"
+                "the checks of plugins are not installed", hint=how_to_install(_KIT)
             ) from error
         raise
 

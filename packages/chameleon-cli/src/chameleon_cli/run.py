@@ -24,7 +24,7 @@ from chameleon_cli.signals import signals
 from chameleon_cli.streams import results_alone
 
 
-@click.command("run")
+@click.command("run", epilog="Example: chameleon run pipeline.yaml --set budget.measurements=64")
 @click.argument("pipeline", type=click.Path(path_type=Path))
 @set_option("budget.measurements=64")
 @click.option("--fresh", is_flag=True, help="Move an earlier run in the folder aside.")

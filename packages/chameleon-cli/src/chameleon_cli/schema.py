@@ -11,7 +11,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_cli.json_schema.document import pipeline_schema
 
 
-@click.command("schema")
+@click.command("schema", epilog="Example: chameleon schema -o schema.json")
 @click.option(
     "-o",
     "--output",

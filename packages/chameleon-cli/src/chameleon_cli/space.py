@@ -26,7 +26,7 @@ _SHOWN = 8
 """Values of a knob that are shown; JSON has all of them."""
 
 
-@click.command("space")
+@click.command("space", epilog="Example: chameleon space pipeline.yaml --set space=sketch")
 @click.argument("pipeline", type=click.Path(path_type=Path))
 @set_option("space=sketch")
 @click.option("--operator", "only", metavar="NAME", help="Show this operator alone.")

@@ -15,7 +15,7 @@ from chameleon_cli.result_rows import duration, failures, network_json, network_
 from chameleon_cli.results_table import print_table
 
 
-@click.command("status")
+@click.command("status", epilog="Example: chameleon status runs/net")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:

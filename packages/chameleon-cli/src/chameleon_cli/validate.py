@@ -13,7 +13,9 @@ from chameleon_cli.options import set_option
 from chameleon_cli.streams import results_alone
 
 
-@click.command("validate")
+@click.command(
+    "validate", epilog="Example: chameleon validate pipeline.yaml --set explorer=annealing"
+)
 @click.argument("pipeline", type=click.Path())
 @set_option("budget.measurements=64")
 @click.option(
@@ -36,10 +38,10 @@ def command(
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
         if not quick:
+            start_logs()
             # Imported here, with NumPy: a mistake in the file is told without.
             from chameleon_cli.inspection import inspect_pipeline  # noqa: PLC0415
 
-            start_logs()
             inspect_pipeline(resolved, pipeline, overrides)
     if as_json:
         click.echo(

@@ -26,6 +26,13 @@ def load(folder: str | Path, *, threads: int = 0, instances: int = 1) -> Callabl
     Raises:
         RuntimeError: a file is missing, cut off or changed, or the network was built for a CPU with
             features that this one lacks.
+
+    Example:
+        >>> import numpy as np
+        >>> from chameleon_networks import load
+        >>> network = load("runs/resnet_small/network")
+        >>> network(np.zeros((1, 3, 32, 32), np.float32)).shape
+        (1, 10)
     """
     from chameleon_networks.package.load import load as loaded  # noqa: PLC0415 - needs NumPy
 

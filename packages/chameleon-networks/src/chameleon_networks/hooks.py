@@ -55,6 +55,7 @@ def chameleon_commands() -> Iterable[CommandRecord]:
         ("compile", "Compile and verify the network of a run, without tuning."),
         ("bench-network", "Time a delivered network against whatever else runs it here."),
         ("export", "Write a run's winners as libraries, as bundles for C, or for TVM alone."),
+        ("cache", "Show and remove the networks of torch.compile(backend='chameleon')."),
     ):
         factory = f"chameleon_networks.commands.{name.replace('-', '_')}:command"
         yield CommandRecord(name=name, summary=summary, factory=factory)

@@ -38,7 +38,7 @@ class Buckets:
 
     Attributes:
         buckets: the extents, ascending.
-        pad: what an input is filled up with at its end to reach the next extent; None where it
+        pad: what an input is filled up with at its end to reach the next extent; None if it
             must not be.
         name: of the dimension; axes that have the same one vary together, as those without a name
             do that have the same extents.
@@ -103,19 +103,19 @@ def dimensions_of(shapes: Mapping[str, Shape]) -> tuple[Dimension, ...]:
         ConfigError: one name has several lists of extents, not all of its axes are padded, or there
             is but one extent to pad to.
     """
-    found: dict[Any, list[tuple[Buckets, Axis]]] = {}
+    groups: dict[Any, list[tuple[Buckets, Axis]]] = {}
     for name, shape in shapes.items():
-        for place, extent in enumerate(shape):
+        for number, extent in enumerate(shape):
             if isinstance(extent, Buckets):
-                axis = Axis(input=name, axis=place, pad=extent.pad)
-                found.setdefault(extent.name or extent.buckets, []).append((extent, axis))
-    for buckets in [key for key in found if isinstance(key, tuple)]:
+                axis = Axis(input=name, axis=number, pad=extent.pad)
+                groups.setdefault(extent.name or extent.buckets, []).append((extent, axis))
+    for buckets in [key for key in groups if isinstance(key, tuple)]:
         # Without a name it is the dimension of these extents, where only one has a name.
-        named = [name for name, (first, *_) in found.items() if first[0].buckets == buckets]
+        named = [name for name, (first, *_) in groups.items() if first[0].buckets == buckets]
         if len(named) == 2:  # noqa: PLR2004 - itself and another one
             [other] = [name for name in named if name != buckets]
-            found[other] += found.pop(buckets)
-    return tuple(_dimension(together) for together in found.values())
+            groups[other] += groups.pop(buckets)
+    return tuple(_dimension(together) for together in groups.values())
 
 
 def _dimension(together: Sequence[tuple[Buckets, Axis]]) -> Dimension:
@@ -153,7 +153,7 @@ def check_shapes(shapes: Mapping[str, Shape]) -> None:
                 f"the shape of {name!r} has an extent below 1", hint="Extents are above 0."
             )
     dimensions = dimensions_of(shapes)
-    count = math.prod(len(one.buckets) for one in dimensions)
+    count = math.prod(len(dimension.buckets) for dimension in dimensions)
     if count > MOST:
         raise ConfigError(
             f"the buckets of {', '.join(map(str, dimensions))} make {count} combinations, and "
@@ -180,7 +180,7 @@ class Bucket:
 def buckets_of(shapes: Mapping[str, Shape]) -> tuple[Bucket, ...]:
     """All combinations of the extents in the shapes asked for, the smallest extents first."""
     dimensions = dimensions_of(shapes)
-    product = itertools.product(*(one.buckets for one in dimensions))
+    product = itertools.product(*(dimension.buckets for dimension in dimensions))
     return tuple(bucket_with(shapes, dimensions, extents) for extents in product)
 
 
@@ -201,23 +201,23 @@ def bucket_with(
     }
     fixed = {
         name: tuple(
-            chosen[name, place] if isinstance(extent, Buckets) else extent
-            for place, extent in enumerate(shape)
+            chosen[name, number] if isinstance(extent, Buckets) else extent
+            for number, extent in enumerate(shape)
         )
         for name, shape in shapes.items()
     }
     words = [
-        f"{one.name}={extent}" if one.name else str(extent)
-        for one, extent in zip(dimensions, extents, strict=True)
+        f"{dimension.name}={extent}" if dimension.name else str(extent)
+        for dimension, extent in zip(dimensions, extents, strict=True)
     ]
     return Bucket(name="-".join(words), extents=tuple(extents), shapes=fixed)
 
 
 def converter() -> cattrs.Converter:
-    """What makes options from JSON values; cattrs does not know itself which of a union it is."""
-    made = cattrs.Converter()
-    made.register_structure_hook(
+    """A converter of JSON values to options that knows the union of extents."""
+    conv = cattrs.Converter()
+    conv.register_structure_hook(
         int | Buckets,
-        lambda value, _: made.structure(value, Buckets) if isinstance(value, dict) else int(value),
+        lambda value, _: conv.structure(value, Buckets) if isinstance(value, dict) else int(value),
     )
-    return made
+    return conv

@@ -1,4 +1,4 @@
-"""Where a variable of an imported network is from, in its user's words."""
+"""Sources of variables of an imported network, in its user's words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ImportedGraph:
 
 @attrs.frozen(kw_only=True)
 class SourceLocation:
-    """Where an operator is in a network.
+    """The place of an operator in a network.
 
     Attributes:
         owner: the torch module (``layer4.0.conv1``) or the ONNX node that it is of; empty where

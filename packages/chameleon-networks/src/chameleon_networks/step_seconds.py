@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 class StepSeconds:
-    """Where something is, and how long each of its steps took.
+    """The seconds of each step of some work, and its step now.
 
     Args:
         first: name of the step that it is in.

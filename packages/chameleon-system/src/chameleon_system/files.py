@@ -12,6 +12,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 
+def user_cache_folder() -> Path:
+    """Chameleon's folder among the user's caches: ``$XDG_CACHE_HOME/chameleon``."""
+    return Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache", "chameleon")
+
+
 @contextmanager
 def replacing(file: Path) -> Iterator[BinaryIO]:
     """A stream whose content takes the place of a file where the block ends without an error.

@@ -11,22 +11,10 @@ have.
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-
-@contextmanager
-def without(module: str) -> Iterator[None]:
-    """Make importing a module that is not imported yet fail while the context lasts."""
-    absent = module not in sys.modules
-    if absent:
-        sys.modules[module] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        if absent and sys.modules.get(module) is None:
-            sys.modules.pop(module, None)
+from chameleon_system.imports import without
 
 
 @contextmanager
@@ -111,4 +99,4 @@ def without_checks(kind: type) -> None:
 
 without_checks(Schedule)
 
-__all__ = ["Schedule", "Target", "TargetKind", "Trace", "codegen", "te", "tirx", "tvm", "without"]
+__all__ = ["Schedule", "Target", "TargetKind", "Trace", "codegen", "te", "tirx", "tvm"]

@@ -24,7 +24,7 @@ from chameleon_bench.suites.load import load_suite
 from chameleon_bench.suites.suite import Cell, Suite
 
 
-@click.command("bench")
+@click.command("bench", epilog="Example: chameleon bench suite.yaml --set seeds=3")
 @click.argument("suite", type=click.Path(path_type=Path))
 @set_option("seeds=3 or data=FOLDER")
 @click.option("--fresh", is_flag=True, help="Move the cells of earlier runs aside.")

@@ -20,7 +20,7 @@ _LONGEST = 60
 """A value of a pipeline is cut to so many characters."""
 
 
-@click.command("compare")
+@click.command("compare", epilog="Example: chameleon compare runs/a runs/b")
 @click.argument("folders", metavar="RUN RUN...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folders: tuple[Path, ...], as_json: bool) -> None:

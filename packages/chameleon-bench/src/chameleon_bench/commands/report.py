@@ -11,7 +11,7 @@ from chameleon_core.errors import RunFolderError
 from chameleon_bench.pages.run_page import write_plots, write_report
 
 
-@click.command("report")
+@click.command("report", epilog="Example: chameleon report runs/net --plots plots")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
     "-o",

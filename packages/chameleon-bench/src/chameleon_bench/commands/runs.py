@@ -164,7 +164,7 @@ def _written_at(path: Path) -> float | None:
     return None
 
 
-@click.command("runs")
+@click.command("runs", epilog="Example: chameleon runs")
 @click.argument("folder", default="runs", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from chameleon_bench.runs.live_page import LiveRun, PageServer
 _LOOK_SECONDS = 1.0
 
 
-@click.command("watch")
+@click.command("watch", epilog="Example: chameleon watch runs/net")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
     "--port",

@@ -61,6 +61,16 @@ def design_space(
     Raises:
         ConfigError: what was given declares no space, or one of which no configuration is found;
             says why.
+
+    Example:
+        >>> import chameleon_core as cc
+        >>> space = cc.design_space(
+        ...     tile=[1, 2, 4, 8],
+        ...     unroll=[0, 16, 64],
+        ...     where=[lambda tile, unroll: tile * unroll <= 64],
+        ... )
+        >>> len(space.everything)
+        8
     """
     declared = _declared(knobs, more)
     if not declared:

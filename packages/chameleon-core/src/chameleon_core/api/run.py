@@ -119,6 +119,13 @@ def load_run(folder: str | Path) -> Run:
 
     Raises:
         RunFolderError: there is no run in it, or it cannot be read.
+
+    Example:
+        >>> import chameleon_core as cc
+        >>> run = cc.load_run("runs/dense")
+        >>> for name, operator in run.operators.items():
+        ...     print(name, operator.seconds < 1, operator.measurements.configs.shape[0])
+        dense True 4
     """
     path = Path(folder).expanduser().absolute()
     with RunView(path) as run:

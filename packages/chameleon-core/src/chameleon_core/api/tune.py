@@ -64,6 +64,19 @@ def tune(
         TargetError: the device cannot do what is asked.
         RunFolderError: the folder is in use, cannot be written, or belongs to another pipeline.
         KeyboardInterrupt: as ever; what was measured is saved.
+
+    Example:
+        >>> import chameleon_core as cc
+        >>> run = cc.tune(
+        ...     model={"operators": [{"dense": {"name": "dense", "input": [64, 64], "units": 64}}]},
+        ...     target="native",
+        ...     budget={"measurements": 4},
+        ...     baselines=[],
+        ...     output="runs/dense",
+        ...     progress=False,
+        ... )
+        >>> run.finished, len(run.measurements)
+        (True, 4)
     """
     interruption = Interruption()
     # Before the pipeline is read, which may make a folder.
@@ -201,6 +214,13 @@ def minimize(
         ConfigError: an argument is wrong.
         PluginError: a stage breaks its contract.
         RunFolderError: the store is in use, cannot be written, or belongs to another search.
+
+    Example:
+        >>> import chameleon_core as cc
+        >>> space = cc.design_space(tile=[1, 2, 4, 8], unroll=[0, 16])
+        >>> found = cc.minimize(lambda tile, unroll: 8 / tile + unroll, space, budget=8)
+        >>> found.best.configuration, found.best.seconds
+        ({'tile': 8, 'unroll': 0}, 1.0)
     """
     whole_number(budget, "budget", hint="it is how often the function is called at most")
     takes_knobs(function, a_space(space))

@@ -127,6 +127,15 @@ class Tuner:
         space: the space, with what is fixed.
         batch_size: configurations that are asked for at once, at most.
         stopped: whether a callback has asked to stop.
+
+    Example:
+        >>> import chameleon_core as cc
+        >>> space = cc.design_space(tile=[1, 2, 4, 8], unroll=[0, 16])
+        >>> with cc.Tuner(space, sampler="greedy", seed=0) as tuner:
+        ...     batch = tuner.ask(8)
+        ...     tuner.tell(batch, [8 / one["tile"] + one["unroll"] for one in batch])
+        ...     tuner.best.configuration
+        {'tile': 8, 'unroll': 0}
     """
 
     def __init__(

@@ -10,7 +10,7 @@ import pluggy
 
 from chameleon_core.errors import PluginError
 from chameleon_core.plugins.factory import make_stage
-from chameleon_core.plugins.first_party import FIRST_PARTY
+from chameleon_core.plugins.first_party import FIRST_PARTY, how_to_install
 from chameleon_core.plugins.given import canonical
 from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.manager import (
@@ -201,7 +201,7 @@ class Registry:
             else f"no {about.noun} is installed"
         ]
         if not any(_same(about.distribution, have) for have in self.distributions):
-            hints.append(f"`pip install {about.distribution}` brings some")
+            hints.append(f"{about.distribution} brings some: {how_to_install(about.distribution)}")
         hints += [str(error) for error in self.errors]
         return UnknownNameError(message, hint="; ".join(hints))
 

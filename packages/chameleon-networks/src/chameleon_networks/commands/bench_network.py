@@ -16,7 +16,7 @@ MOST = 64
 """The largest number of clients, and of neighbours."""
 
 
-@click.command("bench-network")
+@click.command("bench-network", epilog="Example: chameleon bench-network runs/net --precision int8")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
     "--rounds",
@@ -78,8 +78,8 @@ def command(
     interleaved. Shown are medians over the turns with 95 % bootstrap intervals. A network in
     buckets of shapes is timed in each.
 
-    With --precision others run it in int8, bfloat16 or float16, too, each quantized by its own
-    means and calibrated with the same inputs, or as they come. Every error is the largest
+    With --precision others run it in int8, bfloat16 or float16, too, or as they come. Each
+    quantizes it by its own means, calibrated with the same inputs. Every error is the largest
     difference to the framework's answers in float32, over the largest of those, on other inputs.
 
     With --streams or --neighbours every turn is a fresh process, whose threads call one loaded
@@ -97,7 +97,7 @@ def command(
             hint=f"Add --precision {INT8}.",
         )
     timing = Timing(
-        rivals=None if rivals is None else tuple(one.strip() for one in rivals.split(",")),
+        rivals=None if rivals is None else tuple(name.strip() for name in rivals.split(",")),
         precisions=precisions,
         calibrate=calibrate,
         streams=stream_numbers(streams) if streams or neighbours else (),
@@ -108,13 +108,13 @@ def command(
     show(timing, timed(folder, timing, trust_source=trust_source), as_json=as_json)
 
 
-def stream_numbers(given: Sequence[str]) -> tuple[int, ...]:
+def stream_numbers(options: Sequence[str]) -> tuple[int, ...]:
     """Numbers of clients, of options that have one or several with commas each.
 
     Raises:
         ConfigError: something else is among them.
     """
-    words = [word.strip() for option in given for word in option.split(",")]
+    words = [word.strip() for option in options for word in option.split(",")]
     wrong = [word for word in words if not word.isdecimal() or not 1 <= int(word) <= MOST]
     if wrong:
         raise ConfigError(

@@ -8,7 +8,7 @@ import click
 from chameleon_cli.options import trust_option
 
 
-@click.command("compile")
+@click.command("compile", epilog="Example: chameleon compile runs/net -o network")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
     "-o",

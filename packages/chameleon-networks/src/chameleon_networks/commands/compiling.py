@@ -1,4 +1,4 @@
-"""What ``chameleon compile`` does."""
+"""The work of ``chameleon compile``."""
 
 from __future__ import annotations
 

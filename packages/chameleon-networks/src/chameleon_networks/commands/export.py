@@ -9,7 +9,7 @@ import click
 from chameleon_cli.options import trust_option
 
 
-@click.command("export")
+@click.command("export", epilog="Example: chameleon export runs/net --to c -o bundle")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
     "--to",
@@ -42,22 +42,22 @@ def command(
 ) -> None:
     """Write the best configurations of folder RUN for use without Chameleon.
 
-    A MetaSchedule database holds what was tuned in the `sketch` space. The functions of any
-    space can be written as TVMScript, or compiled: `library` writes an operator that Python loads
-    with NumPy alone, and `c` a bundle of the network, or of an operator, which needs no Python.
-    One operator lies in the output folder itself; of several, each has a folder in it.
+    A MetaSchedule database holds operators that were tuned in the `sketch` space. The functions of
+    any space can be written as TVMScript, or compiled. `library` writes an operator that Python
+    loads with NumPy alone, and `c` a bundle of the network or an operator, which needs no Python.
+    One operator lies in the output folder itself; several have a folder each in it.
 
-    --trust-source is needed for a MetaSchedule database if the model of the run is Python of yours,
-    and for libraries of operators that are TensorIR functions.
+    --trust-source is needed for a MetaSchedule database if the model of the run is Python of yours.
+    Libraries of operators that are TensorIR functions need it too.
     """
     from chameleon_networks.commands.exporting import export_run  # noqa: PLC0415 - --help is quick
 
-    made = export_run(folder, form, output, only, name, trust_source=trust_source)
+    exported = export_run(folder, form, output, only, name, trust_source=trust_source)
     if as_json:
-        files = [str(file.absolute()) for file in made.files]
-        click.echo(json.dumps({"run": str(folder.absolute()), "tasks": made.tasks, "files": files}))
+        about = {"run": str(folder.absolute()), "tasks": exported.tasks}
+        click.echo(json.dumps({**about, "files": [str(f.absolute()) for f in exported.files]}))
     else:
-        for file in made.files:
+        for file in exported.files:
             click.echo(str(file))
-    for note in made.notes:
+    for note in exported.notes:
         click.echo(f"note: {note}", err=True)

@@ -1,4 +1,4 @@
-"""What ``chameleon export`` does."""
+"""The work of ``chameleon export``."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ def export_run(
         if form == METASCHEDULE:
             buckets = frontend.work.by_bucket if isinstance(frontend, NetworksFrontend) else {}
             network = buckets[""].network if "" in buckets else None
-            made = to_metaschedule(winners, space.create(), space.options, output, network=network)
+            base = to_metaschedule(winners, space.create(), space.options, output, network=network)
             if not buckets or network is not None:
-                return made
+                return base
             note = "a network in buckets of shapes is no single module; there is no network.json"
-            return attrs.evolve(made, notes=(*made.notes, note))
+            return attrs.evolve(base, notes=(*base.notes, note))
         if form == TVMSCRIPT:
             return to_tvmscript(winners, space.create(), output)
         if form == C and whole:
             return network_to_c(folder / NETWORK, output, name)
-        check_tasks(folder, [one.task for one in winners], trust_source=trust_source)
+        check_tasks(folder, [winner.task for winner in winners], trust_source=trust_source)
         if form == C:
             return to_c(winners, space.create(), output, threads, name)
         return to_libraries(winners, space.create(), output, threads)
@@ -84,14 +84,14 @@ def _chosen(winners: Sequence[Winner], only: tuple[str, ...], folder: Path) -> l
     chosen: set[str] = set()
     for name in only:
         # An operator of a network is called by its module and its sizes; its module will do.
-        found = [name] if name in names else [one for one in names if one.split(" ")[0] == name]
-        if not found:
-            known = dict.fromkeys(part for one in names for part in (one, one.split(" ")[0]))
+        hits = [name] if name in names else [full for full in names if full.split(" ")[0] == name]
+        if not hits:
+            known = dict.fromkeys(part for full in names for part in (full, full.split(" ")[0]))
             raise ConfigError(
                 f"{folder} has no measured operator {name!r}{did_you_mean(name, known)}",
                 hint=f"It has {', '.join(names) or 'none'}.",
             )
-        chosen.update(found)
+        chosen.update(hits)
     if not winners:
         raise RunFolderError(
             f"no configuration in {folder} has a time", hint="Run `chameleon run` first."

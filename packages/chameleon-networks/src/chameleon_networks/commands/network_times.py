@@ -1,4 +1,4 @@
-"""What ``chameleon bench-network`` does: seconds of each network, or requests a second."""
+"""The work of ``chameleon bench-network``: seconds of each network, or requests a second."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Timing:
 
 @attrs.frozen(kw_only=True)
 class Timed:
-    """What came of it.
+    """The times of a comparison.
 
     Attributes:
         folder: of the run, absolute.
@@ -98,15 +98,15 @@ def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
     return Timed(folder=folder.absolute(), threads=threads, buckets=buckets)
 
 
-def show(timing: Timing, found: Timed, *, as_json: bool) -> None:
+def show(timing: Timing, times: Timed, *, as_json: bool) -> None:
     """Print it, as tables or as one JSON object."""
     if as_json:
-        about = {"run": str(found.folder), "threads": found.threads}
-        alone = found.buckets.get("")
-        results = {"buckets": found.buckets} if alone is None else alone
+        about = {"run": str(times.folder), "threads": times.threads}
+        alone = times.buckets.get("")
+        results = {"buckets": times.buckets} if alone is None else alone
         click.echo(json.dumps({**about, "neighbours": timing.neighbours, **results}))
         return
-    for bucket, summary in found.buckets.items():
+    for bucket, summary in times.buckets.items():
         if bucket:
             click.echo(f"bucket {bucket}")
         if timing.streams:
@@ -146,7 +146,7 @@ def _compared(
     _check_names(names, network)
     source = timing.calibrate or frontend.calibrate
     request = partial(reduced_request, network, timing.precisions, source)
-    found = side_by_side(
+    comparison = side_by_side(
         Compared(
             network=network,
             ours={OURS: delivered},
@@ -158,9 +158,9 @@ def _compared(
         )
     )
     absent = {} if timing.rivals is not None else dict(network.left_out)
-    failed = {name: _FAILED for name in names if not found.times.get(name)}
-    left_out = absent | (dict(found.left_out) if timing.precisions else failed)
-    return {**_times(found), "left_out": left_out}
+    failed = {name: _FAILED for name in names if not comparison.times.get(name)}
+    left_out = absent | (dict(comparison.left_out) if timing.precisions else failed)
+    return {**_times(comparison), "left_out": left_out}
 
 
 OURS = "network"
@@ -181,32 +181,32 @@ def _check_names(names: tuple[str, ...], network: ImportedNetwork) -> None:
         )
 
 
-def _times(found: SideBySide) -> Summary:
+def _times(comparison: SideBySide) -> Summary:
     """Medians and intervals in seconds, and how many times as fast as the best rival it is.
 
     With several precisions the rival is the best of those in the network's own, and ``ratios``
     has one for each that was asked of them.
     """
-    estimates = {name: estimate(seconds) for name, seconds in found.times.items() if seconds}
-    medians = {name: one.median for name, one in estimates.items()}
-    ratios = _ratios(medians, found.about)
+    estimates = {name: estimate(seconds) for name, seconds in comparison.times.items() if seconds}
+    medians = {name: interval.median for name, interval in estimates.items()}
+    ratios = _ratios(medians, comparison.about)
     summary = {
         "contenders": {
             name: {
-                "median_seconds": one.median,
-                "low_seconds": _known(one.low),
-                "high_seconds": _known(one.high),
-                "turns": one.of,
-                **_told(found.about.get(name)),
+                "median_seconds": interval.median,
+                "low_seconds": _known(interval.low),
+                "high_seconds": _known(interval.high),
+                "turns": interval.of,
+                **_facts(comparison.about.get(name)),
             }
-            for name, one in estimates.items()
+            for name, interval in estimates.items()
         },
-        "ratio": _like(ratios, found),
+        "ratio": _like(ratios, comparison),
     }
-    return {**summary, "ratios": ratios} if found.about else summary
+    return {**summary, "ratios": ratios} if comparison.about else summary
 
 
-def _told(about: ComputedIn | None) -> Summary:
+def _facts(about: ComputedIn | None) -> Summary:
     """What it computes in, with the types of our own."""
     return {} if about is None else {k: v for k, v in attrs.asdict(about).items() if v != ()}
 
@@ -216,11 +216,11 @@ def _known(seconds: float) -> float | None:
     return None if math.isnan(seconds) else seconds
 
 
-def _like(ratios: Mapping[str, float], found: SideBySide) -> float | None:
-    """The ratio to those in the network's own precision; None where none of them is."""
-    if not found.about:
+def _like(ratios: Mapping[str, float], comparison: SideBySide) -> float | None:
+    """The ratio to those in the network's own precision; None if none of them is."""
+    if not comparison.about:
         return next(iter(ratios.values()), None)
-    own = found.about[OURS].precisions if OURS in found.about else ()
+    own = comparison.about[OURS].precisions if OURS in comparison.about else ()
     return next((ratio for asked, ratio in ratios.items() if asked in own), None)
 
 
@@ -254,14 +254,14 @@ def _show_times(summary: Summary) -> None:
     rows = [
         (
             name,
-            duration(one["median_seconds"]),
+            duration(contender["median_seconds"]),
             "-"
-            if one["low_seconds"] is None
-            else f"{duration(one['low_seconds'])} - {duration(one['high_seconds'])}",
-            str(one["turns"]),
-            *((one["precision"], f"{one['max_relative_error']:.1e}") if ratios else ()),
+            if contender["low_seconds"] is None
+            else f"{duration(contender['low_seconds'])} - {duration(contender['high_seconds'])}",
+            str(contender["turns"]),
+            *((contender["precision"], f"{contender['max_relative_error']:.1e}") if ratios else ()),
         )
-        for name, one in contenders
+        for name, contender in contenders
     ]
     print_table((*header, *(("precision", "error") if ratios else ())), rows)
     for name, why in summary["left_out"].items():
@@ -276,20 +276,20 @@ def _show_times(summary: Summary) -> None:
 HEADER = ("network", "precision", "requests/s", "p50", "p90", "p99", "turns", "best way")
 
 
-def _served_rivals(network: ImportedNetwork, given: Sequence[str] | None) -> tuple[str, ...]:
+def _served_rivals(network: ImportedNetwork, asked: Sequence[str] | None) -> tuple[str, ...]:
     """Those that are called in float32 beside the delivered network.
 
     Raises:
         ConfigError: one that was named cannot be.
     """
     names = tuple(name for name in network.frameworks if name in FRAMEWORKS)
-    unknown = [name for name in given or () if name not in names]
+    unknown = [name for name in asked or () if name not in names]
     if unknown:
         raise ConfigError(
             f"{', '.join(unknown)} cannot be compared with --streams or --neighbours here",
             hint=f"There are: {', '.join(names) or 'none'}.",
         )
-    return names if given is None else tuple(given)
+    return names if asked is None else tuple(asked)
 
 
 def _served_times(asked: Served, *, all_rivals: bool) -> Summary:
@@ -303,40 +303,40 @@ def _served_times(asked: Served, *, all_rivals: bool) -> Summary:
     absent = dict(asked.network.left_out) if all_rivals else {}
     return {
         "streams": {
-            str(streams): {"contenders": found, "ratios": _request_ratios(asked.ours, found)}
-            for streams, found in figures.items()
+            str(streams): {"contenders": times, "ratios": _request_ratios(asked.ours, times)}
+            for streams, times in figures.items()
         },
         "left_out": absent | left_out,
     }
 
 
-def _request_ratios(ours: str, found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+def _request_ratios(ours: str, times: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     groups: dict[str, list[float]] = {}
-    for name, one in found.items():
+    for name, figures in times.items():
         if name != ours:
-            groups.setdefault(one["asked"], []).append(one["requests_per_second"])
-    own = found[ours]["requests_per_second"]
+            groups.setdefault(figures["asked"], []).append(figures["requests_per_second"])
+    own = times[ours]["requests_per_second"]
     return {asked: own / max(others) for asked, others in groups.items()}
 
 
 def _show_streams(summary: Summary, neighbours: int) -> None:
     """Print it."""
     beside = f", {counted(neighbours, 'busy neighbour')}" if neighbours else ""
-    for streams, found in summary["streams"].items():
+    for streams, figures in summary["streams"].items():
         click.echo(f"{counted(int(streams), 'client')}{beside}")
         rows = [
             (
                 name,
-                one["precision"],
-                f"{one['requests_per_second']:.1f}",
-                *(duration(one[f"p{quantile}_seconds"]) for quantile in (50, 90, 99)),
-                str(one["turns"]),
-                one["way"] or "-",
+                contender["precision"],
+                f"{contender['requests_per_second']:.1f}",
+                *(duration(contender[f"p{quantile}_seconds"]) for quantile in (50, 90, 99)),
+                str(contender["turns"]),
+                contender["way"] or "-",
             )
-            for name, one in found["contenders"].items()
+            for name, contender in figures["contenders"].items()
         ]
         print_table(HEADER, rows)
-        for asked, ratio in found["ratios"].items():
+        for asked, ratio in figures["ratios"].items():
             click.echo(
                 f"{ratio:.2f} times as many requests a second as the best of the others in {asked}"
             )

@@ -1,4 +1,4 @@
-"""What the commands of this package read from a run folder."""
+"""Facts that the commands of this package read from a run folder."""
 
 from __future__ import annotations
 
@@ -91,21 +91,21 @@ def guesses_for(run: RunView, pipeline: Subject) -> tuple[Winner, ...]:
         pipeline: the run's.
     """
     operators = () if run.result is None else run.result.operators
-    predicted = {Task(**one.task).key: one.guesses for one in operators if one.predicted}
+    predicted = {Task(**row.task).key: row.guesses for row in operators if row.predicted}
     unmeasured = [
         stored.task for stored in run.store.tasks() if not run.store.measurements(stored.id)
     ]
     spaces = spaces_of(pipeline, unmeasured, among=True)
-    found = (
+    guesses = (
         guessed(task, predicted.get(task.key, guesses_of(space)), predicted=task.key in predicted)
         for task, space in zip(unmeasured, spaces, strict=True)
     )
-    return tuple(winner for winner in found if winner is not None)
+    return tuple(winner for winner in guesses if winner is not None)
 
 
 def winners_of(run: RunView) -> tuple[Winner, ...]:
     """The best configuration of every task: the comparison's winner, else the fastest measured."""
-    found, store, shared = [], run.store, shares_records(run.store)
+    winners, store, shared = [], run.store, shares_records(run.store)
     for stored in store.tasks():
         records = TaskRecords(store, stored)
         valid = {m.config: m for m in records.measured.values() if m.ok}
@@ -116,7 +116,7 @@ def winners_of(run: RunView) -> tuple[Winner, ...]:
         best = best or best_of(valid.values(), shared=shared)
         if best is not None:
             others = alternatives(list(valid.values()), best.config)
-            found.append(
+            winners.append(
                 Winner(
                     task=stored.task,
                     config=best.config,
@@ -125,4 +125,4 @@ def winners_of(run: RunView) -> tuple[Winner, ...]:
                     recorded=recorded and records.is_recorded(best.config),
                 )
             )
-    return tuple(found)
+    return tuple(winners)

@@ -35,7 +35,7 @@ class CompiledNetwork:
 
     Attributes:
         executable: has ``export_library``.
-        virtual_machine: why Relax's virtual machine runs it; None where nothing has to.
+        virtual_machine: why Relax's virtual machine runs it; None if nothing has to.
         functions: of its kernels before they were scheduled, by the kernels' names.
         permissions: what a process has to ask the operating system for before it runs it.
     """
@@ -63,11 +63,11 @@ def compiled(
         tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}),
     ):
         module = fused(with_kernels(module, chains, kernels.of))
-        needed = [permissions_of(one) for _, one in module.functions_items()]
+        needed = [permissions_of(function) for _, function in module.functions_items()]
         permissions = frozenset().union(*needed)
         try:
-            made = _call_sequence(module, target, kernels.loops)
-            return attrs.evolve(made, permissions=permissions)
+            network = _call_sequence(module, target, kernels.loops)
+            return attrs.evolve(network, permissions=permissions)
         except NotStatic as reason:
             log.info("network_needs_the_virtual_machine", because=str(reason))
             executable = interpreted(module, target, kernels.loops)
@@ -84,14 +84,14 @@ def interpreted(module: Any, target: str, loops: TunedLoops) -> Any:
         target: the resolved target, which is the current one.
         loops: schedules of functions that are no chains; others get a default one.
     """
-    module = with_default_schedules(module, target, lambda _, one: loops.plan(one))
+    module = with_default_schedules(module, target, lambda _, function: loops.plan(function))
     return relax.build(module, tvm_target(target), tir_pipeline=PIPELINE)
 
 
 def fused_functions(
     module: Any, chains: Sequence[FusedOperator], target: str
 ) -> list[tuple[Any, int]]:
-    """What is computed beside the chains' kernels: functions, and how often each is called.
+    """The functions beside the chains' kernels, and how often each is called.
 
     Args:
         module: what ``prepared`` returned.
@@ -105,7 +105,7 @@ def fused_functions(
     def visit(expression: Any) -> None:
         if isinstance(expression, relax.Call):
             calls.update(
-                str(one.name_hint) for one in expression.args if isinstance(one, tvm.ir.GlobalVar)
+                str(arg.name_hint) for arg in expression.args if isinstance(arg, tvm.ir.GlobalVar)
             )
 
     relax.analysis.post_order_visit(functions["main"], visit)
@@ -120,9 +120,9 @@ def _placeholder(chain: FusedOperator) -> OperatorKernel:
     """A kernel that computes nothing, for looking at what is around it."""
     # They get the shapes of what they are put at, some of which is not in the graph yet.
     # What is not in the graph yet has no type; such chains are of float32.
-    types = [getattr(one, "ty", None) for one in (*chain.inputs, chain.last)]
-    kinds = ["float32" if one is None else str(one.dtype) for one in types]
-    buffers = [tirx.decl_buffer([1], kind, f"x{place}") for place, kind in enumerate(kinds)]
+    types = [getattr(expression, "ty", None) for expression in (*chain.inputs, chain.last)]
+    kinds = ["float32" if kind is None else str(kind.dtype) for kind in types]
+    buffers = [tirx.decl_buffer([1], kind, f"x{index}") for index, kind in enumerate(kinds)]
     function = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
     return OperatorKernel(
         task="placeholder",
@@ -133,9 +133,9 @@ def _placeholder(chain: FusedOperator) -> OperatorKernel:
 
 
 def fused(module: Any) -> Any:
-    """The network as calls of functions, each of several operators where they can be fused."""
+    """The network as calls of functions, each of several operators if they can be fused."""
     passes = relax.transform
-    for one in (
+    for module_pass in (
         with_marks,
         passes.LegalizeOps(),
         passes.AnnotateTIROpPattern(),
@@ -149,7 +149,7 @@ def fused(module: Any) -> Any:
         passes.RewriteDataflowReshape(),
         passes.DeadCodeElimination(),
     ):
-        module = one(module)
+        module = module_pass(module)
     return module
 
 
@@ -166,8 +166,8 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
     sequence, functions = _named_after_tasks(sequence, functions, loops)
     sequence, placed = with_variants(sequence, functions)
     whole = {call.symbol: functions[call.kernel] for call in sequence.calls}
-    sequence = _told_by_task(sequence, functions)
-    named = {name: one.with_attr("global_symbol", name) for name, one in placed.items()}
+    sequence = _named_by_task(sequence, functions)
+    named = {name: function.with_attr("global_symbol", name) for name, function in placed.items()}
     # Strides of views decide on vectors, so that schedules come last.
     kernels = with_default_schedules(
         tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
@@ -182,28 +182,28 @@ def _named_after_tasks(
     sequence: CallSequence, functions: Mapping[str, Any], loops: TunedLoops
 ) -> tuple[CallSequence, dict[str, Any]]:
     """The sequence with tuned functions of loops called as tuned kernels are."""
-    names = {name: loops.task_of(one) for name, one in functions.items()}
+    names = {name: loops.task_of(function) for name, function in functions.items()}
     renamed = {name: symbol_of(task) if task else name for name, task in names.items()}
     calls = [
         attrs.evolve(call, kernel=renamed[call.kernel], symbol=renamed[call.kernel])
         for call in sequence.calls
     ]
-    made = {renamed[name]: function for name, function in functions.items()}
-    return attrs.evolve(sequence, calls=tuple(calls)), made
+    kernels = {renamed[name]: function for name, function in functions.items()}
+    return attrs.evolve(sequence, calls=tuple(calls)), kernels
 
 
-def _told_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> CallSequence:
-    """The sequence whose tuned kernels' calls are told of by their tasks.
+def _named_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> CallSequence:
+    """The sequence with the calls of tuned kernels named by their tasks.
 
     A task that occurs in several shapes or types of its output has several functions, of which
     one alone has the name that profiles know.
     """
 
-    def told(call: Call) -> Call:
+    def named(call: Call) -> Call:
         task = (functions[call.kernel].attrs or {}).get(OURS)
         return call if task is None else attrs.evolve(call, kernel=symbol_of(str(task)))
 
-    return attrs.evolve(sequence, calls=tuple(told(call) for call in sequence.calls))
+    return attrs.evolve(sequence, calls=tuple(named(call) for call in sequence.calls))
 
 
 def untuned(module: Any, target: str) -> Any:

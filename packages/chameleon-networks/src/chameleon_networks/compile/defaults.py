@@ -15,7 +15,7 @@ from chameleon_tvm.words import identifier
 log = structlog.get_logger()
 
 TUNED = "tuned_"
-"""What the names of tuned kernels' functions begin with; see ``symbol_of``."""
+"""The prefix of the names of tuned kernels' functions; see ``symbol_of``."""
 
 OURS = "chameleon.task"
 """Attribute of functions that are scheduled already: the task they were tuned as."""
@@ -38,7 +38,7 @@ def with_default_schedules(
     Args:
         module: an ``IRModule`` after ``FuseTIR``.
         target: the resolved target.
-        plan_of: the schedule of a function, given its name and itself, where it was tuned.
+        plan_of: the schedule of a function, given its name and itself, if it was tuned.
     """
     lanes = target_info(target).lanes("float32")
     for variable, function in list(module.functions_items()):
@@ -46,12 +46,12 @@ def with_default_schedules(
             continue
         try:
             tuned = None if plan_of is None else plan_of(str(variable.name_hint), function)
-            made = scheduled(function, tuned or default_plan(function), lanes)
+            loops = scheduled(function, tuned or default_plan(function), lanes)
         except REFUSED as error:
             log.debug("default_schedule_refused", problem=str(error).splitlines()[-1])
             continue
-        except Exception as error:  # noqa: BLE001 - TVM's own schedule is there instead
+        except Exception as error:  # noqa: BLE001 - TVM's own schedule replaces it
             fall_back("default_schedule_failed", error, function=variable.name_hint)
             continue
-        module.update_func(variable, made)
+        module.update_func(variable, loops)
     return module

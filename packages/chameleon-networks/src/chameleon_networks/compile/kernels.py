@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 def _next_guess(winner: Winner) -> Winner | None:
-    """The guess that comes after one that is not to be used; None where there is none left."""
+    """The guess that comes after one that is not to be used; None if there is none left."""
     if not winner.guesses:
         return None
     config, *further = winner.guesses
@@ -44,7 +44,7 @@ def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
 
 @attrs.frozen(kw_only=True, eq=False)
 class OperatorKernel:
-    """What computes one chain.
+    """The function that computes one chain, and its arguments.
 
     Attributes:
         task: name of the task it was tuned as.
@@ -88,8 +88,8 @@ class Kernels:
     def like(self, chain: FusedOperator) -> Winner | None:
         """The winner of a chain's task, or of the same operator with another type of its output.
 
-        In a network of several types an output may be in another one than where all operators
-        have the same; the knobs are those of either, and nearly all of the work.
+        In a network of several types, an output may have another type than in a network of one.
+        Both have the same knobs and nearly the same work.
         """
         for own in specs_for(chain, self._target):
             task = own.task("chain", self._target)
@@ -104,17 +104,17 @@ class Kernels:
 
     def adapted(self, chains: Iterable[FusedOperator]) -> Kernels:
         """The same kernels, with those of ``like`` for chains that have none of their own."""
-        found = dict(self._winners)
+        winners = dict(self._winners)
         for chain in chains:
             winner = self.like(chain)
             if winner is not None:
-                found.setdefault(winner.task.key, winner)
-        return attrs.evolve(self, winners=found)
+                winners.setdefault(winner.task.key, winner)
+        return attrs.evolve(self, winners=winners)
 
     def without(self, keys: frozenset[str]) -> Kernels:
         """The same kernels but those of some tasks."""
-        kept = {key: winner for key, winner in self._winners.items() if key not in keys}
-        return attrs.evolve(self, winners=kept)
+        winners = {key: winner for key, winner in self._winners.items() if key not in keys}
+        return attrs.evolve(self, winners=winners)
 
     def replaced(self, configs: Mapping[str, tuple[int, ...]]) -> Kernels:
         """The same kernels but for those of some tasks, which get other configurations.
@@ -133,7 +133,7 @@ class Kernels:
 
         Args:
             keys: of tasks that were never measured.
-            give_up: have them no kernel at all, rather than the next guess where there is one.
+            give_up: have them no kernel at all, rather than the next guess if there is one.
         """
         winners = dict(self._winners)
         for key in keys:
@@ -168,7 +168,7 @@ class Kernels:
         return TunedLoops.of(self._winners.values())
 
     def of(self, chain: FusedOperator) -> OperatorKernel | None:
-        """The kernel of a chain, or None where its task has no winner."""
+        """The kernel of a chain, or None if its task has no winner."""
         task = self.task_of(chain)
         winner = self._winners.get(task.key)
         builder = None if winner is None else self._builder(winner.task)
@@ -176,8 +176,8 @@ class Kernels:
             return None
         operator = builder.operator
         inputs = list(builder.inputs)
-        for place, constant in zip(sorted(operator.constants), chain.constants.arrays, strict=True):
-            inputs[place] = np.ascontiguousarray(constant)
+        for index, constant in zip(sorted(operator.constants), chain.constants.arrays, strict=True):
+            inputs[index] = np.ascontiguousarray(constant)
         builder.use(inputs)
         program = self._program(task.key, builder)
         if program is None:
@@ -186,8 +186,8 @@ class Kernels:
             task=winner.task.name,
             function=program.function,
             arguments=tuple(
-                np.ascontiguousarray(array) if place in operator.constants else None
-                for place, array in enumerate(program.inputs)
+                np.ascontiguousarray(array) if index in operator.constants else None
+                for index, array in enumerate(program.inputs)
             ),
             plain_loops=program.plain_loops,
         )
@@ -212,8 +212,8 @@ class Kernels:
 
     def _builder(self, task: Task) -> TVMBuilder | None:
         if task.key not in self._builders:
-            made = self._space.builder(task, threads=1)
-            if not isinstance(made, TVMBuilder):
+            builder = self._space.builder(task, threads=1)
+            if not isinstance(builder, TVMBuilder):
                 log.warning("kernel_of_another_compiler_left_out", task=task.name)
-            self._builders[task.key] = made if isinstance(made, TVMBuilder) else None
+            self._builders[task.key] = builder if isinstance(builder, TVMBuilder) else None
         return self._builders[task.key]

@@ -55,13 +55,13 @@ class TunedLoops:
 
     def task_of(self, function: Any) -> str | None:
         """The name of the task that a function was tuned as."""
-        found = self.plans.get(_identity(function)) if self.plans else None
-        return None if found is None else found[0]
+        plan = self.plans.get(_identity(function)) if self.plans else None
+        return None if plan is None else plan[0]
 
     def plan(self, function: Any) -> LoopPlan | None:
         """The schedule that a function was found to be fastest with."""
-        found = self.plans.get(_identity(function)) if self.plans else None
-        return None if found is None else found[1]
+        plan = self.plans.get(_identity(function)) if self.plans else None
+        return None if plan is None else plan[1]
 
 
 @attrs.frozen(kw_only=True)
@@ -108,7 +108,7 @@ def costly_functions(
         if (took := sum(row.seconds for row in rows)) >= SHARE * seconds
         and _has_float_inputs(functions[rows[0].name])
     ]
-    return tuple(sorted(costly, key=lambda one: -one.seconds))
+    return tuple(sorted(costly, key=lambda function: -function.seconds))
 
 
 def loop_tasks(
@@ -118,8 +118,8 @@ def loop_tasks(
 
     Args:
         costly: those.
-        functions: of the network around its tuned kernels, and how often each is called; without
-            those kernels products and what is fused with them were functions as well.
+        functions: of the network around its tuned kernels, and how often each is called. Without
+            those kernels, products would be functions as well.
         target: the resolved target.
     """
     occurrences = {_identity(function): (function, calls) for function, calls in functions}

@@ -1,4 +1,4 @@
-"""Kernels put into the graph, each where its chain's last operator is."""
+"""Kernels put into the graph, each in place of its chain's last operator."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def with_kernels(
     Args:
         module: what ``prepared`` returned.
         chains: its chains.
-        kernel_of: the kernel of a chain, or None where the chain is to stay.
+        kernel_of: the kernel of a chain, or None if the chain is to stay.
         reshape: reshape the graph's arrays for the kernels, rather than the kernels' parameters.
     """
-    found = {chain.last: (chain, kernel_of(chain)) for chain in chains}
-    placed = {last: pair for last, pair in found.items() if pair[1] is not None}
+    kernels = {chain.last: (chain, kernel_of(chain)) for chain in chains}
+    placed = {last: pair for last, pair in kernels.items() if pair[1] is not None}
     placer = _Placer(module, placed, reshape=reshape)
     variable = module.get_global_var("main")
     placer.builder_.update_func(variable, placer.visit_expr(module["main"]))
@@ -45,24 +45,24 @@ def with_kernels(
 
 @relax.expr_functor.mutator
 class _Placer(relax.PyExprMutator):
-    """Puts a call of the kernel where a chain's last operator is.
+    """Puts a call of the kernel in place of a chain's last operator.
 
-    There, not at the chain's first: the residual may be defined after the convolution.
+    It is not put at the chain's first operator: the residual may be defined after the convolution.
     """
 
     def __init__(
-        self, module: Any, found: dict[Any, tuple[FusedOperator, Any]], *, reshape: bool
+        self, module: Any, placed: dict[Any, tuple[FusedOperator, Any]], *, reshape: bool
     ) -> None:
         super().__init__(module)
-        self._found = found
+        self._placed = placed
         self._reshape = reshape
         self._functions: dict[Any, Any] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
-        if binding.var not in self._found:
+        if binding.var not in self._placed:
             super().visit_var_binding_(binding)
             return
-        chain, kernel = self._found[binding.var]
+        chain, kernel = self._placed[binding.var]
         inputs = iter(chain.inputs)
         arguments: list[Any] = []
         for constant in kernel.arguments:
@@ -75,7 +75,7 @@ class _Placer(relax.PyExprMutator):
                 arguments.append(relax.const(np.ascontiguousarray(constant)))
         shape = shape_of(binding.var)
         if self._reshape:
-            *inside, out = [[int(e) for e in one.shape] for one in kernel.function.params]
+            *inside, out = [[int(e) for e in buffer.shape] for buffer in kernel.function.params]
             arguments = [
                 argument if list(shape_of(argument)) == wanted else self._reshaped(argument, wanted)
                 for argument, wanted in zip(arguments, inside, strict=True)
@@ -90,10 +90,10 @@ class _Placer(relax.PyExprMutator):
         if out != list(shape):
             call = relax.op.reshape(self.builder_.emit(call), list(shape))
         if isinstance(binding.var, relax.DataflowVar):
-            made = self.builder_.emit(call)
+            output = self.builder_.emit(call)
         else:
-            made = self.builder_.emit_output(call)
-        self.set_var_remap(binding.var, made)
+            output = self.builder_.emit_output(call)
+        self.set_var_remap(binding.var, output)
 
     def _reshaped(self, argument: Any, shape: Sequence[int]) -> Any:
         if isinstance(argument, tvm.ir.GenericConst):
@@ -121,8 +121,8 @@ class _Placer(relax.PyExprMutator):
 def _shaped(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
     """The function with parameters of the graph's shapes."""
     names = [str(parameter.name) for parameter in function.params]
-    made = with_shapes(function, dict(zip(names, shapes, strict=True)))
-    return made.with_attrs(dict(function.attrs))
+    shaped = with_shapes(function, dict(zip(names, shapes, strict=True)))
+    return shaped.with_attrs(dict(function.attrs))
 
 
 def _in_block(function: Any) -> Any:

@@ -22,7 +22,7 @@ class UncompilableOperator:
     """An operator that cannot be compiled.
 
     Attributes:
-        operator: what it is, and where in the network.
+        operator: its name and source location.
         problem: what the compiler says.
     """
 
@@ -38,12 +38,12 @@ def no_kernels(target: str) -> Kernels:
 def first_uncompilable(
     module: Any, target: str, locations: Mapping[str, SourceLocation]
 ) -> UncompilableOperator | None:
-    """The first operator of a network that cannot be compiled alone; None where all can.
+    """The first operator of a network that cannot be compiled alone; None if all can.
 
     Args:
         module: the network as it was imported.
         target: the resolved target.
-        locations: for names of variables where they are from.
+        locations: source locations by the names of variables.
     """
     tried = set()
     for block in module["main"].body.blocks:
@@ -68,12 +68,12 @@ def first_uncompilable(
 
 def _key(call: Any) -> str:
     """Calls of one key are compiled into the same program."""
-    types = [str(getattr(one, "ty", one)) for one in call.args]
+    types = [str(getattr(argument, "ty", argument)) for argument in call.args]
     return f"{call.op.name} {types} {call.attrs}"
 
 
 def _problem(call: Any, target: str) -> str | None:
-    """What the compiler says against a call of an operator on inputs of its own."""
+    """The compiler's error about a call of an operator on its own inputs; None if there is none."""
     inputs: dict[Any, Any] = {}
 
     def alone(argument: Any) -> Any:
@@ -88,10 +88,11 @@ def _problem(call: Any, target: str) -> str | None:
         builder = relax.BlockBuilder()
         with builder.function("main", list(inputs.values())):
             with builder.dataflow():
-                made = builder.emit(relax.Call(call.op, arguments, call.attrs, call.ty_args))
-                result = builder.emit_output(made)
+                output = builder.emit(relax.Call(call.op, arguments, call.attrs, call.ty_args))
+                result = builder.emit_output(output)
             builder.emit_func_output(result)
         compiled(prepared(builder.get(), "NCHW"), [], no_kernels(target), target)
-    except Exception as error:  # noqa: BLE001 - that is what is looked for
+    # TVM raises errors of many classes at operators that it cannot compile.
+    except Exception as error:  # noqa: BLE001 - the error is the answer
         return first_line(error)
     return None

@@ -1,4 +1,4 @@
-"""What else runs a network that is delivered: its reference, other frameworks, itself untuned."""
+"""Other programs that run a delivered network: its reference, frameworks, itself untuned."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ UNTUNED = "untuned"
 
 
 class Baselines:
-    """What else runs a network, each in a process of its own.
+    """Other programs that run a network, each in a process of its own.
 
-    The reference's process starts at once and beside whatever comes next: it imports and loads for
-    seconds, on one core.
+    The reference's process starts at once, beside the next steps: it imports and loads for seconds,
+    on one core.
 
     Args:
         network: as its framework has it.
@@ -72,7 +72,7 @@ class Baselines:
 
     @cached_property
     def reference(self) -> NetworkProcess:
-        """What has the right answers: the first framework, or TVM untuned without one.
+        """The process with the right answers: the first framework, or TVM untuned without one.
 
         Raises:
             ChameleonError: there is none.
@@ -83,16 +83,16 @@ class Baselines:
             self._not_run(self._first.name, error)
         else:
             return self._first
-        found = self._untuned()
-        if found is None:
+        process = self._untuned()
+        if process is None:
             raise ChameleonError(
                 f"neither {self._first.name} nor TVM without tuning can run the network",
                 hint="The log says why; without a reference nothing is delivered.",
             )
-        return found
+        return process
 
     def opened(self, name: str) -> NetworkProcess | None:
-        """The network run by something else, or None where that cannot be opened.
+        """The network run by something else, or None if that cannot be opened.
 
         Args:
             name: one of ``ImportedNetwork.frameworks``, or its ``exact``.
@@ -106,9 +106,9 @@ class Baselines:
             return None
 
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
-        """The reference's answers in float64; None where nothing can give them.
+        """The reference's answers in float64; None if nothing can give them.
 
-        Of a quantized network, its answers for nudged samples.
+        A quantized network gives its answers for nudged samples.
 
         Args:
             samples: inputs.
@@ -182,7 +182,7 @@ class Baselines:
         return ReducedRivals(self._network, request, threads=threads, stack=self._stack)
 
     def _beside_the_reference(self, inputs: Arrays) -> list[NetworkProcess]:
-        """What is timed beside the network and its reference.
+        """The processes that are timed beside the network and its reference.
 
         They start side by side: each imports and compiles for many seconds, mostly on one core,
         some of them only when they run first.
@@ -203,18 +203,18 @@ class Baselines:
         built, of = 2, 3 + len(starting)
         self._delivery.plan.tell("built", built, of)
         plain = self.reference if self.reference.name == UNTUNED else self._untuned()
-        found = []
+        processes = []
         for process in starting:
             try:
                 process.opened()
             except ChameleonError as error:
                 self._not_run(process.name, error)
             else:
-                found.append(process)
+                processes.append(process)
             built += 1
             self._delivery.plan.tell("built", built, of)
         self._delivery.plan.tell("built", of, of)
-        return found if plain is None else [*found, plain]
+        return processes if plain is None else [*processes, plain]
 
     def _untuned(self) -> NetworkProcess | None:
         """The network as TVM compiles it without a tuner."""

@@ -62,7 +62,7 @@ class BucketedFrontend(Frontend):
         return signatures_dispatch(self.network)
 
     def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
-        found: Facts = {}
+        checks: Facts = {}
         for bucket, network in self.networks:
             before = None if earlier is None else earlier["buckets"].get(bucket.name)
             try:
@@ -70,23 +70,23 @@ class BucketedFrontend(Frontend):
             except (ConfigError, TargetError) as error:
                 raise type(error)(f"bucket {bucket.name}: {error}", hint=error.hint) from error
             if checked is not None:
-                found[bucket.name] = checked
-        if not found:
+                checks[bucket.name] = checked
+        if not checks:
             return None
         padding = check_padding(self.network, threads) if earlier is None else earlier["padding"]
         return {
-            "buckets": found,
+            "buckets": checks,
             "padding": padding,
-            "summary": "; ".join([*_summaries(found), *padding]),
+            "summary": "; ".join([*_summaries(checks), *padding]),
         }
 
     def decide(self, trials: Trials) -> Facts | None:
         shared = _Share(trials, len(self.networks))
-        found = {}
+        decisions = {}
         for bucket, network in self.networks:
             network.decide(shared)
-            found[bucket.name] = network.decisions()
-        return {"buckets": found, "summary": "; ".join(_summaries(found))}
+            decisions[bucket.name] = network.decisions()
+        return {"buckets": decisions, "summary": "; ".join(_summaries(decisions))}
 
     def restore(self, decisions: Mapping[str, Any]) -> None:
         for bucket, network in self.networks:
@@ -102,29 +102,29 @@ class BucketedFrontend(Frontend):
     def _together(self, tasks: Sequence[Sequence[Task]]) -> list[Task]:
         """The tasks of all buckets, each once, with its occurrences in all of them.
 
-        Different tasks that have one name are told apart by the first bucket that has them.
+        Different tasks of one name get the name of the first bucket that has them.
         """
-        found: dict[str, Task] = {}
+        union: dict[str, Task] = {}
         first: dict[str, str] = {}
         named: dict[str, set[str]] = defaultdict(set)
         replaced: dict[str, str] = {}
         for (bucket, _), own in zip(self.networks, tasks, strict=True):
             keys = {task.name: task.key for task in own}
             for task in own:
-                known = found.get(task.key)
+                known = union.get(task.key)
                 weight = task.weight + (0 if known is None else known.weight)
                 # What one bucket has anyway is no alternative, whatever it is in another one.
                 if known is None or (known.alternative_of and not task.alternative_of):
                     known = task
-                found[task.key] = attrs.evolve(known, weight=weight)
+                union[task.key] = attrs.evolve(known, weight=weight)
                 first.setdefault(task.key, bucket.name)
                 if task.alternative_of:
                     replaced.setdefault(task.key, keys[task.alternative_of])
-        for key, task in found.items():
+        for key, task in union.items():
             named[task.name].add(key)
         names = {
             key: task.name if len(named[task.name]) == 1 else f"{task.name}@{first[key]}"
-            for key, task in found.items()
+            for key, task in union.items()
         }
         return [
             attrs.evolve(
@@ -132,7 +132,7 @@ class BucketedFrontend(Frontend):
                 name=names[key],
                 alternative_of=names[replaced[key]] if task.alternative_of else "",
             )
-            for key, task in found.items()
+            for key, task in union.items()
         ]
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
@@ -159,16 +159,16 @@ class _Share(Trials):
         return self._trials.best_seconds(task, guesses, seconds_to_beat=seconds_to_beat)
 
 
-def _summaries(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What is said of each bucket; once where it is the same of all of them."""
-    said = {name: str(one["summary"]) for name, one in found.items()}
+def _summaries(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The summary of each bucket; only once if all have the same."""
+    said = {name: str(bucket["summary"]) for name, bucket in facts.items()}
     if len(set(said.values())) == 1:
         return [f"each bucket: {next(iter(said.values()))}"]
     return [f"bucket {name}: {words}" for name, words in said.items()]
 
 
 def work_on(options: NetworkOptions) -> NetworkWork:
-    """What does the work of a pipeline's frontend."""
+    """The object that does the work of a pipeline's frontend."""
     if dimensions_of(options.shapes):
         return BucketedFrontend(BucketedNetwork(network_of, options))
     return NetworkFrontend(network_of(options))

@@ -1,4 +1,4 @@
-"""What is known of a network before anything is tuned, as the run folder keeps it."""
+"""Facts about a network before anything is tuned, as the run folder keeps them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import cattrs
 from chameleon_networks.compile.loop_tasks import CostlyFunction
 
 Facts = dict[str, Any]
-"""What a run folder keeps of a network, as JSON values."""
+"""Facts about a network in a run folder, as JSON values."""
 
 
 @attrs.frozen(kw_only=True)

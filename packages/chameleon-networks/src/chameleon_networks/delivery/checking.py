@@ -86,8 +86,8 @@ def _asked(
             while "done" in (answer := conversation.answer(_LIMIT_SECONDS)):
                 _repeat(network, answer)
         except TimeoutError as error:
-            told = f"the compiler was not done after {_LIMIT_SECONDS:.0f} s"
-            raise _CrashedError(told) from error
+            problem = f"the compiler was not done after {_LIMIT_SECONDS:.0f} s"
+            raise _CrashedError(problem) from error
         except ChildEndedError as error:
             how = status_words(child.reap(DYING_SECONDS))
             raise _CrashedError(f"the compiler ended with {how}") from error
@@ -99,9 +99,9 @@ def _asked(
     return CheckReport.from_json(answer)
 
 
-def _repeat(network: ImportedNetwork, told: Mapping[str, Any]) -> None:
+def _repeat(network: ImportedNetwork, answer: Mapping[str, Any]) -> None:
     """Do what the other process has survived, while it goes on with what it may not survive."""
-    if told["done"] == "import":
+    if answer["done"] == "import":
         _ = network.imported
     else:
-        prepared_network(network, told["layout"])
+        prepared_network(network, answer["layout"])

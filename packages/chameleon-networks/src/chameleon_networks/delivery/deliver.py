@@ -29,8 +29,8 @@ from chameleon_networks.running.verify import SAMPLES, OutputCheck
 log = structlog.get_logger()
 
 TURNS = 3
-"""Guesses that are found to blame and replaced one by one; after that all are given up, since to
-find the next one means to compile the network several times."""
+"""Guesses that are blamed and replaced one by one. After that all are given up: to find the next
+one, the network would be compiled several times."""
 
 
 def mended(
@@ -40,7 +40,7 @@ def mended(
 
     Args:
         steps: the delivery; it gets other kernels.
-        staged: the compiled network, or None where it could not be compiled.
+        staged: the compiled network, or None if it could not be compiled.
         verdict: on it.
 
     Returns:
@@ -112,8 +112,8 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
         settled: the network, and what was decided about it.
 
     Returns:
-        The folder that it is in for now, with its whole manifest, or None where it is not to be
-        delivered; and what there is to say about it, ``failure`` among it.
+        The folder that it is in for now, with its whole manifest, or None if it is not to be
+        delivered. Then its result, with a ``failure`` in that case.
     """
     staged = steps.best_in_place() if settled.network.options.in_place else None
     if staged is None:
@@ -140,11 +140,11 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
         result = attrs.evolve(result, own_precision=own, failure=failure)
         if failure:
             return None, result
-    told = ("reference", "max_relative_error", "conditioning", "own_precision")
+    fields = ("reference", "max_relative_error", "conditioning", "own_precision")
     verification = {
         "samples": SAMPLES,
         "tolerance": steps.expected.tolerance,
-        **{name: value for name, value in result.to_json().items() if name in told},
+        **{name: value for name, value in result.to_json().items() if name in fields},
     }
     # What the package says of its weights stays.
     manifest = {**read_manifest(staged), **steps.manifest(), "verification": verification}
@@ -167,5 +167,5 @@ def replace(staged: Path, folder: Path) -> None:
 
 
 def _copied(source: str, target: str) -> None:
-    place = link_weights if Path(source).name == WEIGHTS else shutil.copy2
-    place(Path(source), Path(target))
+    copy = link_weights if Path(source).name == WEIGHTS else shutil.copy2
+    copy(Path(source), Path(target))

@@ -36,7 +36,7 @@ from chameleon_networks.delivery.dispatch import BucketShapes, PaddingProbe, dis
 from chameleon_networks.delivery.padding import WAY_OUT, padding_problem
 from chameleon_networks.delivery.reduced_rivals import reduced_of_all
 from chameleon_networks.delivery.settled_network import SettledNetwork
-from chameleon_networks.delivery.typed.delivery import in_types, precision_told
+from chameleon_networks.delivery.typed.delivery import in_types, precision_facts
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import (
@@ -98,8 +98,8 @@ def summed(
     Args:
         bucketed: the network.
         results: of all buckets.
-        called: of each bucket what the run calls its tasks, where several buckets have different
-            ones of one name.
+        called: of each bucket the run's names of its tasks, if several buckets have different ones
+            of one name.
     """
     every = list(results.values())
     left_out = {
@@ -141,7 +141,7 @@ def summed(
         rivals_reduced=reduced_of_all(every),
         max_relative_error=max(result.max_relative_error or 0.0 for result in every),
         reference=every[0].reference,
-        conditioning=_each({name: one.conditioning for name, one in results.items()}),
+        conditioning=_each({name: result.conditioning for name, result in results.items()}),
         layout=_layouts(rows),
         kernels=tuple(sorted(kernels.values(), key=lambda kernel: -kernel.seconds)),
         unmeasured=tuple(unmeasured.values()),
@@ -153,11 +153,11 @@ def summed(
 
 def _with_types(whole: NetworkResult, results: Results) -> NetworkResult:
     """With the types of all buckets together and of each; the same if none were chosen."""
-    summary = _each({name: one.precision_summary for name, one in results.items()})
+    summary = _each({name: result.precision_summary for name, result in results.items()})
     if summary is None:
         return whole
     front = [
-        attrs.evolve(point, bucket=name) for name, one in results.items() for point in one.front
+        attrs.evolve(point, bucket=name) for name, own in results.items() for point in own.front
     ]
     # Without a front types could not be chosen.
     kinds = [FLOAT32 for result in results.values() if not result.front]
@@ -173,30 +173,30 @@ def _with_types(whole: NetworkResult, results: Results) -> NetworkResult:
 
 def _each(sentences: Mapping[str, str | None]) -> str | None:
     """Sentences about buckets as one; None without any."""
-    told = (f"bucket {name}: {words}" for name, words in sentences.items() if words)
-    return "; ".join(told) or None
+    parts = (f"bucket {name}: {words}" for name, words in sentences.items() if words)
+    return "; ".join(parts) or None
 
 
 def _sum(seconds: Iterable[float | None]) -> float | None:
-    """The sum; None where one is not known."""
+    """The sum; None if one is not known."""
     known = list(seconds)
-    return None if None in known else sum(one for one in known if one is not None)
+    return None if None in known else sum(number for number in known if number is not None)
 
 
 def _layouts(rows: Iterable[BucketResult]) -> LayoutResult:
     """The layout of each bucket, and a sentence."""
     chosen = {row.name: row.layout for row in rows}
     if len(set(chosen.values())) == 1:
-        told = f"{next(iter(chosen.values()))} in each bucket"
+        summary = f"{next(iter(chosen.values()))} in each bucket"
     else:
-        told = ", ".join(f"{layout} in bucket {name}" for name, layout in chosen.items())
-    return LayoutResult(buckets=chosen, summary=told)
+        summary = ", ".join(f"{layout} in bucket {name}" for name, layout in chosen.items())
+    return LayoutResult(buckets=chosen, summary=summary)
 
 
 log = structlog.get_logger()
 
 _SHARED = ("format", "target", "cpu_features", "threads", "versions", "system")
-"""What the manifests of all buckets say alike."""
+"""The entries that are the same in the manifests of all buckets."""
 
 
 def delivered(
@@ -208,7 +208,7 @@ def delivered(
     """Compile, verify and time a network in each of its buckets.
 
     Nothing gets into the folder unless every bucket gives the right answers, padded inputs among
-    them. What they take is written into the manifest later.
+    them. Their latencies are written into the manifest later.
 
     Args:
         bucketed: the network.
@@ -232,26 +232,26 @@ def delivered(
         tasks = {task.key: task for task in network.named_tasks(delivery.target)}
         own[bucket] = _own(delivery, tasks, len(settled))
         called[bucket] = {task.name: union[key] for key, task in tasks.items()}
-    made: dict[str, _Made] = {}
+    built: dict[str, _Bucket] = {}
     with tempfile.TemporaryDirectory(prefix="chameleon-buckets-") as scratch:
         whole = plain = Path(scratch, "network")
-        padded = any(one.padded for one in bucketed.dimensions)
-        if padded and any(one.precision is not None for one in settled.values()):
+        padded = any(dimension.padded for dimension in bucketed.dimensions)
+        if padded and any(network.precision is not None for network in settled.values()):
             # What padding changes could not be told from what types lose, so that it is looked for
             # in the network without them.
             plain = Path(scratch, "plain")
         for bucket, network in settled.items():
             log.info("bucket_begun", bucket=bucket)
-            found = _compiled(network, own[bucket], whole / bucket, plain / bucket)
-            if found.result.failure is not None:
-                failure = f"bucket {bucket}: {found.result.failure}"
-                return attrs.evolve(found.result, failure=failure)
-            made[bucket] = found
-        results = {name: one.result for name, one in made.items()}
+            build = _compiled(network, own[bucket], whole / bucket, plain / bucket)
+            if build.result.failure is not None:
+                failure = f"bucket {bucket}: {build.result.failure}"
+                return attrs.evolve(build.result, failure=failure)
+            built[bucket] = build
+        results = {name: build.result for name, build in built.items()}
         manifest = _combined(bucketed, whole)
         if plain != whole:
             _combined(bucketed, plain)
-        problem = _problem(bucketed, whole, plain, made, delivery.threads)
+        problem = _problem(bucketed, whole, plain, built, delivery.threads)
         if problem is not None:
             failure = f"the network is not delivered: {problem}"
             return attrs.evolve(summed(bucketed, results, called), failure=failure)
@@ -259,23 +259,23 @@ def delivered(
     seconds = time.perf_counter() - started
     log.info("network_delivered", folder=str(delivery.folder), buckets=len(results))
     if bucketed.options.compare:
-        results = _timed(settled, own, made, delivery.folder)
+        results = _timed(settled, own, built, delivery.folder)
     result = attrs.evolve(summed(bucketed, results, called), delivered_seconds=seconds)
     if result.precision_summary:
-        manifest["precision"] = precision_told(result)
+        manifest["precision"] = precision_facts(result)
     write_manifest(delivery.folder, {**manifest, "latency": result.to_json()})
     return attrs.evolve(result, folder=str(delivery.folder))
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class _Made:
+class _Bucket:
     """The network of one bucket.
 
     Attributes:
         result: what there is to say about it before it is timed.
         kernels: that it is compiled with.
         inputs: some of its own.
-        outputs: of it alone for them; none where it is not to be delivered.
+        outputs: of it alone for them; none if it is not to be delivered.
     """
 
     result: NetworkResult
@@ -284,7 +284,7 @@ class _Made:
     outputs: Arrays
 
 
-def _compiled(settled: SettledNetwork, delivery: Delivery, folder: Path, plain: Path) -> _Made:
+def _compiled(settled: SettledNetwork, delivery: Delivery, folder: Path, plain: Path) -> _Bucket:
     """Compile and verify the network of one bucket.
 
     Args:
@@ -299,7 +299,7 @@ def _compiled(settled: SettledNetwork, delivery: Delivery, folder: Path, plain: 
         steps = DeliverySteps(settled, delivery, stack)
         staged, result = verified(steps, settled)
         if staged is None:
-            return _Made(result=result, kernels=steps.kernels, inputs=inputs, outputs=[])
+            return _Bucket(result=result, kernels=steps.kernels, inputs=inputs, outputs=[])
         if plain != folder:
             shutil.copytree(staged, plain)
         staged, result = in_types(steps, settled.precision, staged, result)
@@ -309,7 +309,7 @@ def _compiled(settled: SettledNetwork, delivery: Delivery, folder: Path, plain: 
         shutil.copytree(staged, folder)
     seconds = time.perf_counter() - begun
     result = attrs.evolve(result, kernels=kernels, delivered_seconds=seconds)
-    return _Made(result=result, kernels=steps.kernels, inputs=inputs, outputs=outputs)
+    return _Bucket(result=result, kernels=steps.kernels, inputs=inputs, outputs=outputs)
 
 
 def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Delivery:
@@ -350,21 +350,21 @@ def _problem(
     bucketed: BucketedNetwork,
     whole: Path,
     plain: Path,
-    made: Mapping[str, _Made],
+    built: Mapping[str, _Bucket],
     threads: int,
 ) -> str | None:
-    """What is wrong with the answers of the network in all buckets, if anything.
+    """The problem with the answers of the network in all buckets; None if they are right.
 
     Args:
         bucketed: the network.
         whole: its folder.
         plain: the folder of the same in the types that it has anyway, which may be ``whole``.
-        made: what it was made of, by bucket.
+        built: the network of each bucket, by its name.
         threads: that it computes with.
     """
     with delivered_process("the compiled network", whole, threads=threads) as process:
-        for bucket, one in made.items():
-            verdict = compared(process.outputs, [one.inputs], [one.outputs])
+        for bucket, build in built.items():
+            verdict = compared(process.outputs, [build.inputs], [build.outputs])
             if verdict.problem is not None:
                 return f"bucket {bucket} is not what it was alone: {verdict.problem}"
         if plain == whole:
@@ -388,7 +388,7 @@ def _changed_by_padding(
 def _timed(
     settled: Mapping[str, SettledNetwork],
     own: Mapping[str, Delivery],
-    made: Mapping[str, _Made],
+    built: Mapping[str, _Bucket],
     folder: Path,
 ) -> dict[str, NetworkResult]:
     """The result of each bucket with its latencies.
@@ -399,7 +399,7 @@ def _timed(
     for bucket, network in settled.items():
         with contextlib.ExitStack() as stack:
             steps = DeliverySteps(network, own[bucket], stack)
-            steps.kernels = made[bucket].kernels
+            steps.kernels = built[bucket].kernels
             ours = stack.enter_context(steps.running(folder))
-            results[bucket] = steps.timed(made[bucket].result, ours)
+            results[bucket] = steps.timed(built[bucket].result, ours)
     return results

@@ -82,7 +82,7 @@ class DeliverySteps:
     Attributes:
         kernels: what it is compiled with.
         replaced: why a guess was not used, by ``Task.key``.
-        baselines: what else runs the network, the reference among it.
+        baselines: other programs that run the network, the reference among them.
         seconds: what each step has taken.
     """
 
@@ -95,10 +95,10 @@ class DeliverySteps:
         self._stack = stack
         self._module, self._chains = prepared_network(settled.network)
         winners = {winner.task.key: winner for winner in delivery.winners}
-        own = {key: one for key, one in winners.items() if not one.task.alternative_of}
+        own = {key: winner for key, winner in winners.items() if not winner.task.alternative_of}
         self.kernels = Kernels(own, delivery.space, delivery.target)
         self._alternatives = {
-            key: one for key, one in winners.items() if key not in own and one.measured
+            key: winner for key, winner in winners.items() if key not in own and winner.measured
         }
         temporary = tempfile.TemporaryDirectory(prefix="chameleon-compile-")
         self._virtual_machine: str | None = None
@@ -112,7 +112,7 @@ class DeliverySteps:
 
     @cached_property
     def expected(self) -> Expected:
-        """The reference's answers, waited for where it has not started yet.
+        """The reference's answers, waited for if it has not started yet.
 
         Raises:
             ChameleonError: nothing has the right answers, or they are not finite.
@@ -137,7 +137,7 @@ class DeliverySteps:
 
     @property
     def threads(self) -> int:
-        """What networks compute with."""
+        """The threads that networks compute with."""
         return self._delivery.threads
 
     def with_alternatives(self, chains: Sequence[FusedOperator]) -> Kernels:
@@ -150,14 +150,14 @@ class DeliverySteps:
         return self._written(network.module, network.chains, kernels, name)
 
     def manifest(self) -> Manifest:
-        """What goes into the folder's manifest."""
+        """The manifest of the folder."""
         return self._manifest(self._module, self._chains, self.kernels)
 
     def _manifest(self, module: Any, chains: Sequence[FusedOperator], kernels: Kernels) -> Manifest:
         delivery = self._delivery
-        made = manifest_of(module, chains, kernels, delivery.target, delivery.threads)
+        manifest = manifest_of(module, chains, kernels, delivery.target, delivery.threads)
         return {
-            **made,
+            **manifest,
             "layout": self._settled.choice.to_json(),
             "virtual_machine": self._virtual_machine,
             **({"permissions": self._permissions} if self._permissions else {}),
@@ -166,12 +166,12 @@ class DeliverySteps:
 
     def unmeasured(self) -> tuple[Unmeasured, ...]:
         """Operators whose kernel was never timed."""
-        given = {winner.task.key: winner for winner in self._delivery.winners}
-        found = []
+        winners = {winner.task.key: winner for winner in self._delivery.winners}
+        operators = []
         for task in self._settled.named_tasks(self._delivery.target):
             if task.alternative_of:
                 continue  # without a time it is in no network
-            chosen, first = self.kernels.winners.get(task.key), given.get(task.key)
+            chosen, first = self.kernels.winners.get(task.key), winners.get(task.key)
             if chosen is not None and chosen.measured:
                 continue
             best = PREDICTED if first is not None and first.predicted else FIRST
@@ -184,8 +184,8 @@ class DeliverySteps:
             if first is not None and kernel != best:
                 because += f", and its {best} gives no program"
             because = self.replaced.get(task.key, because)
-            found.append(Unmeasured(name=task.name, kernel=kernel, because=because))
-        return tuple(found)
+            operators.append(Unmeasured(name=task.name, kernel=kernel, because=because))
+        return tuple(operators)
 
     def compile(self, kernels: Kernels, name: str) -> Path:
         """The network with some kernels in a folder of its own."""
@@ -196,30 +196,30 @@ class DeliverySteps:
     ) -> Path:
         log.info("compiling_network", kernels=len(kernels.keys), chains=len(chains))
         with warnings_once():
-            made = compiled(module, chains, kernels, self._delivery.target)
-        self._virtual_machine = made.virtual_machine
-        self._permissions = sorted(made.permissions)
+            network = compiled(module, chains, kernels, self._delivery.target)
+        self._virtual_machine = network.virtual_machine
+        self._permissions = sorted(network.permissions)
         folder = self._scratch / name
         earlier = self._verified.pop(folder, None)
         if earlier is not None:
             earlier.close()
-        write_package(folder, made.executable, self._manifest(module, chains, kernels))
+        write_package(folder, network.executable, self._manifest(module, chains, kernels))
         return folder
 
     def best_in_place(self) -> Path | None:
-        """Settle on the kernels that are fastest in the network; the folder where it is there.
+        """Settle on the kernels that are fastest in the network; the folder if it is there.
 
-        Where the network with the winners does not run, nothing is tried: its verdict says why.
+        If the network with the winners does not run, nothing is tried: its verdict says why.
         """
         variants: list[NetworkVariant] = []
         with contextlib.ExitStack() as stack:
-            for place, kernels in enumerate(choices(self.kernels)):
+            for number, kernels in enumerate(choices(self.kernels)):
                 try:
-                    folder = self.compile(kernels, f"trial-{place}")
+                    folder = self.compile(kernels, f"trial-{number}")
                     process = stack.enter_context(self.running(folder))
                 except ChameleonError as error:
                     log.warning("network_not_tried", problem=str(error), hint=error.hint)
-                    if not place:
+                    if not number:
                         return None
                     continue
                 variants.append(NetworkVariant(kernels=kernels, folder=folder, process=process))
@@ -228,11 +228,11 @@ class DeliverySteps:
             _ = self.expected  # what still starts would disturb what is timed
             threads = self._delivery.threads
             try:
-                found = seconds_in_network(variants, self._samples[0], threads=threads)
+                seconds = seconds_in_network(variants, self._samples[0], threads=threads)
             except ChameleonError as error:
                 log.warning("network_not_tried", problem=str(error), hint=error.hint)
                 return variants[0].folder
-        better = fastest(variants, found)
+        better = fastest(variants, seconds)
         self.kernels = self.kernels.replaced(better)
         return None if better else variants[0].folder
 
@@ -244,6 +244,7 @@ class DeliverySteps:
         """
         try:
             folder = self.compile(kernels, name)
+        # TVM raises errors of many classes; kernels that were never measured may cause any.
         except Exception as error:
             if all(winner.checked for winner in kernels.winners.values()):
                 raise
@@ -272,17 +273,17 @@ class DeliverySteps:
             folder: of a network that agrees with the same in float32.
             kind: the precision, a floating type of two bytes.
         """
-        found = self.baselines.opened(TORCH)
-        if found is None:
+        framework = self.baselines.opened(TORCH)
+        if framework is None:
             return OwnPrecision(dtype=kind)
         tolerance = ROUNDINGS * STORAGE[kind].rounding
-        with found, self.running(folder) as process:
-            expected = [found.outputs(inputs) for inputs in self._samples]
+        with framework, self.running(folder) as process:
+            expected = [framework.outputs(inputs) for inputs in self._samples]
             verdict = compared(process.outputs, self._samples, expected, tolerance=tolerance)
         problem = verdict.problem
         return OwnPrecision(
             dtype=kind,
-            reference=found.name,
+            reference=framework.name,
             tolerance=tolerance,
             max_relative_error=verdict.max_relative_error,
             problem=problem
@@ -300,7 +301,7 @@ class DeliverySteps:
         return f"the network is not delivered: {verdict.problem}; {blame}"
 
     def running(self, folder: Path) -> NetworkProcess:
-        """The network of a folder in a process of its own: where there is one, what verified it."""
+        """The network of a folder in a process of its own, if possible the one that verified it."""
         return self._verified.pop(folder, None) or self._process("network", folder)
 
     def timed(self, result: NetworkResult, ours: NetworkProcess) -> NetworkResult:
@@ -314,7 +315,7 @@ class DeliverySteps:
         return self.baselines.timed(result, ours, self._samples[0], reduced)
 
     def kernel_seconds(self, process: NetworkProcess, folder: Path) -> tuple[KernelTime, ...]:
-        """Where the time goes; nothing where that cannot be found out."""
+        """The seconds of each kernel; nothing if they cannot be measured."""
         try:
             return tuple(process.profile(str(folder), self._samples[0]))
         except ChameleonError as error:

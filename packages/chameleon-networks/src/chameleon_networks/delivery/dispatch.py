@@ -1,4 +1,4 @@
-"""What the loader of several buckets goes by: shapes, dimensions, and where outputs are cut."""
+"""The table that the loader of several buckets reads: shapes, dimensions, and cuts of outputs."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class BucketShapes:
         return cls(
             name=bucket.name,
             extents=bucket.extents,
-            dtypes=[one["dtype"] for one in inputs],
-            inputs=[one["shape"] for one in inputs],
-            outputs=[one["shape"] for one in outputs],
+            dtypes=[tensor["dtype"] for tensor in inputs],
+            inputs=[tensor["shape"] for tensor in inputs],
+            outputs=[tensor["shape"] for tensor in outputs],
         )
 
 
@@ -67,24 +67,24 @@ def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketShapes]) -
                 "name": str(dimension),
                 "buckets": list(dimension.buckets),
                 "axes": [[names.index(a.input), a.axis, a.pad] for a in dimension.axes],
-                "outputs": _multiples(place, buckets),
+                "outputs": _multiples(index, buckets),
             }
-            for place, dimension in enumerate(bucketed.dimensions)
+            for index, dimension in enumerate(bucketed.dimensions)
         ],
         "buckets": [
             {
-                "name": one.name,
-                "folder": one.name,
-                "inputs": [list(shape) for shape in one.inputs],
-                "outputs": [list(shape) for shape in one.outputs],
+                "name": bucket.name,
+                "folder": bucket.name,
+                "inputs": [list(shape) for shape in bucket.inputs],
+                "outputs": [list(shape) for shape in bucket.outputs],
             }
-            for one in buckets
+            for bucket in buckets
         ],
     }
 
 
 def signatures_dispatch(bucketed: BucketedNetwork) -> Buckets:
-    """What chooses a bucket as the delivered network will, before there is one; it runs none.
+    """Chooses a bucket as the delivered network will, before there is one; it runs none.
 
     Args:
         bucketed: the network.
@@ -106,13 +106,13 @@ def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int
     Returns:
         Number of the output, number of the axis, and how many times.
     """
-    extents = [one.extents[dimension] for one in buckets]
+    extents = [bucket.extents[dimension] for bucket in buckets]
     if len(set(extents)) == 1:
         return []
-    found = []
-    for place, shape in enumerate(buckets[0].outputs):
+    multiples = []
+    for index, shape in enumerate(buckets[0].outputs):
         for axis in range(len(shape)):
-            others = [one.outputs[place] for one in buckets]
+            others = [bucket.outputs[index] for bucket in buckets]
             if any(len(other) != len(shape) for other in others):
                 continue
             factor = shape[axis] // extents[0]
@@ -120,8 +120,8 @@ def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int
                 other[axis] == factor * extent
                 for other, extent in zip(others, extents, strict=True)
             ):
-                found.append([place, axis, factor])
-    return found
+                multiples.append([index, axis, factor])
+    return multiples
 
 
 @attrs.frozen(kw_only=True)
@@ -131,7 +131,7 @@ class PaddingProbe:
     Attributes:
         asked: one for each dimension.
         padded: those of the bucket that the loader takes for them.
-        words: what is padded, as half a sentence.
+        words: what is padded, as a part of a sentence.
     """
 
     asked: tuple[int, ...]
@@ -140,31 +140,31 @@ class PaddingProbe:
 
 
 def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
-    """One probe for each padded dimension, and one of all together where there are several."""
-    least = {place: one.buckets[0] for place, one in enumerate(dimensions)}
+    """One probe for each padded dimension, and one of all together if there are several."""
+    least = {index: dimension.buckets[0] for index, dimension in enumerate(dimensions)}
     between: dict[int, tuple[int, int]] = {}
-    for place, one in enumerate(dimensions):
-        found = _between(one.buckets) if one.padded else None
-        if found is not None:
-            between[place] = found
-    groups = [[place] for place in between] + ([list(between)] if len(between) > 1 else [])
-    made = []
+    for index, dimension in enumerate(dimensions):
+        pair = _between(dimension.buckets) if dimension.padded else None
+        if pair is not None:
+            between[index] = pair
+    groups = [[index] for index in between] + ([list(between)] if len(between) > 1 else [])
+    result = []
     for group in groups:
         pairs: Mapping[int, tuple[int, int]] = {
-            place: between[place] if place in group else (extent, extent)
-            for place, extent in least.items()
+            index: between[index] if index in group else (extent, extent)
+            for index, extent in least.items()
         }
         words = [
-            f"{dimensions[place]} {pairs[place][0]} padded to {pairs[place][1]}" for place in group
+            f"{dimensions[index]} {pairs[index][0]} padded to {pairs[index][1]}" for index in group
         ]
-        made.append(
+        result.append(
             PaddingProbe(
                 asked=tuple(asked for asked, _ in pairs.values()),
                 padded=tuple(padded for _, padded in pairs.values()),
                 words=" and ".join(words),
             )
         )
-    return made
+    return result
 
 
 def _between(buckets: Sequence[int]) -> tuple[int, int] | None:

@@ -2,11 +2,11 @@
 
 The network is compiled as it would be delivered, without tuned kernels, and run once against the
 framework. That happens in a process of its own, since a compiler that fails may take its process
-along. The request is a line of JSON on standard input, the answer the last one on standard output;
-those before it tell what is done, in which nothing has crashed.
+along. The request is a line of JSON on standard input, the answer the last one on standard output.
+The lines before it name the steps that have not crashed.
 
-What refuses most networks comes first: torch's export and TVM's import, which names all operators
-that are lacking, before anything is compiled. The framework runs the network in the meantime.
+The steps that refuse most networks come first: torch's export and TVM's import. The import names
+all lacking operators before anything is compiled. Meanwhile the framework runs the network.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ log = structlog.get_logger()
 
 
 class Reference:
-    """What a network's first framework answers; asked in a thread until ``wait`` is called.
+    """The answers of a network's first framework; asked in a thread until ``wait`` is called.
 
     TVM compiles in the meantime: both leave Python's lock to others while they compute.
 
@@ -61,7 +61,7 @@ class Reference:
     Attributes:
         name: of the framework.
         inputs: as given.
-        expected: its answers; None where it is not installed, or has not been waited for.
+        expected: its answers; None if it is not installed, or has not been waited for.
         seconds: of an inference, with nothing beside it.
     """
 
@@ -96,12 +96,13 @@ class Reference:
             again = self._pool.submit(self._timed, run).result()
         except ImportError:
             return
+        # The framework runs the user's code, which may raise anything.
         except Exception as error:
             raise ConfigError(
                 f"{self.name} cannot run the network on random inputs: {first_line(error)}",
                 hint="Nothing could be checked against it; call the network by hand.",
             ) from error
-        if not all(_known(one) for one in answers):
+        if not all(_known(answer) for answer in answers):
             raise ConfigError(
                 f"{self.name} computes numbers that are not finite, so that nothing can be checked "
                 "against them",
@@ -136,7 +137,7 @@ class Reference:
         return [array.copy() for array in self.inputs]
 
     def _exact(self) -> list[Arrays] | None:
-        """The framework's answers in float64, or for nudged inputs; None where it has none."""
+        """The framework's answers in float64, or for nudged inputs; None if it has none."""
         if self._network.has_quantized_activations:
             run, _ = self._asked.result()
             return [run(nudged(self._copies()))]
@@ -145,7 +146,7 @@ class Reference:
             return None
         try:
             return [self._network.framework(exact, self._threads)(self._copies())]
-        except Exception as error:  # noqa: BLE001 - of torch's own, and only a better reason is lost
+        except Exception as error:  # noqa: BLE001 - torch's own; only a better reason is lost
             log.warning("network_not_run", by=exact, problem=first_line(error))
             return None
 
@@ -187,7 +188,7 @@ def main() -> None:
             "hint": error.hint,
             "target": isinstance(error, TargetError),
         }
-    except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+    except Exception as error:  # noqa: BLE001 - the parent shows whatever it is
         answer = {"problem": f"the network cannot be read: {first_line(error)}", "hint": WAY_OUT}
     answers.send({**answer, "step_seconds": steps.until_now()})
     # What is left of a network of this size takes seconds to be freed one by one.
@@ -252,7 +253,7 @@ class _LayoutFailedError(Exception):
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Examination:
-    """What a network is compiled with, and compared to, in each layout."""
+    """Compiles a network in each layout, and compares it with the reference."""
 
     network: ImportedNetwork
     target: str
@@ -262,7 +263,7 @@ class _Examination:
     tell: Tell
 
     def tried(self, layout: str) -> CheckReport:
-        """What ``examined`` returns of a layout.
+        """The answer of ``examined`` for a layout.
 
         Raises:
             _LayoutFailedError: it cannot be delivered in it.
@@ -278,7 +279,7 @@ class _Examination:
             self.steps.begin("run")
             outputs, kernels = _profiled(folder, self.reference.inputs)
         self.steps.begin("compare")
-        verdict = expected.verdict(partial(_given, outputs))
+        verdict = expected.verdict(partial(_outputs, outputs))
         if verdict.problem is not None:
             raise _LayoutFailedError(f"compared with {name}, {verdict.problem}")
         conditioning = expected.conditioning
@@ -302,21 +303,22 @@ class _Examination:
         self.steps.begin("prepare")
         try:
             module = prepared(self.network.imported, layout)
-            found, none = chains_of(module), no_kernels(self.target)
+            chains, none = chains_of(module), no_kernels(self.target)
             self.tell({"done": "prepare", "layout": layout})
             self.steps.begin("compile")
-            made = compiled(module, found, none, self.target)
+            network = compiled(module, chains, none, self.target)
         except LayoutError as error:
             raise _LayoutFailedError(str(error)) from error
         except ChameleonError:
             raise
+        # TVM raises errors of many classes at networks that it cannot compile.
         except Exception as error:
             raise _LayoutFailedError(first_line(error)) from error
         if self._runs_here():
             self.steps.begin("link")
-            manifest = manifest_of(module, found, none, self.target, self.threads)
-            write_package(folder, made.executable, manifest)
-        return made.functions
+            manifest = manifest_of(module, chains, none, self.target, self.threads)
+            write_package(folder, network.executable, manifest)
+        return network.functions
 
     def _runs_here(self) -> bool:
         try:
@@ -327,7 +329,7 @@ class _Examination:
 
 
 def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
-    """Outputs of a network, and where its time goes; see ``profile.kernel_seconds``.
+    """Outputs of a network, and the seconds of its kernels; see ``profile.kernel_seconds``.
 
     It is loaded as a delivered one is: what fails there would fail at the end of a run.
     """
@@ -341,8 +343,8 @@ def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
     return profiler.outputs, profiler.summed(runs)
 
 
-def _given(outputs: Arrays, _: Arrays) -> Arrays:
-    """What a network gave that has run already."""
+def _outputs(outputs: Arrays, _: Arrays) -> Arrays:
+    """The outputs of a network that has run already."""
     return outputs
 
 

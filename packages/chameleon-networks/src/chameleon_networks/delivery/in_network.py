@@ -1,8 +1,8 @@
-"""The last round of a search: what was nearly as fast alone is timed inside the network.
+"""The last round of a search: kernels that were nearly as fast alone are timed in the network.
 
-A kernel that runs alone has the caches and the memory to itself and finds its activations where
-its last run left them. In a network the kernel before wrote its input, on other cores, and what it
-reads next is in nobody's cache. Only the network tells which of two nearly equal kernels is faster.
+A kernel that runs alone has the caches and the memory to itself and its last run left the
+activations in the caches. In a network the kernel before wrote its input, on other cores, and its
+weights are in no cache. Only the network tells which of two nearly equal kernels is faster.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def choices(kernels: Kernels) -> Iterator[Kernels]:
     """
     yield kernels
     most = max((len(winner.alternatives) for winner in kernels.winners.values()), default=0)
-    for place in range(most):
+    for turn in range(most):
         yield kernels.replaced(
             {
-                key: winner.alternatives[place]
+                key: winner.alternatives[turn]
                 for key, winner in kernels.winners.items()
-                if place < len(winner.alternatives)
+                if turn < len(winner.alternatives)
             }
         )
 
@@ -83,19 +83,19 @@ def seconds_in_network(
         inputs: of one inference.
         threads: that the networks compute with.
     """
-    found: list[dict[str, float]] = [defaultdict(lambda: float("inf")) for _ in variants]
+    least: list[dict[str, float]] = [defaultdict(lambda: float("inf")) for _ in variants]
     for variant in variants:
         variant.process.pause()
     with CoreWatch(usable_cores()[:threads]) as watch:
         for _ in range(ROUNDS):
-            for variant, best in zip(variants, found, strict=True):
+            for variant, best in zip(variants, least, strict=True):
                 watch.wait()
                 profile = variant.process.profile(str(variant.folder), inputs, quantile=QUANTILE)
                 for kernel in profile:
                     if kernel.tuned:
                         best[kernel.name] = min(best[kernel.name], kernel.seconds)
                 variant.process.pause()
-    return list(found)
+    return list(least)
 
 
 def fastest(
@@ -110,14 +110,14 @@ def fastest(
     better = {}
     for key, winner in variants[0].kernels.winners.items():
         name = winner.task.name
-        times = [one.get(name, float("inf")) for one in seconds]
-        place = min(range(len(times)), key=times.__getitem__)
-        if times[place] < (1.0 - LEAST_GAIN) * times[0]:
-            better[key] = variants[place].kernels.winners[key].config
+        times = [profile.get(name, float("inf")) for profile in seconds]
+        best = min(range(len(times)), key=times.__getitem__)
+        if times[best] < (1.0 - LEAST_GAIN) * times[0]:
+            better[key] = variants[best].kernels.winners[key].config
             log.info(
                 "another_kernel_in_the_network",
                 task=name,
-                microseconds=round(times[place] * 1e6),
+                microseconds=round(times[best] * 1e6),
                 instead_of=round(times[0] * 1e6),
             )
     return better

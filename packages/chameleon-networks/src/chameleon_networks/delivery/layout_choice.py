@@ -30,7 +30,7 @@ ENOUGH, MOST = 0.6, 4
 convolutions' work, and at most so many."""
 
 CLEAR, LEAST = 1.3, 2
-"""Fewer are measured, but at least so many, where one layout takes this many times as long."""
+"""Fewer are measured, but at least so many, if one layout takes this many times as long."""
 
 MARGIN = 0.05
 """How much faster the other layout has to be: first guesses tell no smaller differences."""
@@ -42,9 +42,9 @@ class LayoutChoice:
 
     Attributes:
         layout: of the images through the whole graph.
-        reason: why, as half a sentence.
+        reason: why, as a part of a sentence.
         seconds: by layout, of all occurrences of the measured convolutions in one inference;
-            empty where nothing was measured.
+            empty if nothing was measured.
         measured: distinct convolutions that were measured.
         share: of the work of the network's convolutions that these do.
         wall_seconds: that the choice took.
@@ -78,7 +78,7 @@ class LayoutChoice:
 def choose(specs: Sequence[OperatorSpec], trials: Trials) -> LayoutChoice:
     """The faster layout for a network.
 
-    Only the convolution with the most work is sure to be measured, others where a small budget
+    Only the convolution with the most work is sure to be measured. Others are if a small budget
     leaves time for them.
 
     Args:
@@ -94,17 +94,17 @@ def choose(specs: Sequence[OperatorSpec], trials: Trials) -> LayoutChoice:
     work = sum(_work(group) for group in groups)
     done, measured = 0.0, 0
     seconds = {DEFAULT: 0.0, OTHER: 0.0}
-    for place, group in enumerate(groups[:MOST]):
+    for count, group in enumerate(groups[:MOST]):
         # What one more convolution takes is not known before it is measured; the first one is the
         # heaviest, so that the others should take no longer.
         passed = time.perf_counter() - started
-        if place and passed * (place + 1) / place > trials.seconds:
+        if count and passed * (count + 1) / count > trials.seconds:
             break
-        found = _seconds(group, trials)
-        if found is not None:
+        times = _seconds(group, trials)
+        if times is not None:
             measured += 1
             done += _work(group)
-            for name, took in found.items():
+            for name, took in times.items():
                 seconds[name] += took
         if done >= ENOUGH * work or (measured >= LEAST and _ratio(seconds) >= CLEAR):
             break
@@ -160,7 +160,7 @@ def _seconds(group: Sequence[ConvolutionSpec], trials: Trials) -> dict[str, floa
     )
     if theirs is None:
         return None
-    occurrences = sum(one.weight for one in group)
+    occurrences = sum(spec.weight for spec in group)
     log.info(
         "layouts_measured",
         convolution=spec.name,

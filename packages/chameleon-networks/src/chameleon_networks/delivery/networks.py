@@ -96,9 +96,9 @@ class NetworkFrontend(SettledNetwork):
         return self.decisions()
 
     def decisions(self) -> Facts:
-        """What ``restore`` of another object of the same options needs."""
-        found = {**self.choice.to_json(), "loops": [attrs.asdict(one) for one in self._loops]}
-        return found if self.precision is None else {**found, "types": self.precision.to_json()}
+        """The facts that ``restore`` of another object of the same options needs."""
+        facts = {**self.choice.to_json(), "loops": [attrs.asdict(loop) for loop in self._loops]}
+        return facts if self.precision is None else {**facts, "types": self.precision.to_json()}
 
     def _chosen(self, trials: Trials) -> LayoutChoice:
         """The faster layout of those that the network can be delivered in."""
@@ -155,15 +155,15 @@ class NetworkFrontend(SettledNetwork):
     def named_tasks(self, target: str) -> list[Task]:
         """The same tasks without looking at the weights."""
         specs = self._specs(target)
-        found = [spec.task(spec.name, target) for spec in specs]
+        tasks = [spec.task(spec.name, target) for spec in specs]
         if self._loops:
             functions = fused_functions(*prepared_network(self.network), target)
-            found += loop_tasks(self._loops, functions, target)
+            tasks += loop_tasks(self._loops, functions, target)
         if self.precision is not None:
-            known = {task.key for task in found}
+            known = {task.key for task in tasks}
             others = self.precision.alternatives(specs, target)
-            found += [task for task in others if task.key not in known]
-        return found
+            tasks += [task for task in others if task.key not in known]
+        return tasks
 
     def _specs(self, target: str) -> list[OperatorSpec]:
         """The network's distinct operators, named and weighted."""

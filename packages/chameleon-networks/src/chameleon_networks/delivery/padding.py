@@ -1,8 +1,8 @@
 """Whether a network that is called with padded inputs gives the answers of the unpadded ones.
 
 A mean or a softmax over the axis that is padded changes, unless a mask among the inputs takes the
-padding out. So padding is compared with the framework's answers for the length itself: before
-anything is tuned by the framework alone, and once more with what is delivered.
+padding out. So padding is compared with the framework's answers for the length itself. This happens
+before tuning by the framework alone, and once more with the delivered network.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
         threads: that the framework computes with.
 
     Returns:
-        A sentence for each padded dimension; none where nothing is padded.
+        A sentence for each padded dimension; none if nothing is padded.
 
     Raises:
         ConfigError: it changes them, or nothing can tell.
@@ -81,7 +81,7 @@ RunOf = Callable[[PaddingProbe, Arrays, Arrays, list[NetworkProcess]], Run]
 
 
 def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> str | None:
-    """How padding changes a network's answers, as a sentence; None where it does not.
+    """How padding changes a network's answers, as a sentence; None if it does not.
 
     Args:
         bucketed: the network.
@@ -123,7 +123,7 @@ def _reference(bucketed: BucketedNetwork, extents: tuple[int, ...], threads: int
 
 def _check_pads(bucketed: BucketedNetwork) -> None:
     """See that each input can hold what it is padded with."""
-    if not any(one.padded for one in bucketed.dimensions):
+    if not any(dimension.padded for dimension in bucketed.dimensions):
         return
     samples = bucketed.networks[0][1].samples(np.random.default_rng(0))
     for dimension in bucketed.dimensions:

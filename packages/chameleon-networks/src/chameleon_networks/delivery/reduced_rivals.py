@@ -1,4 +1,4 @@
-"""What else runs a network in reduced precision, each with its error against float32."""
+"""Other programs that run a network in reduced precision, with their errors against float32."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from chameleon_networks.running.verify import Run, agreement, magnitudes
 def reduced_request(
     network: ImportedNetwork, precisions: Sequence[str], source: str | None, run: Run
 ) -> ReducedRequest:
-    """How a network is compared with whatever else runs it in some precisions.
+    """How a network is compared with other programs that run it in some precisions.
 
     Args:
         network: as its framework has it.
@@ -41,16 +41,16 @@ def reduced_request(
         ChameleonError: there are no such inputs, they are not what the network takes, or the
             reference fails.
     """
-    calibrated = any(one.calibrated for one in asked_for(network.forms, precisions))
+    calibrated = any(form.calibrated for form in asked_for(network.forms, precisions))
     batches = batches_of(network, source) if calibrated else None
     calibration = [] if batches is None else list(batches)
     # The user's are read once.
-    samples = batches.kept if batches and source else kept_samples(network, source)
+    samples = batches.samples if batches and source else kept_samples(network, source)
     return ReducedRequest(
         precisions=precisions,
         calibration=calibration,
         samples=samples,
-        expected=[one.cut(run(one.inputs)) for one in samples],
+        expected=[sample.cut(run(sample.inputs)) for sample in samples],
     )
 
 
@@ -69,7 +69,7 @@ def kept_samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
     batches = batches_of(network, source)
     for _ in batches:
         pass
-    return batches.kept
+    return batches.samples
 
 
 log = structlog.get_logger()
@@ -77,12 +77,12 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True)
 class ReducedRequest:
-    """In which precisions a network is compared with whatever else runs it.
+    """The precisions in which a network is compared with other programs that run it.
 
     Attributes:
         precisions: each one of ``frameworks.PRECISIONS``.
-        calibration: inputs of some inferences, the same for all that have to be calibrated; none
-            where nothing has to.
+        calibration: inputs of some inferences, the same for all that have to be calibrated; none if
+            nothing has to.
         samples: what errors are measured on.
         expected: the outputs in float32 for each of them, cut.
     """
@@ -99,13 +99,13 @@ def precisions_beside(types: Sequence[str]) -> tuple[str, ...]:
     Args:
         types: names, float32 perhaps among them; that alone is compared with nothing here.
     """
-    reduced = tuple(one for one in dict.fromkeys(map(display_name, types)) if one != FLOAT32)
+    reduced = tuple(kind for kind in dict.fromkeys(map(display_name, types)) if kind != FLOAT32)
     return (*reduced, AS_IT_COMES) if reduced else ()
 
 
 @attrs.frozen(kw_only=True)
 class ComputedIn:
-    """What a network is computed in.
+    """The precision that a network is computed in.
 
     Attributes:
         asked: the precision that was asked for.
@@ -121,7 +121,7 @@ class ComputedIn:
 
 
 class ReducedRivals:
-    """What else runs a network in reduced precision, each in a process of its own.
+    """Other programs that run a network in reduced precision, each in a process of its own.
 
     They are opened one after the other: to quantize a network takes several times its memory.
 
@@ -147,7 +147,7 @@ class ReducedRivals:
         self._request = request
         self._threads = threads
         self._stack = stack
-        self._chosen = {one.name: one for one in asked_for(network.forms, request.precisions)}
+        self._chosen = {form.name: form for form in asked_for(network.forms, request.precisions)}
         self._errors: dict[str, float] = {}
         self._opened: dict[str, NetworkProcess] = {}
         self.left_out = left_out_reduced(network.forms, list(self._chosen.values()))
@@ -196,16 +196,16 @@ class ReducedRivals:
         self._opened[name] = process
 
     def results(self, seconds: Mapping[str, float | None]) -> dict[str, RivalTime]:
-        """What is known of each that was timed, by name.
+        """The result of each that was timed, by name.
 
         Args:
             seconds: of one inference of each network by its name; None for one that failed.
         """
-        found = {}
+        times = {}
         for name, process in self._opened.items():
             if (took := seconds.get(name)) is not None:
                 about = self.about(process)
-                found[name] = RivalTime(
+                times[name] = RivalTime(
                     asked=about.asked,
                     precision=about.precision,
                     seconds=took,
@@ -213,10 +213,10 @@ class ReducedRivals:
                 )
             else:
                 self.left_out[name] = "it failed while it was timed"
-        return found
+        return times
 
     def about(self, process: NetworkProcess) -> ComputedIn:
-        """What ``results`` says of one of ``opened`` before it is timed."""
+        """The precision and error of one of ``opened`` before it is timed."""
         return ComputedIn(
             asked=self._chosen[process.name].precision,
             precision=str(process.precision),
@@ -234,11 +234,11 @@ def reduced_of_all(results: Sequence[NetworkResult]) -> dict[str, RivalTime]:
     return {
         name: attrs.evolve(
             rival,
-            seconds=sum(one[name].seconds for one in times),
-            max_relative_error=max(one[name].max_relative_error or 0.0 for one in times),
+            seconds=sum(bucket[name].seconds for bucket in times),
+            max_relative_error=max(bucket[name].max_relative_error or 0.0 for bucket in times),
         )
         for name, rival in times[0].items()
-        if all(name in one for one in times)
+        if all(name in bucket for bucket in times)
     }
 
 
@@ -256,10 +256,10 @@ def max_relative_error(run: Run, samples: Sequence[Sample], expected: Sequence[A
     worst, scales = 0.0, magnitudes(expected)
     for sample, wanted in zip(samples, expected, strict=True):
         got = sample.cut(run(sample.inputs))
-        found = agreement(got, wanted, tolerance=float("inf"), scales=scales)
-        error = found.max_relative_error
-        if found.problem is not None or error is None:
-            raise ChameleonError(str(found.problem))
+        verdict = agreement(got, wanted, tolerance=float("inf"), scales=scales)
+        error = verdict.max_relative_error
+        if verdict.problem is not None or error is None:
+            raise ChameleonError(str(verdict.problem))
         if not np.isfinite(error):
             raise ChameleonError("its outputs are not finite where those in float32 are")
         worst = max(worst, error)

@@ -15,7 +15,7 @@ from chameleon_networks.running.verify import Run
 
 
 class SettledNetwork(Frontend):
-    """What deliveries know of the frontend of a network.
+    """The facts that deliveries know about the frontend of a network.
 
     Attributes:
         network: as its framework has it.
@@ -32,7 +32,7 @@ class SettledNetwork(Frontend):
         """Its tasks for a resolved target, without a look at the weights."""
 
     def reduced_request(self, run: Run) -> ReducedRequest | None:
-        """What is compared in reduced precision; None of a network without types.
+        """The request for rivals in reduced precision; None if the network has no types.
 
         Args:
             run: the reference.

@@ -1,4 +1,4 @@
-"""Delivered networks timed beside whatever else runs them, in one precision or in several."""
+"""Delivered networks timed beside other programs that run them, in one precision or in several."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True)
 class SideBySide:
-    """What came of timing networks beside one another.
+    """The result of timing networks side by side.
 
     Attributes:
         times: seconds of each turn by name; see ``latency.Rounds``.
-        about: where several precisions were asked for, ``precision``, ``asked`` and
+        about: if several precisions were asked for, ``precision``, ``asked`` and
             ``max_relative_error`` of each that was timed, by name; empty otherwise.
-        left_out: why something that was to be timed was not, by name, as half a sentence.
+        left_out: why something that was to be timed was not, by name, as a part of a sentence.
     """
 
     times: Rounds
@@ -51,12 +51,12 @@ class SideBySide:
 
 @attrs.frozen(kw_only=True)
 class Compared:
-    """What is to be timed.
+    """The networks to time.
 
     Attributes:
         network: as its framework has it.
         ours: folders of delivered networks, by what they are called.
-        bucket: of shapes, in which they are timed; empty where there is one shape.
+        bucket: of shapes, in which they are timed; empty if there is one shape.
         names: of its frameworks.
         reduced: gives the precisions beside float32, in which frameworks run it, too, for the
             reference; errors are measured then. None for float32 alone.
@@ -92,8 +92,8 @@ def side_by_side(asked: Compared) -> SideBySide:
             for name, folder in asked.ours.items()
         ]
         for name in asked.names:
-            found = _opened(asked, name, stack, left_out)
-            processes += [] if found is None else [found]
+            process = _opened(asked, name, stack, left_out)
+            processes += [] if process is None else [process]
         if asked.reduced is not None:
             with _reference(asked, processes) as reference:
                 request = asked.reduced(reference.outputs)
@@ -104,16 +104,16 @@ def side_by_side(asked: Compared) -> SideBySide:
             about |= {process.name: rivals.about(process) for process in opened}
             left_out |= rivals.left_out
         times = turn_seconds(processes, inputs, threads=asked.threads, rounds=asked.rounds)
-    failed = {name: "it failed while it was timed" for name, one in times.items() if not one}
+    failed = {name: "it failed while it was timed" for name, turns in times.items() if not turns}
     return SideBySide(
         times=times,
-        about={name: one for name, one in about.items() if name not in failed},
+        about={name: computed for name, computed in about.items() if name not in failed},
         left_out=left_out | failed,
     )
 
 
-def told_of(folder: Path, network: ImportedNetwork) -> NetworkResult:
-    """The precision that the folder of a delivered network tells.
+def result_of(folder: Path, network: ImportedNetwork) -> NetworkResult:
+    """The precision that the manifest of a delivered network names.
 
     Args:
         folder: the network's, or that of one of its buckets.
@@ -133,20 +133,20 @@ def _opened(
     asked: Compared, name: str, stack: contextlib.ExitStack, left_out: dict[str, str]
 ) -> NetworkProcess | None:
     try:
-        made = framework_process(asked.network, name, threads=asked.threads)
+        process = framework_process(asked.network, name, threads=asked.threads)
     except ChameleonError as error:
         log.warning("network_not_run", by=name, problem=str(error))
         left_out[name] = one_line(error)
         return None
-    return stack.enter_context(made)
+    return stack.enter_context(process)
 
 
 def _reference(
     asked: Compared, processes: Sequence[NetworkProcess]
 ) -> contextlib.AbstractContextManager[NetworkProcess]:
-    """The reference in float32; it is opened for now where it is not among those timed."""
+    """The reference in float32; it is opened for now if it is not among those timed."""
     name = asked.network.frameworks[0]
-    timed = next((one for one in processes if one.name == name), None)
+    timed = next((process for process in processes if process.name == name), None)
     if timed is not None:
         return contextlib.nullcontext(timed)
     return framework_process(asked.network, name, threads=asked.threads)
@@ -163,8 +163,8 @@ def _with_errors(
     right = []
     for process in processes:
         name = process.name
-        folder, own = asked.ours.get(name), asked.network.precision_of
-        told = told_of(folder / asked.bucket, asked.network) if folder else _computed_in(own(name))
+        folder, own = asked.ours.get(name), asked.network.precision_of(name)
+        facts = result_of(folder / asked.bucket, asked.network) if folder else _computed_in(own)
         try:
             error = max_relative_error(process.outputs, request.samples, request.expected)
         except ChameleonError as problem:
@@ -173,10 +173,10 @@ def _with_errors(
             continue
         process.pause()
         about[name] = ComputedIn(
-            asked=told.precision,
-            precision=told.precision,
+            asked=facts.precision,
+            precision=facts.precision,
             max_relative_error=error,
-            precisions=tuple(told.precisions),
+            precisions=tuple(facts.precisions),
         )
         right.append(process)
     return about, right

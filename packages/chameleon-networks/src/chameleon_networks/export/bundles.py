@@ -1,4 +1,4 @@
-"""What ``chameleon export`` writes for use without TVM's compiler: libraries, bundles for C."""
+"""Exports for use without TVM's compiler: libraries, and bundles for C."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from chameleon_networks.runtime.linking import OBJECTS, filled, link_library
 from chameleon_networks.runtime.pack import PACKING, PACKING_FILES
 
 
-def name_for(folder: Path, given: str | None) -> str:
-    """What a bundle is called.
+def name_for(folder: Path, asked: str | None) -> str:
+    """The name of a bundle.
 
     Args:
-        folder: where it goes, which names it where nothing else does.
-        given: what was asked for.
+        folder: where it goes; it names the bundle if ``asked`` is None.
+        asked: the name that the user gave.
 
     Raises:
         ConfigError: C has no such names.
     """
-    name = given or identifier(folder.absolute().name)
+    name = asked or identifier(folder.absolute().name)
     if not name.isascii() or not name.isidentifier() or name.startswith("_"):
         raise ConfigError(
             f"a library for C cannot be called {name!r}",
@@ -65,15 +65,15 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
     manifest = read_manifest(delivered)
     _refuse(delivered, manifest)
     texts = {f"{name}.h": "header.h", "CMakeLists.txt": "CMakeLists.txt", "main.cpp": "main.cpp"}
-    copied = [one for one in (MANIFEST, *PACKING_FILES) if (delivered / one).exists()]
+    copied = [entry for entry in (MANIFEST, *PACKING_FILES) if (delivered / entry).exists()]
     names = [*texts, f"lib{name}.so", WEIGHTS, *copied]
     unoccupied(folder, names)
-    files = tuple(folder / one for one in names)
+    files = tuple(folder / entry for entry in names)
     try:
         for text, template in texts.items():
             (folder / text).write_text(filled(template, manifest, name), encoding="utf-8")
-        for one in copied:
-            shutil.copyfile(delivered / one, folder / one)
+        for entry in copied:
+            shutil.copyfile(delivered / entry, folder / entry)
         # Whoever packs weights writes over the file, which must be the bundle's own then.
         place_weights = copy_weights if PACKING in copied else link_weights
         place_weights(delivered / WEIGHTS, folder / WEIGHTS)
@@ -143,10 +143,10 @@ def to_libraries(
         ConfigError: a task is built by something else than TVM, or a folder is there already.
         TargetError: it is for something else than this machine's CPU.
     """
-    places = _places(folder, identifiers([winner.task.name for winner in winners]))
-    for place, winner in zip(places, winners, strict=True):
-        _whole(winner, space, place, threads)
-    return _exported(winners, places)
+    outputs = _folders(folder, identifiers([winner.task.name for winner in winners]))
+    for output, winner in zip(outputs, winners, strict=True):
+        _whole(winner, space, output, threads)
+    return _exported(winners, outputs)
 
 
 def to_c(
@@ -169,14 +169,14 @@ def to_c(
         ConfigError: as ``to_libraries``, or C has no such name.
         TargetError: it is for something else than this machine's CPU.
     """
-    names = [_named(one) for one in identifiers([winner.task.name for winner in winners])]
-    places = _places(folder, names)
-    called = [name_for(place, name) for place in places]
-    for library, place, winner in zip(called, places, winners, strict=True):
-        with tempfile.TemporaryDirectory(prefix="chameleon-operator-") as made:
-            _whole(winner, space, Path(made) / library, threads)
-            write_c_bundle(Path(made) / library, place, library)
-    return _exported(winners, places)
+    names = [_named(stem) for stem in identifiers([winner.task.name for winner in winners])]
+    outputs = _folders(folder, names)
+    called = [name_for(output, name) for output in outputs]
+    for library, output, winner in zip(called, outputs, winners, strict=True):
+        with tempfile.TemporaryDirectory(prefix="chameleon-operator-") as scratch:
+            _whole(winner, space, Path(scratch) / library, threads)
+            write_c_bundle(Path(scratch) / library, output, library)
+    return _exported(winners, outputs)
 
 
 def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
@@ -200,12 +200,12 @@ def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
     return Exported(files=files, tasks=())
 
 
-def _places(folder: Path, names: Sequence[str]) -> list[Path]:
+def _folders(folder: Path, names: Sequence[str]) -> list[Path]:
     """The folders of operators, none of which holds anything yet."""
     if len(names) > 1:
         unoccupied(folder, names)
         return [folder / name for name in names]
-    unoccupied(folder, sorted(one.name for one in folder.glob("*")))
+    unoccupied(folder, sorted(file.name for file in folder.glob("*")))
     return [folder]
 
 

@@ -53,14 +53,14 @@ def with_workloads(
             return None
         operator = builder.operator
         inputs = operator.inputs()
-        for place, constant in zip(sorted(operator.constants), chain.constants.arrays, strict=True):
-            inputs[place] = np.ascontiguousarray(constant)
+        for index, constant in zip(sorted(operator.constants), chain.constants.arrays, strict=True):
+            inputs[index] = np.ascontiguousarray(constant)
         return OperatorKernel(
             task=builder.task.name,
             function=layout_free(operator.prim_func(), operator.constants),
             arguments=tuple(
-                array if place in operator.constants else None
-                for place, array in enumerate(operator.arrange(inputs))
+                array if index in operator.constants else None
+                for index, array in enumerate(operator.arrange(inputs))
             ),
             plain_loops=False,
         )
@@ -93,17 +93,16 @@ def to_metaschedule(
 ) -> Exported:
     """Write a MetaSchedule ``JSONDatabase`` with one record for each workload.
 
-    A workload is the operator's unscheduled function as ``ms.tune_tir`` takes it. Where the
-    operator has constant inputs there are two: with and without the attribute that lets them be
-    packed. Of a network the module goes into the folder as well, with calls of functions that are
-    workloads too.
+    A workload is the operator's unscheduled function as ``ms.tune_tir`` takes it. If the operator
+    has constant inputs there are two: with and without the attribute that lets them be packed. The
+    module of a network goes into the folder as well. The functions that it calls are workloads too.
 
     Args:
         winners: of a run.
         space: what they are configurations of.
         options: of the space.
-        folder: made where it is missing.
-        network: what the tasks are parts of.
+        folder: made if it is missing.
+        network: the one that the tasks are parts of.
 
     Raises:
         ConfigError: a task was tuned with templates, which are no MetaSchedule traces, or the
@@ -125,8 +124,8 @@ def to_metaschedule(
     records = {}
     for winner in winners:
         operator = builders[winner.task.name].operator
-        made = applied(SketchPlan(winner.task, operator, options), winner.config)
-        record = records[winner.task.name] = _Record(winner=winner, trace=made.trace)
+        schedule = applied(SketchPlan(winner.task, operator, options), winner.config)
+        record = records[winner.task.name] = _Record(winner=winner, trace=schedule.trace)
         function = operator.prim_func()
         for constants in {frozenset(), operator.constants}:
             record.commit(database, layout_free(function, constants))
@@ -191,7 +190,7 @@ def to_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) 
         ConfigError: a task is built by something else than TVM, or a file is there already.
         InvalidConfigurationError: TVM makes another program of a configuration than it did.
     """
-    names = [f"{one}.py" for one in identifiers([winner.task.name for winner in winners])]
+    names = [f"{stem}.py" for stem in identifiers([winner.task.name for winner in winners])]
     unoccupied(folder, names)
     files = []
     for name, winner in zip(names, winners, strict=True):
@@ -217,9 +216,9 @@ def _header(winner: Winner, program: Program, constants: Collection[int]) -> lis
     ]
     if task.operator != "primfunc":  # that one's arguments are the whole function
         lines += [f"# {name}: {value}" for name, value in task.arguments.items()]
-    for place, parameter in enumerate(program.function.params):
-        role = "input" if place < len(program.inputs) else "output"
-        if place in constants:
+    for number, parameter in enumerate(program.function.params):
+        role = "input" if number < len(program.inputs) else "output"
+        if number in constants:
             role = "constant input, packed as the function reads it"
         lines.append(f"# Parameter {parameter.name}: {role}.")
     # Texts of a run folder never end a comment and go on as Python.

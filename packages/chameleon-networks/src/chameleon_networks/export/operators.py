@@ -1,7 +1,7 @@
-"""A tuned operator as a folder: a library, its loader, and what packs weights for it.
+"""A tuned operator as a folder: a library, its loader, and the code that packs its weights.
 
-It is a network of one kernel: the library, the manifest and the loader are those of networks,
-constants are the weights, and activations are passed in the layouts that the kernel reads.
+It is a network of one kernel, with the library, manifest and loader of networks. Constants are the
+weights, and activations are passed in the layouts that the kernel reads.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Recording:
     @classmethod
     def of(cls, inputs: Sequence[Array]) -> tuple[Recording, list[Array]]:
         """A recording, and the inputs as arrays that write down what is done to them."""
-        made = cls(inputs=[np.ascontiguousarray(one) for one in inputs])
+        recording = cls(inputs=[np.ascontiguousarray(array) for array in inputs])
         wrapped: list[Array] = []
-        for number, one in enumerate(made.inputs):
-            made._sources.append(frozenset({number}))
-            wrapped.append(made._wrapped(one))
-        return made, wrapped
+        for number, array in enumerate(recording.inputs):
+            recording._sources.append(frozenset({number}))
+            wrapped.append(recording._wrapped(array))
+        return recording, wrapped
 
     def number_of(self, array: Array) -> int | None:
         """The number of an array that this recording knows, or None."""
@@ -95,33 +95,33 @@ class Recording:
             kwargs: of the function.
 
         Returns:
-            What the function made; recorded where it is an array.
+            The result of the function; recorded if it is an array.
         """
-        found = function(*_plain(tuple(args)), **_plain(kwargs))
-        if not isinstance(found, np.ndarray):
+        result = function(*_plain(tuple(args)), **_plain(kwargs))
+        if not isinstance(result, np.ndarray):
             for array in _recorded((*args, *kwargs.values())):
                 self.decided(array)
-            return found
-        written = [self._written(one) for one in args]
-        self.steps.append((name, written, {key: self._written(one) for key, one in kwargs.items()}))
-        sources = [self._sources[_number(one)] for one in _recorded((*args, *kwargs.values()))]
+            return result
+        written = [self._written(arg) for arg in args]
+        self.steps.append((name, written, {key: self._written(arg) for key, arg in kwargs.items()}))
+        sources = [self._sources[_number(array)] for array in _recorded((*args, *kwargs.values()))]
         self._sources.append(frozenset().union(*sources))
-        return self._wrapped(found)
+        return self._wrapped(result)
 
     def changed(self, array: Recorded, sources: Sequence[Any]) -> None:
         """Note that an array holds values of others from now on."""
-        more = [self._sources[_number(one)] for one in _recorded(tuple(sources))]
+        more = [self._sources[_number(source)] for source in _recorded(tuple(sources))]
         self._sources[_number(array)] = self._sources[_number(array)].union(*more)
 
     def write(self, name: str, args: Sequence[Any]) -> None:
         """Write down an operation that makes no array."""
-        self.steps.append((name, [self._written(one) for one in args], {}))
+        self.steps.append((name, [self._written(argument) for argument in args], {}))
 
     def _wrapped(self, array: Array) -> Recorded:
-        made = array.view(Recorded)
-        made.recording, made.number = self, self.results
+        recorded = array.view(Recorded)
+        recorded.recording, recorded.number = self, self.results
         self.results += 1
-        return made
+        return recorded
 
     def _written(self, value: Any) -> Any:  # noqa: PLR0911 - one for each kind
         if isinstance(value, Recorded):
@@ -135,9 +135,9 @@ class Recording:
             return value
         if isinstance(value, tuple | list):
             kind = "tuple" if isinstance(value, tuple) else "list"
-            return {kind: [self._written(one) for one in value]}
+            return {kind: [self._written(item) for item in value]}
         if isinstance(value, slice):
-            return {"slice": [self._written(one) for one in (value.start, value.stop, value.step)]}
+            return {"slice": list(map(self._written, (value.start, value.stop, value.step)))}
         if value is Ellipsis:
             return {"ellipsis": True}
         if isinstance(value, type | np.dtype):
@@ -156,7 +156,7 @@ class Recorded(np.ndarray[Any, Any]):
         self.recording, self.number = None, -1
 
     def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, **options: Any) -> Any:
-        in_place = any(one is not None for one in options.pop("out", None) or ())
+        in_place = any(output is not None for output in options.pop("out", None) or ())
         if in_place or method not in {"__call__", "reduce"}:
             raise NotRecordedError(f"{ufunc.__name__} in place")
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.reduce"
@@ -180,7 +180,7 @@ class Recorded(np.ndarray[Any, Any]):
         self.recording.changed(self, (key, value))
 
     def __iter__(self) -> Iterator[Any]:
-        return (self[place] for place in range(len(self)))
+        return (self[index] for index in range(len(self)))
 
     def __float__(self) -> float:
         return float(_read(self))
@@ -231,7 +231,7 @@ Recorded.view = _view  # type: ignore[method-assign,assignment]
 
 
 def _step(name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    known = [one.recording for one in _recorded((*args, *kwargs.values())) if one.recording]
+    known = [array.recording for array in _recorded((*args, *kwargs.values())) if array.recording]
     if not known:
         # It began outside of the recording, or was lost: pack.py is checked before it is written.
         return function(*_plain(tuple(args)), **_plain(kwargs))
@@ -252,13 +252,13 @@ def _number(array: Recorded) -> int:
 
 def _recorded(values: tuple[Any, ...]) -> list[Recorded]:
     """The recorded arrays among values, and in tuples and lists of them."""
-    found: list[Recorded] = []
+    arrays: list[Recorded] = []
     for value in values:
         if isinstance(value, Recorded):
-            found.append(value)
+            arrays.append(value)
         elif isinstance(value, tuple | list):
-            found += _recorded(tuple(value))
-    return found
+            arrays += _recorded(tuple(value))
+    return arrays
 
 
 def _plain(value: Any) -> Any:
@@ -266,9 +266,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Recorded):
         return np.asarray(value)
     if isinstance(value, tuple | list):
-        return type(value)(_plain(one) for one in value)
+        return type(value)(_plain(item) for item in value)
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     return value
 
 
@@ -307,7 +307,7 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
         kernels=kernels,
         sequence=sequence,
         loops={MAIN: parallel_extents(function)},
-        layout=0 if packing is None else packing.told["layout"],
+        layout=0 if packing is None else packing.facts["layout"],
     )
     manifest = _manifest(winner, builder, program, threads)
     folder.mkdir(parents=True, exist_ok=True)
@@ -338,17 +338,17 @@ class Packing:
     """How an operator's constants are packed.
 
     Attributes:
-        told: for ``pack.py``.
-        kept: arrays that take part.
+        facts: for ``pack.py``.
+        constants: arrays that take part.
     """
 
-    told: dict[str, Any]
-    kept: Arrays
+    facts: dict[str, Any]
+    constants: Arrays
 
     def write(self, folder: Path) -> None:
         """Put it into a folder, and what reads it."""
-        (folder / PACKING).write_text(json.dumps(self.told) + "\n", encoding="utf-8")
-        np.savez_compressed(folder / ARRAYS, *self.kept)
+        (folder / PACKING).write_text(json.dumps(self.facts) + "\n", encoding="utf-8")
+        np.savez_compressed(folder / ARRAYS, *self.constants)
         shutil.copyfile(SOURCES / "pack.py", folder / "pack.py")
 
 
@@ -356,12 +356,12 @@ def _sequence(builder: TVMBuilder, program: Program) -> CallSequence:
     """The operator as a network of one call."""
     tensors: list[Tensor] = []
     inputs: list[Tensor] = []
-    for place, parameter in enumerate(program.function.params):
+    for number, parameter in enumerate(program.function.params):
         shape, dtype = extents(parameter), str(parameter.dtype)
         of: dict[str, Any] = {}
-        if place in builder.operator.constants:
-            of["constant"] = np.ascontiguousarray(program.inputs[place])
-        elif place < len(program.inputs):
+        if number in builder.operator.constants:
+            of["constant"] = np.ascontiguousarray(program.inputs[number])
+        elif number < len(program.inputs):
             of["input"] = len(inputs)
         storage = Storage(size=bytes_of(shape, dtype), **of)
         strides = dense_strides(shape)
@@ -378,8 +378,8 @@ def _manifest(
 ) -> dict[str, Any]:
     task, operator = winner.task, builder.operator
     described = [
-        {"name": str(one.name), "shape": list(extents(one)), "dtype": str(one.dtype)}
-        for one in program.function.params
+        {"name": str(p.name), "shape": list(extents(p)), "dtype": str(p.dtype)}
+        for p in program.function.params
     ]
     count = len(program.inputs)
     permissions = sorted(permissions_of(program.function))
@@ -394,7 +394,7 @@ def _manifest(
         "target": json.loads(task.target),
         **cpu_of(tvm_target(task.target)),
         "threads": threads,
-        "inputs": [described[place] for place in range(count) if place not in operator.constants],
+        "inputs": [described[index] for index in range(count) if index not in operator.constants],
         "outputs": described[count:],
         **({"permissions": permissions} if permissions else {}),
         "versions": installed(VERSIONED),
@@ -403,59 +403,59 @@ def _manifest(
 
 
 def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing | None:
-    """How constants are packed, or None where there are none.
+    """How constants are packed, or None if there are none.
 
     Raises:
         ConfigError: it cannot be written down.
     """
-    places = sorted(builder.operator.constants)
-    if not places:
+    positions = sorted(builder.operator.constants)
+    if not positions:
         return None
     logical = list(builder.inputs)
-    recording, recorded = Recording.of([logical[place] for place in places])
+    recording, recorded = Recording.of([logical[position] for position in positions])
     refused = f"how the weights of task {winner.task.name!r} are packed cannot be written down"
     hint = "Export its function with `--to tvmscript`, and pack weights with its template's `pack`."
     try:
         packed = _packed(builder, winner, recorded)
-        outputs = [_kept(recording, one) for one in packed]
+        outputs = [_reference(recording, array) for array in packed]
     except NotRecordedError as error:
         raise ConfigError(f"{refused}: it does {error}", hint=hint) from error
     finally:
         builder.use(logical)
-    kept: list[int | None] = [None] * len(places)
-    for place in sorted(recording.fixed):
-        kept[place] = len(recording.constants)
-        recording.constants.append(recording.inputs[place])
-    names = [str(program.function.params[place].name) for place in places]
-    told = {
+    fixed: list[int | None] = [None] * len(positions)
+    for position in sorted(recording.fixed):
+        fixed[position] = len(recording.constants)
+        recording.constants.append(recording.inputs[position])
+    names = [str(program.function.params[position].name) for position in positions]
+    facts = {
         "inputs": [
-            {"name": name, "shape": list(one.shape), "dtype": one.dtype.name}
-            for name, one in zip(names, recording.inputs, strict=True)
+            {"name": name, "shape": list(array.shape), "dtype": array.dtype.name}
+            for name, array in zip(names, recording.inputs, strict=True)
         ],
-        "fixed": kept,
+        "fixed": fixed,
         "steps": recording.steps,
         "outputs": outputs,
         "constants": [f"arr_{number}" for number in range(len(recording.constants))],
     }
     # Weights that were packed for another kernel are told from one's own by this number.
-    told["layout"] = 1 + zlib.crc32(json.dumps(told, sort_keys=True).encode())
-    made = Packing(told=json.loads(json.dumps(told)), kept=recording.constants)
-    _check(made, builder, winner, refused, hint)
-    return made
+    facts["layout"] = 1 + zlib.crc32(json.dumps(facts, sort_keys=True).encode())
+    packing = Packing(facts=json.loads(json.dumps(facts)), constants=recording.constants)
+    _check(packing, builder, winner, refused, hint)
+    return packing
 
 
 def _packed(builder: TVMBuilder, winner: Winner, constants: Arrays) -> Arrays:
     """Constants as a kernel reads them, packed by its own builder."""
-    places = sorted(builder.operator.constants)
+    positions = sorted(builder.operator.constants)
     inputs = list(builder.inputs)
-    for place, one in zip(places, constants, strict=True):
-        inputs[place] = one
+    for position, constant in zip(positions, constants, strict=True):
+        inputs[position] = constant
     builder.use(inputs)
     program = builder.program(winner.config)
-    return [program.inputs[place] for place in places]
+    return [program.inputs[position] for position in positions]
 
 
-def _kept(recording: Recording, array: NDArray[Any]) -> dict[str, int]:
+def _reference(recording: Recording, array: NDArray[Any]) -> dict[str, int]:
     """Where ``pack.py`` finds a packed array."""
     number = recording.number_of(array)
     if number is None:
@@ -471,19 +471,19 @@ def _check(packing: Packing, builder: TVMBuilder, winner: Winner, refused: str, 
     """
     logical = list(builder.inputs)
     rng = np.random.default_rng(0)
-    places = sorted(builder.operator.constants)
+    positions = sorted(builder.operator.constants)
     # The same numbers in another order are of the same type and range.
     others = [
-        logical[place]
-        if packing.told["fixed"][number] is not None
-        else rng.permutation(logical[place].reshape(-1)).reshape(logical[place].shape)
-        for number, place in enumerate(places)
+        logical[position]
+        if packing.facts["fixed"][number] is not None
+        else rng.permutation(logical[position].reshape(-1)).reshape(logical[position].shape)
+        for number, position in enumerate(positions)
     ]
     try:
         wanted = _packed(builder, winner, others)
     finally:
         builder.use(logical)
-    found = replayed(packing.told, others, packing.kept)
-    for one, other in zip(found, wanted, strict=True):
-        if np.ascontiguousarray(one).tobytes() != np.ascontiguousarray(other).tobytes():
+    packed = replayed(packing.facts, others, packing.constants)
+    for array, other in zip(packed, wanted, strict=True):
+        if np.ascontiguousarray(array).tobytes() != np.ascontiguousarray(other).tobytes():
             raise ConfigError(f"{refused}: other weights are packed otherwise", hint=hint)

@@ -1,4 +1,4 @@
-"""What else runs a network: torch, ONNX Runtime, OpenVINO, and in which precision."""
+"""Other programs that run a network, and their precisions: torch, ONNX Runtime, OpenVINO."""
 
 from chameleon_tvm.types import BFLOAT16, FLOAT16, INT8
 

@@ -20,10 +20,9 @@ from chameleon_networks.frameworks.running import NetworkForms, onnx_session
 def quantized(asked: Reduction) -> ReducedNetwork:
     """The network in int8 by ONNX Runtime's static quantization: QDQ, weights per channel.
 
-    Formats are those that its documentation names for the CPU: activations of uint8 with weights
-    of int8, of 7 bits where sums saturate; on ARM both in int8 (ONNX Runtime, Quantize ONNX
-    models, and the docstring of ``quantize_static``). The network is shaped and simplified first,
-    as is advised there.
+    Its documentation names the formats for the CPU: activations of uint8 with weights of int8, in
+    7 bits if sums saturate. On ARM both are int8. See ONNX Runtime, Quantize ONNX models, and the
+    docstring of ``quantize_static``. As they advise, the network is shaped and simplified first.
 
     Raises:
         Exception: ONNX Runtime cannot quantize or run it.
@@ -49,7 +48,7 @@ def quantized_file(forms: NetworkForms, calibration: Sequence[Arrays], folder: P
     onnx: Any = importlib.import_module("onnx")
     kinds = quantization.QuantType
     unsigned = own_architecture() != "aarch64"
-    simple, made = str(Path(folder, "simple.onnx")), str(Path(folder, "quantized.onnx"))
+    simple, output = str(Path(folder, "simple.onnx")), str(Path(folder, "quantized.onnx"))
     source = forms.onnx()
     if isinstance(source, bytes):
         # Of a content ONNX Runtime loses the weights on the way.
@@ -58,12 +57,12 @@ def quantized_file(forms: NetworkForms, calibration: Sequence[Arrays], folder: P
         source = str(file)
     preprocess.quant_pre_process(source, simple, skip_symbolic_shape=True)
     graph = onnx.load(simple, load_external_data=False).graph
-    constants = {one.name for one in graph.initializer}
-    names = [one.name for one in graph.input if one.name not in constants]
+    constants = {tensor.name for tensor in graph.initializer}
+    names = [tensor.name for tensor in graph.input if tensor.name not in constants]
     rows = (dict(zip(names, inputs, strict=True)) for inputs in calibration)
     quantization.quantize_static(
         simple,
-        made,
+        output,
         SimpleNamespace(get_next=lambda: next(rows, None)),
         quant_format=quantization.QuantFormat.QDQ,
         per_channel=True,
@@ -71,4 +70,4 @@ def quantized_file(forms: NetworkForms, calibration: Sequence[Arrays], folder: P
         activation_type=kinds.QUInt8 if unsigned else kinds.QInt8,
         weight_type=kinds.QInt8,
     )
-    return made
+    return output

@@ -41,30 +41,30 @@ def in_half(asked: Reduction) -> ReducedNetwork:
         ConfigError: it computes in another one all the same.
     """
     precision = asked.precision
-    made = _opened(model_of(asked.forms), threads=asked.threads, hint=HINTS[precision])
-    if made.precision != precision:
+    network = _opened(model_of(asked.forms), threads=asked.threads, hint=HINTS[precision])
+    if network.precision != precision:
         raise ConfigError(
-            f"asked for {precision} it computes in {made.precision} on this CPU",
+            f"asked for {precision} it computes in {network.precision} on this CPU",
             hint="The CPU has no instructions for it that OpenVINO uses.",
         )
-    return made
+    return network
 
 
 def quantized(asked: Reduction) -> ReducedNetwork:
     """The network in int8 by NNCF's static quantization after training; nothing else is asked.
 
-    What stays in floats is computed in the precision that OpenVINO takes by itself. NNCF's
-    defaults are what its users get, but for what its documentation advises of a network's kind
-    and of the CPU: ``ModelType.TRANSFORMER`` where there is attention, and the first layers'
-    weights in 7 bits where sums saturate, or else none (NNCF, ``OverflowFix``).
+    OpenVINO computes the floats that stay in the precision that it takes by itself. NNCF's defaults
+    hold, but for two options that its documentation advises. Networks with attention have
+    ``ModelType.TRANSFORMER``. The first layers' weights are in 7 bits if sums saturate, and else
+    none are (NNCF, ``OverflowFix``).
 
     Raises:
         Exception: NNCF cannot quantize it.
     """
-    made = _opened(quantized_model(asked.forms, asked.calibration), threads=asked.threads)
-    rest = made.precision
+    network = _opened(quantized_model(asked.forms, asked.calibration), threads=asked.threads)
+    rest = network.precision
     named = INT8 if rest == FLOAT32 else f"{INT8}, the rest {rest}"
-    return ReducedNetwork(run=made.run, precision=named)
+    return ReducedNetwork(run=network.run, precision=named)
 
 
 def quantized_model(forms: NetworkForms, calibration: Sequence[Arrays]) -> Any:
@@ -75,12 +75,12 @@ def quantized_model(forms: NetworkForms, calibration: Sequence[Arrays]) -> Any:
     """
     nncf = importlib.import_module("nncf")
     model = model_of(forms)
-    names = [one.get_any_name() for one in model.inputs]
-    given = nncf.Dataset(list(calibration), lambda inputs: dict(zip(names, inputs, strict=True)))
+    names = [tensor.get_any_name() for tensor in model.inputs]
+    dataset = nncf.Dataset(list(calibration), lambda inputs: dict(zip(names, inputs, strict=True)))
     fix = nncf.OverflowFix.FIRST_LAYER if sums_saturate() else nncf.OverflowFix.DISABLE
     return nncf.quantize(
         model,
-        given,
+        dataset,
         subset_size=len(calibration),
         model_type=nncf.ModelType.TRANSFORMER if _has_attention(model) else None,
         advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=fix),
@@ -95,8 +95,8 @@ def model_of(forms: NetworkForms) -> Any:
 
 def _opened(model: Any, *, threads: int, hint: str | None = None) -> ReducedNetwork:
     compiled = openvino_compiled(model, threads=threads, hint=hint)
-    taken = str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
-    return ReducedNetwork(run=openvino_inference(compiled), precision=NAMES.get(taken, taken))
+    kind = str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
+    return ReducedNetwork(run=openvino_inference(compiled), precision=NAMES.get(kind, kind))
 
 
 def _has_attention(model: Any) -> bool:

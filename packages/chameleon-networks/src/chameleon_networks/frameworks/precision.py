@@ -2,8 +2,8 @@
 
 Those in half precision are compiled in float32 on a CPU, and checked in both. No kernel here
 computes in half precision on a CPU. Every number of float16 and of bfloat16 is one of float32, so
-the weights stay exactly what they are, and what is computed can only be closer to the network's
-meaning than the framework's own rounding is.
+the weights stay exactly the same. The results can only be closer to the network's meaning than the
+framework's own rounding is.
 
 Those in float32 are run in float64 where it matters how much of a difference is rounding.
 """
@@ -20,15 +20,15 @@ from chameleon_tvm.types import BFLOAT16, FLOAT16, HALVES
 
 
 def half_type(program: Any) -> str | None:
-    """The type of a program's numbers where that is half precision, or None.
+    """The type of a program's numbers if that is half precision, or None.
 
     Args:
-        program: a ``torch.export.ExportedProgram``. Where some of its numbers are in one of the
-            types and some in the other, or in float32, the coarsest one counts.
+        program: a ``torch.export.ExportedProgram``. The coarsest type counts if its numbers are of
+            several.
     """
     tensors = [*program.state_dict.values(), *program.constants.values(), *_inputs(program)]
-    found = {str(getattr(one, "dtype", "")).removeprefix("torch.") for one in tensors}
-    return next((name for name in (BFLOAT16, FLOAT16) if name in found), None)
+    kinds = {str(getattr(tensor, "dtype", "")).removeprefix("torch.") for tensor in tensors}
+    return next((name for name in (BFLOAT16, FLOAT16) if name in kinds), None)
 
 
 def in_float32(program: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What else runs a network in reduced precision, or in the one that it takes by itself."""
+"""Other programs that run a network in reduced precision, or in one that they choose."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _VNNI = {"avx512_vnni", "avx_vnni"}
 def sums_saturate() -> bool:
     """Whether int8 convolutions of frameworks add pairs of products in 16 bits, which saturate.
 
-    On x86 before VNNI they use ``vpmaddubsw``, so that weights of 7 bits are advised: ONNX
-    Runtime, Quantize ONNX models, "When and why do I need to try U8U8"
-    (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html); OpenVINO, the
-    saturation issue of 8-bit instructions (its post-training tools' SaturationIssue.md).
+    On x86 before VNNI they use ``vpmaddubsw``, and advise weights of 7 bits. See ONNX Runtime,
+    Quantize ONNX models, "When and why do I need to try U8U8"
+    (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html). See OpenVINO,
+    the saturation issue of 8-bit instructions (its post-training tools' SaturationIssue.md).
     """
     processor = this_processor()
     if processor is None or processor.architecture != "x86_64":
@@ -89,14 +89,14 @@ class Reduced:
 
     @property
     def name(self) -> str:
-        """What it is called in results; the precision asked for is a part of it."""
+        """Its name in results; the precision asked for is a part of it."""
         return f"{self.framework} {self.precision.replace('-', ' ')}"
 
     def needed(self, forms: NetworkForms) -> tuple[str, ...]:
         """The modules that it needs for a network."""
         return self.needs + (self.converts if forms.program is not None else ())
 
-    def made(
+    def opened(
         self, forms: NetworkForms, calibration: Sequence[Arrays], *, threads: int
     ) -> ReducedNetwork:
         """The network opened by the framework; arguments are those of a ``Reduction``.
@@ -145,25 +145,25 @@ REDUCED_FRAMEWORKS = (
 
 
 def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
-    """What can run a network in some precisions, were it installed; in the order of those.
+    """Programs that run a network in some precisions if installed, in the order of those.
 
     Args:
         forms: the network.
         precisions: each one of ``frameworks.PRECISIONS``.
     """
     return [
-        one
+        reduced
         for precision in dict.fromkeys(precisions)
-        for one in REDUCED_FRAMEWORKS
-        if one.precision == precision and (forms.program is not None or not one.of_torch)
+        for reduced in REDUCED_FRAMEWORKS
+        if reduced.precision == precision and (forms.program is not None or not reduced.of_torch)
     ]
 
 
 def left_out_reduced(forms: NetworkForms, chosen: Sequence[Reduced]) -> dict[str, str]:
-    """What of it cannot run here, by name, with half a sentence that says why."""
-    return not_installed({one.name: one.needed(forms) for one in chosen})
+    """Those that cannot run here, by name, with the reason."""
+    return not_installed({reduced.name: reduced.needed(forms) for reduced in chosen})
 
 
 def reduced_named(name: str) -> Reduced:
     """The one of ``REDUCED_FRAMEWORKS`` with a name."""
-    return next(one for one in REDUCED_FRAMEWORKS if one.name == name)
+    return next(reduced for reduced in REDUCED_FRAMEWORKS if reduced.name == name)

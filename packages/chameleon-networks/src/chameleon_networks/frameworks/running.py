@@ -58,19 +58,19 @@ def installed(*names: str) -> tuple[str, ...]:
 
 
 def left_out(*names: str) -> dict[str, str]:
-    """What cannot run a network of torch here, by name, with half a sentence that says why."""
+    """Programs that cannot run a network of torch here, by name, with the reason."""
     return not_installed({name: _NEEDS.get(name, ()) for name in names})
 
 
 def not_installed(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Those that lack a module, by name, with half a sentence that says which.
+    """Those that lack a module, by name, with the modules.
 
     Args:
         needs: for each name the modules that it needs.
     """
     absent: dict[str, str] = {}
     for name, modules in needs.items():
-        lacking = [one for one in modules if importlib.util.find_spec(one) is None]
+        lacking = [module for module in modules if importlib.util.find_spec(module) is None]
         if lacking:
             verb = "is" if len(lacking) == 1 else "are"
             absent[name] = f"{' and '.join(lacking)} {verb} not installed"
@@ -115,7 +115,7 @@ def compiled_by_torch(network: Any) -> Any:
 
 
 def torch_inference(network: Any, program: Any) -> Network:
-    """What a module that was made of an exported program computes, of arrays.
+    """A module made from an exported program as a function of arrays.
 
     Args:
         network: takes the program's arguments.
@@ -127,19 +127,19 @@ def torch_inference(network: Any, program: Any) -> Network:
 
     def run(inputs: Arrays) -> Arrays:
         with torch.no_grad():
-            given = map(torch.from_numpy, inputs)
+            converted = map(torch.from_numpy, inputs)
             # What is no tensor, such as a flag, is what it was when the program was exported.
             leaves = [
-                next(given).to(one.dtype) if isinstance(one, torch.Tensor) else one
-                for one in examples
+                next(converted).to(example.dtype) if isinstance(example, torch.Tensor) else example
+                for example in examples
             ]
             positional, keywords = tree.tree_unflatten(leaves, structure)
-            found = network(*positional, **keywords)
+            result = network(*positional, **keywords)
         # Some networks return an object of their library's, with names and things left out.
-        leaves = tree.tree_leaves(found)
+        leaves = tree.tree_leaves(result)
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         short = {getattr(torch, name) for name in HALVES}
-        return [(one.float() if one.dtype in short else one).numpy() for one in tensors]
+        return [(tensor.float() if tensor.dtype in short else tensor).numpy() for tensor in tensors]
 
     return run
 
@@ -151,10 +151,10 @@ def onnx_bytes(program: Any) -> bytes:
         program: the ``torch.export.ExportedProgram``.
     """
     exporter = importlib.import_module("torch.onnx")
-    made: bytes = exporter.export(
+    content: bytes = exporter.export(
         program, dynamo=True, verbose=False
     ).model_proto.SerializeToString()
-    return made
+    return content
 
 
 def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Network:
@@ -171,11 +171,11 @@ def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Netw
     if not fused:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    names = [one.name for one in session.get_inputs()]
+    names = [tensor.name for tensor in session.get_inputs()]
 
     def run(inputs: Arrays) -> Arrays:
-        found = session.run(None, dict(zip(names, inputs, strict=True)))
-        return [np.asarray(output) for output in found]
+        outputs = session.run(None, dict(zip(names, inputs, strict=True)))
+        return [np.asarray(output) for output in outputs]
 
     return run
 
@@ -223,11 +223,11 @@ def openvino_compiled(model: Any, *, threads: int, hint: str | None) -> Any:
 
 
 def openvino_inference(compiled: Any) -> Network:
-    """What a model compiled by OpenVINO computes, of arrays."""
+    """A model compiled by OpenVINO as a function of arrays."""
     request = compiled.create_infer_request()
 
     def run(inputs: Arrays) -> Arrays:
-        found = request.infer(list(inputs))
-        return [np.asarray(found[output]) for output in compiled.outputs]
+        results = request.infer(list(inputs))
+        return [np.asarray(results[output]) for output in compiled.outputs]
 
     return run

@@ -1,8 +1,8 @@
 """Scales and shifts of channels, as batch normalisation leaves them, folded into the weights.
 
-A normalisation behind a biased convolution, a layer scale behind a matrix product, the constant
-factors that networks of other frameworks multiply with: each is a pass over the activations that
-the weights can do beforehand.
+Examples are a normalisation behind a biased convolution and a layer scale behind a matrix product.
+Networks of other frameworks multiply with constant factors, too. Each is a pass over the
+activations that the weights can do beforehand.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AffineChain:
 
     Attributes:
         base: the variable that they begin with.
-        axis: of its channels, at least 0; None where all have the same scale and shift.
+        axis: of its channels, at least 0; None if all have the same scale and shift.
         scale: factor of each channel, or one for all; float64.
         shift: what is added to each channel afterwards, likewise.
         steps: how many there are.
@@ -53,7 +53,7 @@ class AffineChain:
 def with_folded_scales(module: Any) -> Any:
     """The module with scales and shifts of channels folded into the weights before them.
 
-    Where there are no weights before them, several steps become one scale and one shift.
+    If there are no weights before them, several steps become one scale and one shift.
 
     Args:
         module: an ``IRModule`` whose ``main`` is the network with its convolutions in their
@@ -76,19 +76,19 @@ def _chains(function: Any) -> dict[Any, AffineChain]:
     for variable in relax.analysis.free_vars(function.body.body):
         users[variable] += 1
     values = {binding.var: binding.value for binding in bindings}
-    found: dict[Any, AffineChain] = {}
+    chains: dict[Any, AffineChain] = {}
     for binding in bindings:
         chain = _step(binding.value, values)
         if chain is None:
             continue
-        before = found.get(chain.base)
+        before = chains.get(chain.base)
         if (
             before is not None
             and users[chain.base] == 1
             and not _shifts_all(chain)
             and (None in {before.axis, chain.axis} or before.axis == chain.axis)
         ):
-            del found[chain.base]
+            del chains[chain.base]
             chain = AffineChain(
                 base=before.base,
                 axis=before.axis if chain.axis is None else chain.axis,
@@ -96,17 +96,17 @@ def _chains(function: Any) -> dict[Any, AffineChain]:
                 shift=chain.scale * before.shift + chain.shift,
                 steps=before.steps + 1,
             )
-        found[binding.var] = chain
+        chains[binding.var] = chain
     return {
         last: chain
-        for last, chain in found.items()
+        for last, chain in chains.items()
         if (_takes_scale(values.get(chain.base)) and users[chain.base] == 1 and _scales(chain))
         or chain.steps > _SEVERAL
     }
 
 
 def _shifts_all(chain: AffineChain) -> bool:
-    """Whether all channels are shifted alike, as where a hard sigmoid begins."""
+    """Whether all channels are shifted alike, as at the beginning of a hard sigmoid."""
     same = chain.shift.size == 1 and bool(chain.shift.any())
     return same and bool((chain.scale == 1.0).all())
 
@@ -127,10 +127,10 @@ def _takes_scale(value: Any) -> bool:
 
 def _step(value: Any, values: dict[Any, Any]) -> AffineChain | None:
     """A call that scales or shifts channels by a constant, as a chain of one step."""
-    found = _operands(value)
-    if found is None:
+    operands = _operands(value)
+    if operands is None:
         return None
-    base, constant, turned = found
+    base, constant, turned = operands
     name = str(value.op.name)
     shape = shape_of(base)
     if shape_of(value) != shape or (turned and name == "relax.divide"):
@@ -141,10 +141,10 @@ def _step(value: Any, values: dict[Any, Any]) -> AffineChain | None:
     channels = _per_channel(constant, shape, axis)
     if channels is None:
         return None
-    one, zero = np.ones(1), np.zeros(1)
+    ones, zero = np.ones(1), np.zeros(1)
     scale, shift = {
-        "relax.add": (one, channels),
-        "relax.subtract": (-one, channels) if turned else (one, -channels),
+        "relax.add": (ones, channels),
+        "relax.subtract": (-ones, channels) if turned else (ones, -channels),
         "relax.multiply": (channels, zero),
         "relax.divide": (1.0 / np.where(channels == 0.0, np.nan, channels), zero),
     }[name]
@@ -167,9 +167,9 @@ def _operands(value: Any) -> tuple[Any, NDArray[np.float64], bool] | None:
 
 def _channel_axis(value: Any) -> int | None:
     """The channel axis of a convolution's or product's output; None for anything else."""
-    found = convolution_of(value)
-    if found is not None:
-        return found.channel_axis
+    conv = convolution_of(value)
+    if conv is not None:
+        return conv.channel_axis
     if operator_name(value) != "relax.matmul" or not isinstance(value.args[1], tvm.ir.GenericConst):
         return None
     weights = array_of(value.args[1])
@@ -178,20 +178,20 @@ def _channel_axis(value: Any) -> int | None:
 
 
 def _varying_axis(constant: NDArray[Any], rank: int) -> int | None:
-    """The only axis along which a constant has more than one number; None where there is none."""
+    """The only axis along which a constant has more than one number; None if there is none."""
     padded = (1,) * (rank - constant.ndim) + constant.shape
-    axes = [place for place, extent in enumerate(padded) if extent > 1]
+    axes = [axis for axis, extent in enumerate(padded) if extent > 1]
     return axes[0] if len(axes) == 1 else None
 
 
 def _per_channel(
     constant: NDArray[np.float64], shape: tuple[int, ...], axis: int | None
 ) -> NDArray[np.float64] | None:
-    """A constant as one number for each channel, or for all; None where it is something else."""
+    """A constant as one number for each channel, or for all; None if it is something else."""
     if constant.size == 1:
         return constant.reshape(1)
     padded = (1,) * (len(shape) - constant.ndim) + constant.shape
-    wanted = tuple(extent if place == axis else 1 for place, extent in enumerate(shape))
+    wanted = tuple(extent if position == axis else 1 for position, extent in enumerate(shape))
     return constant.reshape(-1) if padded == wanted else None
 
 
@@ -202,7 +202,7 @@ class _AffineFolder(relax.PyExprMutator):
     def __init__(self, module: Any, chains: dict[Any, AffineChain]) -> None:
         super().__init__(module)
         self._chains = chains
-        self._values = {one.var: one.value for one in bindings_of(module["main"])}
+        self._values = {binding.var: binding.value for binding in bindings_of(module["main"])}
 
     def visit_var_binding_(self, binding: Any) -> None:
         chain = self._chains.get(binding.var)
@@ -223,12 +223,12 @@ class _AffineFolder(relax.PyExprMutator):
         self.set_var_remap(binding.var, emitted(self.builder_, call, binding.var))
 
     def _weighted(self, producer: Any, chain: AffineChain) -> Any | None:
-        """The convolution or product with scaled weights; None where it is neither."""
+        """The convolution or product with scaled weights; None if it is neither."""
         if not _takes_scale(producer):
             return None
-        found = convolution_of(producer)
-        if found is not None:
-            scaled = found.scaled(np.broadcast_to(chain.scale, found.output_channels)).args[1]
+        conv = convolution_of(producer)
+        if conv is not None:
+            scaled = conv.scaled(np.broadcast_to(chain.scale, conv.output_channels)).args[1]
         else:
             scaled = relax.const((array_of(producer.args[1]) * chain.scale).astype(np.float32))
         arguments = [self.visit_expr(producer.args[0]), scaled]

@@ -33,7 +33,7 @@ class AttentionMatch:
         inputs: expressions of the graph it reads, in the operator's order.
         members: the variables that the kernel replaces, in the graph's order.
         readers: for each input but the mask the variables of the bindings that read it for this
-            attention; None where something else reads what they compute.
+            attention; None if something else reads what they compute.
     """
 
     spec: AttentionSpec
@@ -75,7 +75,7 @@ class _Finder:
     ) -> None:
         self._values = values
         self._users = users
-        self._order = {binding.var: place for place, binding in enumerate(bindings)}
+        self._order = {binding.var: position for position, binding in enumerate(bindings)}
         self._scores = SoftmaxInputFinder(values)
 
     def match(self, binding: Any) -> AttentionMatch | None:
@@ -138,7 +138,7 @@ class _Finder:
             _memory(view.permuted(["BHSD".index(axis) for axis in layout])): layout
             for layout in reversed(TOKENS_INSIDE)
         }
-        found = product, TOKENS_INSIDE[0], 0
+        match = product, TOKENS_INSIDE[0], 0
         passed: list[Any] = []
         current: View | None = view_of_all(product)
         variable = product
@@ -156,8 +156,8 @@ class _Finder:
             if current is not None and current.factor == 1.0:
                 layout = wanted.get(_memory(current))
             if layout is not None:
-                found = variable, layout, len(passed)
-        output, layout, count = found
+                match = variable, layout, len(passed)
+        output, layout, count = match
         return output, layout, passed[:count]
 
     def _parts(
@@ -172,24 +172,24 @@ class _Finder:
         value = (*shape[:2], shape[3], out_features)
         views = (
             self._views(left, product, query),
-            [one.permuted((0, 1, 3, 2)) for one in self._views(right, product, transposed)],
-            [one for one in self._views(mixed.args[1], mixed, value) if one.factor == 1.0],
+            [view.permuted((0, 1, 3, 2)) for view in self._views(right, product, transposed)],
+            [view for view in self._views(mixed.args[1], mixed, value) if view.factor == 1.0],
         )
         return _packed(views, scores) or _apart(views, scores)
 
     def _views(self, tensor: Any, product: Any, shape: tuple[int, ...]) -> list[View]:
         """A side of a product as views of this shape."""
         batch = (*shape_of(product)[:-2], *shape_of(tensor)[-2:])
-        found = (view.broadcast(batch).reshaped(shape) for view in views_of(tensor, self._values))
-        return [view for view in found if view is not None]
+        views = (view.broadcast(batch).reshaped(shape) for view in views_of(tensor, self._values))
+        return [view for view in views if view is not None]
 
 
 def _packed(
     views: Sequence[Sequence[View]], scores: SoftmaxInput
 ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
-    """The operator where one array holds query, key and value, heads after heads."""
+    """The operator if one array holds query, key and value, heads after heads."""
     for query in views[0]:
-        same = [[one for one in part if one.source.same_as(query.source)] for part in views[1:]]
+        same = [[view for view in part if view.source.same_as(query.source)] for part in views[1:]]
         for key in same[0]:
             shared = _heads(key)
             batch, heads, tokens, features = query.shape
@@ -210,8 +210,8 @@ def _packed(
                     )
                 )
                 if fits:
-                    one = _Stored(source=None, layout="BSHD", heads=shared, factor=1.0)
-                    spec = _spec((query, key, value), (one, one, one), scores, packed=True)
+                    stored = _Stored(source=None, layout="BSHD", heads=shared, factor=1.0)
+                    spec = _spec((query, key, value), (stored, stored, stored), scores, packed=True)
                     return spec, (query.source,)
     return None
 
@@ -219,7 +219,7 @@ def _packed(
 def _apart(
     views: Sequence[Sequence[View]], scores: SoftmaxInput
 ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
-    """The operator where query, key and value are arrays of their own."""
+    """The operator if query, key and value are arrays of their own."""
     queries = list(_stored(views[0], TOKENS_INSIDE, shared=False))
     for key_view, key in _stored(views[1], KEY_LAYOUTS):
         for value_view, value in _stored(views[2], TOKENS_INSIDE):
@@ -286,8 +286,8 @@ def _heads(view: View) -> int | None:
 
 def _strided(view: View, strides: Sequence[int]) -> bool:
     """Whether axes have these strides; heads that are shared aside."""
-    for place, (axis, stride) in enumerate(zip(view.axes, strides, strict=True)):
-        parts = axis[:-1] if place == 1 and axis and axis[-1][1] == 0 else axis
+    for position, (axis, stride) in enumerate(zip(view.axes, strides, strict=True)):
+        parts = axis[:-1] if position == 1 and axis and axis[-1][1] == 0 else axis
         if len(parts) > 1 or (parts and parts[0][1] != stride):
             return False
     return True
@@ -303,5 +303,5 @@ def _is_product(call: Any) -> bool:
     return (
         operator_name(call) == "relax.matmul"
         and str(call.ty.dtype) == str(call.args[0].ty.dtype) == "float32"
-        and min(len(shape_of(one)) for one in call.args) > 2  # noqa: PLR2004
+        and min(len(shape_of(operand)) for operand in call.args) > 2  # noqa: PLR2004
     )

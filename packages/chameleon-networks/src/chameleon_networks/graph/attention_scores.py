@@ -21,7 +21,7 @@ _NEUTRAL = frozenset(
     for name in ("reshape", "expand_dims", "squeeze", "flatten", "broadcast_to", "astype")
 )
 _HIDES = -1e4
-"""What networks put in the places of hidden scores is at most this."""
+"""Networks put at most this number in the places of hidden scores."""
 _LEAST = float(np.finfo(np.float32).min)
 _GUARD = {"logical_not", "astype", "max", "reshape", "any"}
 """Operators between the scores and whether all of a row are minus infinity."""
@@ -29,10 +29,10 @@ _GUARD = {"logical_not", "astype", "max", "reshape", "any"}
 
 @attrs.frozen(kw_only=True, eq=False)
 class Mask:
-    """What is added to scores.
+    """An expression that is added to scores.
 
     Attributes:
-        value: an array where it is constant, else an expression of the graph.
+        value: an array if it is constant, else an expression of the graph.
         shape: of the value, as many axes as the scores it is added to.
         scores: shape of those.
     """
@@ -44,7 +44,7 @@ class Mask:
 
 @attrs.frozen(kw_only=True, eq=False)
 class SoftmaxInput:
-    """What goes into a softmax.
+    """The input of a softmax.
 
     Attributes:
         product: the variable that is the product of queries and keys.
@@ -72,7 +72,7 @@ class SoftmaxInputFinder:
         self._values = values
 
     def of_powers(self, tensor: Any) -> SoftmaxInput | None:
-        """The scores whose softmax a tensor is, shape aside; None where it is something else.
+        """The scores whose softmax a tensor is, shape aside; None if it is something else.
 
         Rows whose scores are all minus infinity may be replaced by zeros, as torch does.
         """
@@ -90,8 +90,8 @@ class SoftmaxInputFinder:
         rank = len(shape_of(call))
         if int(call.attrs.axis) % rank != rank - 1 or str(call.ty.dtype) != "float32":
             return None
-        found = self._scores(call.args[0])
-        return None if found is None else _longer(found, tensor, *passed)
+        scores = self._scores(call.args[0])
+        return None if scores is None else _longer(scores, tensor, *passed)
 
     def _scores(self, tensor: Any) -> SoftmaxInput | None:
         call = self._call(tensor)
@@ -104,72 +104,72 @@ class SoftmaxInputFinder:
                 shape=shape_of(tensor),
                 members=(tensor,),
             )
-        found = None
+        scores = None
         if _is_neutral(call):
-            found = self._scores(call.args[0])
+            scores = self._scores(call.args[0])
         elif name in {"multiply", "divide"}:
-            found = self._scaled(call, name)
+            scores = self._scaled(call, name)
         elif name == "maximum":
             # Networks keep scores with masks finite; hidden ones stay hidden.
             number = scalar_of(call.args[1])
-            found = self._scores(call.args[0]) if number is not None and number < _HIDES else None
+            scores = self._scores(call.args[0]) if number is not None and number < _HIDES else None
         elif name == "add":
-            found = self._added(call)
+            scores = self._added(call)
         elif name == "where":
-            found = self._hidden(call)
-        return None if found is None else _longer(found, tensor)
+            scores = self._hidden(call)
+        return None if scores is None else _longer(scores, tensor)
 
     def _scaled(self, call: Any, name: str) -> SoftmaxInput | None:
         left, right = call.args
         if name == "multiply" and scalar_of(left) is not None:
             left, right = right, left
         number = scalar_of(right)
-        found = None if not number else self._scores(left)
-        if number is None or found is None or found.masks:
+        scores = None if not number else self._scores(left)
+        if number is None or scores is None or scores.masks:
             return None
         factor = 1.0 / number if name == "divide" else number
-        return attrs.evolve(found, factor=found.factor * factor)
+        return attrs.evolve(scores, factor=scores.factor * factor)
 
     def _added(self, call: Any) -> SoftmaxInput | None:
         shape = shape_of(call)
         for tensor, other in (call.args, reversed(call.args)):
-            found = self._scores(tensor)
-            if found is None or shape_of(tensor) != shape or str(other.ty.dtype) != "float32":
+            scores = self._scores(tensor)
+            if scores is None or shape_of(tensor) != shape or str(other.ty.dtype) != "float32":
                 continue
             constant = isinstance(other, tvm.ir.GenericConst)
             value = array_of(other) if constant else other
-            return _masked(found, Mask(value=value, shape=shape_of(other), scores=shape))
+            return _masked(scores, Mask(value=value, shape=shape_of(other), scores=shape))
         return None
 
     def _hidden(self, call: Any) -> SoftmaxInput | None:
         """Scores some of which are replaced by a number that a softmax makes zero."""
         seen, *tensors = call.args
-        numbers = [scalar_of(one) for one in tensors]
-        for place, number in enumerate(numbers):
+        numbers = [scalar_of(tensor) for tensor in tensors]
+        for position, number in enumerate(numbers):
             if number is None or number > _HIDES:
                 continue
-            tensor = tensors[1 - place]
-            found = self._scores(tensor)
-            if found is None or shape_of(tensor) != shape_of(call):
+            tensor = tensors[1 - position]
+            scores = self._scores(tensor)
+            if scores is None or shape_of(tensor) != shape_of(call):
                 continue
             # The least number swallows what it is added to, as if it were put in its place.
             low = number if math.isinf(number) else _LEAST
-            pair = (low, 0.0) if place == 0 else (0.0, low)
+            pair = (low, 0.0) if position == 0 else (0.0, low)
             value: Any
             if isinstance(seen, tvm.ir.GenericConst):
                 value = np.where(array_of(seen), *pair).astype(np.float32)
             else:
-                value = relax.op.where(seen, *(relax.const(one, "float32") for one in pair))
+                value = relax.op.where(seen, *(relax.const(bound, "float32") for bound in pair))
             mask = Mask(value=value, shape=shape_of(seen), scores=shape_of(call))
-            return _masked(found, mask)
+            return _masked(scores, mask)
         return None
 
     def _guarded(self, call: Any) -> tuple[Any, tuple[Any, ...]] | None:
         """The softmax that is kept unless all scores of a row are minus infinity, and the rest."""
         condition, zeros, softmax = call.args
-        kept = self._call(softmax)
+        softmax_call = self._call(softmax)
         constant = isinstance(zeros, tvm.ir.GenericConst)
-        if _name(kept) != "nn.softmax" or not constant or array_of(zeros).any():
+        if _name(softmax_call) != "nn.softmax" or not constant or array_of(zeros).any():
             return None
         passed = []
         while True:
@@ -182,7 +182,7 @@ class SoftmaxInputFinder:
             if _name(test) not in _GUARD:
                 return None
             condition = test.args[0]
-        same = test.args[0].same_as(kept.args[0]) and scalar_of(test.args[1]) == -math.inf
+        same = test.args[0].same_as(softmax_call.args[0]) and scalar_of(test.args[1]) == -math.inf
         return (softmax, tuple(passed)) if same else None
 
     def _without_neutral(self, tensor: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -212,13 +212,13 @@ def _is_neutral(call: Any) -> bool:
     )
 
 
-def _longer(found: SoftmaxInput, *members: Any) -> SoftmaxInput:
-    shape = max((found.shape, *(shape_of(one) for one in members[:1])), key=len)
-    return attrs.evolve(found, members=(*found.members, *members), shape=shape)
+def _longer(scores: SoftmaxInput, *members: Any) -> SoftmaxInput:
+    shape = max((scores.shape, *(shape_of(member) for member in members[:1])), key=len)
+    return attrs.evolve(scores, members=(*scores.members, *members), shape=shape)
 
 
-def _masked(found: SoftmaxInput, mask: Mask) -> SoftmaxInput:
-    return attrs.evolve(found, masks=(*found.masks, mask))
+def _masked(scores: SoftmaxInput, mask: Mask) -> SoftmaxInput:
+    return attrs.evolve(scores, masks=(*scores.masks, mask))
 
 
 _SURELY_HIDES = -1e9
@@ -236,7 +236,7 @@ def four_axes(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Masking:
-    """What all masks together add to scores, with axes (batch, heads, queries, keys)."""
+    """The sum of all masks that are added to scores, with axes (batch, heads, queries, keys)."""
 
     constant: NDArray[Any] | None = None
     computed: Any = None
@@ -244,7 +244,7 @@ class Masking:
 
     @classmethod
     def of(cls, mask: Mask, scores: tuple[int, ...]) -> Masking | None:
-        """A mask with the axes of the scores; None where it has none of these shapes."""
+        """A mask with the axes of the scores; None if it has none of these shapes."""
         shape = _mask_shape(mask, scores)
         if shape is None:
             return None
@@ -254,13 +254,13 @@ class Masking:
         return cls(computed=value, computed_shape=shape)
 
     def __add__(self, other: Masking) -> Masking:
-        constants = [one for one in (self.constant, other.constant) if one is not None]
-        computed = [one for one in (self, other) if one.computed is not None]
+        constants = [value for value in (self.constant, other.constant) if value is not None]
+        computed = [masking for masking in (self, other) if masking.computed is not None]
         value = computed[0].computed if computed else None
         shape = computed[0].computed_shape if computed else ()
-        for one in computed[1:]:
-            value = relax.op.add(value, one.computed)
-            shape = tuple(np.broadcast_shapes(shape, one.computed_shape))
+        for masking in computed[1:]:
+            value = relax.op.add(value, masking.computed)
+            shape = tuple(np.broadcast_shapes(shape, masking.computed_shape))
         return Masking(
             constant=functools.reduce(np.add, constants) if constants else None,
             computed=value,
@@ -300,13 +300,13 @@ class Masking:
 
 
 def masking_of(masks: Sequence[Mask], scores: tuple[int, ...]) -> Masking | None:
-    """The sum of masks; None where one has a shape that no kernel reads."""
+    """The sum of masks; None if one has a shape that no kernel reads."""
     total = Masking()
     for mask in masks:
-        one = Masking.of(mask, scores)
-        if one is None:
+        masking = Masking.of(mask, scores)
+        if masking is None:
             return None
-        total = total + one
+        total = total + masking
     return total
 
 
@@ -335,7 +335,7 @@ def readers_of(
     values: Mapping[Any, Any],
     users: Mapping[Any, Sequence[Any]],
 ) -> tuple[tuple[Any, ...], ...] | None:
-    """For each input those that read it; None where others read what is between it and a product.
+    """For each input those that read it; None if others read what is between it and a product.
 
     Args:
         inputs: the arrays that queries, keys and values are views of.
@@ -344,13 +344,13 @@ def readers_of(
         values: what variables are bound to.
         users: the bindings that read a variable; None stands for the function's result.
     """
-    found: list[dict[Any, None]] = [{} for _ in inputs]
+    readers: list[dict[Any, None]] = [{} for _ in inputs]
     between: set[Any] = set()
     scores, mixed = products
-    operands = [*((one, scores) for one in values[scores].args), (values[mixed].args[1], mixed)]
+    operands = [*((side, scores) for side in values[scores].args), (values[mixed].args[1], mixed)]
     for operand, product in operands:
         current, reader = operand, product
-        while (place := _place_of(current, inputs)) is None:
+        while (position := _position_of(current, inputs)) is None:
             value = values.get(current)
             step = step_of(value, values)
             if step is None:
@@ -358,13 +358,13 @@ def readers_of(
             reader = value.tuple_value if isinstance(value, relax.TupleGetItem) else current
             between.update((current, reader))
             current = step[0]
-        found[place][reader] = None
+        readers[position][reader] = None
     ours = between.union(members)
-    read = [user for one in between for user in users[one]]
+    read = [user for variable in between for user in users[variable]]
     if any(user is None or user.var not in ours for user in read):
         return None
-    return tuple(tuple(one) for one in found)
+    return tuple(tuple(variables) for variables in readers)
 
 
-def _place_of(tensor: Any, inputs: Sequence[Any]) -> int | None:
-    return next((place for place, one in enumerate(inputs) if one.same_as(tensor)), None)
+def _position_of(tensor: Any, inputs: Sequence[Any]) -> int | None:
+    return next((index for index, source in enumerate(inputs) if source.same_as(tensor)), None)

@@ -30,12 +30,13 @@ def chains_of(module: Any) -> list[FusedOperator]:
     """The chains of a prepared network, in its order.
 
     A chain is a convolution or matrix product in float32, with the bias, the residual and the
-    activation that follow it and are used nowhere else, or an attention from the product of
-    queries and keys to that of weights and values. Where data and weights are dequantized 8-bit
-    integers, it is computed with these, and quantized in the same kernel where all that reads its
-    result is one ``quantize``. Where what is multiplied is widened from bfloat16 or float16, and
-    weights are numbers of it, the chain is one of that type, and so is its result where all that
-    reads it rounds it.
+    activation that follow it. Nothing else may use these. A chain is also an attention, from the
+    product of queries and keys to that of weights and values.
+
+    If data and weights are dequantized 8-bit integers, the kernel computes with these. It also
+    quantizes the result if all that reads it is one ``quantize``. If data are widened from bfloat16
+    or float16, and weights are numbers of it, the chain is one of that type. So is its result if
+    all that reads it rounds it.
 
     Args:
         module: what ``prepared`` returned.
@@ -51,14 +52,14 @@ class _Finder:
         self._bindings = bindings_of(function)
         self._values = {binding.var: binding.value for binding in self._bindings}
         self._users = users_of(function)
-        self._taken: set[Any] = set()
+        self._fused: set[Any] = set()
         self._typed = TypedOperators(steps, self._values, self._users)
 
     def chains(self) -> Iterator[FusedOperator]:
         attentions = {}
         for match in attentions_of(self._bindings, self._values, self._users):
             attentions[match.members[0]] = match
-            self._taken.update(match.members)
+            self._fused.update(match.members)
         for binding in self._bindings:
             value = binding.value
             if binding.var in attentions:
@@ -71,28 +72,28 @@ class _Finder:
                         readers=match.readers,
                     )
                 )
-                self._taken.update(attention.members)
+                self._fused.update(attention.members)
                 yield attention
-            if binding.var in self._taken:
+            if binding.var in self._fused:
                 continue
             operands = self._typed.operands(value)
-            found = operands or product_of(value)
-            if found is None:
+            product = operands or product_of(value)
+            if product is None:
                 continue
             chain = FusedOperator(
-                spec=found.spec,
-                inputs=found.inputs,
-                constants=Constants(weights=found.weights),
+                spec=product.spec,
+                inputs=product.inputs,
+                constants=Constants(weights=product.weights),
                 members=(binding.var,),
             )
             if operands is None:
                 chain = self._with_move(chain)
-            longer = self._extended(chain) if isinstance(found.spec, FusedSpec) else chain
+            longer = self._extended(chain) if isinstance(product.spec, FusedSpec) else chain
             if operands is not None:
                 longer = self._typed.with_operands(longer, chain, operands)
             else:
                 longer = self._typed.typed(longer)
-            self._taken.update(longer.members)
+            self._fused.update(longer.members)
             yield longer
 
     def _with_move(self, chain: FusedOperator) -> FusedOperator:
@@ -105,7 +106,7 @@ class _Finder:
             or operator_name(move) != "relax.permute_dims"
             or axes_of(move) != (0, *range(2, spec.rank + 2), 1)
             or len(self._users[data]) != 1
-            or data in self._taken
+            or data in self._fused
         ):
             return chain
         return attrs.evolve(
@@ -120,11 +121,11 @@ class _Finder:
         passed: list[Any] = []
         variable = chain.last
         while True:
-            found = activation_after(variable, self._users, self._values)
-            if found is not None and not self._taken.intersection(found.members):
-                members = (*chain.members, *passed, *found.members)
+            activation = activation_after(variable, self._users, self._values)
+            if activation is not None and not self._fused.intersection(activation.members):
+                members = (*chain.members, *passed, *activation.members)
                 assert isinstance(chain.spec, FusedSpec)  # noqa: S101 - only those are extended
-                spec = attrs.evolve(chain.spec, activation=found.name)
+                spec = attrs.evolve(chain.spec, activation=activation.name)
                 return attrs.evolve(chain, spec=spec, members=members)
             user = self._only_user(variable)
             if user is None:
@@ -142,7 +143,7 @@ class _Finder:
 
     def _only_user(self, variable: Any) -> Any | None:
         users = self._users[variable]
-        if len(users) != 1 or users[0] is None or users[0].var in self._taken:
+        if len(users) != 1 or users[0] is None or users[0].var in self._fused:
             return None
         call = users[0].value
         # Another reader of a variable than the chain itself, as in x + x, is no residual.
@@ -151,7 +152,7 @@ class _Finder:
 
 
 def _with(chain: FusedOperator, call: Any, passed: list[Any]) -> FusedOperator | None:
-    """The chain with one more operator at its end, or None where it does not fit."""
+    """The chain with one more operator at its end, or None if it does not fit."""
     spec = chain.spec
     assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
     longer = attrs.evolve(chain, members=(*chain.members, *passed))
@@ -178,7 +179,7 @@ def _with_sum(chain: FusedOperator, spec: FusedSpec, call: Any) -> FusedOperator
 
 
 def _bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | None:
-    """A constant as one number per channel, or None where it is something else."""
+    """A constant as one number per channel, or None if it is something else."""
     rank = len(shape_of(call))
     first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
     axis = 1 if first else rank - 1

@@ -1,7 +1,7 @@
 """Operators on constants, computed in NumPy.
 
-Relax's ``FoldConstant`` compiles a function for every operator it evaluates, which for a network
-full of batch normalisations takes longer than tuning one of its layers.
+Relax's ``FoldConstant`` compiles a function for every operator it evaluates. For a network full of
+batch normalisations that takes longer than tuning one of its layers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _of(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
 
     Args:
         count: of these arguments; None for all.
-        function: gives None where it does not know the call.
+        function: gives None if it does not know the call.
     """
 
     def evaluated(call: Any, known: Known) -> Array | None:
@@ -64,14 +64,14 @@ def _of(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
 
 
 def _all(arguments: Sequence[Any], known: Known) -> list[Array] | None:
-    found = [known(argument) for argument in arguments]
-    return None if any(one is None for one in found) else [one for one in found if one is not None]
+    constants = [value for argument in arguments if (value := known(argument)) is not None]
+    return constants if len(constants) == len(arguments) else None
 
 
 def integers(argument: Any) -> list[int]:
     """The numbers of a shape, or of a tuple of constants."""
     values = argument.values if isinstance(argument, relax.ShapeExpr) else argument.fields
-    return [int(getattr(one, "value", one)) for one in values]
+    return [int(getattr(number, "value", number)) for number in values]
 
 
 def _leaky_relu(call: Any, value: Array) -> Array:
@@ -88,7 +88,7 @@ def _permuted(call: Any, value: Array) -> Array:
 
 
 def _arange(call: Any, *bounds: Array) -> Array:
-    return np.arange(*(one.item() for one in bounds), dtype=str(call.ty.dtype))
+    return np.arange(*(bound.item() for bound in bounds), dtype=str(call.ty.dtype))
 
 
 def _full(call: Any, known: Known) -> Array | None:
@@ -99,13 +99,13 @@ def _full(call: Any, known: Known) -> Array | None:
 
 def _concat(call: Any, known: Known) -> Array | None:
     fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
-    found = _all(fields, known)
-    return np.concatenate(found, axis=int(call.attrs.axis)) if found else None
+    arrays = _all(fields, known)
+    return np.concatenate(arrays, axis=int(call.attrs.axis)) if arrays else None
 
 
 def _strided_slice(call: Any, value: Array) -> Array | None:
     places = call.args[1:]
-    axes, begins, ends = (integers(one) for one in places[:3])
+    axes, begins, ends = (integers(argument) for argument in places[:3])
     steps = integers(places[3]) if len(places) > 3 else [1] * len(axes)  # noqa: PLR2004
     parts = [slice(None)] * value.ndim
     for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
@@ -116,14 +116,14 @@ def _strided_slice(call: Any, value: Array) -> Array | None:
 
 
 def _slice_scatter(call: Any, data: Array, part: Array, *places: Array) -> Array | None:
-    begin, end, step = (int(place) for place in places)
+    begin, end, step = (int(bound) for bound in places)
     if step < 1:
         return None
-    made = data.copy()
+    result = data.copy()
     where = [slice(None)] * data.ndim
     where[int(call.attrs.axis)] = slice(begin, end, step)
-    made[tuple(where)] = part
-    return made
+    result[tuple(where)] = part
+    return result
 
 
 def _take(call: Any, data: Array, places: Array) -> Array | None:
@@ -227,8 +227,8 @@ class _ConstantFolder(relax.PyExprMutator):
         return self._constants[variable]
 
     def _evaluated(self, value: Any) -> Array | None:
-        found = evaluate(value, self._known) if operator_name(value) else None
-        return None if found is None else np.asarray(found, str(value.ty.dtype), order="C")
+        result = evaluate(value, self._known) if operator_name(value) else None
+        return None if result is None else np.asarray(result, str(value.ty.dtype), order="C")
 
 
 def single_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
@@ -244,15 +244,15 @@ def single_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
-    """The value of a call whose tensor arguments are constants; None where it is not one.
+    """The value of a call whose tensor arguments are constants; None if it is not one.
 
     Args:
         call: a call of a Relax operator.
         known: values of variables.
     """
     evaluated = _EVALUATED.get(operator_name(call))
-    found = None if evaluated is None else evaluated(call, lambda one: _constant(one, known))
-    return None if found is None else np.asarray(found)
+    result = None if evaluated is None else evaluated(call, lambda value: _constant(value, known))
+    return None if result is None else np.asarray(result)
 
 
 def is_elementwise(value: Any) -> bool:
@@ -271,7 +271,7 @@ def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:
 
 
 def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Array | None:
-    """A constant operand as one number per channel; None where it is something else.
+    """A constant operand as one number per channel; None if it is something else.
 
     Args:
         constant: what is broadcast to a tensor.
@@ -285,7 +285,7 @@ def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Arra
     shape = (1,) * (rank - constant.ndim) + constant.shape
     if shape == (1,) * rank:
         return np.full(channels, constant.reshape(()), constant.dtype)
-    wanted = tuple(channels if place == axis else 1 for place in range(rank))
+    wanted = tuple(channels if position == axis else 1 for position in range(rank))
     return np.ascontiguousarray(constant.reshape(channels)) if shape == wanted else None
 
 

@@ -9,7 +9,7 @@ from chameleon_tvm.quick_tvm import tirx
 
 
 def known_extents(kind: Any) -> tuple[int, ...] | None:
-    """The extents of a type; None where it is no tensor's, or one of them is open.
+    """The extents of a type; None if it is no tensor's, or one of them is open.
 
     Passes over a graph ask for little else. Extents come from the list of all of them, since
     asking Relax's shape for one after the other takes four times as long.

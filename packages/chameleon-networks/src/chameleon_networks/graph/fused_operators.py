@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 @attrs.frozen(kw_only=True, eq=False)
 class Constants:
-    """What never changes of an operator; in the order in which operators take it.
+    """The constants of an operator, in the order in which operators take them.
 
     Attributes:
         weights: logical ones, output channels first.
@@ -39,12 +39,12 @@ class FusedOperator:
     Attributes:
         spec: what the kernel computes; unnamed.
         inputs: expressions of the graph it reads: data, then for a batch of products the right
-            side, otherwise the residual where there is one; for attention, the operator's own.
+            side, otherwise the residual if there is one. Attention has its own order.
         constants: what it computes with besides.
         members: the variables that the kernel replaces; the last one is what it computes.
-        readers: for each operand the variables of the bindings that read it for the chain, where
-            these are not its first member: attention's operands are rearranged first. None where
-            something else reads what an operand is rearranged to.
+        readers: for each operand the variables of the bindings that read it for the chain, if these
+            are not its first member. Attention's operands are rearranged first. None if something
+            else reads what an operand is rearranged to.
     """
 
     spec: OperatorSpec

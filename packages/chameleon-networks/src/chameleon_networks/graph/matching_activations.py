@@ -1,7 +1,7 @@
 """Activations found in a graph by what they compute, however a framework has written them.
 
-A hard swish is ``x * clip(x + 3, 0, 6) / 6`` in one export and four other operators in the next.
-What is computed from one variable alone, place by place, is a function of one number: it is
+A hard swish is ``x * clip(x + 3, 0, 6) / 6`` in one export and four other operators in the next. A
+value computed from one variable alone, element by element, is a function of one number. It is
 evaluated at some points and compared with the activations that kernels have.
 """
 
@@ -42,7 +42,7 @@ class FoundActivation:
 def activation_after(
     variable: Any, users: Mapping[Any, Sequence[Any]], values: Mapping[Any, Any]
 ) -> FoundActivation | None:
-    """The activation that a variable goes through, where nothing else reads it on the way.
+    """The activation that a variable goes through, if nothing else reads it on the way.
 
     Args:
         variable: what may be activated.
@@ -60,16 +60,16 @@ def activation_after(
         if not _depends_on(value, known) or shape_of(last) != shape_of(variable):
             break
         with np.errstate(all="ignore"):
-            made = evaluate(value, known)
-        if made is None:
+            outputs = evaluate(value, known)
+        if outputs is None:
             break
-        known[last] = made
+        known[last] = outputs
         members.append(last)
         inside = {*known} - {last}
         closed = all(
-            user is not None and user.var in known for one in inside for user in users[one]
+            user is not None and user.var in known for member in inside for user in users[member]
         )
-        name = _named(made.reshape(-1)) if closed else None
+        name = _named(outputs.reshape(-1)) if closed else None
         if name is not None:
             # A ReLU may be the beginning of something else, such as its square.
             longest = FoundActivation(name=name, members=tuple(members))
@@ -81,11 +81,11 @@ def _following(variable: Any, users: Mapping[Any, Sequence[Any]]) -> Any:
     waiting = [user for user in users[variable] if user is not None]
     seen: set[Any] = set()
     for _ in range(_MOST):
-        ready = [one for one in waiting if one.var not in seen]
+        ready = [binding for binding in waiting if binding.var not in seen]
         if not ready:
             return
         # Calls whose other operands are not known yet are tried again later.
-        chosen = next((one for one in ready if _is_ready(one, seen, variable)), None)
+        chosen = next((binding for binding in ready if _is_ready(binding, seen, variable)), None)
         if chosen is None:
             return
         seen.add(chosen.var)
@@ -95,7 +95,7 @@ def _following(variable: Any, users: Mapping[Any, Sequence[Any]]) -> Any:
 
 def _is_ready(binding: Any, seen: set[Any], variable: Any) -> bool:
     used = relax.analysis.free_vars(binding.value)
-    return all(one in seen or one.same_as(variable) for one in used)
+    return all(operand in seen or operand.same_as(variable) for operand in used)
 
 
 def _depends_on(value: Any, known: Mapping[Any, Any]) -> bool:
@@ -108,17 +108,17 @@ def _depends_on(value: Any, known: Mapping[Any, Any]) -> bool:
     )
 
 
-def _named(made: Any) -> str | None:
+def _named(outputs: Any) -> str | None:
     """The activation that has these values at the points."""
     names = [*ARRAYS]
-    if made.shape == _POINTS.shape:
-        slope = float(made[0] / _POINTS[0])
+    if outputs.shape == _POINTS.shape:
+        slope = float(outputs[0] / _POINTS[0])
         names += [leaky_relu(slope)] if 0.0 < slope < 1.0 else []
     for name in names:
         expected = activated(_POINTS, name)
         scale = np.maximum(1.0, np.abs(expected))
-        if name != "none" and made.shape == expected.shape:
-            difference = np.abs(made - expected) / scale
+        if name != "none" and outputs.shape == expected.shape:
+            difference = np.abs(outputs - expected) / scale
             if np.isfinite(difference).all() and difference.max() <= _TOLERANCE:
                 return name
     return None

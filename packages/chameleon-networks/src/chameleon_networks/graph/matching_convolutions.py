@@ -28,12 +28,12 @@ TRANSPOSED_RANKS = {f"{name}_transpose": rank for name, rank in CONVOLUTION_RANK
 
 
 def channels_last_layouts() -> dict[str, list[str]]:
-    """What ``ConvertLayout`` takes to put every convolution's images into channels last."""
-    made = {}
+    """The argument of ``ConvertLayout`` that puts every convolution's images into channels last."""
+    layouts = {}
     for ranks, filters in ((CONVOLUTION_RANKS, "O{}I"), (TRANSPOSED_RANKS, "I{}O")):
         for name, rank in ranks.items():
-            made[name] = [channels_last(rank), filters.format(SPATIAL[-rank:])]
-    return made
+            layouts[name] = [channels_last(rank), filters.format(SPATIAL[-rank:])]
+    return layouts
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -102,7 +102,7 @@ class ConvolutionCall:
 
 
 def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> ConvolutionCall | None:
-    """The convolution that an expression is; None where it is none, or its weights vary.
+    """The convolution that an expression is; None if it is none, or its weights vary.
 
     Args:
         value: any expression.
@@ -146,19 +146,19 @@ def layout_of(call: Any) -> str:
     return layout
 
 
-def made_of(found: ConvolutionCall) -> tuple[ConvolutionSpec, NDArray[Any]]:
+def convolution_operator(conv: ConvolutionCall) -> tuple[ConvolutionSpec, NDArray[Any]]:
     """The operator that a convolution which is not transposed is, and its weights."""
-    groups, shape, filters = int(found.call.attrs.groups), found.input, found.weights
+    groups, shape, filters = int(conv.call.attrs.groups), conv.input, conv.weights
     common: dict[str, Any] = {
         "input": shape,
         "kernel": filters.shape[2:],
-        "stride": found.numbers("strides"),
-        "padding": found.numbers("padding"),
-        "dilation": found.numbers("dilation"),
-        "layout": found.layout,
+        "stride": conv.numbers("strides"),
+        "padding": conv.numbers("padding"),
+        "dilation": conv.numbers("dilation"),
+        "layout": conv.layout,
     }
     if groups == shape[1] and groups > 1:
-        depthwise = DEPTHWISE[found.rank]
+        depthwise = DEPTHWISE[conv.rank]
         return depthwise(**common, multiplier=filters.shape[0] // groups), filters
-    grouped = GROUPED[found.rank]
+    grouped = GROUPED[conv.rank]
     return grouped(**common, filters=filters.shape[0], groups=groups), filters

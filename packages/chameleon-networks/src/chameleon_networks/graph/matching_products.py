@@ -11,7 +11,7 @@ from chameleon_tvm.types import FLOAT32
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of, single_matrix
-from chameleon_networks.graph.matching_convolutions import convolution_of, made_of
+from chameleon_networks.graph.matching_convolutions import convolution_of, convolution_operator
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.graph.steps import is_call
@@ -41,9 +41,9 @@ def product_of(value: Any, numbers: NDArray[Any] | None = None) -> Product | Non
         value: any expression.
         numbers: weights in the place of its own, which need not be constant then.
     """
-    found = convolution_of(value, numbers)
-    if found is not None and not found.transposed:
-        spec, weights = made_of(found)
+    conv = convolution_of(value, numbers)
+    if conv is not None and not conv.transposed:
+        spec, weights = convolution_operator(conv)
         return Product(spec=spec, inputs=(value.args[0],), weights=weights)
     if not is_call(value, "relax.matmul"):
         return None

@@ -39,8 +39,8 @@ def moves_nothing(axes: Sequence[int], shape: Sequence[int]) -> bool:
         axes: where each axis of the result comes from.
         shape: of what is permuted.
     """
-    kept = [axis for axis in axes if shape[axis] != 1]
-    return kept == sorted(kept)
+    moving = [axis for axis in axes if shape[axis] != 1]
+    return moving == sorted(moving)
 
 
 def through_reshape(
@@ -58,18 +58,18 @@ def through_reshape(
         reshaped: what the permuted tensor is reshaped to, with as many elements.
     """
     blocks = _blocks([shape[axis] for axis in axes], reshaped)
-    origins = [tuple(axes[place] for place in inside) for inside, _ in blocks]
+    origins = [tuple(axes[position] for position in inside) for inside, _ in blocks]
 
     def first_of(block: int) -> float:
         real = [axis for axis in origins[block] if shape[axis] != 1]
         return min(real or origins[block], default=-1)
 
     order = sorted(range(len(blocks)), key=first_of)
-    places = {place: number for number, place in enumerate(_joined(blocks[b][1] for b in order))}
+    places = {index: number for number, index in enumerate(_joined(blocks[b][1] for b in order))}
     return PermutedReshape(
         first=_joined(origins[block] for block in order),
-        shape=tuple(reshaped[place] for place in places),
-        last=tuple(places[place] for place in range(len(reshaped))),
+        shape=tuple(reshaped[position] for position in places),
+        last=tuple(places[position] for position in range(len(reshaped))),
     )
 
 
@@ -84,8 +84,8 @@ def through_reduction(axes: Sequence[int], reduced: Sequence[int]) -> tuple[Axes
         The tensor's axes that are reduced, and what the result is permuted to.
     """
     dropped = tuple(axes[axis] for axis in reduced)
-    kept = [axis for place, axis in enumerate(axes) if place not in reduced]
-    return dropped, tuple(sorted(kept).index(axis) for axis in kept)
+    remaining = [axis for position, axis in enumerate(axes) if position not in reduced]
+    return dropped, tuple(sorted(remaining).index(axis) for axis in remaining)
 
 
 def _blocks(shape: Sequence[int], reshaped: Sequence[int]) -> list[tuple[Axes, Axes]]:
@@ -137,8 +137,8 @@ def without_moves(module: Any) -> Any:
     """The module with fewer permutations and reshapes.
 
     Element-wise operators, concatenations, splits, reductions, resizes and most reshapes are
-    computed before the permutations of their inputs, so that two permutations which undo each other
-    meet and vanish; reshapes of reshapes become one, and resizes to the same size none.
+    computed before the permutations of their inputs. Two permutations which undo each other meet
+    and vanish. Reshapes of reshapes become one, and resizes to the same size none.
 
     Args:
         module: an ``IRModule`` of Relax functions in normal form.
@@ -177,26 +177,26 @@ class _Mover(relax.PyExprMutator):
 
     def _moved(self, call: Any, variable: Any) -> Any | None:
         name = str(call.op.name)
-        made = None
+        result = None
         if name == "relax.permute_dims":
-            made = self._permute(call.args[0], axes_of(call))
+            result = self._permute(call.args[0], axes_of(call))
         elif name in _RESHAPING:
             source, shape = call.args[0], shape_of(call)
             if source in self._permuted and math.prod(shape_of(source)) == math.prod(shape):
-                made = self._reshape_permuted(source, shape, variable)
+                result = self._reshape_permuted(source, shape, variable)
             else:
-                made = self._reshape(source, shape)
+                result = self._reshape(source, shape)
         elif name in ELEMENTWISE:
-            made = self._elementwise(call, variable)
+            result = self._elementwise(call, variable)
         elif name == "relax.concat":
-            made = self._concatenated(call)
+            result = self._concatenated(call)
         elif name in _REDUCTIONS:
-            made = self._reduced(call)
+            result = self._reduced(call)
         elif name == _RESIZE:
-            made = self._resized(call)
+            result = self._resized(call)
         elif name == "relax.nn.pad" and not any(int(width) for width in call.attrs.pad_width):
-            made = call.args[0]
-        return made
+            result = call.args[0]
+        return result
 
     def _permute(self, source: Any, axes: tuple[int, ...]) -> Any:
         if source in self._permuted:
@@ -207,9 +207,9 @@ class _Mover(relax.PyExprMutator):
             return source
         if moves_nothing(axes, shape):
             return self._reshape(source, tuple(shape[axis] for axis in axes))
-        made = self.builder_.emit(relax.op.permute_dims(source, list(axes)))
-        self._permuted[made] = (source, axes)
-        return made
+        permuted = self.builder_.emit(relax.op.permute_dims(source, list(axes)))
+        self._permuted[permuted] = (source, axes)
+        return permuted
 
     def _reshape(self, source: Any, shape: tuple[int, ...]) -> Any | None:
         if math.prod(shape_of(source)) != math.prod(shape):
@@ -217,44 +217,44 @@ class _Mover(relax.PyExprMutator):
         source = self._reshaped.get(source, source)
         if shape_of(source) == shape:
             return source
-        made = self.builder_.emit(relax.op.reshape(source, list(shape)))
-        self._reshaped[made] = source
-        return made
+        reshaped = self.builder_.emit(relax.op.reshape(source, list(shape)))
+        self._reshaped[reshaped] = source
+        return reshaped
 
     def _reshape_permuted(self, source: Any, shape: tuple[int, ...], variable: Any) -> Any | None:
-        """A reshape of a permutation as a permutation of a reshape, where that moves less."""
+        """A reshape of a permutation as a permutation of a reshape, if that moves less."""
         origin, axes = self._permuted[source]
         passed = through_reshape(shape_of(origin), axes, shape)
         still = moves_nothing(passed.first, shape_of(origin))
         if not still and not self._undone(variable, passed.last):
             return self._reshape(source, shape)
         first = self._permute(origin, passed.first)
-        made = self._reshape(first, passed.shape)
-        return self._permute(made, passed.last)
+        reshaped = self._reshape(first, passed.shape)
+        return self._permute(reshaped, passed.last)
 
     def _undone(self, variable: Any, axes: tuple[int, ...]) -> bool:
         """Whether some permutation that a value meets later undoes one of it."""
         inverse = tuple(axes.index(axis) for axis in range(len(axes)))
-        found = [variable]
-        for one in found:
-            for binding in filter(None, self._users.get(one, ())):
+        variables = [variable]
+        for current in variables:
+            for binding in filter(None, self._users.get(current, ())):
                 value = binding.value
                 name = operator_name(value)
                 if name == "relax.permute_dims" and axes_of(value) == inverse:
                     return True
                 passing = isinstance(value, relax.TupleGetItem) or name in _PASSING
-                if passing and binding.var not in found:
-                    found.append(binding.var)
+                if passing and binding.var not in variables:
+                    variables.append(binding.var)
         return False
 
     def _concatenated(self, call: Any) -> Any | None:
-        """The concatenation of unpermuted inputs, permuted; None where they differ."""
+        """The concatenation of unpermuted inputs, permuted; None if they differ."""
         fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
         known = [self._permuted.get(field) for field in fields]
-        found = [one for one in known if one is not None]
-        if not found or len(found) != len(known) or len({axes for _, axes in found}) != 1:
+        moves = [move for move in known if move is not None]
+        if not moves or len(moves) != len(known) or len({axes for _, axes in moves}) != 1:
             return None
-        origins, axes = [origin for origin, _ in found], found[0][1]
+        origins, axes = [origin for origin, _ in moves], moves[0][1]
         axis = axes[int(call.attrs.axis) % len(axes)]
         return self._permute(self.builder_.emit(relax.op.concat(origins, axis=axis)), axes)
 
@@ -264,11 +264,11 @@ class _Mover(relax.PyExprMutator):
             return None
         origin, axes = known
         where = call.attrs.indices_or_sections
-        numbers = int(where) if hasattr(where, "value") else [int(one) for one in where]
+        numbers = int(where) if hasattr(where, "value") else [int(index) for index in where]
         axis = axes[int(call.attrs.axis) % len(axes)]
-        made = self.builder_.emit(relax.op.split(origin, numbers, axis=axis))
-        self._split[made] = axes
-        return made
+        parts = self.builder_.emit(relax.op.split(origin, numbers, axis=axis))
+        self._split[parts] = axes
+        return parts
 
     def _reduced(self, call: Any) -> Any | None:
         known = self._permuted.get(call.args[0])
@@ -278,10 +278,10 @@ class _Mover(relax.PyExprMutator):
         reduced = [int(axis) % len(axes) for axis in call.attrs.axis]
         dropped, order = through_reduction(axes, reduced)
         keep = bool(call.attrs.keepdims)
-        made = getattr(relax.op, str(call.op.name).removeprefix("relax."))(
+        reduction = getattr(relax.op, str(call.op.name).removeprefix("relax."))(
             origin, axis=list(dropped), keepdims=keep
         )
-        return self._permute(self.builder_.emit(made), axes if keep else order)
+        return self._permute(self.builder_.emit(reduction), axes if keep else order)
 
     def _resized(self, call: Any) -> Any | None:
         """A resize of unpermuted images in the layout that they have."""
@@ -296,52 +296,52 @@ class _Mover(relax.PyExprMutator):
         if known is None or len(layout) != len(known[1]):
             return None
         origin, axes = known
-        before = "".join(layout[axes.index(place)] for place in range(len(layout)))
+        before = "".join(layout[axes.index(position)] for position in range(len(layout)))
         if before not in {"NCHW", "NHWC"}:
             return None
         names = ("method", "coordinate_transformation_mode", "rounding_method")
-        made = relax.op.image.resize2d(
+        resized = relax.op.image.resize2d(
             origin,
             call.args[1],
-            roi=[float(one) for one in call.attrs.roi],
+            roi=[float(number) for number in call.attrs.roi],
             layout=before,
             cubic_alpha=float(call.attrs.cubic_alpha),
             cubic_exclude=int(call.attrs.cubic_exclude),
             extrapolation_value=float(call.attrs.extrapolation_value),
             **{name: str(getattr(call.attrs, name)) for name in names},
         )
-        return self._permute(self.builder_.emit(made), axes)
+        return self._permute(self.builder_.emit(resized), axes)
 
     def _elementwise(self, call: Any, variable: Any) -> Any | None:
-        """The operator on unpermuted inputs, permuted; None where they differ."""
+        """The operator on unpermuted inputs, permuted; None if they differ."""
         shape = shape_of(call)
-        found = None
+        axes = None
         arguments = []
         constants = {}
-        for place, argument in enumerate(call.args):
+        for position, argument in enumerate(call.args):
             constant = isinstance(argument, tvm.ir.GenericConst)
             if constant or not _is_tensor(argument) or not shape_of(argument):
                 if constant and math.prod(shape_of(argument)) > 1:
-                    constants[place] = array_of(argument)
+                    constants[position] = array_of(argument)
                 arguments.append(argument)
                 continue
             known = self._permuted.get(argument)
-            if known is None or shape_of(argument) != shape or (found and known[1] != found):
+            if known is None or shape_of(argument) != shape or (axes and known[1] != axes):
                 return None
-            found = known[1]
+            axes = known[1]
             arguments.append(known[0])
-        if found is None or (constants and hasattr(call.attrs, "axis")):
+        if axes is None or (constants and hasattr(call.attrs, "axis")):
             return None  # parameters of quantization that belong to one axis stay with it
         # Where the permutation stays, it may be read as it is by others: it would be there twice.
-        if constants and not self._undone(variable, found):
+        if constants and not self._undone(variable, axes):
             return None
-        for place, array in constants.items():
+        for position, array in constants.items():
             whole = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
-            inverse = [found.index(axis) for axis in range(len(found))]
+            inverse = [axes.index(axis) for axis in range(len(axes))]
             moved = np.ascontiguousarray(whole.transpose(inverse))
-            arguments[place] = relax.const(moved, str(array.dtype))
-        made = self.builder_.emit(relax.Call(call.op, arguments, call.attrs, call.ty_args))
-        return self._permute(made, found)
+            arguments[position] = relax.const(moved, str(array.dtype))
+        result = self.builder_.emit(relax.Call(call.op, arguments, call.attrs, call.ty_args))
+        return self._permute(result, axes)
 
 
 def shape_of(expression: Any) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Moves and selections of decoded numbers, computed on encoded ones; and one type of bytes, uint8.
 
-``DECODE`` commutes with whatever only moves or selects: if a network decodes, pools by the maximum
+``DECODE`` commutes with whatever only moves or selects. If a network decodes, pools by the maximum
 and encodes again with equal parameters, the numbers are those that there were before.
 """
 
@@ -28,7 +28,7 @@ from chameleon_networks.graph.steps import DECODE, ENCODE, Step, Steps, is_call
 from chameleon_networks.graph.strides import axis_in
 
 _SHIFT = -STORAGE[INT8].low
-"""What is added to int8 to make uint8 of it."""
+"""The shift from int8 to uint8."""
 _POOLS = {f"relax.nn.max_pool{rank}d": f"pool{rank}d" for rank in (1, 2, 3)}
 """Max-poolings, and what computes them in TVM's library."""
 _MOVES = frozenset(
@@ -54,7 +54,7 @@ def with_encoded_moves(module: Any) -> Any:
 
     An ``ENCODE`` behind a ``DECODE`` of equal parameters vanishes, moves of decoded constants are
     computed, and encoded int8 becomes uint8, which is what kernels read. Numbers of floating types
-    are moved only if all that reads the result encodes it: one function decodes and moves
+    are moved only if all that reads the result encodes it. One function decodes and moves
     elsewhere, and attention is known by its moves.
 
     Args:
@@ -65,7 +65,7 @@ def with_encoded_moves(module: Any) -> Any:
 
 @attrs.define(eq=False)
 class _Known:
-    """What is known of a block's variables, which cannot be read in another one.
+    """Facts about a block's variables, which cannot be read in another one.
 
     Attributes:
         decoded: steps of decoded variables.
@@ -102,16 +102,16 @@ class _Mover(relax.PyExprMutator):
 
     def _encoded_in(self, function: Any) -> set[Any]:
         """The variables that are read to be encoded in a floating type, or moved and encoded."""
-        found: set[Any] = set()
+        variables: set[Any] = set()
         other = set(relax.analysis.free_vars(function.body.body))
         for binding in reversed(bindings_of(function)):
             step = self._steps.of(binding.value, ENCODE)
             moving = operator_name(binding.value) in {*_MOVES, *_POOLS, _CONCAT}
-            encoded = moving and binding.var in found if step is None else step.floating
+            encoded = moving and binding.var in variables if step is None else step.floating
             for variable in relax.analysis.free_vars(binding.value):
-                (found if encoded else other).add(variable)
-                found -= other
-        return found
+                (variables if encoded else other).add(variable)
+                variables -= other
+        return variables
 
     def visit_dataflow_block_(self, block: Any) -> Any:
         self._known = _Known()
@@ -120,12 +120,12 @@ class _Mover(relax.PyExprMutator):
     def visit_var_binding_(self, binding: Any) -> None:
         value = self.visit_expr(binding.value)
         inner = isinstance(binding.var, relax.DataflowVar)
-        made = self._rewritten(value, binding.var, inner=inner)
-        if made is None:
-            made = emitted(self.builder_, value, binding.var)
+        result = self._rewritten(value, binding.var, inner=inner)
+        if result is None:
+            result = emitted(self.builder_, value, binding.var)
         elif not inner:
-            made = self.builder_.emit_output(made)
-        self.set_var_remap(binding.var, made)
+            result = self.builder_.emit_output(result)
+        self.set_var_remap(binding.var, result)
 
     def _rewritten(self, value: Any, variable: Any, *, inner: bool) -> Any | None:
         """The variable of a value that was computed otherwise; None if it is to stay."""
@@ -159,17 +159,17 @@ class _Mover(relax.PyExprMutator):
         padded = known.real.get(step.source)
         if padded is not None and known.padded[padded].same(step):
             return padded
-        made = self.builder_.emit(step.decode(self.builder_, step.source) if call is None else call)
-        known.decoded[made] = step
-        return made
+        real = self.builder_.emit(step.decode(self.builder_, step.source) if call is None else call)
+        known.decoded[real] = step
+        return real
 
     def _encoded(self, step: Step, call: Any = None) -> Any:
-        for earlier, made in self._known.encoded.get(step.source, ()):
+        for earlier, encoded in self._known.encoded.get(step.source, ()):
             if earlier.same(step):
-                return made
-        made = self._encoded_anew(step, call)
-        self._known.encoded.setdefault(step.source, []).append((step, made))
-        return made
+                return encoded
+        encoded = self._encoded_anew(step, call)
+        self._known.encoded.setdefault(step.source, []).append((step, encoded))
+        return encoded
 
     def _encoded_anew(self, step: Step, call: Any) -> Any:
         known = self._known
@@ -187,10 +187,10 @@ class _Mover(relax.PyExprMutator):
         decoded = known.decoded.get(step.source)
         if decoded is not None and decoded.same(step) and isinstance(decoded.source, relax.Var):
             return decoded.source
-        made = self.builder_.emit(step.encode(self.builder_, step.source) if call is None else call)
+        bits = self.builder_.emit(step.encode(self.builder_, step.source) if call is None else call)
         if step.source in known.padded:
-            known.real[made] = step.source
-        return made
+            known.real[bits] = step.source
+        return bits
 
     def _in_unsigned(self, source: Any) -> Any:
         """A variable of int8 with 128 added, in uint8."""
@@ -254,11 +254,11 @@ class _Mover(relax.PyExprMutator):
             return self._signed(self.builder_.emit(joined))
         steps = [self._movable(field, variable) for field in fields]
         first = steps[0] if steps else None
-        if first is None or not all(_alike(first, one) for one in steps):
+        if first is None or not all(_alike(first, step) for step in steps):
             return None
         parts = [step.source for step in steps if step is not None]
-        made = self.builder_.emit(relax.op.concat(parts, axis=axis))
-        return self._decoded(attrs.evolve(first, source=made))
+        concatenated = self.builder_.emit(relax.op.concat(parts, axis=axis))
+        return self._decoded(attrs.evolve(first, source=concatenated))
 
     def _limited(self, call: Any) -> Any | None:
         """A bound of encoded numbers, as torch has of fewer than their type has."""
@@ -282,10 +282,10 @@ class _Mover(relax.PyExprMutator):
         step = self._whole_numbers(call.args[0])
         if step is None or not isinstance(step.source, relax.Var):
             return None
-        made = self.builder_.emit(call)
-        low, high = (float(one.value) for one in call.args[1:])
-        self._known.clipped[made] = step, low, high
-        return made
+        clipped = self.builder_.emit(call)
+        low, high = (float(bound.value) for bound in call.args[1:])
+        self._known.clipped[clipped] = step, low, high
+        return clipped
 
     def _pad(self, call: Any) -> Any | None:
         """Padding with zeros, which may become part of a convolution."""
@@ -293,9 +293,9 @@ class _Mover(relax.PyExprMutator):
         constant = str(call.attrs.pad_mode) == "constant" and float(call.attrs.pad_value) == 0.0
         if step is None or not constant:
             return None
-        made = self.builder_.emit(call)
-        self._known.padded[made] = step
-        return made
+        padded = self.builder_.emit(call)
+        self._known.padded[padded] = step
+        return padded
 
     def _whole_numbers(self, source: Any) -> Step | None:
         """The step of a variable that is decoded from whole numbers by one scale."""
@@ -327,8 +327,8 @@ def _axis_after(call: Any, step: Step) -> int | None:
         return axes_of(call).index(step.axis)
     if is_call(call, "relax.reshape"):
         after = shape_of(call)
-        found = axis_in(before, step.axis, after)
-        return found if found is not None and after[found] == len(step.scale) else None
+        axis = axis_in(before, step.axis, after)
+        return axis if axis is not None and after[axis] == len(step.scale) else None
     return None
 
 
@@ -343,7 +343,7 @@ def _pooled(builder: Any, bits: Any, call: Any) -> Any:
     known = call.attrs
     pool = _POOLS[operator_name(call)]
     sizes = (known.pool_size, known.strides, known.dilation, known.padding)
-    kernel, stride, dilation, padding = ([int(one) for one in size] for size in sizes)
+    kernel, stride, dilation, padding = ([int(number) for number in size] for size in sizes)
 
     def pooled(source: te.Tensor) -> te.Tensor:
         best = getattr(tvm.topi.nn, pool)(
@@ -372,8 +372,8 @@ def _keys(source: te.Tensor, dtype: str) -> te.Tensor:
         dtype: ``int16``, or that of the buffers.
     """
 
-    def key(*place: Any) -> Any:
-        bits = tirx.reinterpret("int16", tirx.Cast(str(source.dtype), source(*place)))
+    def key(*indices: Any) -> Any:
+        bits = tirx.reinterpret("int16", tirx.Cast(str(source.dtype), source(*indices)))
         sign = bits >> tirx.IntImm("int16", 15)
         return tirx.reinterpret(dtype, bits ^ (sign & tirx.IntImm("int16", 0x7FFF)))
 

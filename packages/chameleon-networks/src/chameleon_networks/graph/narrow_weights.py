@@ -1,6 +1,6 @@
 """Chains whose weights, stored as 8-bit integers, are small enough for a faster instruction.
 
-A sum of a few products of bytes fits into 16 bits where weights have 7 bits. Numbers stay what they
+A sum of a few products of bytes fits into 16 bits if weights have 7 bits. Numbers stay what they
 are, and so does every sum: that is a property of weights that are there, and no other precision.
 """
 

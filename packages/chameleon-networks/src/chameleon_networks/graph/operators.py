@@ -1,4 +1,4 @@
-"""What there is to tune in a network: its distinct chains, with how often each occurs."""
+"""The operators to tune in a network: its distinct chains, with how often each occurs."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> lis
         owners: of each chain what ``owners.owners`` found; without any, none is known.
 
     Returns:
-        Weighted, in the network's order, each named by the owner of its first chain and by its
-        sizes (``layer4.0.conv1 512x512 3x3 @7x7``); where no owner is known, by its kind and place.
+        Weighted, in the network's order. Each has the name of its first chain's owner and its sizes
+        (``layer4.0.conv1 512x512 3x3 @7x7``). If no owner is known, its kind and position name it.
     """
     counted = Counter(chain.spec for chain in chains)
     first: dict[OperatorSpec, str] = {}
     for chain, owner in zip(chains, owners or [""] * len(chains), strict=True):
         first.setdefault(chain.spec, owner)
     names: Counter[str] = Counter()
-    found = []
-    for place, (spec, weight) in enumerate(counted.items()):
-        name = f"{first[spec] or f'{spec.kind}_{place}'} {spec.sizes}"
+    specs = []
+    for position, (spec, weight) in enumerate(counted.items()):
+        name = f"{first[spec] or f'{spec.kind}_{position}'} {spec.sizes}"
         # A module may be called twice, with another activation behind it.
         names[identifier(name)] += 1
         calls = names[identifier(name)]
         again = f" ({calls})" if calls > 1 else ""
-        found.append(attrs.evolve(spec, name=name + again, weight=weight))
-    return found
+        specs.append(attrs.evolve(spec, name=name + again, weight=weight))
+    return specs
 
 
 def left_over(module: Any, chains: Sequence[FusedOperator]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Which module or node of the user's each chain of a prepared network is from.
 
 Passes give variables new names, split operators and fold others away, so that a name says nothing
-afterwards. What stays is the order of operators of one signature, and how many there are of it.
+afterwards. Only the order of operators of one signature stays, and their number.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ def owners(
     Args:
         chains: of the prepared network, in its order.
         imported: the network as its framework writes it.
-        locations: for names of variables in ``imported`` where they are from.
+        locations: source locations by the names of variables in ``imported``.
 
     Returns:
-        One name a chain, empty where it is not certain: where passes left fewer or more operators
-        of a signature than the framework had.
+        One name a chain, empty if it is not certain. That is so if passes left fewer or more
+        operators of a signature than the framework had.
     """
     known: dict[Hashable, list[str]] = defaultdict(list)
     for signature, owner in _framework_operators(imported, locations):
         known[signature].append(owner)
     signatures = [signatures_of(chain.spec) for chain in chains]
-    counted = Counter(one for several in signatures for one in several)
+    counted = Counter(signature for several in signatures for signature in several)
     turns = {
         signature: iter(names)
         for signature, names in known.items()
         if len(names) == counted[signature]
     }
-    found = []
+    chain_owners = []
     for several in signatures:
-        names = [next(turns[one], "") if one in turns else "" for one in several]
-        found.append(names[0] if names else "")
-    return found
+        names = [next(turns[signature], "") if signature in turns else "" for signature in several]
+        chain_owners.append(names[0] if names else "")
+    return chain_owners
 
 
 def _framework_operators(
     imported: Any, locations: Mapping[str, SourceLocation]
 ) -> Iterator[tuple[Hashable, str]]:
     """Signatures and owners of convolutions, products and attentions, in the network's order."""
-    found = []
+    operators = []
     # An importer may emit several operators for one, of which the last has a location.
     readers: dict[Any, str] = {}
     for binding in reversed(bindings_of(imported["main"])):
@@ -71,23 +71,23 @@ def _framework_operators(
         location = locations.get(str(binding.var.name))
         owner = readers.get(binding.var, "") if location is None else location.owner
         readers.update(dict.fromkeys(relax.analysis.free_vars(value), owner))
-        found += [(one, owner) for one in reversed(_call_signatures(value, binding.var))]
-    yield from reversed(found)
+        operators += [(key, owner) for key in reversed(_call_signatures(value, binding.var))]
+    yield from reversed(operators)
 
 
-def _call_signatures(call: Any, made: Any) -> tuple[Hashable, ...]:
-    """What tells an operator of the framework from others, in a chain's terms; none for others."""
+def _call_signatures(call: Any, output: Any) -> tuple[Hashable, ...]:
+    """The signatures of an operator of the framework, in a chain's terms; none for other kinds."""
     name = operator_name(call)
     if name in CONVOLUTION_RANKS:
-        strides = tuple(int(one) for one in call.attrs.strides)
-        return ((_CONVOLUTION, shape_of(call.args[1]), strides, shape_of(made)),)
+        strides = tuple(int(stride) for stride in call.attrs.strides)
+        return ((_CONVOLUTION, shape_of(call.args[1]), strides, shape_of(output)),)
     if name == "relax.matmul":
-        *rows, columns = shape_of(made)
+        *rows, columns = shape_of(output)
         return (_product(rows, shape_of(call.args[0])[-1], columns),)
     if name.startswith("relax.nn.attention"):
         (batch, tokens, heads, features), (_, keys, _, _) = map(shape_of, call.args[:2])
         queries = (batch, heads, tokens)
-        return _product(queries, features, keys), _product(queries, keys, shape_of(made)[-1])
+        return _product(queries, features, keys), _product(queries, keys, shape_of(output)[-1])
     return ()
 
 
@@ -97,7 +97,7 @@ def _product(rows: Sequence[int], sums: int, columns: int) -> Hashable:
 
 @singledispatch
 def signatures_of(spec: Any) -> tuple[Hashable, ...]:
-    """What tells a chain's operator from others, its first product first; none of other kinds."""
+    """The signatures of a chain's operator, its first product first; none for other kinds."""
     del spec
     return ()
 

@@ -33,7 +33,7 @@ from chameleon_networks.graph.steps import (
     is_quantized,
     step_of,
 )
-from chameleon_networks.graph.transposed import without_transposed
+from chameleon_networks.graph.transposed import with_transposed_kernels, without_transposed
 from chameleon_networks.graph.typed_operators import operands_of
 
 
@@ -42,18 +42,18 @@ class LayoutError(ConfigError):
 
 
 NEXT_STEP = "Try `layout: NCHW` in the model's section."
-"""What to do about it."""
+"""The hint of errors about shapes and layouts."""
 
 
 _ADD, _ASTYPE = "relax.add", "relax.astype"
 
 
 def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
-    """What a change of layouts makes of a module, with its steps in the new layouts.
+    """The module after a change of layouts, with its steps in the new layouts.
 
     Args:
         module: an ``IRModule`` whose ``main`` is the network.
-        change: ``ConvertLayout``, or what else only moves data.
+        change: ``ConvertLayout``, or another pass that only moves data.
 
     Raises:
         LayoutError: a step is not in the changed module, so that it would compute something else.
@@ -101,7 +101,7 @@ class _Hider(relax.PyExprMutator):
 
 @relax.expr_functor.mutator
 class _Shower(relax.PyExprMutator):
-    """Puts the steps back where their sums are; ``shown`` has the constants of those it found."""
+    """Puts the steps back in place of their sums; ``shown`` has the constants of those it found."""
 
     def __init__(self, module: Any, steps: dict[Any, tuple[str, Step]]) -> None:
         super().__init__(module)
@@ -116,14 +116,14 @@ class _Shower(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         before: Any = self._values.get(call.args[0]) if call.args else None
         if is_call(call, _ASTYPE):
-            found = self._marked(before)
-            if found is not None and found[0] == ENCODE:
+            marked = self._marked(before)
+            if marked is not None and marked[0] == ENCODE:
                 self.shown.add(before.args[1])
-                return found[1].encode(self.builder_, self.visit_expr(before.args[0]))
-        found = self._marked(call)
-        if found is not None and found[0] == DECODE and is_call(before, _ASTYPE):
+                return marked[1].encode(self.builder_, self.visit_expr(before.args[0]))
+        marked = self._marked(call)
+        if marked is not None and marked[0] == DECODE and is_call(before, _ASTYPE):
             self.shown.add(call.args[1])
-            return found[1].decode(self.builder_, self.visit_expr(before.args[0]))
+            return marked[1].decode(self.builder_, self.visit_expr(before.args[0]))
         return super().visit_call_(call)
 
     def _marked(self, value: Any) -> tuple[str, Step] | None:
@@ -153,7 +153,7 @@ class _Centring(relax.PyExprMutator):
         call = self.visit_expr_post_order(call)
         if not is_call(call, "relax.matmul"):
             return call
-        data, weights = (self._value(one) for one in call.args)
+        data, weights = (self._value(argument) for argument in call.args)
         known = step_of(weights, DECODE)
         if known is None or not is_call(data, DECODE) or not _is_computed(data):
             return call
@@ -174,12 +174,12 @@ class _Centring(relax.PyExprMutator):
             zero = emit(op.add(emit(op.astype(zero, "int32")), centre))
         sums = weights.real(array_of(weights.source)).astype(np.float64).sum(axis=-2)
         centred = emit(op.dequantize(numbers, relax.const(1.0), centre))
-        made = emit(relax.Call(call.op, [centred, call.args[1]], call.attrs, call.ty_args))
+        product = emit(relax.Call(call.op, [centred, call.args[1]], call.attrs, call.ty_args))
         apart = emit(op.reshape(emit(op.astype(zero, "float32")), []))
         apart = emit(op.subtract(apart, relax.const(float(_CENTRE))))
         shift = emit(op.multiply(apart, relax.const(sums.astype(np.float32))))
-        made = emit(op.subtract(made, shift))
-        return op.multiply(made, emit(op.reshape(scale, [])))
+        product = emit(op.subtract(product, shift))
+        return op.multiply(product, emit(op.reshape(scale, [])))
 
 
 def _is_computed(call: Any) -> bool:
@@ -189,7 +189,7 @@ def _is_computed(call: Any) -> bool:
         str(numbers.ty.dtype) in {INT8, UINT8}
         and str(call.ty.dtype) == "float32"
         and not isinstance(zero, tvm.ir.GenericConst)
-        and all(np.prod(shape_of(one)) == 1 for one in (scale, zero))
+        and all(np.prod(shape_of(parameter)) == 1 for parameter in (scale, zero))
     )
 
 
@@ -202,34 +202,34 @@ def _is_matrix(weights: Step) -> bool:
 def with_real_constants(module: Any) -> Any:
     """The module with every dequantized constant as real numbers but for weights of int8 kernels.
 
-    What multiplies or is added to real numbers is folded, and computed in float32, as any constant.
+    Factors and summands of real numbers are folded in float32, as any constant.
 
     Args:
         module: what ``with_encoded_moves`` returned.
     """
     bindings = bindings_of(module["main"])
     values = {binding.var: binding.value for binding in bindings}
-    kept = {binding.value for binding in bindings if operands_of(binding.value, values) is not None}
-    return rewritten(module, _Folder(module, kept))
+    products = {b.value for b in bindings if operands_of(b.value, values) is not None}
+    return rewritten(module, _Folder(module, products))
 
 
 @relax.expr_functor.mutator
 class _Folder(relax.PyExprMutator):
     """Weights that something else reads as well are there in both forms."""
 
-    def __init__(self, module: Any, kept: AbstractSet[Any]) -> None:
+    def __init__(self, module: Any, products: AbstractSet[Any]) -> None:
         super().__init__(module)
-        self._kept = kept
+        self._products = products
         self._constants: dict[Any, Any] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
-        found = decoded_constant(binding.value)
-        if found is not None and isinstance(binding.var, relax.DataflowVar):
-            self._constants[binding.var] = relax.const(np.ascontiguousarray(found), "float32")
+        constant = decoded_constant(binding.value)
+        if constant is not None and isinstance(binding.var, relax.DataflowVar):
+            self._constants[binding.var] = relax.const(np.ascontiguousarray(constant), "float32")
         super().visit_var_binding_(binding)
 
     def visit_call_(self, call: Any) -> Any:
-        weights = call.args[1] if call in self._kept else None
+        weights = call.args[1] if call in self._products else None
         if weights is None:
             return super().visit_call_(call)
         data = self.visit_expr(call.args[0])
@@ -267,20 +267,20 @@ class _Lowering(relax.PyExprMutator):
         lower = _LOWERINGS.get(operator_name(call))
         if lower is None or not isinstance(call.ty, relax.TensorType):
             return call
-        made = lower(call, self.builder_.emit)
-        return call if made is None else made
+        result = lower(call, self.builder_.emit)
+        return call if result is None else result
 
 
 def _reshape(call: Any, _emit: Any) -> Any:
-    """``ConvertLayout`` reads freed memory where an operator that drops an axis has no layout."""
+    """``ConvertLayout`` reads freed memory if an operator that drops an axis has no layout."""
     return relax.op.reshape(call.args[0], call.ty.shape)
 
 
 def _comparison(call: Any, emit: Any) -> Any:
     """LLVM has no comparison of floating-point numbers that are booleans."""
-    if any(str(one.ty.dtype) != "bool" for one in call.args):
+    if any(str(operand.ty.dtype) != "bool" for operand in call.args):
         return None
-    numbers = [emit(relax.op.astype(one, INT8)) for one in call.args]
+    numbers = [emit(relax.op.astype(operand, INT8)) for operand in call.args]
     return relax.Call(call.op, numbers, call.attrs, call.ty_args)
 
 
@@ -296,7 +296,7 @@ def _full(call: Any, emit: Any) -> Any:
 
 
 def _take(call: Any, _emit: Any) -> Any:
-    """TVM's fast mode reads what is not the array's where an index is out of range."""
+    """TVM's fast mode reads beyond the array if an index is out of range."""
     if str(call.attrs.mode) != "fast":
         return None
     axis = call.attrs.axis
@@ -311,10 +311,10 @@ def _power(call: Any, emit: Any) -> Any:
     power = float(array_of(exponent).reshape(()))
     if power not in range(1, _MOST_FACTORS + 1) or list(call.ty.shape) != list(base.ty.shape):
         return None
-    made = base
+    product = base
     for _ in range(int(power) - 1):
-        made = emit(relax.op.multiply(made, base))
-    return made
+        product = emit(relax.op.multiply(product, base))
+    return product
 
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -328,7 +328,7 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.power": _power,
     **{f"relax.{name}": _comparison for name in _COMPARISONS},
 }
-"""What returns an expression to replace a call, or None where the call may stay, by operator."""
+"""Functions by operator: each returns the expression that replaces a call, or None to keep it."""
 
 
 _LEADING = 2
@@ -368,7 +368,7 @@ class _PadFolder(relax.PyExprMutator):
             self.set_var_remap(binding.var, emitted(self.builder_, folded, binding.var))
 
     def _folded(self, call: Any, name: str) -> Any | None:
-        """The convolution of what was padded, with its padding; None where channels were padded."""
+        """The convolution of what was padded, with its padding; None if channels were padded."""
         source, widths = self._padded[call.args[0]]
         axes = CONVOLUTION_RANKS[name]
         if any(widths[: 2 * _LEADING]) or len(widths) != 2 * (_LEADING + axes):
@@ -400,9 +400,9 @@ _LAYOUTS = ("NHWC", "NCHW")
 def prepared(module: Any, layout: str) -> Any:
     """The network as it is tuned and compiled.
 
-    Batch normalisations, and what else scales and shifts channels, become part of the weights
-    before them, padding with zeros part of the convolution behind it, transposed convolutions
-    ordinary ones; everything that follows from constants alone is computed, and images get one
+    Batch normalisations, and other scales and shifts of channels, become part of the weights before
+    them. Padding with zeros becomes part of the convolution behind it, and transposed convolutions
+    become ordinary ones. Everything that follows from constants alone is computed. Images get one
     layout through the whole graph, so that no layout change is left between convolutions.
 
     Args:
@@ -435,10 +435,11 @@ def prepared(module: Any, layout: str) -> Any:
             fold_constants,
             with_folded_scales,
             with_folded_pads,
+            with_transposed_kernels,
         )
         layouts = {
-            name: one
-            for name, one in channels_last_layouts().items()
+            name: orders
+            for name, orders in channels_last_layouts().items()
             if name in operators_in(folded)
         }
         # It breaks on some networks of other operators, where it has nothing to convert.
@@ -502,8 +503,8 @@ def _check_shape(parameter: Any) -> None:
 
 def _sequence(module: Any, *passes: Any) -> Any:
     with tvm.transform.PassContext(opt_level=3):
-        for one in passes:
-            module = one(module)
+        for module_pass in passes:
+            module = module_pass(module)
     return module
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from chameleon_tvm.quick_tvm import tvm, without
+from chameleon_system.imports import without
+from chameleon_tvm.quick_tvm import tvm
 
 with without("torch"):
     from tvm import relax

@@ -1,8 +1,8 @@
 """Steps in a graph that encode float32 tensors in a storage type, or decode them.
 
 Those of whole numbers are Relax's ``quantize`` and ``dequantize``. Those of floating types are
-functions of our own on what kernels read and write, so that nothing is converted between kernels:
-TVM computes with a bfloat16 of its own by rules for each target.
+functions of our own on what kernels read and write. So nothing is converted between kernels: TVM
+computes with a bfloat16 of its own by rules for each target.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Step:
         limits = np.iinfo(self.dtype)
         scale, zero_point = self._along(values)
         numbers = np.rint(np.asarray(values, np.float32) / scale) + zero_point
-        found: NDArray[Any] = np.clip(numbers, limits.min, limits.max).astype(self.dtype)
-        return found
+        clipped: NDArray[Any] = np.clip(numbers, limits.min, limits.max).astype(self.dtype)
+        return clipped
 
     def real(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
         """The real numbers that whole ones stand for."""
@@ -143,7 +143,7 @@ class Steps:
     """
 
     def __init__(self, module: Any) -> None:
-        known = ((one, (getattr(f, "attrs", None) or {})) for one, f in module.functions_items())
+        known = ((v, (getattr(f, "attrs", None) or {})) for v, f in module.functions_items())
         self._functions = {
             variable.name_hint: str(attributes[_STEP])
             for variable, attributes in known
@@ -176,9 +176,9 @@ def step_of(value: Any, which: str) -> Step | None:
     if not is_call(value, which):
         return None
     source, *parameters = value.args
-    if not all(isinstance(one, tvm.ir.GenericConst) for one in parameters):
+    if not all(isinstance(parameter, tvm.ir.GenericConst) for parameter in parameters):
         return None
-    scale, zero_point = (array_of(one).reshape(-1) for one in parameters)
+    scale, zero_point = (array_of(parameter).reshape(-1) for parameter in parameters)
     dtype = str((value if which == ENCODE else source).ty.dtype)
     real = str((source if which == ENCODE else value).ty.dtype)
     if not np.issubdtype(zero_point.dtype, np.integer) or real != FLOAT32:
@@ -208,12 +208,12 @@ def is_call(value: Any, name: str) -> bool:
 
 def is_quantized(module: Any) -> bool:
     """Whether a network comes with steps of quantization in it."""
-    return any(operator_name(one.value) in {ENCODE, DECODE} for one in bindings_of(module["main"]))
+    return any(operator_name(b.value) in {ENCODE, DECODE} for b in bindings_of(module["main"]))
 
 
 def is_rounded(module: Any) -> bool:
     """Whether a network rounds what it computes, not its weights alone."""
     return any(
-        is_call(one.value, ENCODE) and isinstance(one.value.args[0], relax.Var)
-        for one in bindings_of(module["main"])
+        is_call(binding.value, ENCODE) and isinstance(binding.value.args[0], relax.Var)
+        for binding in bindings_of(module["main"])
     )

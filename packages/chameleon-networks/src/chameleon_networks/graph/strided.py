@@ -1,6 +1,6 @@
 """Tensors of a graph as strided views of the arrays that they are rearranged from.
 
-A kernel that reads an array where it is needs none of the permutations, slices and repetitions in
+A kernel that reads an array in place needs none of the permutations, slices and repetitions in
 between.
 """
 
@@ -25,7 +25,7 @@ _RESHAPING = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "s
 
 @attrs.frozen(kw_only=True, eq=False)
 class View:
-    """A tensor as a rearrangement of another one's memory.
+    """A tensor as a rearrangement of the memory of another one.
 
     Attributes:
         source: the expression whose memory it is.
@@ -46,10 +46,10 @@ class View:
 
     def permuted(self, order: Sequence[int]) -> View:
         """The view with its axes in another order."""
-        return attrs.evolve(self, axes=tuple(self.axes[place] for place in order))
+        return attrs.evolve(self, axes=tuple(self.axes[axis] for axis in order))
 
     def reshaped(self, shape: Sequence[int]) -> View | None:
-        """The view with other axes, or None where an axis would not be evenly strided."""
+        """The view with other axes, or None if an axis would not be evenly strided."""
         parts = list(_merged([part for axis in self.axes for part in axis]))
         axes = []
         for extent in shape:
@@ -80,19 +80,19 @@ class View:
         )
         return attrs.evolve(self, axes=axes)
 
-    def sliced(self, place: int, begin: int, extent: int) -> View | None:
-        """The view of a part of an axis, or None where the axis is not evenly strided."""
-        axis = self.axes[place]
+    def sliced(self, index: int, begin: int, extent: int) -> View | None:
+        """The view of a part of an axis, or None if the axis is not evenly strided."""
+        axis = self.axes[index]
         if len(axis) > 1:
             return None
         stride = axis[0][1] if axis else 0
         part: Axis = ((extent, stride),) if extent > 1 else ()
-        axes = (*self.axes[:place], part, *self.axes[place + 1 :])
+        axes = (*self.axes[:index], part, *self.axes[index + 1 :])
         return attrs.evolve(self, axes=axes, offset=self.offset + begin * stride)
 
-    def without(self, place: int) -> View:
+    def without(self, index: int) -> View:
         """The view without an axis of extent 1."""
-        return attrs.evolve(self, axes=(*self.axes[:place], *self.axes[place + 1 :]))
+        return attrs.evolve(self, axes=(*self.axes[:index], *self.axes[index + 1 :]))
 
 
 def view_of_all(source: Any) -> View:
@@ -124,11 +124,11 @@ def views_of(tensor: Any, values: Mapping[Any, Any]) -> list[View]:
 
 
 Step = tuple[Any, Callable[[View], View | None]]
-"""What a tensor is rearranged from, and how views of that become views of the tensor."""
+"""The tensor that another one is rearranged from, and how its views become views of the other."""
 
 
 def step_of(value: Any, values: Mapping[Any, Any]) -> Step | None:
-    """What a value is rearranged from, and how; None where it is computed."""
+    """The tensor that a value is rearranged from, and how; None if it is computed."""
     if isinstance(value, relax.TupleGetItem):
         return _part_of_split(value, values)
     step = _STEPS.get(operator_name(value))
@@ -142,10 +142,10 @@ def _part_of_split(value: Any, values: Mapping[Any, Any]) -> Step | None:
     parent = call.args[0]
     rank = len(shape_of(parent))
     axis = int(call.attrs.axis) % rank
-    extents = [int(one.shape[axis]) for one in call.ty.fields]
-    place = int(value.index)
-    begin = sum(extents[:place])
-    return parent, lambda view: view.sliced(axis, begin, extents[place])
+    extents = [int(part.shape[axis]) for part in call.ty.fields]
+    index = int(value.index)
+    begin = sum(extents[:index])
+    return parent, lambda view: view.sliced(axis, begin, extents[index])
 
 
 def _one_of_axis(call: Any) -> Step | None:
@@ -155,18 +155,18 @@ def _one_of_axis(call: Any) -> Step | None:
         return None
     shape = shape_of(data)
     axis = int(call.attrs.axis) % len(shape)
-    place = int(array_of(places)) % shape[axis]
+    index = int(array_of(places)) % shape[axis]
 
     def derive(view: View) -> View | None:
-        one = view.sliced(axis, place, 1)
-        return None if one is None else one.without(axis)
+        element = view.sliced(axis, index, 1)
+        return None if element is None else element.without(axis)
 
     return data, derive
 
 
 def _slice(call: Any) -> Step | None:
     data, *places = call.args
-    axes, begins, ends = (integers(one) for one in places[:3])
+    axes, begins, ends = (integers(argument) for argument in places[:3])
     steps = integers(places[3]) if len(places) > 3 else [1] * len(axes)  # noqa: PLR2004
     shape = shape_of(data)
     if any(step != 1 for step in steps):
@@ -177,10 +177,10 @@ def _slice(call: Any) -> Step | None:
     ]
 
     def derive(view: View) -> View | None:
-        made: View | None = view
+        result: View | None = view
         for axis, begin, end in parts:
-            made = None if made is None else made.sliced(axis, begin, end - begin)
-        return made
+            result = None if result is None else result.sliced(axis, begin, end - begin)
+        return result
 
     return data, derive
 

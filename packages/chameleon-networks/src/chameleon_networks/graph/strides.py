@@ -20,7 +20,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def axis_in(shape: Sequence[int], axis: int, reshaped: Sequence[int]) -> int | None:
-    """Which axis of a tensor in another shape is one of its axes; None where none is.
+    """Which axis of a tensor in another shape is one of its axes; None if none is.
 
     Args:
         shape: the tensor's extents.
@@ -28,16 +28,16 @@ def axis_in(shape: Sequence[int], axis: int, reshaped: Sequence[int]) -> int | N
         reshaped: the other shape.
     """
     around = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    for place in reversed(range(len(reshaped))):
-        if (math.prod(reshaped[:place]), math.prod(reshaped[place + 1 :])) == around:
-            return place
+    for position in reversed(range(len(reshaped))):
+        if (math.prod(reshaped[:position]), math.prod(reshaped[position + 1 :])) == around:
+            return position
     return None
 
 
 def reshaped_strides(
     shape: Sequence[int], strides: Sequence[int], reshaped: Sequence[int]
 ) -> Shape | None:
-    """Strides with which a tensor has another shape where it lies; None where it has to move.
+    """Strides with which a tensor has another shape in place; None if it has to move.
 
     Args:
         shape: its extents, all positive.
@@ -45,11 +45,11 @@ def reshaped_strides(
         reshaped: other extents of as many elements.
     """
     old = [(e, s) for e, s in zip(shape, strides, strict=True) if e != 1]
-    found: list[int] = []
+    result: list[int] = []
     start = 0
     for extent in reshaped:
         if extent == 1:
-            found.append(0)
+            result.append(0)
             continue
         # What is left of the merged old axes is kept in place of them as one axis.
         while start + 1 < len(old) and old[start][0] % extent:
@@ -60,11 +60,11 @@ def reshaped_strides(
         left, remainder = divmod(old[start][0], extent)
         if remainder:
             return None
-        found.append(left * old[start][1])
+        result.append(left * old[start][1])
         old[start] = (left, old[start][1])
         start += left == 1
-    for axis in range(len(found) - 1, -1, -1):
+    for axis in range(len(result) - 1, -1, -1):
         if reshaped[axis] == 1:
-            inside = axis + 1 < len(found)
-            found[axis] = reshaped[axis + 1] * found[axis + 1] if inside else 1
-    return tuple(found)
+            inside = axis + 1 < len(result)
+            result[axis] = reshaped[axis + 1] * result[axis + 1] if inside else 1
+    return tuple(result)

@@ -1,11 +1,11 @@
 """Transposed convolutions rewritten as ordinary ones, exactly.
 
-Of a stride s, output s q + r is the sum over j of the inputs q - j times the taps s j + r of the
-filter: each remainder r is a convolution of stride 1 with every s-th tap, over one and the same
-window of inputs. One convolution with a channel for each remainder computes them all, and its
-output is rearranged (polyphase decomposition; Shi et al., "Is the deconvolution layer the same as
-a convolutional layer?", arXiv:1609.07009). No product with an inserted zero is left, but those of
-a filter whose size is no multiple of the stride.
+With a stride s, output s q + r is a sum over j of inputs q - j times taps s j + r. Each remainder r
+is a convolution of stride 1 with every s-th tap, over one and the same window of inputs. One
+convolution with a channel for each remainder computes them all. Its output is rearranged (polyphase
+decomposition; Shi et al., "Is the deconvolution layer the same as a convolutional layer?",
+arXiv:1609.07009). No product with an inserted zero is left, but those of a filter whose size is no
+multiple of the stride.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from chameleon_tvm.operators.layouts import SPATIAL, is_channels_last
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of, per_channel
-from chameleon_networks.graph.matching_convolutions import ConvolutionCall, convolution_of
+from chameleon_networks.graph.matching_convolutions import (
+    TRANSPOSED_RANKS,
+    ConvolutionCall,
+    convolution_of,
+)
 from chameleon_networks.graph.moves import ELEMENTWISE, shape_of
 from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tvm, users_of
 
@@ -26,13 +30,37 @@ from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tv
 def without_transposed(module: Any) -> Any:
     """The module with transposed convolutions of constant weights rewritten.
 
-    What is computed element by element after one of them is computed before its output is
-    rearranged, so that it can become a part of the convolution's kernel.
+    Element-wise operators after one of them are computed before its output is rearranged. So they
+    can become a part of the convolution's kernel.
 
     Args:
         module: an ``IRModule`` of Relax functions in normal form.
     """
     return rewritten(module, _Rewriter(module))
+
+
+def with_transposed_kernels(module: Any) -> Any:
+    """The module with a kernel of TVM's for each transposed convolution that stays one.
+
+    TVM has such kernels for channels first alone, so that layouts must change later.
+
+    Args:
+        module: an ``IRModule`` of Relax functions in normal form, in NCHW.
+    """
+    return rewritten(module, _Legalizer(module))
+
+
+@relax.expr_functor.mutator
+class _Legalizer(relax.PyExprMutator):
+    """Lowers transposed convolutions whose weights are computed, or of another type."""
+
+    def visit_call_(self, call: Any) -> Any:
+        if operator_name(call) not in TRANSPOSED_RANKS or convolution_of(call) is not None:
+            return super().visit_call_(call)
+        arguments = [self.visit_expr(argument) for argument in call.args]
+        call = relax.Call(call.op, arguments, call.attrs, call.ty_args)
+        call = self.builder_.normalize(call)
+        return call.op.get_attr("FLegalize")(self.builder_, call)
 
 
 @attrs.frozen(kw_only=True)
@@ -42,7 +70,7 @@ class AxisPlan:
     Attributes:
         stride: of the transposed convolution.
         taps: of the ordinary one.
-        start: inputs left out at the front, where the padding is larger than the filter.
+        start: inputs left out at the front, if the padding is larger than the filter.
         size: inputs that are read.
         before: zeros before them.
         after: zeros after them.
@@ -126,18 +154,18 @@ def phase_weights(
 
 
 class PhaseShuffle:
-    """How the ordinary convolution's output becomes the transposed one's.
+    """How the ordinary convolution's output becomes that of the transposed one.
 
     Args:
-        found: the transposed convolution.
+        conv: the transposed convolution.
         plans: for each axis.
     """
 
-    def __init__(self, found: ConvolutionCall, plans: list[AxisPlan]) -> None:
+    def __init__(self, conv: ConvolutionCall, plans: list[AxisPlan]) -> None:
         self._plans = plans
-        self._groups = int(found.call.attrs.groups)
-        self._channels = found.output_channels
-        self._last = is_channels_last(found.layout)
+        self._groups = int(conv.call.attrs.groups)
+        self._channels = conv.output_channels
+        self._last = is_channels_last(conv.layout)
 
     @property
     def phases(self) -> int:
@@ -147,7 +175,7 @@ class PhaseShuffle:
     def for_each_phase(self, constant: NDArray[Any]) -> NDArray[Any] | None:
         """A constant operand of the output as one of what it is rearranged from.
 
-        None where it differs between positions.
+        None if it differs between positions.
         """
         if constant.size == 1:
             return constant
@@ -172,7 +200,7 @@ class PhaseShuffle:
         ]
         if not cropped:
             return source
-        axes, begin, end = (list(one) for one in zip(*cropped, strict=True))
+        axes, begin, end = (list(column) for column in zip(*cropped, strict=True))
         return builder.emit(relax.op.strided_slice(source, axes, begin, end))
 
     def _rearranged(self, builder: Any, source: Any) -> Any:
@@ -196,8 +224,8 @@ class PhaseShuffle:
         )
         source = builder.emit(relax.op.reshape(source, split))
         # Axes of one extent may be anywhere.
-        kept = [axis for axis in order if split[axis] > 1]
-        if kept != sorted(kept):
+        moving = [axis for axis in order if split[axis] > 1]
+        if moving != sorted(moving):
             source = builder.emit(relax.op.permute_dims(source, order))
         return builder.emit(relax.op.reshape(source, shape))
 
@@ -212,58 +240,58 @@ class _Rewriter(relax.PyExprMutator):
         self._shuffled: dict[Any, tuple[Any, PhaseShuffle]] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
-        found = convolution_of(binding.value)
-        made = None
-        if found is not None and found.transposed:
-            made = self._convolved(found)
+        conv = convolution_of(binding.value)
+        result = None
+        if conv is not None and conv.transposed:
+            result = self._convolved(conv)
         elif operator_name(binding.value) in ELEMENTWISE:
-            made = self._continued(binding.value)
-        if made is None:
+            result = self._continued(binding.value)
+        if result is None:
             super().visit_var_binding_(binding)
             return
-        source, shuffle = made
+        source, shuffle = result
         out = shuffle.emit(self.builder_, source)
         if not isinstance(binding.var, relax.DataflowVar):
             out = self.builder_.emit_output(out)
-        self._shuffled[binding.var] = made
+        self._shuffled[binding.var] = result
         self.set_var_remap(binding.var, out)
 
-    def _convolved(self, found: ConvolutionCall) -> tuple[Any, PhaseShuffle]:
+    def _convolved(self, conv: ConvolutionCall) -> tuple[Any, PhaseShuffle]:
         """The ordinary convolution in place of a transposed one."""
-        strides, dilations = found.numbers("strides"), found.numbers("dilation")
-        pads, added = found.numbers("padding"), found.numbers("output_padding")
-        rank, groups = found.rank, int(found.call.attrs.groups)
+        strides, dilations = conv.numbers("strides"), conv.numbers("dilation")
+        pads, added = conv.numbers("padding"), conv.numbers("output_padding")
+        rank, groups = conv.rank, int(conv.call.attrs.groups)
         plans = [
             axis_plan(
-                size=found.input[2 + axis],
-                reach=(found.weights.shape[2 + axis] - 1) * dilations[axis] + 1,
+                size=conv.input[2 + axis],
+                reach=(conv.weights.shape[2 + axis] - 1) * dilations[axis] + 1,
                 stride=strides[axis],
                 pads=(pads[axis], pads[rank + axis]),
                 output_padding=added[axis],
             )
             for axis in range(rank)
         ]
-        data = self.visit_expr(found.call.args[0])
-        last = is_channels_last(found.layout)
+        data = self.visit_expr(conv.call.args[0])
+        last = is_channels_last(conv.layout)
         short = [
             (axis, plan.start, plan.start + plan.size)
             for axis, plan in enumerate(plans, 1 if last else 2)
             if plan.size != shape_of(data)[axis]
         ]
         if short:
-            axes, begin, end = (list(one) for one in zip(*short, strict=True))
+            axes, begin, end = (list(column) for column in zip(*short, strict=True))
             data = self.builder_.emit(relax.op.strided_slice(data, axes, begin, end))
-        weights = phase_weights(found.weights, groups=groups, strides=strides, dilations=dilations)
+        weights = phase_weights(conv.weights, groups=groups, strides=strides, dilations=dilations)
         letters = SPATIAL[-rank:]
         call = getattr(relax.op.nn, f"conv{rank}d")(
             data,
             relax.const(np.ascontiguousarray(np.moveaxis(weights, 1, -1)) if last else weights),
             padding=[*(plan.before for plan in plans), *(plan.after for plan in plans)],
             groups=groups,
-            data_layout=found.layout,
+            data_layout=conv.layout,
             kernel_layout=f"O{letters}I" if last else f"OI{letters}",
         )
-        return self.builder_.emit(call), PhaseShuffle(found, plans)
+        return self.builder_.emit(call), PhaseShuffle(conv, plans)
 
     def _continued(self, call: Any) -> tuple[Any, PhaseShuffle] | None:
         """An element-wise operator on what a transposed convolution's output comes from."""
@@ -284,5 +312,5 @@ class _Rewriter(relax.PyExprMutator):
                 return None
             else:
                 arguments.append(argument)
-        made = relax.Call(call.op, arguments, call.attrs, call.ty_args)
-        return self.builder_.emit(made), shuffle
+        result = relax.Call(call.op, arguments, call.attrs, call.ty_args)
+        return self.builder_.emit(result), shuffle

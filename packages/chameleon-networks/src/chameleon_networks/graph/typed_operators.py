@@ -1,9 +1,9 @@
 """Fused operators that read and write encoded tensors: a network's types as its kernels have them.
 
 A convolution or matrix product of ``DECODE(data)`` and ``DECODE(weights)`` is exact in integers
-(Jacob et al., arXiv 1712.05877, section 2.2). What follows is in real numbers until it is encoded,
-in the same kernel if nothing else reads it: that is what ONNX's ``QLinearConv`` and
-``QLinearMatMul`` compute. Products of floating types are the same without scales.
+(Jacob et al., arXiv 1712.05877, section 2.2). The next operators are in real numbers until their
+result is encoded, in the same kernel if nothing else reads it. That is what ONNX's ``QLinearConv``
+and ``QLinearMatMul`` compute. Products of floating types are the same without scales.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HOMOGENEOUS = frozenset({"none", "relu"})
 
 @attrs.frozen(kw_only=True, eq=False)
 class Operands:
-    """What a kernel of whole numbers multiplies.
+    """The operands of a kernel of whole numbers.
 
     Attributes:
         spec: the operator as it is in float32.
@@ -58,12 +58,12 @@ class Operands:
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """What it reads."""
+        """The encoded tensor that it reads."""
         return (self.data.source,)
 
     @property
     def units(self) -> NDArray[np.float32]:
-        """What a sum of one stands for, in each output channel."""
+        """The real number that a sum of one stands for, in each output channel."""
         return self.data.scale * self.scales
 
     def bias(self, real: NDArray[Any]) -> NDArray[np.int32] | None:
@@ -81,7 +81,7 @@ class Operands:
     def numbers(
         self, residual: Step | None, output: Step | None, activation: str
     ) -> tuple[NDArray[np.float32], Quantization]:
-        """What sums of each channel are multiplied by, and what is the same for all channels."""
+        """The factor of each channel's sums, and the constants that all channels share."""
         scale = self.units
         residual_scale = np.float32(1) if residual is None else residual.scale[0]
         multiplier = np.float32(1)
@@ -102,7 +102,7 @@ class Operands:
 
 
 def operands_of(value: Any, values: Mapping[Any, Any]) -> Operands | None:
-    """What a convolution or matrix product multiplies; None if that is not all in 8 bits.
+    """The operands of a convolution or matrix product; None if they are not all in 8 bits.
 
     Args:
         value: any expression.
@@ -110,22 +110,22 @@ def operands_of(value: Any, values: Mapping[Any, Any]) -> Operands | None:
     """
     if not isinstance(value, relax.Call) or len(value.args) != 2:  # noqa: PLR2004
         return None
-    data, weights = (step_of(values.get(one), DECODE) for one in value.args)
+    data, weights = (step_of(values.get(operand), DECODE) for operand in value.args)
     if data is None or weights is None or not _are_operands(data, weights):
         return None
     numbers = _symmetric(weights)
-    found = None if numbers is None else product_of(value, numbers)
-    if found is None or found.weights is None or not isinstance(found.spec, FusedSpec):
+    product = None if numbers is None else product_of(value, numbers)
+    if product is None or product.weights is None or not isinstance(product.spec, FusedSpec):
         return None
     channels = weights.source.ty.ndim - 1 if is_call(value, "relax.matmul") else 0
     if not weights.whole and weights.axis != channels:
         return None
     try:
-        attrs.evolve(found.spec, dtype=INT8)
+        attrs.evolve(product.spec, dtype=INT8)
     except ConfigError:
         return None  # its sums may pass 32 bits
-    scales = np.broadcast_to(weights.scale, (found.spec.output_channels,)).astype(np.float32)
-    return Operands(spec=found.spec, data=data, weights=found.weights, scales=scales)
+    scales = np.broadcast_to(weights.scale, (product.spec.output_channels,)).astype(np.float32)
+    return Operands(spec=product.spec, data=data, weights=product.weights, scales=scales)
 
 
 def _are_operands(data: Step, weights: Step) -> bool:
@@ -176,7 +176,7 @@ class _End:
     passed: tuple[Any, ...] = ()
 
     def dtype(self, kind: ComputeType) -> str:
-        """What is written by an operator of a type."""
+        """The output of an operator of a type."""
         return FLOAT32 if self.output is None else kind.data.name
 
 
@@ -206,7 +206,7 @@ class TypedOperators:
         Args:
             chain: with all that follows the product but what encodes it.
         """
-        sides = [step for one in chain.operands if (step := self._decoded(one)) is not None]
+        sides = [step for operand in chain.operands if (step := self._decoded(operand)) is not None]
         kind, spec = _type_of(chain, sides), chain.spec
         if kind is None or not isinstance(spec, TypedSpec):
             return chain
@@ -222,7 +222,7 @@ class TypedOperators:
         return attrs.evolve(
             chain,
             spec=narrow,
-            inputs=(*(one.source for one in sides), *rest),
+            inputs=(*(side.source for side in sides), *rest),
             constants=constants,
             members=(*chain.members, *end.passed),
         )
@@ -295,9 +295,9 @@ def _type_of(chain: FusedOperator, sides: Sequence[Step]) -> ComputeType | None:
     spec, weights = chain.spec, chain.constants.weights
     if not isinstance(spec, TypedSpec) or not sides or len(sides) < len(chain.operands):
         return None
-    known = (one for one in COMPUTE.values() if not one.variant_of)
-    kind = next((one for one in known if one.data.name == sides[0].dtype), None)
-    if kind is None or not all(is_data(one, kind.data.name) for one in sides):
+    known = (compute for compute in COMPUTE.values() if not compute.variant_of)
+    kind = next((compute for compute in known if compute.data.name == sides[0].dtype), None)
+    if kind is None or not all(is_data(side, kind.data.name) for side in sides):
         return None
     if kind.quantized:
         return kind if isinstance(spec, BatchMatmulSpec) else None

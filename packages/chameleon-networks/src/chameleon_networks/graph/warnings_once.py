@@ -14,8 +14,8 @@ import structlog
 log = structlog.get_logger()
 
 _LINE = re.compile(rb"^\[\d\d:\d\d:\d\d\] (?P<place>\S+?:\d+): Warning: (?P<words>.*)$")
-_told: set[bytes] = set()
-"""What this process has shown."""
+_logged: set[bytes] = set()
+"""The warnings that this process has shown."""
 
 
 @contextlib.contextmanager
@@ -32,25 +32,25 @@ def warnings_once() -> Iterator[None]:
     except OSError:  # there is no standard error
         yield
         return
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
+    with tempfile.TemporaryFile() as buffer:
+        os.dup2(buffer.fileno(), 2)
         try:
             yield
         finally:
             sys.stderr.flush()
             os.dup2(original, 2)
             os.close(original)
-            held.seek(0)
-            for line in held:
+            buffer.seek(0)
+            for line in buffer:
                 _pass_on(line)
 
 
 def _pass_on(line: bytes) -> None:
-    found = _LINE.match(line.rstrip())
-    if found is None:
+    match = _LINE.match(line.rstrip())
+    if match is None:
         os.write(2, line)
         return
-    words = found["words"]
-    if words not in _told:
-        _told.add(words)
+    words = match["words"]
+    if words not in _logged:
+        _logged.add(words)
         log.info("compiler_warns", words=words.decode(errors="replace"))

@@ -38,9 +38,9 @@ class BucketedNetwork:
     def _with_shapes(self, bucket: Bucket) -> ImportedNetwork:
         """The network of some extents, made once, of a source that is read once."""
         if bucket.extents not in self._known:
-            made = self._make(attrs.evolve(self.options, shapes=dict(bucket.shapes)))
-            made.sibling = next(iter(self._known.values()), None)
-            self._known[bucket.extents] = made
+            network = self._make(attrs.evolve(self.options, shapes=dict(bucket.shapes)))
+            network.sibling = next(iter(self._known.values()), None)
+            self._known[bucket.extents] = network
         return self._known[bucket.extents]
 
     def with_extents(self, extents: Sequence[int]) -> ImportedNetwork:

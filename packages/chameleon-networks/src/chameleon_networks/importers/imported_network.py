@@ -25,8 +25,8 @@ class BucketInputs:
 
     Attributes:
         name: of the bucket.
-        placed: the name of the bucket of some inputs, what they become in it, and what is kept
-            of its outputs: number of the output and of its axis, and the extent.
+        placed: the name of the bucket of some inputs, its own inputs, and the cuts of its
+            outputs. A cut is the number of the output and of its axis, and the extent.
     """
 
     name: str
@@ -97,7 +97,7 @@ class ImportedNetwork(ABC):
 
     @cached_property
     def graph(self) -> ImportedGraph:
-        """What ``read_graph`` returns; read once."""
+        """The result of ``read_graph``, read once."""
         with warnings_once():
             return self.read_graph()
 

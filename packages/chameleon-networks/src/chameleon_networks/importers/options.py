@@ -24,7 +24,7 @@ DEFAULT = "NHWC"
 
 @attrs.frozen(kw_only=True)
 class NetworkOptions:
-    """What all of them have."""
+    """Options that all networks have."""
 
     layout: str = attrs.field(
         default=AUTO,

@@ -68,9 +68,9 @@ def _imports_torch(node: ast.AST) -> bool:
 
 
 def _makes_a_pair(function: ast.FunctionDef) -> bool:
-    given = function.args
-    required = len(given.posonlyargs) + len(given.args) - len(given.defaults)
-    keywords = any(default is None for default in given.kw_defaults)
+    parameters = function.args
+    required = len(parameters.posonlyargs) + len(parameters.args) - len(parameters.defaults)
+    keywords = any(default is None for default in parameters.kw_defaults)
     returned = (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
     pair = any(isinstance(value, ast.Tuple) and len(value.elts) == _PAIR for value in returned)
     return pair and not required and not keywords

@@ -1,4 +1,4 @@
-"""Where a network comes from: this package, PyTorch, or an ONNX file."""
+"""Sources of networks: this package, PyTorch, or an ONNX file."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ProgramNetwork(ImportedNetwork):
 
     @cached_property
     def example(self) -> ExampleProgram:
-        """What ``read_example`` returns; read once for all shapes."""
+        """The result of ``read_example``, read once for all shapes."""
         if isinstance(self.sibling, ProgramNetwork):
             return self.sibling.example
         return self.read_example()
@@ -134,8 +134,8 @@ class ProgramNetwork(ImportedNetwork):
         return list(input_tensors(self.program))
 
     def samples(self, rng: np.random.Generator) -> Arrays:
-        made = [_like(one.numpy(), rng) for one in input_tensors(self.float_program).values()]
-        return made if self.half is None else rounded(made, self.half)
+        samples = [_like(t.numpy(), rng) for t in input_tensors(self.float_program).values()]
+        return samples if self.half is None else rounded(samples, self.half)
 
     @property
     def frameworks(self) -> tuple[str, ...]:
@@ -204,8 +204,8 @@ class OnnxNetwork(ImportedNetwork):
         return onnx_inputs(self.options.source)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
-        shapes = ([int(e) for e in one.ty.shape] for one in self.imported["main"].params)
-        kinds = (np.dtype(str(one.ty.dtype)) for one in self.imported["main"].params)
+        shapes = ([int(e) for e in p.ty.shape] for p in self.imported["main"].params)
+        kinds = (np.dtype(str(p.ty.dtype)) for p in self.imported["main"].params)
         return [
             _any_of(kind, shape, rng)
             if self.quantized and kind.name in {UINT8, INT8}
@@ -215,9 +215,9 @@ class OnnxNetwork(ImportedNetwork):
 
     @cached_property
     def frameworks(self) -> tuple[str, ...]:
-        found = (ONNXRUNTIME, *installed(OPENVINO))
+        names = (ONNXRUNTIME, *installed(OPENVINO))
         # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
-        return (ONNXRUNTIME_FLOAT32, *found) if onnx_is_quantized(self.options.source) else found
+        return (ONNXRUNTIME_FLOAT32, *names) if onnx_is_quantized(self.options.source) else names
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -264,11 +264,11 @@ def _like(example: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
     taken of, so that numbers are drawn between its own.
     """
     least, most = example.min(initial=0), example.max(initial=0)
-    made: NDArray[Any]
+    numbers: NDArray[Any]
     if not np.issubdtype(example.dtype, np.floating):
-        made = rng.integers(int(least), int(most), example.shape, endpoint=True)
+        numbers = rng.integers(int(least), int(most), example.shape, endpoint=True)
     elif least < 0 or not np.isfinite(most) or most == example.min(initial=most):
-        made = rng.standard_normal(example.shape)
+        numbers = rng.standard_normal(example.shape)
     else:
-        made = rng.uniform(example.min(), most, example.shape)
-    return np.asarray(made).astype(example.dtype)
+        numbers = rng.uniform(example.min(), most, example.shape)
+    return np.asarray(numbers).astype(example.dtype)

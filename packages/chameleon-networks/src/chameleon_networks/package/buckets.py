@@ -17,26 +17,25 @@ Manifest = dict[str, Any]
 
 
 class Placed(NamedTuple):
-    """What a call of a network for several shapes becomes.
+    """A call of a network for several shapes as its bucket gets it.
 
     Attributes:
         bucket: its name.
-        inputs: as the bucket gets them.
-        kept: what is cut off the bucket's outputs: number of the output and of its axis, and how
-            much of that is kept.
+        inputs: filled up if the bucket is larger.
+        cuts: number of an output and of its axis, and how much of that is kept.
     """
 
     bucket: str
     inputs: Arrays
-    kept: list[tuple[int, int, int]]
+    cuts: list[tuple[int, int, int]]
 
 
 class Buckets:
     """A network compiled for several shapes: each call goes to one of them.
 
     A bucket is loaded when it is called first. Inputs between the buckets are filled up at their
-    ends, and outputs cut, where the network was delivered for that. What is done is told once a
-    shape at level INFO of the logger ``chameleon.network``; ``plan`` says it without doing it.
+    ends, and outputs cut, if the network was delivered for that. The logger ``chameleon.network``
+    says so once a shape at level INFO; ``plan`` says it without doing it.
 
     Args:
         manifest: what there is.
@@ -51,14 +50,14 @@ class Buckets:
         self._closed = False
         self._chosen: dict[str, Manifest] = {}
         self._pads: dict[tuple[int, int], Any] = {
-            (place, axis): pad
-            for one in manifest["dimensions"]
-            for place, axis, pad in one["axes"]
+            (number, axis): pad
+            for dimension in manifest["dimensions"]
+            for number, axis, pad in dimension["axes"]
             if pad is not None
         }
 
     def __call__(self, *inputs: Any) -> Any:
-        """Its outputs for one array per input; ``ValueError`` where no bucket takes them."""
+        """Its outputs for one array per input; ``ValueError`` if no bucket takes them."""
         inputs = tuple(map(_array, inputs))
         shapes = self._shapes(inputs)
         bucket = self._chosen.get(str(shapes))
@@ -69,13 +68,13 @@ class Buckets:
         network = self._network(bucket)
         if bucket["inputs"] == shapes:
             return network(*inputs)
-        found = network(*self._filled(inputs, bucket["inputs"]))
-        outputs = found if isinstance(found, list) else [found]
-        for place, axis, extent in self._kept(shapes):
-            outputs[place] = outputs[place][(slice(None),) * axis + (slice(extent),)]
+        result = network(*self._filled(inputs, bucket["inputs"]))
+        outputs = result if isinstance(result, list) else [result]
+        for number, axis, extent in self._cuts(shapes):
+            outputs[number] = outputs[number][(slice(None),) * axis + (slice(extent),)]
         # Copies, since what is cut off would stay in memory with a part of it.
         cut = [np.array(output, order="C") for output in outputs]
-        return cut if isinstance(found, list) else cut[0]
+        return cut if isinstance(result, list) else cut[0]
 
     def _network(self, bucket: Manifest) -> Callable[..., Any]:
         if self._process != os.getpid():
@@ -102,15 +101,15 @@ class Buckets:
         self.close()
 
     def placed(self, *inputs: Any) -> Placed:
-        """Where a call with these arrays goes; ``ValueError`` where no bucket takes them."""
+        """The bucket of a call with these arrays; ``ValueError`` if no bucket takes them."""
         shapes = self._shapes(inputs)
         bucket = self._bucket(shapes)
         if bucket["inputs"] == shapes:
             return Placed(bucket["name"], list(inputs), [])
-        return Placed(bucket["name"], self._filled(inputs, bucket["inputs"]), self._kept(shapes))
+        return Placed(bucket["name"], self._filled(inputs, bucket["inputs"]), self._cuts(shapes))
 
     def plan(self, *inputs: Any) -> str:
-        """What a call with these arrays does, as a sentence."""
+        """A sentence about what a call with these arrays does."""
         shapes = self._shapes(inputs)
         return self._sentence(self._bucket(shapes), shapes)
 
@@ -125,15 +124,15 @@ class Buckets:
         buckets = self._manifest["buckets"]
         exact = [bucket for bucket in buckets if bucket["inputs"] == shapes]
         together = all(
-            len({shapes[place][axis] for place, axis, _ in one["axes"]}) == 1
-            for one in self._manifest["dimensions"]
-            if all(axis < len(shapes[place]) for place, axis, _ in one["axes"])
+            len({shapes[number][axis] for number, axis, _ in dimension["axes"]}) == 1
+            for dimension in self._manifest["dimensions"]
+            if all(axis < len(shapes[number]) for number, axis, _ in dimension["axes"])
         )
-        fitting = [one for one in buckets if together and self._fits(shapes, one["inputs"])]
+        fitting = [entry for entry in buckets if together and self._fits(shapes, entry["inputs"])]
         if exact or fitting:
-            found: Manifest = min(exact or fitting, key=lambda one: _elements(one["inputs"]))
-            return found
-        known = "; ".join(f"{one['name']} ({self._said(one['inputs'])})" for one in buckets)
+            best: Manifest = min(exact or fitting, key=lambda entry: _elements(entry["inputs"]))
+            return best
+        known = "; ".join(f"{entry['name']} ({self._said(entry['inputs'])})" for entry in buckets)
         way = (
             "of inputs between them only axes with a `pad` are filled up, all axes of a dimension "
             "alike"
@@ -147,35 +146,35 @@ class Buckets:
         return all(
             len(shape) == len(wanted)
             and all(
-                given == extent or ((place, axis) in self._pads and 0 < given < extent)
-                for axis, (given, extent) in enumerate(zip(shape, wanted, strict=True))
+                size == extent or ((number, axis) in self._pads and 0 < size < extent)
+                for axis, (size, extent) in enumerate(zip(shape, wanted, strict=True))
             )
-            for place, (shape, wanted) in enumerate(zip(shapes, bucket, strict=True))
+            for number, (shape, wanted) in enumerate(zip(shapes, bucket, strict=True))
         )
 
     def _filled(self, inputs: Sequence[Any], bucket: Shapes) -> Arrays:
-        made = []
-        for place, (given, shape) in enumerate(zip(inputs, bucket, strict=True)):
-            array = np.asarray(given, self._manifest["inputs"][place]["dtype"])
+        filled = []
+        for number, (tensor, shape) in enumerate(zip(inputs, bucket, strict=True)):
+            array = np.asarray(tensor, self._manifest["inputs"][number]["dtype"])
             widths = [(0, extent - has) for extent, has in zip(shape, array.shape, strict=True)]
-            pads = [(0, self._pads.get((place, axis), 0)) for axis in range(len(shape))]
-            made.append(np.pad(array, widths, constant_values=pads))
-        return made
+            pads = [(0, self._pads.get((number, axis), 0)) for axis in range(len(shape))]
+            filled.append(np.pad(array, widths, constant_values=pads))
+        return filled
 
-    def _kept(self, shapes: Shapes) -> list[tuple[int, int, int]]:
-        """What of the outputs belongs to inputs of these shapes; see ``Placed.kept``."""
+    def _cuts(self, shapes: Shapes) -> list[tuple[int, int, int]]:
+        """What of the outputs belongs to inputs of these shapes; see ``Placed``."""
         return [
-            (place, axis, factor * _extent(one, shapes))
-            for one in self._manifest["dimensions"]
-            for place, axis, factor in one["outputs"]
+            (number, axis, factor * _extent(dimension, shapes))
+            for dimension in self._manifest["dimensions"]
+            for number, axis, factor in dimension["outputs"]
         ]
 
     def _sentence(self, bucket: Manifest, shapes: Shapes) -> str:
         padded = []
-        for one in self._manifest["dimensions"]:
-            asked, extent = _extent(one, shapes), _extent(one, bucket["inputs"])
+        for dimension in self._manifest["dimensions"]:
+            asked, extent = _extent(dimension, shapes), _extent(dimension, bucket["inputs"])
             if asked != extent:
-                padded.append(f"{one['name']} {asked} is padded to {extent}")
+                padded.append(f"{dimension['name']} {asked} is padded to {extent}")
         return " and ".join(padded) or f"bucket {bucket['name']} is run as it is"
 
     def _said(self, shapes: Shapes) -> str:
@@ -183,15 +182,15 @@ class Buckets:
         return ", ".join(f"{name} {shape}" for name, shape in zip(names, shapes, strict=True))
 
 
-def _array(given: Any) -> Any:
+def _array(tensor: Any) -> Any:
     """What an input is as an array of NumPy's."""
-    dlpack = hasattr(given, "__dlpack__") and not hasattr(given, "__array__")
-    return np.asarray(np.from_dlpack(given) if dlpack else given)
+    dlpack = hasattr(tensor, "__dlpack__") and not hasattr(tensor, "__array__")
+    return np.asarray(np.from_dlpack(tensor) if dlpack else tensor)
 
 
 def _extent(dimension: Manifest, shapes: Shapes) -> int:
-    place, axis, _ = dimension["axes"][0]
-    extent: int = shapes[place][axis]
+    number, axis, _ = dimension["axes"][0]
+    extent: int = shapes[number][axis]
     return extent
 
 

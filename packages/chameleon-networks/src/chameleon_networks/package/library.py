@@ -16,7 +16,7 @@ POINTER, INTEGER, TEXT = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
 
 
 class Tensor(ctypes.Structure):
-    """What a library says of an input or output."""
+    """A library's description of an input or output."""
 
     _fields_ = (
         *(("name", TEXT), ("dtype", TEXT), ("rank", INTEGER)),
@@ -54,17 +54,17 @@ class Handle:
 
         def function(own: str, result: Any, *arguments: Any) -> Any:
             try:
-                found = library[f"{name}_{own}"]
+                symbol = library[f"{name}_{own}"]
             except AttributeError as error:
                 raise RuntimeError(f"{file} is no library of a network: {error}") from error
-            found.restype, found.argtypes = result, arguments
-            return found
+            symbol.restype, symbol.argtypes = result, arguments
+            return symbol
 
         for kind in ("input", "output"):
             tensor = function(kind, ctypes.POINTER(Tensor), INTEGER)
             own = [tensor(number)[0] for number in range(function(f"{kind}_count", INTEGER)())]
-            described = [(one.dtype.decode(), one.shape[: one.rank]) for one in own]
-            if described != [(one["dtype"], one["shape"]) for one in manifest[f"{kind}s"]]:
+            described = [(struct.dtype.decode(), struct.shape[: struct.rank]) for struct in own]
+            if described != [(entry["dtype"], entry["shape"]) for entry in manifest[f"{kind}s"]]:
                 raise RuntimeError(f"{file} has other {kind}s than its manifest says")
         constants = manifest.get("constants")
         count = function("constant_count", INTEGER)()
@@ -119,12 +119,12 @@ class Library:
         self._handle: Handle | None = Handle(*arguments)
         self.threads, self.kernels = self._handle.threads, self._handle.kernels
 
-    def run(self, inputs: Arrays, made: list[Any], times: Any = None) -> Arrays:
+    def run(self, inputs: Arrays, kinds: list[Any], times: Any = None) -> Arrays:
         """The outputs of an inference.
 
         Args:
             inputs: arrays of the right shapes and types without gaps.
-            made: shape and type of each output.
+            kinds: shape and type of each output.
             times: an array of int64 for the nanoseconds of each kernel, if they are wanted.
 
         Raises:
@@ -133,7 +133,7 @@ class Library:
         handle = self._handle
         if handle is None:
             raise RuntimeError("the network is closed")
-        outputs = [np.empty(shape, dtype) for shape, dtype in made]
+        outputs = [np.empty(shape, dtype) for shape, dtype in kinds]
         read, written = _pointers(inputs), _pointers(outputs)
         clock = None if times is None else times.ctypes.data
         try:

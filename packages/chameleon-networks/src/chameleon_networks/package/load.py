@@ -36,9 +36,9 @@ class Network:
         self.engine = engine
         self.threads = engine.threads
         self._wanted = [
-            (one["name"], tuple(one["shape"]), _dtype(one["dtype"])) for one in manifest["inputs"]
+            (t["name"], tuple(t["shape"]), _dtype(t["dtype"])) for t in manifest["inputs"]
         ]
-        self._made = [(one["shape"], _dtype(one["dtype"])) for one in manifest["outputs"]]
+        self._kinds = [(t["shape"], _dtype(t["dtype"])) for t in manifest["outputs"]]
 
     def __call__(self, *inputs: Any) -> Any:
         """Its outputs; ``ValueError`` if inputs are missing or do not fit."""
@@ -51,9 +51,9 @@ class Network:
             names = ", ".join(name for name, _, _ in self._wanted)
             raise ValueError(f"the network takes {names}, not {len(inputs)} arrays")
         arrays = []
-        for given, (name, shape, dtype) in zip(inputs, self._wanted, strict=True):
-            dlpack = hasattr(given, "__dlpack__") and not hasattr(given, "__array__")
-            array = np.asarray(np.from_dlpack(given) if dlpack else given)
+        for value, (name, shape, dtype) in zip(inputs, self._wanted, strict=True):
+            dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
+            array = np.asarray(np.from_dlpack(value) if dlpack else value)
             if array.shape != shape:
                 raise ValueError(f"{name} must have shape {list(shape)}, not {list(array.shape)}")
             if array.dtype != dtype and not _becomes(array.dtype, dtype):
@@ -64,7 +64,7 @@ class Network:
 
     def outputs(self, arrays: Arrays, times: Any = None) -> Arrays:
         """The outputs for what ``arrays`` returned; ``times`` is for ``Library.run``."""
-        outputs: Arrays = self.engine.run(arrays, self._made, times)
+        outputs: Arrays = self.engine.run(arrays, self._kinds, times)
         return outputs
 
     def close(self) -> None:
@@ -78,9 +78,9 @@ class Network:
         self.close()
 
 
-def _becomes(given: Any, wanted: Any) -> bool:
+def _becomes(own: Any, wanted: Any) -> bool:
     """Whether numbers of a type may become another one's; fractions become no whole numbers."""
-    kinds = ["f" if dtype.name == "bfloat16" else dtype.kind for dtype in (given, wanted)]
+    kinds = ["f" if dtype.name == "bfloat16" else dtype.kind for dtype in (own, wanted)]
     return kinds[0] in "biu" or kinds == ["f", "f"]
 
 
@@ -118,7 +118,7 @@ DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
 def has_form(value: Any, form: Any) -> bool:
     """Whether a value of JSON is of a type, a list of a form, or has the keys of a form."""
     if isinstance(form, list):
-        return isinstance(value, list) and all(has_form(one, form[0]) for one in value)
+        return isinstance(value, list) and all(has_form(item, form[0]) for item in value)
     if not isinstance(form, dict):
         return type(value) is form
     if not isinstance(value, dict):
@@ -205,9 +205,9 @@ def load(
 
     Args:
         folder: that ``chameleon run`` or ``chameleon compile`` delivered.
-        threads: that compute an inference. If 0: the variable ``NETWORK_NUM_THREADS`` if it is set
-            (``KERNEL_NUM_THREADS`` for an operator), else ``OMP_NUM_THREADS`` or as many as the
-            network was measured with, but no more than this process may use.
+        threads: that compute an inference. 0 means ``NETWORK_NUM_THREADS`` if that is set
+            (``KERNEL_NUM_THREADS`` for an operator), else ``OMP_NUM_THREADS``. If neither is, as
+            many as the network was measured with, but no more than this process may use.
         instances: inferences that run at the same time, each with memory of its own. They share
             weights and threads.
 
@@ -257,16 +257,16 @@ def _has_axes(bucket: Manifest, dimensions: list[Manifest]) -> bool:
         and len(row) == ROW
         and 0 <= row[0] < len(bucket[key])
         and 0 <= row[1] < len(bucket[key][row[0]])
-        for one in dimensions
-        for key, rows in (("inputs", one["axes"]), ("outputs", one["outputs"]))
+        for dimension in dimensions
+        for key, rows in (("inputs", dimension["axes"]), ("outputs", dimension["outputs"]))
         for row in rows
     )
 
 
 def _check_form(folder: pathlib.Path, manifest: Manifest, form: Manifest) -> None:
     """Compare a manifest with a form; ``RuntimeError`` if it has another one."""
-    given = {key: kind for key, kind in OPTIONAL.items() if key in manifest}
-    if not has_form(manifest, {**form, **given}) or not all(map(_possible, _tensors(manifest))):
+    optional = {key: kind for key, kind in OPTIONAL.items() if key in manifest}
+    if not has_form(manifest, {**form, **optional}) or not all(map(_possible, _tensors(manifest))):
         raise RuntimeError(f"the manifest of {folder} describes no network; deliver it again")
 
 

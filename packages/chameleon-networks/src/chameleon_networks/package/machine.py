@@ -36,7 +36,7 @@ class Machine:
         wanted = threads or min(manifest["threads"], _usable_cores())
         self.threads = max(1, min(wanted, MOST_THREADS))
         # TVM reads its variable when it starts its threads, and starts too few without it.
-        given = os.environ.setdefault("TVM_NUM_THREADS", str(self.threads))
+        variable = os.environ.setdefault("TVM_NUM_THREADS", str(self.threads))
         import tvm  # noqa: PLC0415 - most networks need no TVM
         from tvm import relax  # noqa: PLC0415
 
@@ -45,7 +45,7 @@ class Machine:
             raise RuntimeError(FORKED)
         check_processor(manifest)
         self._start = tvm.get_global_func("runtime.config_threadpool")
-        self._threads = int(given) if given.isdecimal() else self.threads
+        self._threads = int(variable) if variable.isdecimal() else self.threads
         self._computing = threading.RLock()
         self._process = os.getpid()
         self._unbound(self._start, 1, self._threads)
@@ -72,8 +72,8 @@ class Machine:
                 raise RuntimeError("the network is closed")
             for tensor, array in zip(self._tensors, inputs, strict=True):
                 tensor.copyfrom(array)
-            found = self._unbound(self.machine["main"], *self._tensors)
-            return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+            result = self._unbound(self.machine["main"], *self._tensors)
+            return [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
 
     def _unbound(self, function: Any, *arguments: Any) -> Any:
         """Call a function of TVM's, which binds its caller to a core, and take that back."""

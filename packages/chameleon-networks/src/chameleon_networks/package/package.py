@@ -159,7 +159,7 @@ def digest_of_file(file: Path) -> str:
 def manifest_of(
     module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str, threads: int
 ) -> Manifest:
-    """What is in the folder and where it comes from, as JSON values.
+    """A description of the folder's content and its origin, as JSON values.
 
     Args:
         module: the prepared network.
@@ -220,8 +220,8 @@ def signature_of(module: Any) -> dict[str, list[Manifest]]:
         module: the prepared network.
     """
     return {
-        "inputs": [{"name": str(one.name), **_described(one)} for one in module["main"].params],
-        "outputs": [_described(one) for one in _outputs(module["main"].ret_ty)],
+        "inputs": [{"name": str(v.name), **_described(v)} for v in module["main"].params],
+        "outputs": [_described(output) for output in _outputs(module["main"].ret_ty)],
     }
 
 

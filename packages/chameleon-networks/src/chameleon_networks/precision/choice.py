@@ -1,16 +1,17 @@
-"""Which type each operator of a network is computed in: the front of error against seconds.
+"""The choice of a type for each operator of a network: the front of error against seconds.
 
-A labelling with pairwise costs and a budget: an operator has a time and an error in each type, and
-where two of different types exchange a tensor, converting it takes time as well. The operators are
-placed one after the other, in the network's order. Of what is placed only the types of tensors
-that are still to be read matter, so that among partial assignments that agree in these all that
-are dominated, in error and in seconds, can be forgotten: dynamic programming on the front, exact
-as long as fronts are short. Where they grow long, each keeps the fastest assignment of each of many
-intervals of the error, and what is found is improved by moves of single operators.
+This is a labelling with pairwise costs and a budget. An operator has a time and an error in each
+type. If two operators of different types exchange a tensor, converting it takes time as well.
 
-Errors are numbers that add up, as the squares of what each operator's rounding alone does to the
-outputs: roundings of different operators are all but independent, so that variances add up. That is
-an estimate, enough to rank assignments; what is delivered is verified with all types together.
+The operators are placed one after the other, in the network's order. Later operators see only the
+types of tensors that are still to be read. So among partial assignments that agree in these, all
+that are dominated in error and in seconds can be forgotten. This is dynamic programming on the
+front, exact as long as fronts are short. If they grow long, each keeps the fastest assignment of
+each of many intervals of the error. Moves of single operators then improve the result.
+
+Errors are numbers that add up: the squares of the errors that each operator's rounding alone
+causes. Roundings of different operators are nearly independent, so that variances add up. That is
+an estimate, enough to rank assignments. The delivered network is verified with all types together.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _MOVES = 50
 
 @attrs.frozen(kw_only=True, eq=False)
 class Tensor:
-    """What one operator computes and others read.
+    """A tensor that one operator computes and others read.
 
     Attributes:
         producer: the operator's place; None for an input of the network, which is in float32.
@@ -48,13 +49,13 @@ class Tensor:
         conversions: seconds of converting it, of shape (types, types): from, to; paid once for
             each type that it is read in. 0 both ways between types that read the same, as those
             that differ by their weights alone.
-        kept: whether something that is no operator reads it in float32, such as an output.
+        in_float32: whether something that is no operator reads it in float32, such as an output.
     """
 
     producer: int | None
     consumers: tuple[int, ...]
     conversions: Floats
-    kept: bool = False
+    in_float32: bool = False
 
     @cached_property
     def alike(self) -> NDArray[np.bool_]:
@@ -67,9 +68,9 @@ class TypeChoice:
     """The choice of types for the operators of a network.
 
     Args:
-        seconds: of each operator in each type, of shape (operators, types), with how often it
-            occurs counted; infinite where it cannot be computed in a type, which for the first
-            type, float32, none is.
+        seconds: of all occurrences of each operator in each type, of shape (operators, types).
+            Infinite if it cannot be computed in a type, which never holds for float32, the first
+            type.
         errors: what each operator in each type adds, of the same shape; 0 in float32.
         tensors: between the operators; each producer comes before its consumers.
         labels: partial assignments that are kept at a time.
@@ -95,8 +96,8 @@ class TypeChoice:
         self.tensors = tuple(tensors)
         self._labels = labels
         self._read_by = [
-            [one for one in self.tensors if place in one.consumers]
-            for place in range(len(self.seconds))
+            [tensor for tensor in self.tensors if index in tensor.consumers]
+            for index in range(len(self.seconds))
         ]
 
     def evaluated(self, types: Types) -> tuple[Floats, Floats]:
@@ -111,8 +112,8 @@ class TypeChoice:
         places = np.arange(types.shape[1])
         errors = self.errors[places, types].sum(axis=1)
         seconds = self.seconds[places, types].sum(axis=1)
-        for place in places:
-            seconds += self._conversions(types, int(place))
+        for index in places:
+            seconds += self._conversions(types, int(index))
         return errors, seconds
 
     def assignment(self, types: Sequence[int]) -> Assignment:
@@ -133,22 +134,22 @@ class TypeChoice:
             bound: largest error.
 
         Returns:
-            At least float32 alone, the first one. For each type the uniform assignment, where it
-            is within the bound, is in the front or dominated by one in it.
+            At least float32 alone, the first one. For each type the uniform assignment, if it is
+            within the bound, is in the front or dominated by one in it.
         """
         types, exact = self._placed(bound)
-        found = self._as_assignments(types)
-        found += [
-            one
+        assignments = self._as_assignments(types)
+        assignments += [
+            assignment
             for kind in range(self.seconds.shape[1])
-            if (one := self.uniform(kind)).error <= bound
+            if (assignment := self.uniform(kind)).error <= bound
         ]
         if not exact:
-            found = [self._improved(one) for one in front_of(found)]
-        return front_of(found)
+            assignments = [self._improved(assignment) for assignment in front_of(assignments)]
+        return front_of(assignments)
 
     def eased(self, types: Sequence[int]) -> tuple[int, ...] | None:
-        """The assignment with one operator back in float32; None where all are.
+        """The assignment with one operator back in float32; None if all are.
 
         Args:
             types: an assignment.
@@ -156,15 +157,15 @@ class TypeChoice:
         Returns:
             Without the operator that adds most error for each second that it saves.
         """
-        given = np.array(types, np.byte)
-        reduced = np.flatnonzero(given)
+        current = np.array(types, np.byte)
+        reduced = np.flatnonzero(current)
         if not len(reduced):
             return None
-        rows = np.repeat(given[None], len(reduced), axis=0)
+        rows = np.repeat(current[None], len(reduced), axis=0)
         rows[np.arange(len(reduced)), reduced] = 0
         _, seconds = self.evaluated(rows)
         saved = seconds - self.assignment(types).seconds
-        added = self.errors[reduced, given[reduced]]
+        added = self.errors[reduced, current[reduced]]
         # What saves nothing goes first, with the largest error in front.
         order = np.lexsort((-added, -added / np.maximum(saved, 1e-30), saved > 0.0))
         return tuple(map(int, rows[order[0]]))
@@ -177,64 +178,64 @@ class TypeChoice:
         types = np.zeros((1, operators), np.byte)
         errors, seconds = np.zeros(1), np.zeros(1)
         exact = True
-        for place in range(operators):
-            able = [kind for kind in range(kinds) if np.isfinite(self.seconds[place, kind])]
+        for index in range(operators):
+            able = [kind for kind in range(kinds) if np.isfinite(self.seconds[index, kind])]
             types = np.tile(types, (len(able), 1))
-            types[:, place] = np.repeat(np.array(able, np.byte), len(errors))
-            chosen = types[:, place]
-            errors = np.tile(errors, len(able)) + self.errors[place, chosen]
-            seconds = np.tile(seconds, len(able)) + self.seconds[place, chosen]
-            seconds += self._conversions(types, place)
-            kept = np.flatnonzero(errors <= bound)
-            states = self._states(types[kept], place)
-            rows = kept[undominated(states, errors[kept], seconds[kept])]
+            types[:, index] = np.repeat(np.array(able, np.byte), len(errors))
+            chosen = types[:, index]
+            errors = np.tile(errors, len(able)) + self.errors[index, chosen]
+            seconds = np.tile(seconds, len(able)) + self.seconds[index, chosen]
+            seconds += self._conversions(types, index)
+            within = np.flatnonzero(errors <= bound)
+            states = self._states(types[within], index)
+            rows = within[undominated(states, errors[within], seconds[within])]
             if len(rows) > self._labels:
                 exact = False
-                agreeing = self._states(types[rows], place)
+                agreeing = self._states(types[rows], index)
                 rows = thinned(rows, agreeing, errors, seconds, most=self._labels)
             types, errors, seconds = types[rows], errors[rows], seconds[rows]
         return types, exact
 
-    def _conversions(self, types: Types, place: int) -> Floats:
-        """Seconds of converting what an operator reads, where nobody before it needed the same.
+    def _conversions(self, types: Types, index: int) -> Floats:
+        """Seconds of converting an operator's inputs, unless an earlier one needed the same.
 
-        What it computes is converted here as well where something that is no operator reads it.
+        Its output is converted here as well if something that is no operator reads it.
         """
-        wanted = types[:, place]
+        wanted = types[:, index]
         total = np.zeros(len(types))
         for tensor in self.tensors:
-            if tensor.kept and tensor.producer == place:
+            if tensor.in_float32 and tensor.producer == index:
                 total += tensor.conversions[wanted, 0]
-        for tensor in self._read_by[place]:
-            seconds = tensor.conversions[self._made_in(tensor, types), wanted]
+        for tensor in self._read_by[index]:
+            seconds = tensor.conversions[self._types_of(tensor, types), wanted]
             for earlier in tensor.consumers:
-                if earlier < place:
+                if earlier < index:
                     seconds = np.where(tensor.alike[types[:, earlier], wanted], 0.0, seconds)
-            if tensor.kept:
+            if tensor.in_float32:
                 # Float32 is made of it anyway.
                 seconds = np.where(wanted == 0, 0.0, seconds)
             total += seconds
         return total
 
-    def _made_in(self, tensor: Tensor, types: Types) -> Types:
+    def _types_of(self, tensor: Tensor, types: Types) -> Types:
         if tensor.producer is None:
             return np.zeros(len(types), np.byte)
-        made: Types = types[:, tensor.producer]
-        return made
+        column: Types = types[:, tensor.producer]
+        return column
 
-    def _states(self, types: Types, place: int) -> NDArray[np.intp]:
+    def _states(self, types: Types, index: int) -> NDArray[np.intp]:
         """Which partial assignments agree in all that later operators see of them."""
         columns = []
         for tensor in self.tensors:
             producer = -1 if tensor.producer is None else tensor.producer
-            if producer > place or max(tensor.consumers, default=-1) <= place:
+            if producer > index or max(tensor.consumers, default=-1) <= index:
                 continue
-            made = self._made_in(tensor, types).astype(np.int64)
+            written = self._types_of(tensor, types).astype(np.int64)
             read = np.zeros(len(types), np.int64)
             for consumer in tensor.consumers:
-                if consumer <= place:
+                if consumer <= index:
                     read |= np.int64(1) << types[:, consumer].astype(np.int64)
-            columns.append(made << self.seconds.shape[1] | read)
+            columns.append(written << self.seconds.shape[1] | read)
         if not columns:
             return np.zeros(len(types), np.intp)
         _, states = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
@@ -242,16 +243,16 @@ class TypeChoice:
 
     # -- improving where fronts were thinned -------------------------------------------------
 
-    def _improved(self, given: Assignment) -> Assignment:
+    def _improved(self, start: Assignment) -> Assignment:
         """An assignment after moves of single operators that make it faster and no less exact."""
         operators, kinds = self.seconds.shape
-        best = given
+        best = start
         for _ in range(_MOVES):
             rows = np.repeat(np.array([best.types], np.byte), operators * kinds, axis=0)
             places = np.arange(operators * kinds)
             rows[places, places // kinds] = places % kinds
             errors, seconds = self.evaluated(rows)
-            seconds = np.where(errors <= given.error, seconds, np.inf)
+            seconds = np.where(errors <= start.error, seconds, np.inf)
             row = int(seconds.argmin())
             if not seconds[row] < best.seconds:
                 break

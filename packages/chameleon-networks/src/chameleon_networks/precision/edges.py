@@ -25,17 +25,17 @@ _COPIES = 5
 
 @cache
 def bytes_per_second() -> float:
-    """How fast one thread of this machine reads and writes what is in no cache of its own.
+    """How fast one thread of this machine reads and writes memory that is in no cache of its own.
 
     Converting a tensor does little else, so that its bytes over this rate estimate it. Estimates
-    decide between assignments that are close to each other; what is delivered is timed as a whole.
+    decide between assignments that are close to each other. The delivery is timed as a whole.
     """
     source = np.zeros(_COPIED_BYTES // _FLOAT_BYTES, np.float32)
-    made = np.empty_like(source)
+    target = np.empty_like(source)
     seconds = []
     for _ in range(_COPIES):
         started = time.perf_counter()
-        np.copyto(made, source)
+        np.copyto(target, source)
         seconds.append(time.perf_counter() - started)
     return 2 * _COPIED_BYTES / min(seconds)
 
@@ -64,17 +64,17 @@ def tensors_of(network: Network, kinds: Sequence[str], rate: float) -> list[Tens
     sources: dict[Any, set[Any]] = defaultdict(set)
     for source, carried in network.carried():
         sources[carried].add(source)
-    place_of = {place: position for position, place in enumerate(order_of(network))}
-    producers = {chain.last: place_of[place] for place, chain in enumerate(network.chains)}
+    place_of = {index: position for position, index in enumerate(order_of(network))}
+    producers = {chain.last: place_of[index] for index, chain in enumerate(network.chains)}
     consumers: dict[Any, set[int]] = defaultdict(set)
-    for place in range(len(network.chains)):
-        added = network.residual(place)
-        reads = [*(one for one, _ in network.operands(place)), *(added or ())[:1]]
+    for index in range(len(network.chains)):
+        added = network.residual(index)
+        reads = [*(operand for operand, _ in network.operands(index)), *(added or ())[:1]]
         for read in reads:
             for root in _roots(read, sources):
-                consumers[root].add(place_of[place])
+                consumers[root].add(place_of[index])
     # An output, or an operator that is no chain and does not just move numbers, reads float32.
-    kept = {
+    exact = {
         root
         for variable in network.names
         if any(
@@ -91,26 +91,26 @@ def tensors_of(network: Network, kinds: Sequence[str], rate: float) -> list[Tens
     return [
         Tensor(
             producer=producers.get(root),
-            consumers=tuple(sorted(found)),
+            consumers=tuple(sorted(readers)),
             conversions=_conversions(root, kinds, rate),
-            kept=root in kept,
+            in_float32=root in exact,
         )
-        for root, found in consumers.items()
+        for root, readers in consumers.items()
     ]
 
 
 def _roots(variable: Any, sources: dict[Any, set[Any]]) -> set[Any]:
-    """What the numbers of a variable were computed as."""
+    """The variables that the numbers of a variable were computed as."""
     if variable not in sources:
         return {variable}
-    return {root for one in sources[variable] for root in _roots(one, sources)}
+    return {root for source in sources[variable] for root in _roots(source, sources)}
 
 
 def _conversions(variable: Any, kinds: Sequence[str], rate: float) -> Floats:
-    """Seconds from one type to another: what is read and what is written."""
+    """Seconds from one type to another, for reading and writing."""
     elements = 0 if isinstance(variable.ty, relax.TupleType) else math.prod(shape_of(variable))
     forms = [COMPUTE[kind].data for kind in kinds]
-    sizes = [one.bits // 8 for one in forms]
+    sizes = [form.bits // 8 for form in forms]
     both = np.add.outer(sizes, sizes) * (elements / rate)
-    differ = np.array([[one != other for other in forms] for one in forms])
+    differ = np.array([[form != other for other in forms] for form in forms])
     return np.asarray(both * differ, np.float64)

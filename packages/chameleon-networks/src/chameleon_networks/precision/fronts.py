@@ -14,7 +14,7 @@ LABELS = 20_000
 """Partial assignments that are kept at a time."""
 
 INTERVALS = 64
-"""Of the error, in each of which the fastest assignment is kept where fronts are too long."""
+"""Intervals of the error, each of which keeps its fastest assignment if fronts are too long."""
 
 
 @attrs.frozen(kw_only=True)
@@ -36,34 +36,34 @@ def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
     """At most so many assignments of a front, spread over its seconds, both ends among them."""
     if len(front) <= most:
         return list(front)
-    seconds = np.array([one.seconds for one in front])
+    seconds = np.array([assignment.seconds for assignment in front])
     wanted = np.linspace(seconds[0], seconds[-1], most)
-    places = {int(np.abs(seconds - one).argmin()) for one in wanted}
-    return [front[place] for place in sorted({0, len(front) - 1, *places})]
+    places = {int(np.abs(seconds - goal).argmin()) for goal in wanted}
+    return [front[index] for index in sorted({0, len(front) - 1, *places})]
 
 
-def front_of(found: Sequence[Assignment]) -> list[Assignment]:
+def front_of(assignments: Sequence[Assignment]) -> list[Assignment]:
     """The assignments that no other one dominates, by rising error and falling seconds."""
-    return list(_rising(sorted(found, key=lambda one: (one.error, one.seconds, one.types))))
+    return list(_rising(sorted(assignments, key=lambda row: (row.error, row.seconds, row.types))))
 
 
 def _rising(ordered: Sequence[Assignment]) -> Iterator[Assignment]:
     best = np.inf
-    for one in ordered:
-        if one.seconds < best:
-            best = one.seconds
-            yield one
+    for assignment in ordered:
+        if assignment.seconds < best:
+            best = assignment.seconds
+            yield assignment
 
 
 def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> NDArray[np.intp]:
     """Rows that no other row of the same state dominates."""
     order = np.lexsort((seconds, errors, states))
     starts = np.flatnonzero(np.diff(states[order], prepend=-1))
-    kept = []
+    rows = []
     for group in np.split(order, starts[1:]):
         least = np.minimum.accumulate(seconds[group])
-        kept.append(group[np.append(True, seconds[group][1:] < least[:-1])])
-    return np.concatenate(kept)
+        rows.append(group[np.append(True, seconds[group][1:] < least[:-1])])
+    return np.concatenate(rows)
 
 
 def thinned(

@@ -36,11 +36,11 @@ def metric_of(source: str) -> Metric:
 
 
 def scored(metric: Metric, source: str, run: Callable[[Arrays], Arrays]) -> float:
-    """What a user's function says of a network.
+    """The score that a user's function gives a network.
 
     Args:
-        metric: the function; it calls the network as a delivered one is called: with an array for
-            each input, for an array or, of several outputs, a list.
+        metric: the function; it calls the network as a delivered one, with an array for each input.
+            It gets an array, or a list of several outputs.
         source: its name, for errors.
         run: the network.
 
@@ -56,6 +56,7 @@ def scored(metric: Metric, source: str, run: Callable[[Arrays], Arrays]) -> floa
         value = metric(network)
     except ChameleonError:
         raise
+    # The user's function may raise anything.
     except Exception as error:
         raise ConfigError(
             f"metric: {source} failed: {first_line(error)}",

@@ -31,27 +31,27 @@ class TypedNetwork:
         module: it, prepared.
         chains: its chains.
         places: for each chain of the float32 network the chain of this one that computes it, None
-            where none does.
+            if none does.
     """
 
     module: Any
     chains: Sequence[FusedOperator]
     places: tuple[int | None, ...]
 
-    def chain(self, place: int) -> FusedOperator | None:
-        """What computes a chain of the float32 network here; None where no chain does."""
-        here = self.places[place]
+    def chain(self, index: int) -> FusedOperator | None:
+        """The chain that computes one of the float32 network here; None if there is none."""
+        here = self.places[index]
         return None if here is None else self.chains[here]
 
 
 class TypedNetworks:
-    """The networks that become of one in float32 where its chains get types.
+    """The networks that one in float32 becomes if its chains get types.
 
     Args:
         module: what ``prepared`` returned.
         chains: its chains.
         ranges: of its tensors, by name; None for ranges that are all alike, which is enough to see
-            what its operators become.
+            the types of its operators.
         means: of channels of tensors, by name; see ``with_types``.
     """
 
@@ -78,43 +78,43 @@ class TypedNetworks:
         Raises:
             ConfigError: a chain cannot have its type, or a tensor has no range.
         """
-        return self._made(types)
+        return self._built(types)
 
-    def _made(self, types: Types, *, sketched: bool = False) -> TypedNetwork:
+    def _built(self, types: Types, *, sketched: bool = False) -> TypedNetwork:
         ranges, means = self._ranges, self._means
         with warnings_once():
             module = with_types(self.module, self.chains, types, ranges, means, sketched=sketched)
-            found = chains_of(module)
-        return TypedNetwork(module=module, chains=found, places=_places(self.chains, found))
+            chains = chains_of(module)
+        return TypedNetwork(module=module, chains=chains, places=_places(self.chains, chains))
 
     def uniform(self, kind: str) -> TypedNetwork:
-        """What operators become where every chain that can be is in a type; made once.
+        """The network with every chain in a type that can have it; built once.
 
-        Of seven bits it is the one of eight where chains gain nothing by fewer. Its weights are
-        sketched (see ``with_types``): it tells of operators, and is not to be compiled.
+        In seven bits, chains that gain nothing by fewer bits have eight. Its weights are sketched
+        (see ``with_types``): it tells of operators, and is not to be compiled.
         """
         if kind not in self._uniform:
             types = {
-                place: one
-                for one in reading_as(kind)
-                for place in eligible(self.chains, one).places
+                index: variant
+                for variant in reading_as(kind)
+                for index in eligible(self.chains, variant).places
             }
-            self._uniform[kind] = self._made(types, sketched=True)
+            self._uniform[kind] = self._built(types, sketched=True)
         return self._uniform[kind]
 
     def able(self, kind: str) -> tuple[int, ...]:
-        """Places of the chains that are computed in a type where they get it."""
-        made = self.uniform(kind)
+        """Places of the chains that are computed in a type if they get it."""
+        network = self.uniform(kind)
         return tuple(
-            place
-            for place in eligible(self.chains, kind).places
-            if (here := made.chain(place)) is not None and is_reduced(here, self.chains[place])
+            index
+            for index in eligible(self.chains, kind).places
+            if (here := network.chain(index)) is not None and is_reduced(here, self.chains[index])
         )
 
 
 def is_reduced(here: FusedOperator, before: FusedOperator) -> bool:
     """Whether what computes a chain does so in another type than the chain."""
-    kinds = (getattr(one.spec, "dtype", FLOAT32) for one in (here, before))
+    kinds = (getattr(chain.spec, "dtype", FLOAT32) for chain in (here, before))
     return len(set(kinds)) > 1
 
 
@@ -124,12 +124,12 @@ def _places(
     """Which chain has taken the place of which: types change no order, and seldom how many."""
     if len(before) == len(now):
         return tuple(range(len(now)))
-    found: list[int | None] = []
+    places: list[int | None] = []
     names = [signatures_of(chain.spec) for chain in now]
     start = 0
     for chain in before:
         own = signatures_of(chain.spec)
-        here = next((place for place in range(start, len(now)) if names[place] == own), None)
-        found.append(here)
+        here = next((index for index in range(start, len(now)) if names[index] == own), None)
+        places.append(here)
         start = start if here is None else here + 1
-    return tuple(found)
+    return tuple(places)

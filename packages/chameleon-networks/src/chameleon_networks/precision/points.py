@@ -1,4 +1,4 @@
-"""The points of a network's front: types for its chains, what they cost, and how they are told."""
+"""The points of a network's front: types for its chains, their costs, and their rows in results."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from chameleon_networks.precision.networks import TypedNetworks, Types
 from chameleon_networks.quantize.eligibility import eligible
 
 POINTS = 16
-"""Of the front that are told of, and whose errors are found with all types together."""
+"""Points of the front in a result, whose errors are simulated with all types together."""
 
 
 class Errors(Protocol):
-    """Errors of a network's outputs where chains have types: |difference| over largest |output|.
+    """Errors of a network's outputs if chains have types: |difference| over largest |output|.
 
     ``precision.errors.Simulation`` finds them.
     """
 
     def errors_alone(self, kinds: Iterable[str]) -> Mapping[tuple[int, str], float]:
-        """Of each chain and each type that it can have the error where it alone has it."""
+        """The error of each chain alone in each type that it can have."""
 
     def error_of(self, types: Types) -> float:
-        """The error where several chains have types."""
+        """The error if several chains have types."""
 
 
 @attrs.frozen(kw_only=True)
@@ -42,8 +42,8 @@ class Point:
 
     Attributes:
         types: of the chains that are not in float32, by place.
-        seconds: of its operators as they were measured in networks (alone, where networks could not
-            be profiled), with what conversions are estimated to take.
+        seconds: of its operators as they were measured in networks (alone, if networks could not be
+            profiled), with an estimate of conversions.
         error: of its outputs, simulated with all types together.
     """
 
@@ -57,7 +57,7 @@ class Point:
         counts[FLOAT32] = chains - len(self.types)
         return {kind: count for kind, count in counts.items() if count}
 
-    def told(self, chains: int, *, delivered: bool) -> FrontPoint:
+    def row(self, chains: int, *, delivered: bool) -> FrontPoint:
         """The point as a result has it."""
         types = self.counted(chains)
         return FrontPoint(types=types, seconds=self.seconds, error=self.error, delivered=delivered)
@@ -69,7 +69,7 @@ class Point:
 
 
 class Front:
-    """What types may be chosen among.
+    """The points that types may be chosen among.
 
     Args:
         networks: of the types.
@@ -82,7 +82,7 @@ class Front:
         float32: the point that has no types.
         points: of the front, by falling seconds, float32 first.
         dominated: networks in one type that are no faster than a point with a smaller error.
-        told: sentences about operators that cannot have a type, since numbers pass what it holds.
+        notes: sentences about operators that cannot have a type, since numbers pass what it holds.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Front:
         self._order = order_of(networks.network)
         squares = _squares(networks, self._kinds, errors)
         beyond = np.isinf(squares)
-        self.told = tuple(
+        self.notes = tuple(
             f"{count} of {len(seconds)} operators are not computed in {kind}, which does not hold "
             "their numbers"
             for kind, count in zip(self._kinds, beyond.sum(axis=0), strict=True)
@@ -110,35 +110,35 @@ class Front:
             squares[self._order],
             tensors_of(networks.network, self._kinds, rate),
         )
-        predicted = [self._point(one.types) for one in spread(self._choice.front(), POINTS)]
+        predicted = [self._point(row.types) for row in spread(self._choice.front(), POINTS)]
         self.float32 = predicted[0]
         self._uniform = [
-            self._point(self._choice.uniform(place).types) for place in range(1, len(self._kinds))
+            self._point(self._choice.uniform(column).types) for column in range(1, len(self._kinds))
         ]
         self._all = [*predicted, *self._uniform]
         self.points = _undominated(self._all)
-        known = [one.types for one in self.points]
-        self.dominated = [one for one in self._uniform if one.types not in known]
+        known = [point.types for point in self.points]
+        self.dominated = [point for point in self._uniform if point.types not in known]
 
     def within(self, bound: float) -> Point:
-        """The fastest point within a bound; others of its kind are tried where errors add up.
+        """The fastest point within a bound; others of its kind are tried if errors add up.
 
         From the fastest point on that is over the bound, operators go back to float32 until it
-        holds: what comes of that may be faster than any point of the front that holds it.
+        holds. The result may be faster than any point of the front that holds it.
         """
-        holding = [one for one in self._all if _holds(one, bound)]
-        best = min(holding, key=lambda one: one.seconds, default=self.float32)
-        over = [one for one in self._all if not _holds(one, bound) and one.seconds < best.seconds]
+        holding = [point for point in self._all if _holds(point, bound)]
+        best = min(holding, key=lambda point: point.seconds, default=self.float32)
+        over = [p for p in self._all if not _holds(p, bound) and p.seconds < best.seconds]
         if over:
-            eased = self.eased(min(over, key=lambda one: one.error), bound)
-            best = min((best, eased), key=lambda one: one.seconds)
+            eased = self.eased(min(over, key=lambda point: point.error), bound)
+            best = min((best, eased), key=lambda point: point.seconds)
         return best
 
     def eased(self, point: Point, bound: float) -> Point:
         """A point with as many operators back in float32 as it takes to hold a bound.
 
         Args:
-            point: at least one operator of which goes back, where any is not in float32.
+            point: at least one operator of which goes back, if any is not in float32.
             bound: on the error, simulated with all types together.
         """
         types: tuple[int, ...] | None = self._row(point.types)
@@ -149,13 +149,13 @@ class Front:
         return self.float32
 
     def uniform(self, bound: float) -> Point | None:
-        """The fastest point of one type within a bound; None where none is faster than float32."""
+        """The fastest point of one type within a bound; None if none is faster than float32."""
         holding = [
-            one
-            for one in self._uniform
-            if _holds(one, bound) and one.seconds < self.float32.seconds
+            point
+            for point in self._uniform
+            if _holds(point, bound) and point.seconds < self.float32.seconds
         ]
-        return min(holding, key=lambda one: one.seconds, default=None)
+        return min(holding, key=lambda point: point.seconds, default=None)
 
     def timed(self, point: Point) -> Point:
         """A point with the seconds that this front knows."""
@@ -163,11 +163,11 @@ class Front:
         return attrs.evolve(point, seconds=seconds)
 
     def _row(self, types: Types) -> tuple[int, ...]:
-        return tuple(self._kinds.index(types.get(place, FLOAT32)) for place in self._order)
+        return tuple(self._kinds.index(types.get(index, FLOAT32)) for index in self._order)
 
     def _point(self, row: Sequence[int]) -> Point:
         types = {
-            place: self._kinds[kind] for place, kind in zip(self._order, row, strict=True) if kind
+            index: self._kinds[kind] for index, kind in zip(self._order, row, strict=True) if kind
         }
         return Point(
             types=dict(sorted(types.items())),
@@ -183,47 +183,47 @@ def _holds(point: Point, bound: float) -> bool:
 
 def _undominated(points: Sequence[Point]) -> list[Point]:
     """The points that no other one dominates as simulated, by falling seconds."""
-    found: list[Point] = []
-    for one in sorted(points, key=lambda point: (point.error, point.seconds)):
-        if not found or one.seconds < found[-1].seconds:
-            found.append(one)
-    return found
+    front: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.error, point.seconds)):
+        if not front or point.seconds < front[-1].seconds:
+            front.append(point)
+    return front
 
 
 def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> Floats:
     """Squares of the errors of each chain alone in each type, of shape (chains, types)."""
-    found = np.zeros((len(networks.chains), len(kinds)))
-    for (place, kind), error in errors.errors_alone(kinds[1:]).items():
-        found[place, kinds.index(kind)] = error**2
-    return found
+    squares = np.zeros((len(networks.chains), len(kinds)))
+    for (index, kind), error in errors.errors_alone(kinds[1:]).items():
+        squares[index, kinds.index(kind)] = error**2
+    return squares
 
 
 def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) -> list[str]:
-    """What keeps operators in float32 before anything is known of their errors.
+    """The reasons that keep operators in float32 before anything is known of their errors.
 
     Args:
         networks: of the types.
         kinds: types beside float32.
-        seconds: of each chain in each type, of shape (chains, types), float32 first; infinite
-            where a chain was not measured in the type.
+        seconds: of each chain in each type, of shape (chains, types), float32 first; infinite if a
+            chain was not measured in the type.
 
     Returns:
         A sentence without its end for each reason, the most frequent one first.
     """
-    able = {place for kind in kinds for place in networks.able(kind)}
+    able = {index for kind in kinds for index in networks.able(kind)}
     reasons = eligible(networks.chains, kinds[0]).reasons
     named = listing(list(dict.fromkeys(map(display_name, kinds))))
-    found: Counter[str] = Counter()
-    for place, chain in enumerate(networks.chains):
+    counts: Counter[str] = Counter()
+    for index, chain in enumerate(networks.chains):
         if getattr(chain.spec, "dtype", FLOAT32) != FLOAT32:
             continue
-        if place not in able:
-            found[reasons.get(place, "what is around it keeps it there")] += 1
-        elif not np.isfinite(seconds[place, 1:]).any():
-            found[f"it was not measured in {named}"] += 1
+        if index not in able:
+            counts[reasons.get(index, "what is around it keeps it there")] += 1
+        elif not np.isfinite(seconds[index, 1:]).any():
+            counts[f"it was not measured in {named}"] += 1
     return [
         f"{count} of {len(networks.chains)} operators stay in {FLOAT32}, each since {reason}"
-        for reason, count in found.most_common()
+        for reason, count in counts.most_common()
     ]
 
 

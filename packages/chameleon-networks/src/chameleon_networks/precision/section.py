@@ -1,4 +1,4 @@
-"""What numbers a network may be computed in, and how far its answers may be off for it."""
+"""The numbers that a network may be computed in, and how far its answers may be off for it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Precision(Section):
         if self.search and not self.bounded:
             raise ValueError("'search' needs a bound; name 'max_error', or 'metric' and 'max_drop'")
         said = (self.max_error, self.calibrate, self.metric)
-        if self.type is None and not self.search and any(one is not None for one in said):
+        if self.type is None and not self.search and any(value is not None for value in said):
             raise ValueError("names no type; add 'type' or 'search'")
 
     @property
@@ -87,12 +87,12 @@ class Precision(Section):
         precision = cls.from_json(section)
         if not precision.types:
             return {}
-        kept = {
+        values = {
             field.alias: getattr(precision, field.name)
             for field in attrs.fields(cls)
             if field.metadata.get(BINDS, True) and field.name not in ("type", "search")
         }
-        return {"types": sorted(precision.types), **kept}
+        return {"types": sorted(precision.types), **values}
 
     def problems(self, node: Node, model: StageSpec) -> Iterator[Problem]:
         return unknown_types(node, (FLOAT32, *model.record.precisions), model.name)
@@ -115,7 +115,7 @@ class Precision(Section):
 
 
 def unknown_types(node: Node, known: Sequence[str], frontend: str) -> Iterator[Problem]:
-    """What is wrong with the names of types that were written.
+    """Problems with the names of types that were written.
 
     Args:
         node: the section as it was written.
@@ -125,8 +125,8 @@ def unknown_types(node: Node, known: Sequence[str], frontend: str) -> Iterator[P
     types = node.get("search")
     alone = node.get("type")
     written = (*(types.value if types is not None else ()), *([alone] if alone is not None else []))
-    for one in written:
-        if one.value is None or one.value in known:
+    for entry in written:
+        if entry.value is None or entry.value in known:
             continue
         if not set(known) - {FLOAT32}:
             message = (
@@ -134,6 +134,6 @@ def unknown_types(node: Node, known: Sequence[str], frontend: str) -> Iterator[P
                 "choose a frontend of networks"
             )
         else:
-            guess = did_you_mean(one.value, known) or f"; there is {listing(list(known))}"
-            message = f"unknown precision '{one.value}' for frontend '{frontend}'{guess}"
-        yield Problem(mark=one.mark, message=message)
+            guess = did_you_mean(entry.value, known) or f"; there is {listing(list(known))}"
+            message = f"unknown precision '{entry.value}' for frontend '{frontend}'{guess}"
+        yield Problem(mark=entry.mark, message=message)

@@ -24,7 +24,7 @@ RANDOM = 8
 MOST = 512
 """Batches that are read at most, of all buckets: a loader may go round its data for ever."""
 KEPT = 3
-"""Batches at the end that are kept aside, at most; half of them where there are few."""
+"""Batches at the end that are kept aside, at most; half of them if there are few."""
 
 _SEED = 7_000
 _KINDS = {"f": "numbers with a fraction", "i": "whole numbers", "u": "whole numbers", "b": "truths"}
@@ -33,13 +33,13 @@ _KINDS = {"f": "numbers with a fraction", "i": "whole numbers", "u": "whole numb
 def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
     """The batches that a network is calibrated with.
 
-    Of the user's, a bucket of shapes gets those that it would get as a delivered network: those of
-    its shapes, and those that are filled up to them. The function is called once for each bucket.
+    A bucket of shapes gets those of the user's batches that have its shapes or are filled up to
+    them. The function is called once for each bucket.
 
     Args:
         network: as its framework has it.
-        source: ``path.py:function`` or ``package.module:function``: a function that yields an array
-            or a list of one per input, or a mapping by the input's name; None for random inputs.
+        source: ``path.py:function`` or ``package.module:function``; None for random inputs. The
+            function yields an array, a list of one per input, or a mapping by the inputs' names.
 
     Raises:
         ConfigError: there is no such function.
@@ -54,7 +54,7 @@ def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
         )
     bucket = network.bucket
     where = "" if bucket is None else f" in bucket {bucket.name}"
-    return Batches(_given(network, function, source), f"{source}{where}")
+    return Batches(_batches_from(network, function, source), f"{source}{where}")
 
 
 class Batches:
@@ -65,15 +65,15 @@ class Batches:
         source: where they are from.
 
     Attributes:
-        kept: those that are not calibrated with, when all have been gone through; the only one
-            where there is but one.
+        samples: those that are not calibrated with, when all have been gone through; the only one
+            if there is but one.
         count: how many there were.
     """
 
     def __init__(self, batches: Iterator[Sample], source: str) -> None:
         self._batches = batches
         self._source = source
-        self.kept: list[Sample] = []
+        self.samples: list[Sample] = []
         self.count = 0
 
     def __iter__(self) -> Iterator[Arrays]:
@@ -95,23 +95,23 @@ class Batches:
             )
         while len(waiting) > max(1, min(KEPT, self.count // 2)):
             yield waiting.popleft().inputs
-        self.kept = list(waiting)
+        self.samples = list(waiting)
         if self.count == 1:
             log.warning(
                 "calibrated_with_one_batch",
                 source=self._source,
                 why="errors are measured on the very batch that ranges are from; yield several",
             )
-            yield self.kept[0].inputs
+            yield self.samples[0].inputs
 
     @property
     def summary(self) -> str:
-        """What there was, as a sentence without its end."""
+        """The numbers of batches, as a sentence without its end."""
         if self.count == 1:
             return f"calibrated with one batch of {self._source}, which errors are measured on too"
-        used, kept = self.count - len(self.kept), len(self.kept)
+        used, aside = self.count - len(self.samples), len(self.samples)
         return (
-            f"calibrated with {used} of {self.count} batches of {self._source}, {kept} kept aside"
+            f"calibrated with {used} of {self.count} batches of {self._source}, {aside} kept aside"
         )
 
 
@@ -125,7 +125,7 @@ def _random(network: ImportedNetwork) -> Iterator[Sample]:
         yield Sample(inputs=network.samples(np.random.default_rng(_SEED + number)))
 
 
-def _given(network: ImportedNetwork, function: Any, source: str) -> Iterator[Sample]:
+def _batches_from(network: ImportedNetwork, function: Any, source: str) -> Iterator[Sample]:
     examples = network.samples(np.random.default_rng(_SEED))
     wanted = dict(zip(network.input_names(), examples, strict=True))
     elsewhere: Counter[str] = Counter()
@@ -149,6 +149,7 @@ def _given(network: ImportedNetwork, function: Any, source: str) -> Iterator[Sam
                 break
     except ConfigError:
         raise
+    # The user's function may raise anything.
     except Exception as error:
         raise ConfigError(
             f"calibrate: {source} failed after {number} batches: {first_line(error)}",
@@ -176,24 +177,24 @@ def _whole(arrays: Arrays, wanted: Mapping[str, NDArray[Any]], who: str) -> Samp
 
 
 def _in_bucket(bucket: BucketInputs, arrays: Arrays, who: str) -> tuple[str, Sample]:
-    """The name of the bucket that a batch belongs to, and what it becomes in it."""
+    """The name of the bucket that a batch belongs to, and its sample there."""
     try:
-        name, inputs, kept = bucket.placed(*arrays)
+        name, inputs, cuts = bucket.placed(*arrays)
     except ValueError as error:
         raise ConfigError(
             f"{who}: {error}", hint="Yield batches as the network gets them later."
         ) from error
-    return name, Sample(inputs=inputs, kept=tuple(kept))
+    return name, Sample(inputs=inputs, cuts=tuple(cuts))
 
 
-def _yielded(made: Any, source: str) -> Iterable[Any]:
-    """What a function returned, if that is batches."""
-    if isinstance(made, np.ndarray | Mapping | str) or not hasattr(made, "__iter__"):
+def _yielded(result: Any, source: str) -> Iterable[Any]:
+    """The result of a function, if that is batches."""
+    if isinstance(result, np.ndarray | Mapping | str) or not hasattr(result, "__iter__"):
         raise ConfigError(
-            f"calibrate: {source} returned a {type(made).__name__} instead of batches",
+            f"calibrate: {source} returned a {type(result).__name__} instead of batches",
             hint="Yield each batch, or return a list of them.",
         )
-    batches: Iterable[Any] = made
+    batches: Iterable[Any] = result
     return batches
 
 
@@ -201,30 +202,30 @@ def _checked(batch: Any, wanted: Mapping[str, NDArray[Any]], who: str) -> Arrays
     """One batch as arrays of the types that the network takes, of any shapes.
 
     Args:
-        batch: what the user's function yielded.
+        batch: the one that the user's function yielded.
         wanted: an example of each input, by name.
         who: the batch, for errors.
     """
-    takes = ", ".join(f"{name} {list(one.shape)}" for name, one in wanted.items())
+    takes = ", ".join(f"{name} {list(example.shape)}" for name, example in wanted.items())
     if isinstance(batch, Mapping):
         lacking, unknown = wanted.keys() - batch.keys(), batch.keys() - wanted.keys()
         if lacking or unknown:
             what = f"lacks {sorted(lacking)}" if lacking else f"has {sorted(map(str, unknown))}"
             raise ConfigError(f"{who} {what}", hint=f"The network takes {takes}.")
-        given: Sequence[Any] = [batch[name] for name in wanted]
+        arrays: Sequence[Any] = [batch[name] for name in wanted]
     else:
-        given = batch if isinstance(batch, tuple | list) else [batch]
-        if len(given) != len(wanted):
+        arrays = batch if isinstance(batch, tuple | list) else [batch]
+        if len(arrays) != len(wanted):
             raise ConfigError(
-                f"{who} has {len(given)} arrays for {len(wanted)} inputs",
+                f"{who} has {len(arrays)} arrays for {len(wanted)} inputs",
                 hint=f"The network takes {takes}.",
             )
-    pairs = zip(given, wanted.items(), strict=True)
-    return [_array(one, example, f"{who}: input {name!r}") for one, (name, example) in pairs]
+    pairs = zip(arrays, wanted.items(), strict=True)
+    return [_array(array, example, f"{who}: input {name!r}") for array, (name, example) in pairs]
 
 
-def _array(given: Any, example: NDArray[Any], who: str) -> NDArray[Any]:
-    array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+def _array(value: Any, example: NDArray[Any], who: str) -> NDArray[Any]:
+    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     kind, wanted = _KINDS.get(array.dtype.kind), _KINDS.get(example.dtype.kind)
     if kind != wanted:
         raise ConfigError(
@@ -232,9 +233,9 @@ def _array(given: Any, example: NDArray[Any], who: str) -> NDArray[Any]:
             hint=f"Yield what the network gets later, as .astype({str(example.dtype)!r}).",
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        found = "NaN" if np.isnan(array).any() else "infinities"
+        numbers = "NaN" if np.isnan(array).any() else "infinities"
         raise ConfigError(
-            f"{who} has {found} in it",
+            f"{who} has {numbers} in it",
             hint="Leave such batches out: a range cannot be found from them.",
         )
     return np.ascontiguousarray(array, example.dtype)

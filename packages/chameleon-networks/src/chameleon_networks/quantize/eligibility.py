@@ -38,7 +38,7 @@ class Eligible:
 
     Attributes:
         places: of those that can, in order.
-        reasons: of each other one, why not, as half a sentence.
+        reasons: of each other one, why not, as a part of a sentence.
     """
 
     places: tuple[int, ...]
@@ -59,10 +59,10 @@ def eligible(chains: Sequence[FusedOperator], kind: str) -> Eligible:
         raise ConfigError(
             f"there is no precision {kind!r}", hint=f"Known ones: {FLOAT32}, {', '.join(REDUCED)}."
         )
-    reasons = {place: _reason(chain, kind) for place, chain in enumerate(chains)}
+    reasons = {index: _reason(chain, kind) for index, chain in enumerate(chains)}
     return Eligible(
-        places=tuple(place for place, reason in reasons.items() if reason is None),
-        reasons={place: reason for place, reason in reasons.items() if reason is not None},
+        places=tuple(index for index, reason in reasons.items() if reason is None),
+        reasons={index: reason for index, reason in reasons.items() if reason is not None},
     )
 
 
@@ -72,7 +72,7 @@ def _reason(chain: FusedOperator, kind: str) -> str | None:
         return f"{spec.kind} is computed in {FLOAT32} alone"
     if spec.dtype != FLOAT32:
         return f"it is computed in {spec.dtype} already"
-    if not all(isinstance(one, relax.Var) for one in chain.operands):
+    if not all(isinstance(operand, relax.Var) for operand in chain.operands):
         return "its input is no tensor of the network that could be observed"
     if chain.readers is None:
         return "its inputs are rearranged for other operators, too"

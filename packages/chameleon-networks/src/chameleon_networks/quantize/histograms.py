@@ -10,7 +10,7 @@ from chameleon_core.errors import ConfigError
 from numpy.typing import NDArray
 
 _BINS = 2048
-"""Of a histogram: at least four bins for every step of eight bits, whatever the range."""
+"""Bins of a histogram: at least four for every step of eight bits, in any range."""
 
 Floats = NDArray[np.float64]
 
@@ -18,9 +18,9 @@ Floats = NDArray[np.float64]
 class Histogram:
     """Counts of values in bins whose width is a power of two.
 
-    Bins lie on multiples of their width. When values come that the bins do not reach, the width
-    doubles as often as it takes and neighbours are added up, which loses nothing but resolution.
-    Zeros are counted apart: after a ReLU they are most of what there is, and exact in any range.
+    Bins lie on multiples of their width. If values are beyond the bins, the width doubles as often
+    as needed and neighbours are added up. Only resolution is lost. Zeros are counted apart: after a
+    ReLU they are most of what there is, and exact in any range.
 
     Attributes:
         count: of values, zeros among them.
@@ -52,9 +52,9 @@ class Histogram:
             return
         least, most = float(flat.min()), float(flat.max())
         if not math.isfinite(least) or not math.isfinite(most):
-            found = "NaN" if math.isnan(least) or math.isnan(most) else "an infinity"
+            number = "NaN" if math.isnan(least) or math.isnan(most) else "an infinity"
             raise ConfigError(
-                f"there is {found} among the values of a tensor, which has no range then",
+                f"there is {number} among the values of a tensor, which has no range then",
                 hint="Look for it among the calibration inputs and the network's weights.",
             )
         zeros = int(flat.size - np.count_nonzero(flat))
@@ -91,7 +91,7 @@ class Histogram:
         self.low, self.high = min(self.low, least), max(self.high, most)
         # Two bins are kept for what lies on either side of a multiple of the width.
         _, needed = math.frexp((self.high - self.low) / (_BINS - 2))
-        known = [one for one in (self._exponent, exponent) if one is not None]
+        known = [value for value in (self._exponent, exponent) if value is not None]
         wanted = max(needed, *known) if known else needed
         first = math.floor(self.low * 2.0**-wanted)
         if self._exponent is not None:
@@ -101,15 +101,15 @@ class Histogram:
         self._exponent, self._first = wanted, first
 
     def bins(self) -> tuple[Floats, NDArray[np.int64]]:
-        """Where values other than zero lie.
+        """The distribution of values other than zero.
 
         Returns:
             Edges of bins, shape (n + 1,), and counts, shape (n,); n may be 0.
         """
-        found = np.flatnonzero(self._counts)
-        if self._exponent is None or not found.size:
+        occupied = np.flatnonzero(self._counts)
+        if self._exponent is None or not occupied.size:
             return np.zeros(1), np.zeros(0, np.int64)
-        first, last = int(found[0]), int(found[-1]) + 1
+        first, last = int(occupied[0]), int(occupied[-1]) + 1
         edges = np.arange(first, last + 1) + float(self._first)
         return np.ldexp(edges, self._exponent), self._counts[first:last]
 
@@ -145,7 +145,7 @@ def _coarser(
         doublings: of the width.
         wanted: number of the first wider bin.
     """
-    made = np.zeros_like(counts)
+    coarse = np.zeros_like(counts)
     occupied = np.flatnonzero(counts)
-    np.add.at(made, ((occupied + first) >> doublings) - wanted, counts[occupied])
-    return made
+    np.add.at(coarse, ((occupied + first) >> doublings) - wanted, counts[occupied])
+    return coarse

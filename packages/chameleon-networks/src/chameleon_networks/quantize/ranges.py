@@ -1,7 +1,7 @@
 """Ranges of tensors for eight bits: by extremes, by percentiles, and by least squares.
 
-Jacob et al., arXiv 1712.05877, section 2.1: a real number is ``scale * (q - zero_point)``, with
-integers ``q`` and ``zero_point`` of eight bits, so that zero, which padding consists of, is exact.
+Jacob et al., arXiv 1712.05877, section 2.1: a real number is ``scale * (q - zero_point)``. The
+integers ``q`` and ``zero_point`` have eight bits. So zero, which padding consists of, is exact.
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ class Affine:
 
 
 def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floats:
-    """What tensors lose by being rounded to eight bits and clipped.
+    """The mean squared errors of tensors that are rounded to eight bits and clipped.
 
-    Values are taken to be spread evenly over their bin. With ``u = x / scale + zero_point`` and its
-    rounding ``n``, clipped to 0 and 255, the antiderivative of ``(u - n)^2`` is
-    ``n / 12 + (u - n)^3 / 3``: each step contributes a twelfth, what is clipped a cube.
+    Values are taken to be spread evenly over their bin. Let ``u = x / scale + zero_point``, and
+    ``n`` its rounding, clipped to 0 and 255. The antiderivative of ``(u - n)^2`` is ``n / 12 + (u -
+    n)^3 / 3``: each step contributes a twelfth, clipped values a cube.
 
     Args:
         histogram: of the values.
@@ -115,8 +115,8 @@ def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floa
     edges, counts = histogram.bins()
     if not counts.size:
         return np.zeros(len(affines))
-    scales = np.array([one.scale for one in affines])[:, None]
-    zeros = np.array([float(one.zero_point) for one in affines])[:, None]
+    scales = np.array([affine.scale for affine in affines])[:, None]
+    zeros = np.array([float(affine.zero_point) for affine in affines])[:, None]
     # Counted from the zero point on, which is the same but for a constant.
     steps = edges / scales
     nearest = np.clip(np.rint(steps), -zeros, LEVELS - zeros)
@@ -141,23 +141,23 @@ def candidates(histogram: Histogram) -> dict[str, Affine]:
             "a tensor of the network never had a value, so that it has no range",
             hint="Calibrate with at least one batch, of inputs that are not empty.",
         )
-    found = {EXTREMES: Affine.between(histogram.low, histogram.high)}
+    affines = {EXTREMES: Affine.between(histogram.low, histogram.high)}
     for percent in PERCENTILES:
-        found[f"percentile {percent:g}"] = Affine.between(*histogram.percentile(percent))
-    found[LEAST_SQUARES] = _least_squares(histogram)
-    return found
+        affines[f"percentile {percent:g}"] = Affine.between(*histogram.percentile(percent))
+    affines[LEAST_SQUARES] = _least_squares(histogram)
+    return affines
 
 
 def _least_squares(histogram: Histogram) -> Affine:
-    """The range of the least mean squared error: what is clipped against finer steps."""
+    """The range of the least mean squared error: clipping against finer steps."""
     low, high = histogram.low, histogram.high
     best = Affine.between(low, high)
     for _ in range(_TURNS):
         for upper in (True, False):
             end = histogram.high if upper else histogram.low
             ends = [float(end * fraction) for fraction in _FRACTIONS]
-            tried = [(low, one) if upper else (one, high) for one in ends]
+            tried = [(low, bound) if upper else (bound, high) for bound in ends]
             affines = [Affine.between(*pair) for pair in tried]
-            place = int(np.argmin(mean_squared_errors(histogram, affines)))
-            (low, high), best = tried[place], affines[place]
+            least = int(np.argmin(mean_squared_errors(histogram, affines)))
+            (low, high), best = tried[least], affines[least]
     return best

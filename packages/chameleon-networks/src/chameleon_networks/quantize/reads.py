@@ -1,10 +1,11 @@
-"""In which form a network's tensors are read when some of its chains have types of their own.
+"""The forms in which a network's tensors are read if some of its chains have types of their own.
 
-A chain in a type reads its data in it, of a product of two tensors or of attention both sides. What
-it writes is in that type as well exactly where every reader reads it so; such a chain reads its
-residual in the type, too. Max-pooling, concatenations and what else moves or selects
-numbers gives the same whether it is done before or after rounding, so that tensors on both sides of
-it share one form: it is computed on the small type then.
+A chain in a type reads its data in it; products of two tensors and attention read both sides in it.
+Its output has the type as well exactly if every reader reads it so. Such a chain reads its residual
+in the type, too.
+
+Max-pooling, concatenations and other moves or selections of numbers give the same before and after
+rounding. So tensors on both sides share one form, and the move is computed on the small type.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Form:
 
 
 class Network:
-    """Who reads what in a prepared network.
+    """The readers of each tensor in a prepared network.
 
     Args:
         module: what ``prepared`` returned.
@@ -52,26 +53,26 @@ class Network:
     def __init__(self, module: Any, chains: Sequence[FusedOperator]) -> None:
         function = module["main"]
         self.bindings = bindings_of(function)
-        self.names = _names([*function.params, *(one.var for one in self.bindings)])
+        self.names = _names([*function.params, *(binding.var for binding in self.bindings)])
         self.chains = chains
         self.users = users_of(function)
         self.chain_at = {
-            member: place for place, chain in enumerate(chains) for member in chain.members
+            member: index for index, chain in enumerate(chains) for member in chain.members
         }
         self._operand_of = {
-            (reader, operand): place
-            for place in range(len(chains))
-            for operand, readers in self.operands(place)
+            (reader, operand): index
+            for index in range(len(chains))
+            for operand, readers in self.operands(index)
             for reader in readers
         }
 
-    def operands(self, place: int) -> Sequence[tuple[Any, tuple[Any, ...]]]:
-        """What a chain multiplies, each with the variables of the bindings that read it for that.
+    def operands(self, index: int) -> Sequence[tuple[Any, tuple[Any, ...]]]:
+        """The operands of a chain, each with the variables of the bindings that read it for that.
 
-        Of attention these may be bindings in front of the chain's members. Variables alone: a
-        constant is no tensor of the network.
+        Attention may have bindings in front of the chain's members that read them. Only variables
+        count: a constant is no tensor of the network.
         """
-        chain = self.chains[place]
+        chain = self.chains[index]
         readers = chain.readers or [chain.members[:1]] * len(chain.operands)
         pairs = zip(chain.operands, readers, strict=True)
         return [pair for pair in pairs if isinstance(pair[0], relax.Var)]
@@ -80,9 +81,9 @@ class Network:
         """The chain that a binding reads a tensor for as what it multiplies; None for others."""
         return self._operand_of.get((reader, tensor))
 
-    def residual(self, place: int) -> tuple[Any, Any] | None:
-        """What a chain adds, and its member that reads it; None where it adds nothing."""
-        chain = self.chains[place]
+    def residual(self, index: int) -> tuple[Any, Any] | None:
+        """The tensor that a chain adds, and its member that reads it; None if it adds nothing."""
+        chain = self.chains[index]
         if not isinstance(chain.spec, FusedSpec) or len(chain.inputs) == 1:
             return None
         read = chain.inputs[1]
@@ -91,23 +92,23 @@ class Network:
             user.var
             for user in self.users[read]
             if user is not None
-            and self.chain_at.get(user.var) == place
+            and self.chain_at.get(user.var) == index
             and not user.var.same_as(chain.members[0])
         )
         return read, reader
 
     def carried(self) -> Iterator[tuple[Any, Any]]:
-        """Pairs of variables of which the second holds nothing but numbers of the first.
+        """Pairs of variables whose second holds nothing but numbers of the first.
 
         A tuple holds several tensors, the outputs of the network for one, that have nothing to do
-        with each other: what moves numbers of a tuple is paired with its tensors.
+        with each other. So an operator that moves numbers of a tuple is paired with its tensors.
         """
         fields: dict[Any, Sequence[Any]] = {}
         for binding in self.bindings:
             read = [
-                one
+                tensor
                 for variable in relax.analysis.free_vars(binding.value)
-                for one in fields.get(variable, (variable,))
+                for tensor in fields.get(variable, (variable,))
             ]
             if isinstance(binding.value, relax.Tuple):
                 fields[binding.var] = read
@@ -118,12 +119,12 @@ class Network:
 
 def _names(variables: Sequence[Any]) -> dict[Any, str]:
     named: dict[Any, str] = {}
-    taken: set[str] = set()
+    names: set[str] = set()
     for variable in variables:
         name = str(variable.name)
-        while name in taken:
+        while name in names:
             name += "'"
-        taken.add(name)
+        names.add(name)
         named[variable] = name
     return named
 
@@ -149,8 +150,8 @@ class Reads:
     ) -> None:
         self._network = network
         # Types that differ by their weights alone read the same.
-        data = {place: COMPUTE[kind].data for place, kind in types.items()}
-        self._types = {place: kind for place, kind in data.items() if kind.name != FLOAT32}
+        data = {index: COMPUTE[kind].data for index, kind in types.items()}
+        self._types = {index: kind for index, kind in data.items() if kind.name != FLOAT32}
         self._ranges = ranges
         self._known: dict[Any, Form | None] = {}
         self.narrow: set[int] = set()
@@ -158,38 +159,38 @@ class Reads:
         # Whoever reads a tensor comes after it: from the end on, all readers are known.
         for binding in reversed(network.bindings):
             self._known[binding.var] = self._read_as(binding.var)
-            place = network.chain_at.get(binding.var)
-            if place is not None and binding.var.same_as(network.chains[place].last):
-                self._settle(place)
+            index = network.chain_at.get(binding.var)
+            if index is not None and binding.var.same_as(network.chains[index].last):
+                self._settle(index)
         self._settle_all()
 
     def form(self, kind: StorageType, variable: Any) -> Form | None:
-        """A tensor's form in a type; None where it has no range."""
+        """A tensor's form in a type; None if it has no range."""
         if not kind.whole:
             return Form(kind=kind)
         affine = self._ranges.get(self._network.names[variable])
         return None if affine is None else Form(kind=kind, affine=affine)
 
-    def _settle(self, place: int) -> None:
+    def _settle(self, index: int) -> None:
         """Decide about a chain's output, when all its readers are known."""
-        kind = self._types.get(place)
+        kind = self._types.get(index)
         if kind is None:
             return
-        chain = self._network.chains[place]
-        added = self._network.residual(place)
-        forms = [self.form(kind, one) for one in (chain.last, *(added or ())[:1])]
+        chain = self._network.chains[index]
+        added = self._network.residual(index)
+        forms = [self.form(kind, tensor) for tensor in (chain.last, *(added or ())[:1])]
         if None not in forms and self._known[chain.last] == forms[0]:
-            self.narrow.add(place)
+            self.narrow.add(index)
 
     def _settle_all(self) -> None:
-        for place, kind in self._types.items():
-            chain = self._network.chains[place]
-            for operand, readers in self._network.operands(place):
+        for index, kind in self._types.items():
+            chain = self._network.chains[index]
+            for operand, readers in self._network.operands(index):
                 for reader in readers:
                     self.of[reader][operand] = self._certain(kind, operand)
-            if place not in self.narrow:
+            if index not in self.narrow:
                 continue
-            added = self._network.residual(place)
+            added = self._network.residual(index)
             if added is not None:
                 read, reader = added
                 self.of[reader][read] = self._certain(kind, read)
@@ -198,30 +199,30 @@ class Reads:
                     self.of[user.var][chain.last] = self._certain(kind, chain.last)
 
     def _certain(self, kind: StorageType, variable: Any) -> Form:
-        found = self.form(kind, variable)
-        if found is None:
+        form = self.form(kind, variable)
+        if form is None:
             raise ConfigError(
                 f"there is no range for the network's tensor {self._network.names[variable]!r}, "
                 f"which is to be read in {kind.name}",
                 hint="Calibrate the very network whose operators get types.",
             )
-        return found
+        return form
 
     def _read_as(self, variable: Any) -> Form | None:
-        """The form in which all readers read a tensor; None where they differ, or one has none."""
+        """The form in which all readers read a tensor; None if they differ, or one has none."""
         forms = {self._reader(user, variable) for user in self._network.users[variable]}
         return forms.pop() if len(forms) == 1 else None
 
     def _reader(self, user: Any, variable: Any) -> Form | None:
         if user is None:
             return None
-        place = self._network.multiplying(user.var, variable)
-        if place is not None:
-            kind = self._types.get(place)
+        index = self._network.multiplying(user.var, variable)
+        if index is not None:
+            kind = self._types.get(index)
             return None if kind is None else self.form(kind, variable)
-        place = self._network.chain_at.get(user.var)
-        if place is not None:
-            return self._added_as(place, variable)
+        index = self._network.chain_at.get(user.var)
+        if index is not None:
+            return self._added_as(index, variable)
         if not is_carrying(user.value):
             return None
         carried = self._known[user.var]
@@ -229,9 +230,9 @@ class Reads:
             return carried
         return carried if self.form(carried.kind, variable) == carried else None
 
-    def _added_as(self, place: int, variable: Any) -> Form | None:
-        """The form in which a chain adds a tensor; None where it is float32, or no residual."""
-        added = self._network.residual(place)
-        if place not in self.narrow or added is None or not added[0].same_as(variable):
+    def _added_as(self, index: int, variable: Any) -> Form | None:
+        """The form in which a chain adds a tensor; None if it is float32, or no residual."""
+        added = self._network.residual(index)
+        if index not in self.narrow or added is None or not added[0].same_as(variable):
             return None
-        return self.form(self._types[place], variable)
+        return self.form(self._types[index], variable)

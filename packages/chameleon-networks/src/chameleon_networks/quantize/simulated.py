@@ -73,16 +73,16 @@ def opened(
         chains: its chains.
         kernels: of the chains.
         target: the resolved target.
-        function: name of a global function of TVM's, which gets a tensor, the place of the chain
-            that reads it, the number of the chain's input, and a tensor to write.
+        function: name of a global function of TVM's. It gets a tensor, the place of the chain that
+            reads it, the number of the chain's input, and a tensor to write.
     """
-    places = {chain.last: place for place, chain in enumerate(chains)}
+    places = {chain.last: index for index, chain in enumerate(chains)}
     packed: dict[int, tuple[bool, ...]] = {}
 
     def kernel_of(chain: FusedOperator) -> Any:
         kernel = kernels.of(chain)
         if kernel is not None:
-            packed[places[chain.last]] = tuple(one is not None for one in kernel.arguments)
+            packed[places[chain.last]] = tuple(array is not None for array in kernel.arguments)
         return kernel
 
     resolved = tvm_target(target)
@@ -92,9 +92,9 @@ def opened(
     ):
         placed = with_kernels(module, chains, kernel_of)
         # Kernels stand where the last operators of their chains were.
-        lasts = [one.var for one in bindings_of(module["main"])]
+        lasts = [binding.var for binding in bindings_of(module["main"])]
         order = [places[last] for last in lasts if places.get(last) in packed]
-        opener = _Opener(placed, [(place, packed[place]) for place in order], function)
+        opener = _Opener(placed, [(index, packed[index]) for index in order], function)
         variable = placed.get_global_var("main")
         opener.builder_.update_func(variable, opener.with_parameters(placed["main"]))
         executable = interpreted(fused(opener.builder_.get()), target, TunedLoops.of(()))
@@ -112,8 +112,8 @@ class _Opener(relax.PyExprMutator):
         super().__init__(module)
         self._ours = {
             variable
-            for variable, one in module.functions_items()
-            if OURS in (getattr(one, "attrs", None) or {})
+            for variable, value in module.functions_items()
+            if OURS in (getattr(value, "attrs", None) or {})
         }
         self._order = iter(order)
         self._function = function
@@ -121,9 +121,9 @@ class _Opener(relax.PyExprMutator):
 
     def with_parameters(self, function: Any) -> Any:
         """A function with further parameters for the constants of its kernels."""
-        made = self.visit_expr(function)
-        parameters = [*made.params, *self._parameters]
-        return relax.Function(parameters, made.body, made.ret_ty, made.is_pure, made.attrs)
+        result = self.visit_expr(function)
+        parameters = [*result.params, *self._parameters]
+        return relax.Function(parameters, result.body, result.ret_ty, result.is_pure, result.attrs)
 
     def visit_var_binding_(self, binding: Any) -> None:
         call = binding.value
@@ -135,7 +135,7 @@ class _Opener(relax.PyExprMutator):
         if not ours:
             super().visit_var_binding_(binding)
             return
-        place, packed = next(self._order)
+        index, packed = next(self._order)
         number = 0
         arguments = []
         for argument, is_packed in zip(call.args[1].fields, packed, strict=True):
@@ -146,21 +146,21 @@ class _Opener(relax.PyExprMutator):
                 # Data may be constant as well, such as a recurrent layer's first state.
                 arguments.append(argument)
             else:
-                read = self._changed(self.visit_expr(argument), place, number)
+                read = self._changed(self.visit_expr(argument), index, number)
                 arguments.append(self.builder_.emit(read))
             number += 1
-        made = relax.call_tir(call.args[0], arguments, call.ty_args[0])
-        self.set_var_remap(binding.var, emitted(self.builder_, made, binding.var))
+        result = relax.call_tir(call.args[0], arguments, call.ty_args[0])
+        self.set_var_remap(binding.var, emitted(self.builder_, result, binding.var))
 
     def _parameter(self, constant: Any) -> Any:
         name = f"constant_{len(self._parameters)}"
         self._parameters.append(relax.Var(name, constant.ty))
         return self._parameters[-1]
 
-    def _changed(self, variable: Any, place: int, number: int) -> Any:
-        """The call that gives what the function of the process makes of a tensor."""
+    def _changed(self, variable: Any, index: int, number: int) -> Any:
+        """The call of the process's function on a tensor."""
         kind = relax.TensorType(shape_of(variable), str(variable.ty.dtype))
-        numbers = [relax.prim_value(place), relax.prim_value(number)]
+        numbers = [relax.prim_value(index), relax.prim_value(number)]
         arguments = relax.Tuple([variable, *numbers])
         return relax.call_dps_packed(self._function, arguments, kind)
 
@@ -177,9 +177,9 @@ _NUMBERS = itertools.count()
 class SimulatedNetwork:
     """Runs a network with any types of its chains, compiled once.
 
-    What a chain reads in a type is rounded to it and back, its weights too; products are summed in
-    float32. (Jacob et al., arXiv 1712.05877, section 3, call that simulated quantization.) What it
-    leaves out is the rounding of biases to whole numbers, half of the last place of a product.
+    Tensors that a chain reads in a type are rounded to it and back, its weights too. Products are
+    summed in float32. (Jacob et al., arXiv 1712.05877, section 3: simulated quantization.) It
+    leaves out the rounding of biases to whole numbers, half of the last place of a product.
 
     Args:
         module: what ``prepared`` returned.
@@ -187,10 +187,10 @@ class SimulatedNetwork:
         target: the resolved target, of this machine.
 
     Attributes:
-        network: who reads what in it.
+        network: the readers of its tensors.
         places: of the chains that can have types here.
-        overflowed: whether a finite number became infinite where it was rounded in the last run;
-            what is behind it (a ReLU6, say) may hide it.
+        overflowed: whether rounding made a finite number infinite in the last run. Operators behind
+            it, such as a ReLU6, may hide it.
     """
 
     def __init__(self, module: Any, chains: Sequence[FusedOperator], target: str) -> None:
@@ -199,9 +199,9 @@ class SimulatedNetwork:
         self._kernels = guessed_kernels(chains, target)
         name = f"chameleon.precision.read_{next(_NUMBERS)}"
         tvm.register_global_func(name, self._read)
-        found = opened(module, chains, self._kernels, target, name)
-        self.places = found.placed
-        self._machine = relax.VirtualMachine(found.executable, tvm.cpu())
+        network = opened(module, chains, self._kernels, target, name)
+        self.places = network.placed
+        self._machine = relax.VirtualMachine(network.executable, tvm.cpu())
         self._constants: dict[tuple[int, str], list[Any]] = {}
         self._means: Means = {}
         self._forms: dict[tuple[int, int], Form] = {}
@@ -211,13 +211,13 @@ class SimulatedNetwork:
 
     @property
     def means(self) -> Means:
-        """Of channels of what chains read, by name: biases are corrected with them."""
+        """Means of the channels that chains read, by name: biases are corrected with them."""
         return self._means
 
     @means.setter
     def means(self, means: Means) -> None:
         self._means = means
-        self._constants = {key: made for key, made in self._constants.items() if key[1] == FLOAT32}
+        self._constants = {key: data for key, data in self._constants.items() if key[1] == FLOAT32}
 
     def outputs(
         self,
@@ -232,54 +232,54 @@ class SimulatedNetwork:
             inputs: one array each.
             types: of chains, by place; those without one compute in float32.
             ranges: of tensors that are read in int8, by name.
-            observer: gets what chains read before it is rounded: a chain's place, the number of
-                its input, and an array that is only there until it returns.
+            observer: gets each input of a chain before it is rounded: the chain's place, the number
+                of the input, and an array. The array is only valid until it returns.
 
         Raises:
             ChameleonError: the observer raised it.
         """
-        reduced = {place: kind for place, kind in (types or {}).items() if kind != FLOAT32}
+        reduced = {index: kind for index, kind in (types or {}).items() if kind != FLOAT32}
         self._forms = self._forms_of(Reads(self.network, reduced, ranges or {}))
         self._observer = observer
         self.overflowed = False
         constants = [
             tensor
-            for place in self.places
-            for tensor in self._packed(place, reduced.get(place, FLOAT32))
+            for index in self.places
+            for tensor in self._packed(index, reduced.get(index, FLOAT32))
         ]
-        tensors = [tvm.runtime.tensor(one) for one in inputs]
+        tensors = [tvm.runtime.tensor(array) for array in inputs]
         try:
-            found = self._machine["main"](*tensors, *constants)
+            outputs = self._machine["main"](*tensors, *constants)
         except RuntimeError:
             # On its way through TVM an error becomes another one.
             raised, self._raised = self._raised, None
             if raised is None:
                 raise
             raise raised from None
-        return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+        return [tensor.numpy() for tensor in ([outputs] if hasattr(outputs, "numpy") else outputs)]
 
     def _forms_of(self, reads: Reads) -> dict[tuple[int, int], Form]:
-        found = {}
-        for place in self.places:
-            edges = [(read, readers[0]) for read, readers in self.network.operands(place)]
-            residual = self.network.residual(place) if place in reads.narrow else None
+        forms = {}
+        for index in self.places:
+            edges = [(read, readers[0]) for read, readers in self.network.operands(index)]
+            residual = self.network.residual(index) if index in reads.narrow else None
             edges += [] if residual is None else [residual]
             for number, (read, reader) in enumerate(edges):
                 form = reads.of.get(reader, {}).get(read)
                 if form is not None:
-                    found[place, number] = form
-        return found
+                    forms[index, number] = form
+        return forms
 
-    def _read(self, source: Any, place: int, number: int, out: Any) -> None:
-        """What stands in front of a kernel: it writes what the kernel is to read."""
+    def _read(self, source: Any, index: int, number: int, out: Any) -> None:
+        """Runs in front of a kernel, and writes the tensor that the kernel reads."""
         values, written = np.from_dlpack(source), np.from_dlpack(out)
         if self._observer is not None:
             try:
-                self._observer(place, number, values)
+                self._observer(index, number, values)
             except ChameleonError as error:
                 self._raised = error
                 raise
-        form = self._forms.get((place, number))
+        form = self._forms.get((index, number))
         _round(values, form, written)
         if form is None:
             return
@@ -287,17 +287,17 @@ class SimulatedNetwork:
         if infinite.any() and np.isfinite(values[infinite]).any():
             self.overflowed = True
 
-    def _packed(self, place: int, kind: str) -> list[Any]:
+    def _packed(self, index: int, kind: str) -> list[Any]:
         """A chain's constants in a type, as its kernel wants them."""
-        if (place, kind) not in self._constants:
-            chain = self._chains[place]
+        if (index, kind) not in self._constants:
+            chain = self._chains[index]
             mean = self._means.get(self.network.names.get(chain.inputs[0], ""))
             constants = constants_in(chain, kind, mean)
             kernel = self._kernels.of(attrs.evolve(chain, constants=constants))
             assert kernel is not None  # noqa: S101 - it was placed
-            packed = [one for one in kernel.arguments if one is not None]
-            self._constants[place, kind] = [tvm.runtime.tensor(one) for one in packed]
-        return self._constants[place, kind]
+            packed = [array for array in kernel.arguments if array is not None]
+            self._constants[index, kind] = [tvm.runtime.tensor(array) for array in packed]
+        return self._constants[index, kind]
 
 
 def _round(values: NDArray[Any], form: Form | None, written: NDArray[Any]) -> None:

@@ -36,7 +36,7 @@ _TRIED = 2
 """Batches on which the methods that find ranges are compared."""
 
 CORRECTED = "corrected biases"
-"""What the error with the best method and with corrected biases is called."""
+"""The name of the error with the best method and with corrected biases."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -47,7 +47,7 @@ class Calibration:
         ranges: of tensors by name.
         method: that found them.
         errors: of the network with all chains in int8, by method.
-        means: of channels of what chains read, by name, for correcting biases; none where that
+        means: of channels of what chains read, by name, for correcting biases; none if that
             made the error no less.
     """
 
@@ -71,11 +71,11 @@ class Calibrator:
         self._simulated = simulated
         network = simulated.network
         known = eligible(network.chains, INT8).places
-        self._places = tuple(place for place in simulated.places if place in known)
+        self._places = tuple(index for index in simulated.places if index in known)
         self._names = {
-            (place, number): network.names[read]
-            for place in self._places
-            for number, read in enumerate(network.chains[place].inputs)
+            (index, number): network.names[read]
+            for index in self._places
+            for number, read in enumerate(network.chains[index].inputs)
         }
         # A tensor that several chains read is counted once.
         first: dict[str, tuple[int, int]] = {}
@@ -83,7 +83,7 @@ class Calibrator:
             first.setdefault(name, edge)
         self._counted = set(first.values())
         self._group_of = _groups(
-            (network.names[one], network.names[other]) for one, other in network.carried()
+            (network.names[source], network.names[other]) for source, other in network.carried()
         )
         self._histograms: dict[str, Histogram] = {}
         self._tried: list[tuple[Arrays, Arrays]] = []
@@ -101,40 +101,39 @@ class Calibrator:
         if tried:
             self._tried.append((inputs, outputs))
 
-    def _count(self, place: int, number: int, values: NDArray[Any]) -> None:
-        name = self._names.get((place, number))
+    def _count(self, index: int, number: int, values: NDArray[Any]) -> None:
+        name = self._names.get((index, number))
         if name is None:
             return
-        if (place, number) in self._counted:
+        if (index, number) in self._counted:
             group = self._group_of.get(name, name)
             self._histograms.setdefault(group, Histogram()).add(values)
-        chain = self._simulated.network.chains[place]
+        chain = self._simulated.network.chains[index]
         if number == 0 and chain.constants.weights is not None:
             means = channel_means(chain, values)
-            self._sums[len(self._tried) < _TRIED].add((place, name), means)
+            self._sums[len(self._tried) < _TRIED].add((index, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:
         """Ranges of tensors by name, by the method that finds them."""
         names = {*self._names.values(), *self._group_of}
-        by_group = {group: candidates(one) for group, one in self._histograms.items()}
-        found: dict[str, dict[str, Affine]] = {}
+        by_group = {group: candidates(histogram) for group, histogram in self._histograms.items()}
+        ranges: dict[str, dict[str, Affine]] = {}
         for name in sorted(names):
             for method, affine in by_group.get(self._group_of.get(name, name), {}).items():
-                found.setdefault(method, {})[name] = affine
-        return found
+                ranges.setdefault(method, {})[name] = affine
+        return ranges
 
     def calibration(self) -> Calibration:
         """The ranges with which the network with all chains in int8 has the least error.
 
-        What a tensor loses by itself says little of what the network makes of it: clipping saves
-        most squares, and may cost the largest output. Biases are corrected where that makes the
-        error less on batches that they are not corrected by.
+        A tensor's own error says little about the network's: clipping saves most squares, and may
+        cost the largest output. Biases are corrected if that makes the error less on other batches.
         """
         ranges = self.ranges()
-        errors = {method: self._error(one) for method, one in ranges.items()}
+        errors = {method: self._error(affines) for method, affines in ranges.items()}
         if not errors:
             return Calibration(ranges={}, method="none", errors={}, means={})
-        method = min(errors, key=lambda one: errors[one])
+        method = min(errors, key=lambda name: errors[name])
         tried, others = self._sums[True], self._sums[False]
         means: Means = {}
         if others.batches:
@@ -173,24 +172,24 @@ class _Sums:
 
     def means(self, *others: _Sums) -> Means:
         """Means over these batches and others, by the tensors' names."""
-        added = [one for one in (self, *others) if one.batches]
-        batches = sum(one.batches for one in added)
+        added = [sums for sums in (self, *others) if sums.batches]
+        batches = sum(sums.batches for sums in added)
         return {
-            name: np.sum([one.known[place, name] for one in added], axis=0) / batches
-            for place, name in self.known
+            name: np.sum([sums.known[index, name] for sums in added], axis=0) / batches
+            for index, name in self.known
         }
 
 
 def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
-    """The largest |difference| over the largest |expected|; infinite where numbers are missing.
+    """The largest |difference| over the largest |expected|; infinite if numbers are missing.
 
     Args:
         got: outputs for one sample.
         expected: in float32.
         scales: as for ``agreement``.
     """
-    found = agreement(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
-    return float("inf") if found is None else found
+    error = agreement(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
+    return float("inf") if error is None else error
 
 
 def _groups(pairs: Any) -> dict[str, str]:
@@ -202,8 +201,8 @@ def _groups(pairs: Any) -> dict[str, str]:
             name = parents[name]
         return name
 
-    for one, other in pairs:
-        parents[root(other)] = root(one)
+    for first, other in pairs:
+        parents[root(other)] = root(first)
     return {name: root(name) for name in list(parents)}
 
 
@@ -232,7 +231,7 @@ class Server:
         self._scales: tuple[float, ...] = ()
 
     def answer(self, request: Message) -> Message:
-        """What is to be answered to a request."""
+        """The answer to a request."""
         return getattr(self, f"_{request['do']}")(request)  # type: ignore[no-any-return]
 
     def _describe(self, _: Message) -> Message:
@@ -243,15 +242,15 @@ class Server:
         return {}
 
     def _calibrate(self, request: Message) -> Message:
-        found = self._calibrator.calibration()
-        self._ranges = dict(found.ranges)
-        write_arrays(Path(request["means"]), list(found.means.values()))
-        ranges = {name: [one.scale, one.zero_point] for name, one in found.ranges.items()}
+        calibration = self._calibrator.calibration()
+        self._ranges = dict(calibration.ranges)
+        write_arrays(Path(request["means"]), list(calibration.means.values()))
+        ranges = {name: [grid.scale, grid.zero_point] for name, grid in calibration.ranges.items()}
         return {
             "ranges": ranges,
-            "method": found.method,
-            "errors": dict(found.errors),
-            "means": list(found.means),
+            "method": calibration.method,
+            "errors": dict(calibration.errors),
+            "means": list(calibration.means),
         }
 
     def _recall(self, request: Message) -> Message:
@@ -263,8 +262,8 @@ class Server:
         return {}
 
     def _sample(self, request: Message) -> Message:
-        kept = tuple((place, axis, extent) for place, axis, extent in request["kept"])
-        sample = Sample(inputs=_inputs(request), kept=kept)
+        cuts = tuple((number, axis, extent) for number, axis, extent in request["kept"])
+        sample = Sample(inputs=_inputs(request), cuts=cuts)
         expected = sample.cut(self._simulated.outputs(sample.inputs))
         self._samples.append((sample, expected))
         self._scales = magnitudes([expected for _, expected in self._samples])
@@ -274,19 +273,19 @@ class Server:
         return {"value": max(self._error_of(request, *sample) for sample in self._samples)}
 
     def _error_of(self, request: Message, sample: Sample, expected: Arrays) -> float:
-        """The error of one sample; infinite where a type did not hold a number."""
+        """The error of one sample; infinite if a type did not hold a number."""
         got = sample.cut(self._outputs_of(sample.inputs, request))
-        found: float = error_between(got, expected, self._scales)
-        return math.inf if self._simulated.overflowed else found
+        error: float = error_between(got, expected, self._scales)
+        return math.inf if self._simulated.overflowed else error
 
     def _outputs(self, request: Message) -> Message:
         write_arrays(Path(request["outputs"]), self._outputs_of(_inputs(request), request))
         return {}
 
     def _outputs_of(self, inputs: Arrays, request: Message) -> Arrays:
-        types = {int(place): kind for place, kind in request["types"].items()}
-        found: Arrays = self._simulated.outputs(inputs, types, self._ranges)
-        return found
+        types = {int(index): kind for index, kind in request["types"].items()}
+        outputs: Arrays = self._simulated.outputs(inputs, types, self._ranges)
+        return outputs
 
 
 def _inputs(request: Message) -> Arrays:

@@ -42,34 +42,35 @@ def with_types(
 ) -> Any:
     """A network some of whose chains read rounded tensors and have rounded weights.
 
-    It takes and gives float32 still, and says in the graph what is rounded: a pair of
-    ``quantize`` and ``dequantize`` for int8 and int7, of two functions for bfloat16 and float16,
-    which all readers of a tensor in that type share. What moves numbers between two pairs of one
-    range moves those of eight bits, or of two bytes. Weights of int8 and int7 are dequantized
-    constants, with a scale for each output channel; those of other types are float32 constants that
-    the type has.
+    Its inputs and outputs are float32 still. Pairs in the graph show the roundings: ``quantize``
+    and ``dequantize`` for int8 and int7, and two functions for bfloat16 and float16. All readers of
+    a tensor in that type share a pair. Moves of numbers between two pairs of one range move those
+    of eight bits, or of two bytes.
+
+    Weights of int8 and int7 are dequantized constants, with a scale for each output channel. Those
+    of other types are float32 constants that the type has.
 
     Args:
         module: what ``prepared`` returned.
         chains: its chains.
         types: of chains, by place; ``float32`` leaves one as it is, as no entry does.
         ranges: of tensors by name, as ``Simulation.calibrated`` returns them.
-        means: of channels of tensors, by name, as ``Simulation`` has them: biases of chains that
-            read one of these are corrected for what rounding their weights shifts.
-        sketched: weights have their types and shapes, and are all alike: rounding a hundred million
-            of them takes seconds, which who only asks what operators become need not wait for.
+        means: of channels of tensors, by name, as ``Simulation`` has them. They correct biases of
+            chains that read one of these for the shift by rounded weights.
+        sketched: weights have their types and shapes, and are all alike. Rounding a hundred million
+            of them takes seconds, and the types of operators do not depend on it.
 
     Raises:
         ConfigError: a chain cannot have its type, or a tensor has no range.
     """
-    reduced = {place: kind for place, kind in types.items() if kind != FLOAT32}
+    reduced = {index: kind for index, kind in types.items() if kind != FLOAT32}
     for kind in sorted(set(reduced.values())):
         reasons = eligible(chains, kind).reasons
-        for place in (place for place, one in reduced.items() if one == kind):
-            if place in reasons:
+        for index in (index for index, other in reduced.items() if other == kind):
+            if index in reasons:
                 raise ConfigError(
-                    f"operator {place} of the network cannot be computed in {kind}: "
-                    f"{reasons[place]}",
+                    f"operator {index} of the network cannot be computed in {kind}: "
+                    f"{reasons[index]}",
                     hint="Leave it in float32.",
                 )
     if not reduced:
@@ -83,12 +84,12 @@ def with_types(
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Constant:
-    """What takes the place of a constant operand.
+    """The replacement of a constant operand.
 
     Attributes:
         chain: whose constant it is.
         kind: of weights.
-        bias: one number per output channel; None where weights are replaced.
+        bias: one number per output channel; None if weights are replaced.
     """
 
     chain: FusedOperator
@@ -98,20 +99,20 @@ class _Constant:
 
 def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict[Any, _Constant]:
     """New constants by the variable of the binding that reads them."""
-    found: dict[Any, _Constant] = {}
-    for place, kind in types.items():
-        chain = network.chains[place]
+    constants: dict[Any, _Constant] = {}
+    for index, kind in types.items():
+        chain = network.chains[index]
         if chain.constants.weights is None:
             continue
-        own = [one for one in network.bindings if network.chain_at.get(one.var) == place]
+        own = [node for node in network.bindings if network.chain_at.get(node.var) == index]
         # The first member with a constant multiplies by weights; a move in front of it has none.
-        reading = [one.var for one in own if any(map(_is_constant, one.value.args))]
-        found[reading[0]] = _Constant(chain=chain, kind=kind)
+        reading = [binding.var for binding in own if any(map(_is_constant, binding.value.args))]
+        constants[reading[0]] = _Constant(chain=chain, kind=kind)
         mean = means.get(network.names[chain.inputs[0]])
         if mean is not None and isinstance(chain.spec, FusedSpec) and chain.spec.bias:
             bias = constants_in(chain, kind, mean).bias
-            found[reading[1]] = _Constant(chain=chain, bias=bias)
-    return found
+            constants[reading[1]] = _Constant(chain=chain, bias=bias)
+    return constants
 
 
 @relax.expr_functor.mutator
@@ -142,12 +143,12 @@ class _Typed(relax.PyExprMutator):
         if constant is not None:
             rank = len(shape_of(binding.var))
             arguments = [
-                self._constant(one, constant, rank) if _is_constant(one) else one
-                for one in value.args
+                self._constant(argument, constant, rank) if _is_constant(argument) else argument
+                for argument in value.args
             ]
             value = relax.Call(value.op, arguments, value.attrs, value.ty_args)
-        made = emitted(self.builder_, value, binding.var, str(binding.var.name))
-        self.set_var_remap(binding.var, made)
+        variable = emitted(self.builder_, value, binding.var, str(binding.var.name))
+        self.set_var_remap(binding.var, variable)
 
     def _with_pairs(self, value: Any, forms: Mapping[Any, Form]) -> Any:
         """An expression that reads tensors in their forms."""
@@ -155,9 +156,9 @@ class _Typed(relax.PyExprMutator):
             form = forms.get(value)
             return self.visit_expr(value) if form is None else self._pair(value, form)
         if isinstance(value, relax.Tuple):
-            return relax.Tuple([self._with_pairs(one, forms) for one in value.fields])
+            return relax.Tuple([self._with_pairs(field, forms) for field in value.fields])
         if isinstance(value, relax.Call):
-            arguments = [self._with_pairs(one, forms) for one in value.args]
+            arguments = [self._with_pairs(argument, forms) for argument in value.args]
             return relax.Call(value.op, arguments, value.attrs, value.ty_args)
         return self.visit_expr(value)
 
@@ -175,13 +176,13 @@ class _Typed(relax.PyExprMutator):
         if constant.bias is not None:
             second = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
             axis = 1 if second else rank - 1
-            shape = [-1 if place == axis else 1 for place in range(rank)]
+            shape = [-1 if position == axis else 1 for position in range(rank)]
             return relax.const(constant.bias.reshape(shape), FLOAT32)
         weights = array_of(operand)
         kind = COMPUTE[constant.kind].weights
         if not kind.whole:
-            made = np.ones_like(weights) if self._sketched else kind.rounded(weights)
-            return relax.const(made, FLOAT32)
+            rounded = np.ones_like(weights) if self._sketched else kind.rounded(weights)
+            return relax.const(rounded, FLOAT32)
         # Filters have output channels first, in any layout; matrices of products last.
         axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
         first = np.moveaxis(weights, axis, 0)
@@ -191,7 +192,7 @@ class _Typed(relax.PyExprMutator):
 
 
 def _step(source: Any, form: Form) -> Step:
-    """What encodes a tensor in a form."""
+    """The step that encodes a tensor in a form."""
     if form.affine is None:
         return Step(source=source, dtype=form.kind.name)
     return Step(

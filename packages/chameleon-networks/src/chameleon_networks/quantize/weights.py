@@ -1,8 +1,8 @@
-"""Weights in a storage type, and biases corrected for what rounding them shifts.
+"""Weights in a storage type, and biases corrected for the shift by their rounding.
 
 Whole numbers are symmetric, with a scale for every output channel. Nagel et al., arXiv 1906.04721,
-section 4.2: the mean of an output channel is off by the weights' errors times the means of the
-input channels, summed, which the bias can take back.
+section 4.2: the weights' errors times the input channels' means, summed, shift the mean of an
+output channel. The bias can take that back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import Step
 
 Means = Mapping[str, NDArray[Any]]
-"""Of each channel of tensors, by the tensors' names."""
+"""The mean of each channel of tensors, by the tensors' names."""
 
 _TINY = np.finfo(np.float32).tiny
 
@@ -47,7 +47,7 @@ class EncodedWeights:
         return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
 
     def step(self, axis: int) -> Step:
-        """What decodes them where output channels are another axis of the constant."""
+        """The step that decodes them if output channels are another axis of the constant."""
         return Step(
             source=relax.const(np.ascontiguousarray(np.moveaxis(self.values, 0, axis))),
             dtype=self.values.dtype.name,
@@ -117,12 +117,12 @@ def channel_means(chain: FusedOperator, data: NDArray[Any]) -> NDArray[np.float6
 
 
 def constants_in(chain: FusedOperator, kind: str, mean: NDArray[Any] | None = None) -> Constants:
-    """A chain's constants in a type: rounded weights, and the bias where there is one.
+    """A chain's constants in a type: rounded weights, and the bias if there is one.
 
     Args:
         chain: one with weights, or of float32.
         kind: the compute type.
-        mean: of each channel of its data; None where the bias is to stay.
+        mean: of each channel of its data; None if the bias is to stay.
 
     Returns:
         All in float32.
@@ -131,10 +131,10 @@ def constants_in(chain: FusedOperator, kind: str, mean: NDArray[Any] | None = No
     if kind == FLOAT32 or weights is None:
         return chain.constants
     stored = COMPUTE[kind].weights
-    made = encoded_weights(weights, stored).real if stored.whole else stored.rounded(weights)
+    rounded = encoded_weights(weights, stored).real if stored.whole else stored.rounded(weights)
     if mean is not None and bias is not None:
-        bias = (bias - _shift(chain, made - weights, mean)).astype(np.float32)
-    return Constants(weights=made, bias=bias)
+        bias = (bias - _shift(chain, rounded - weights, mean)).astype(np.float32)
+    return Constants(weights=rounded, bias=bias)
 
 
 def _shift(chain: FusedOperator, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:
@@ -149,5 +149,5 @@ def _shift(chain: FusedOperator, errors: NDArray[Any], mean: NDArray[Any]) -> ND
     outputs, inputs = errors.shape[:2]
     summed = errors.reshape(outputs, inputs, -1).sum(axis=2, dtype=np.float64)
     by_group = summed.reshape(groups, outputs // groups, inputs)
-    found: NDArray[np.float64] = np.einsum("goi,gi->go", by_group, mean.reshape(groups, inputs))
-    return found.reshape(outputs)
+    shift: NDArray[np.float64] = np.einsum("goi,gi->go", by_group, mean.reshape(groups, inputs))
+    return shift.reshape(outputs)

@@ -40,9 +40,9 @@ def tune_network_with_metaschedule(
         seed: of its search.
 
     Returns:
-        ``seconds`` (wall-clock it took, compiling included), ``trials``, ``failed``, ``tasks``
-        and ``history`` (per batch: seconds since the start, trials, and the sum of all tasks' best
-        seconds so far by its own clock, or None).
+        ``seconds`` (wall-clock it took, compiling included), ``trials``, ``failed``, ``tasks`` and
+        ``history``. A batch has the seconds since the start, its trials, and the best seconds of
+        all tasks together by its own clock, or None.
     """
     request = {
         **request_of(network),

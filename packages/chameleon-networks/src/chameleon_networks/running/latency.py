@@ -40,7 +40,7 @@ print(re.search(r"^Pss:\\s+(\\d+)", open("/proc/self/smaps_rollup").read(), re.M
 
 
 def first_answer(folder: Path) -> Footprint:
-    """What a new process takes to its first answer with a delivered network.
+    """The seconds of a new process to its first answer with a delivered network.
 
     The files are in memory already, as after a first start. The process has the variables of
     whoever called Chameleon.
@@ -122,7 +122,7 @@ def turn_seconds(
         inputs: of one inference.
         threads: that the networks compute with.
         rounds: turns of each.
-        plan: what they should take at most, and whom to tell how far they are. Where time is short
+        plan: what they should take at most, and whom to tell how far they are. If time is short
             there are fewer rounds, and at least ``FEW_ROUNDS``.
     """
     begun = last = time.perf_counter()
@@ -133,8 +133,8 @@ def turn_seconds(
     with CoreWatch(usable_cores()[:threads]) as watch:
         for done in range(rounds):
             for process in processes:
-                found = times[process.name]
-                if found is None or (done and _hopeless(process, found, times)):
+                turns = times[process.name]
+                if turns is None or (done and _hopeless(process, turns, times)):
                     continue
                 _add_turn(process, inputs, watch, times)
             now = time.perf_counter()
@@ -153,11 +153,11 @@ def _add_turn(
     process: NetworkProcess, inputs: Arrays, watch: CoreWatch, times: dict[str, list[float] | None]
 ) -> None:
     """One more turn of a network; it has none at all where it fails."""
-    found = times[process.name]
-    if found is None:
+    turns = times[process.name]
+    if turns is None:
         return
     try:
-        found.append(_turn(process, inputs, watch))
+        turns.append(_turn(process, inputs, watch))
     except ChameleonError as error:
         log.warning("network_not_timed", network=process.name, problem=str(error))
         times[process.name] = None
@@ -177,28 +177,28 @@ def _mend(
     One that was given up after a few slow turns, and that may have been compiling in them, has one
     more now, when all others are done.
     """
-    found = times[process.name]
-    if found and len(found) < rounds and not process.compiled_ahead:
+    turns = times[process.name]
+    if turns and len(turns) < rounds and not process.compiled_ahead:
         _add_turn(process, inputs, watch, times)
-        found = times[process.name]
-    if not found or _at_one(found):
+        turns = times[process.name]
+    if not turns or _at_one(turns):
         return
     log.warning(
         "network_timed_again",
         network=process.name,
-        milliseconds=[round(1e3 * seconds, 2) for seconds in sorted(found)],
+        milliseconds=[round(1e3 * seconds, 2) for seconds in sorted(turns)],
     )
     times[process.name] = []
     for _ in range(rounds):
         _add_turn(process, inputs, watch, times)
     again = times[process.name]
-    if again is not None and statistics.median(found) < statistics.median(again):
-        times[process.name] = found
+    if again is not None and statistics.median(turns) < statistics.median(again):
+        times[process.name] = turns
 
 
-def _at_one(found: Sequence[float]) -> bool:
+def _at_one(turns: Sequence[float]) -> bool:
     """Whether a network's usual turn is one of what it can do."""
-    return statistics.median(found) <= APART * min(found)
+    return statistics.median(turns) <= APART * min(turns)
 
 
 def _turn(process: NetworkProcess, inputs: Arrays, watch: CoreWatch) -> float:
@@ -212,12 +212,12 @@ def _turn(process: NetworkProcess, inputs: Arrays, watch: CoreWatch) -> float:
     return seconds
 
 
-def _hopeless(process: NetworkProcess, found: Sequence[float], times: Rounds) -> bool:
+def _hopeless(process: NetworkProcess, turns: Sequence[float], times: Rounds) -> bool:
     """Whether a network is so slow, in all of its turns alike, that more tell nothing new."""
     fastest = min(min(others) for others in times.values() if others)
-    if len(found) < FEW_ROUNDS:
-        return process.compiled_ahead and min(found) > DISTURBED * HOPELESS * fastest
-    return max(found) <= APART * min(found) and min(found) > HOPELESS * fastest
+    if len(turns) < FEW_ROUNDS:
+        return process.compiled_ahead and min(turns) > DISTURBED * HOPELESS * fastest
+    return max(turns) <= APART * min(turns) and min(turns) > HOPELESS * fastest
 
 
 def median_seconds(
@@ -236,4 +236,4 @@ def median_seconds(
         plan: as for ``turn_seconds``.
     """
     times = turn_seconds(processes, inputs, threads=threads, plan=plan)
-    return {name: statistics.median(found) if found else None for name, found in times.items()}
+    return {name: statistics.median(turns) if turns else None for name, turns in times.items()}

@@ -60,14 +60,14 @@ class AskedProcess:
         start_seconds: float = _START_SECONDS,
     ) -> None:
         self.name = name
-        self.told: Message = {}
+        self.answer: Message = {}
         self._start_seconds = start_seconds
         self._folder = tempfile.TemporaryDirectory(prefix="chameleon-network-")
         self._child = network_child(module)
         self._conversation = Conversation(self._child)
         try:
-            given = {} if warm_up is None else {"inputs": self._written(warm_up)}
-            self._tell({"do": "open", "threads": threads, **request, **given})
+            files = {} if warm_up is None else {"inputs": self._written(warm_up)}
+            self._tell({"do": "open", "threads": threads, **request, **files})
             if wait:
                 self.opened()
         except BaseException:
@@ -81,7 +81,7 @@ class AskedProcess:
             ChameleonError: it cannot be opened, died or hung; it is closed then.
         """
         try:
-            self.told = self._answer(self._start_seconds)
+            self.answer = self._answer(self._start_seconds)
         except BaseException:
             self.close()
             raise
@@ -163,10 +163,10 @@ def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: f
 def gone(name: str, child: ChildProcess) -> ChameleonError:
     """The error of a process that has ended."""
     status = child.reap(DYING_SECONDS)
-    told = child.log.splitlines()
+    words = child.log.splitlines()
     return ChameleonError(
         f"the process of {name} ended with {status_words(status)}",
-        hint=f"Its last words: {told[-1][:400]}" if told else "It said nothing.",
+        hint=f"Its last words: {words[-1][:400]}" if words else "It said nothing.",
     )
 
 
@@ -184,8 +184,8 @@ class NetworkProcess(AskedProcess):
 
     @property
     def precision(self) -> str | None:
-        """What it says that it computes in; None if it does not."""
-        return self.told.get("precision")
+        """The precision that it reports; None if it does not."""
+        return self.answer.get("precision")
 
     def __init__(self, name: str, request: Message, **options: Any) -> None:
         self.compiled_ahead = request["role"] == "delivered"
@@ -197,10 +197,10 @@ class NetworkProcess(AskedProcess):
         Raises:
             ChameleonError: it raised, died or hung.
         """
-        made = self._file("outputs")
-        request = {"do": "outputs", "inputs": self._written(inputs), "outputs": str(made)}
+        file = self._file("outputs")
+        request = {"do": "outputs", "inputs": self._written(inputs), "outputs": str(file)}
         self._ask(request)
-        return read_arrays(made)
+        return read_arrays(file)
 
     def seconds(self, inputs: Arrays, *, about: float) -> list[float]:
         """Seconds of single runs, repeated for about so many seconds.
@@ -213,7 +213,7 @@ class NetworkProcess(AskedProcess):
         return times
 
     def about(self) -> Message:
-        """What the process is like: ``memory_bytes``, ``variables`` and ``cores``.
+        """Facts about the process: ``memory_bytes``, ``variables`` and ``cores``.
 
         Raises:
             ChameleonError: it died or hung.
@@ -279,7 +279,7 @@ def reduced_process(
         options: of ``AskedProcess``: ``threads`` and ``warm_up``.
     """
     file, batches = calibration
-    told = {"name": name, "calibration": str(file), "batches": batches, **request_of(network)}
+    request = {"name": name, "calibration": str(file), "batches": batches, **request_of(network)}
     return NetworkProcess(
-        name, {"role": "reduced", **told}, start_seconds=_REDUCE_SECONDS, **options
+        name, {"role": "reduced", **request}, start_seconds=_REDUCE_SECONDS, **options
     )

@@ -1,4 +1,4 @@
-"""Where the time of a delivered network goes, kernel by kernel."""
+"""The time of a delivered network, kernel by kernel."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ def _interpreted(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arra
 
     def run() -> tuple[Calls, Arrays]:
         calls.clear()
-        found = machine["main"](*arguments)
-        outputs = [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+        result = machine["main"](*arguments)
+        outputs = [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
         return list(calls), outputs
 
     return run

@@ -1,4 +1,4 @@
-"""Networks in other processes: how one is told of them, how it answers, and files of arrays."""
+"""Networks in other processes: requests, answers, and files of arrays."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ def serve(answer: Callable[[Message], Message]) -> None:
     answers = Answers()
     for request in requests():
         try:
-            told = answer(request)
+            reply = answer(request)
         except ChameleonError as error:
-            told = {"problem": str(error), "hint": error.hint}
+            reply = {"problem": str(error), "hint": error.hint}
         except ModuleNotFoundError as error:
-            told = {
+            reply = {
                 "problem": f"{error.name} is not installed",
                 "hint": f"Install it: pip install {error.name}",
             }
         except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
-            told = {"error": first_line(error)}
-        answers.send(told)
+            reply = {"error": first_line(error)}
+        answers.send(reply)
 
 
 def write_arrays(file: Path, arrays: Arrays) -> None:
@@ -88,7 +88,7 @@ def write_arrays(file: Path, arrays: Arrays) -> None:
 def read_arrays(file: Path) -> Arrays:
     """The arrays of a file, in order."""
     with np.load(file) as stored:
-        return [stored[f"arr_{place}"] for place in range(len(stored.files))]
+        return [stored[f"arr_{number}"] for number in range(len(stored.files))]
 
 
 def batches_in(file: Path, count: int) -> list[Arrays]:

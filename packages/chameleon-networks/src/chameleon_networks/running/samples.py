@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 from chameleon_core.stages import Arrays
 
-Kept = tuple[int, int, int]
+Cut = tuple[int, int, int]
 """Number of an output, number of one of its axes, and how much of that is kept."""
 
 
@@ -15,23 +15,23 @@ class Sample:
 
     Attributes:
         inputs: one array each, of the shapes that the network is compiled for.
-        kept: of outputs what belongs to the inputs, where these were filled up to a bucket of
+        cuts: of outputs what belongs to the inputs, where these were filled up to a bucket of
             shapes; what is not named is kept whole.
     """
 
     inputs: Arrays
-    kept: tuple[Kept, ...] = ()
+    cuts: tuple[Cut, ...] = ()
 
     def cut(self, outputs: Arrays) -> Arrays:
-        """The part of the outputs that whoever gave the inputs gets.
+        """The part of the outputs that belongs to the inputs.
 
         Args:
             outputs: of the network for the inputs.
         """
-        found = list(outputs)
-        for place, axis, extent in self.kept:
-            found[place] = found[place][(slice(None),) * axis + (slice(extent),)]
-        return found
+        parts = list(outputs)
+        for number, axis, extent in self.cuts:
+            parts[number] = parts[number][(slice(None),) * axis + (slice(extent),)]
+        return parts
 
 
-__all__ = ["Kept", "Sample"]
+__all__ = ["Cut", "Sample"]

@@ -61,7 +61,7 @@ def reduced_network(request: Message) -> ReducedNetwork:
     if chosen.calibrated:
         calibration = batches_in(Path(request["calibration"]), request["batches"])
     forms = requested_network(request).forms
-    return chosen.made(forms, calibration, threads=request["threads"])
+    return chosen.opened(forms, calibration, threads=request["threads"])
 
 
 ROLES: dict[str, Callable[[Message], Network]] = {
@@ -80,7 +80,7 @@ class Server:
         self._ran = False
 
     def answer(self, request: Message) -> Message:
-        """What is to be answered to a request."""
+        """The answer to a request."""
         answer: Message = getattr(self, f"_{request['do']}")(request)
         return answer
 
@@ -115,7 +115,7 @@ class Server:
         profile = importlib.import_module("chameleon_networks.running.profile")
         inputs = read_arrays(Path(request["inputs"]))
         kernels = profile.kernel_seconds(request["folder"], inputs, quantile=request["quantile"])
-        return {"kernels": [attrs.asdict(one) for one in kernels]}
+        return {"kernels": [attrs.asdict(kernel) for kernel in kernels]}
 
     def _about(self, _: Message) -> Message:
         """Its memory (its share of what it has in common with others), variables and cores."""
@@ -132,8 +132,8 @@ class Server:
 def seconds_of(network: Network, inputs: Arrays, *, about: float) -> list[float]:
     """Seconds of single runs for about so long, after two that do not count.
 
-    Of a network that takes many times so long the first run counts: it needs no warming up. The
-    very first one of a process never does, since some compile what they run when they run it.
+    If one run takes many times so long, the first counts: it needs no warming up. The very first
+    one of a process never does, since some networks are compiled as they run.
 
     Args:
         network: one that has run before.

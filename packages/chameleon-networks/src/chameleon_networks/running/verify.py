@@ -45,7 +45,7 @@ class OutputCheck:
     """Outcome of a comparison.
 
     Attributes:
-        max_relative_error: over all samples and outputs; None where nothing could be compared.
+        max_relative_error: over all samples and outputs; None if nothing could be compared.
         problem: a sentence where the network is not fit to be delivered.
     """
 
@@ -82,10 +82,10 @@ def compared(
             got = run(inputs)
         except ChameleonError as error:
             return OutputCheck(max_relative_error=None, problem=str(error))
-        found = agreement(got, wanted, tolerance=tolerance, scales=scales)
-        if found.max_relative_error is None or found.problem is not None:
-            return found
-        worst = max(worst, found.max_relative_error)
+        check = agreement(got, wanted, tolerance=tolerance, scales=scales)
+        if check.max_relative_error is None or check.problem is not None:
+            return check
+        worst = max(worst, check.max_relative_error)
     return OutputCheck(max_relative_error=worst)
 
 
@@ -93,13 +93,11 @@ def compared(
 class Conditioning:
     """How far a framework's own answers in float32 are from those in float64.
 
-    Some networks make much of a rounding: an attention whose scores are in the hundreds takes the
-    largest one alone, which may be another one after it. (Higham, Accuracy and Stability of
-    Numerical Algorithms, section 1.6: the error of a backward stable method is the problem's
-    condition number times the rounding.)
-
-    Of a quantized network, a rounding may move a number to the next step, and what was rounded is
-    the same network with its inputs changed by as little.
+    Some networks amplify roundings. An attention whose scores are in the hundreds takes the largest
+    one alone, which may be another one after it. (Higham, Accuracy and Stability of Numerical
+    Algorithms, section 1.6: the error of a backward stable method is the problem's condition number
+    times the rounding.) In a quantized network a rounding may move a number to the next step. Then
+    the exact answers are those of the same network with its inputs changed by as little.
 
     Attributes:
         own_error: the largest |difference| over the largest |exact| of all samples.
@@ -126,13 +124,13 @@ class Conditioning:
             for pair in zip(ours, theirs, strict=True)
         ]
         own_error = max(
-            (_error(one, other, _magnitude(other)) for one, other in pairs), default=0.0
+            (_error(ours, theirs, _magnitude(theirs)) for ours, theirs in pairs), default=0.0
         )
         return cls(own_error=own_error, nudged=nudged)
 
     @property
     def tolerance(self) -> float:
-        """What ``compared`` is to accept; never less than ``TOLERANCE``.
+        """The tolerance for ``compared``; never less than ``TOLERANCE``.
 
         A reference whose error is not a number gives no reason to accept more.
         """
@@ -140,7 +138,7 @@ class Conditioning:
         return max(TOLERANCE, min(apart, ILL_CONDITIONED)) if np.isfinite(apart) else TOLERANCE
 
     def sentence(self, reference: str) -> str:
-        """What there is to say where more than ``TOLERANCE`` is accepted."""
+        """A sentence for the user if more than ``TOLERANCE`` is accepted."""
         apart = (
             f"the answers of {reference} change by {self.own_error:.1e} of the largest one with "
             f"inputs that change by {NUDGE:.0e}"
@@ -161,7 +159,7 @@ class Expected:
     Args:
         samples: inputs.
         answers: the framework's in float32, for each sample.
-        exact: the same in float64, or for nudged samples, asked for where it matters; None where
+        exact: the same in float64, or for nudged samples, asked for where it matters; None if
             nothing can.
         rounded: whether the network rounds to quantized numbers, so that samples are nudged.
     """
@@ -174,7 +172,7 @@ class Expected:
 
     @property
     def tolerance(self) -> float:
-        """What is accepted, as far as it is known by now."""
+        """The accepted error, as far as it is known by now."""
         least = QUANTIZED_TOLERANCE if self._rounded else TOLERANCE
         return least if self.conditioning is None else max(least, self.conditioning.tolerance)
 
@@ -184,28 +182,26 @@ class Expected:
         Args:
             run: the network; what it raises is a verdict too.
         """
-        found = compared(run, self._samples, self._answers, tolerance=self.tolerance)
-        if not found.may_be_rounding or self.conditioning is not None:
-            return found
+        check = compared(run, self._samples, self._answers, tolerance=self.tolerance)
+        if not check.may_be_rounding or self.conditioning is not None:
+            return check
         exact = self._exact()
         if exact is None:
-            return found
+            return check
         self.conditioning = Conditioning.of(self._answers, exact, nudged=self._rounded)
         return compared(run, self._samples, self._answers, tolerance=self.tolerance)
 
 
 def nudged(inputs: Arrays) -> Arrays:
     """Inputs of which those that are no integers are changed by ``NUDGE``."""
-    return [
-        (one * (1 + NUDGE)).astype(one.dtype) if one.dtype.kind == "f" else one for one in inputs
-    ]
+    return [(x * (1 + NUDGE)).astype(x.dtype) if x.dtype.kind == "f" else x for x in inputs]
 
 
 def magnitudes(answers: Sequence[Arrays]) -> tuple[float, ...]:
     """The largest finite magnitude of each output over all samples.
 
-    What reduced precision does to outputs is relative to these: ranges are those of all inputs, and
-    where a network has but a few outputs, those of one sample may all be near zero.
+    Errors of reduced precision are relative to these. Ranges are those of all inputs, and if a
+    network has few outputs, those of one sample may all be near zero.
 
     Args:
         answers: outputs for each sample.
@@ -229,11 +225,11 @@ def agreement(
         scales: what differences of each output are relative to; None for its largest magnitude
             in this sample.
     """
-    if [one.shape for one in got] != [one.shape for one in wanted]:
+    if [array.shape for array in got] != [array.shape for array in wanted]:
         return OutputCheck(
             max_relative_error=None,
-            problem=f"outputs have the shapes {[one.shape for one in got]} instead of "
-            f"{[one.shape for one in wanted]}",
+            problem=f"outputs have the shapes {[array.shape for array in got]} instead of "
+            f"{[array.shape for array in wanted]}",
         )
     scales = tuple(map(_magnitude, wanted)) if scales is None else scales
     worst = max(
@@ -250,7 +246,7 @@ def agreement(
 
 
 def _magnitude(array: NDArray[Any]) -> float:
-    """The largest finite magnitude of an array; 0 where it has none."""
+    """The largest finite magnitude of an array; 0 if it has none."""
     known = array[np.isfinite(array)].astype(np.float64)
     return float(np.abs(known).max(initial=0.0))
 
@@ -276,7 +272,7 @@ def guilty(keys: Sequence[str], fails: Callable[[frozenset[str]], bool]) -> list
         fails: whether the network fails with the tuned kernels of these tasks alone.
 
     Returns:
-        One task; several where they fail only together; none where it fails without any.
+        One task; several where they fail only together; none if it fails without any.
     """
     if fails(frozenset()):
         return []
@@ -284,8 +280,8 @@ def guilty(keys: Sequence[str], fails: Callable[[frozenset[str]], bool]) -> list
     while len(suspects) > 1:
         middle = len(suspects) // 2
         halves = suspects[:middle], suspects[middle:]
-        found = next((half for half in halves if fails(frozenset(half))), None)
-        if found is None:
+        failing = next((half for half in halves if fails(frozenset(half))), None)
+        if failing is None:
             return suspects
-        suspects = found
+        suspects = failing
     return suspects

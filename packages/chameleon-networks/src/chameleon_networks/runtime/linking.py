@@ -190,7 +190,7 @@ def _names(manifest: Mapping[str, Any], name: str) -> str:
         f'#include "{name}.h"',
         '#include "runtime.h"',
         *(f"#define {key} {value}" for key, value in values.items()),
-        *_array("int64_t", [f"extents_{place}[]" for place in range(len(shapes))], shapes),
+        *_array("int64_t", [f"extents_{number}[]" for number in range(len(shapes))], shapes),
         *_array("TENSOR", ["described[]"], [", ".join(map(_tensor, range(len(tensors)), tensors))]),
         *_array("struct feature", ["features[]"], [", ".join([*features, "{0, 0}"])]),
     ]
@@ -204,8 +204,8 @@ def _array(kind: str, names: Sequence[str], values: Sequence[str]) -> list[str]:
     ]
 
 
-def _tensor(place: int, tensor: Mapping[str, Any]) -> str:
+def _tensor(number: int, tensor: Mapping[str, Any]) -> str:
     kind = tvm.DataType(tensor["dtype"])
     size = math.prod(tensor["shape"]) * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
     words = (json.dumps(tensor["name"]), json.dumps(tensor["dtype"]), str(len(tensor["shape"])))
-    return f"{{{', '.join(words)}, extents_{place}, {size}}}"
+    return f"{{{', '.join(words)}, extents_{number}, {size}}}"

@@ -24,8 +24,8 @@ def pack_weights(*constants: Any, folder: Any = pathlib.Path(__file__).parent) -
     """The bytes of a weights.bin that holds these constants as the kernel reads them.
 
     Args:
-        constants: an array for each of the ``inputs`` of packing.json: weights, in the order output
-            channels, input channels, spatial axes, then a bias and what else the operator has.
+        constants: an array for each of the ``inputs`` of packing.json: weights, then a bias and
+            others. The axes of weights are output channels, input channels, spatial ones.
         folder: where the operator is.
 
     Returns:
@@ -36,11 +36,11 @@ def pack_weights(*constants: Any, folder: Any = pathlib.Path(__file__).parent) -
         RuntimeError: a file is missing or was changed.
     """
     _check_files(pathlib.Path(folder))
-    told = json.loads(pathlib.Path(folder, PACKING).read_text())
-    given = [_checked(one, wanted) for one, wanted in _pairs(constants, told["inputs"])]
-    with np.load(pathlib.Path(folder, ARRAYS), allow_pickle=False) as kept:
-        arrays = replayed(told, given, [kept[name] for name in told["constants"]])
-        return joined(arrays, told["layout"])
+    packing = json.loads(pathlib.Path(folder, PACKING).read_text())
+    inputs = [_checked(array, wanted) for array, wanted in _pairs(constants, packing["inputs"])]
+    with np.load(pathlib.Path(folder, ARRAYS), allow_pickle=False) as stored:
+        arrays = replayed(packing, inputs, [stored[name] for name in packing["constants"]])
+        return joined(arrays, packing["layout"])
 
 
 def _check_files(folder: Any) -> None:
@@ -54,23 +54,23 @@ def _check_files(folder: Any) -> None:
         raise RuntimeError(f"{folder} was changed since it was delivered; deliver it again")
 
 
-def replayed(told: Mapping[str, Any], given: list[Any], kept: list[Any]) -> list[Any]:
-    """What the recorded operations make of arrays.
+def replayed(packing: Mapping[str, Any], inputs: list[Any], constants: list[Any]) -> list[Any]:
+    """The results of the recorded operations.
 
     Args:
-        told: what packing.json says.
-        given: its inputs.
-        kept: its constants.
+        packing: the content of packing.json.
+        inputs: an array for each of its ``inputs``.
+        constants: an array for each of its ``constants``.
     """
-    for array, place in zip(given, told["fixed"], strict=True):
-        if place is not None and array.tobytes() != kept[place].tobytes():
+    for array, index in zip(inputs, packing["fixed"], strict=True):
+        if index is not None and array.tobytes() != constants[index].tobytes():
             raise ValueError(
                 "the kernel was compiled for other numbers of quantization; deliver it for these"
             )
-    arrays = [array.copy() for array in given]
-    for name, args, options in told["steps"]:
-        first, *others = [_value(one, arrays, kept) for one in args]
-        named = {key: _value(one, arrays, kept) for key, one in options.items()}
+    arrays = [array.copy() for array in inputs]
+    for name, args, options in packing["steps"]:
+        first, *others = [_value(argument, arrays, constants) for argument in args]
+        named = {key: _value(argument, arrays, constants) for key, argument in options.items()}
         if name == "getitem":
             arrays.append(first[others[0]])
         elif name == "setitem":
@@ -82,21 +82,21 @@ def replayed(told: Mapping[str, Any], given: list[Any], kept: list[Any]) -> list
             for part in name.split(".")[1:]:
                 function = getattr(function, part)
             arrays.append(function(first, *others, **named))
-    return [_value(one, arrays, kept) for one in told["outputs"]]
+    return [_value(output, arrays, constants) for output in packing["outputs"]]
 
 
 def joined(packed: list[Any], layout: int) -> Any:
     """Arrays as the bytes of a file of weights: a table, then the arrays."""
     offsets, table = weights_table(packed, layout)
-    made = np.zeros(offsets[-1], np.uint8)
-    made[: table.nbytes] = table.view(np.uint8)
-    for start, one in zip(offsets, packed):  # noqa: B905 - the last offset is the end
-        made[start : start + one.nbytes] = np.ascontiguousarray(one).reshape(-1).view(np.uint8)
-    return made
+    file = np.zeros(offsets[-1], np.uint8)
+    file[: table.nbytes] = table.view(np.uint8)
+    for start, data in zip(offsets, packed):  # noqa: B905 - the last offset is the end
+        file[start : start + data.nbytes] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    return file
 
 
 def weights_table(constants: Sequence[Any], layout: int) -> tuple[list[int], Any]:
-    """What a file of weights begins with.
+    """The table at the start of a file of weights.
 
     Args:
         constants: arrays, in order.
@@ -130,7 +130,7 @@ def aligned(size: int) -> int:
 
 def _pairs(constants: Any, wanted: list[Any]) -> Any:
     if len(constants) != len(wanted):
-        names = ", ".join(one["name"] for one in wanted)
+        names = ", ".join(entry["name"] for entry in wanted)
         raise ValueError(f"the operator's constants are {names}, not {len(constants)} arrays")
     return zip(constants, wanted, strict=True)
 
@@ -149,20 +149,20 @@ def _dtype(name: str) -> Any:
     return np.dtype(name)
 
 
-def _value(told: Any, arrays: list[Any], kept: list[Any]) -> Any:
+def _value(argument: Any, arrays: list[Any], constants: list[Any]) -> Any:
     """An argument as it was when the operation was recorded."""
-    if not isinstance(told, dict):
-        return told
-    [(kind, value)] = told.items()
+    if not isinstance(argument, dict):
+        return argument
+    [(kind, value)] = argument.items()
     if kind == "array":
         return arrays[value]
     if kind == "constant":
-        return kept[value]
+        return constants[value]
     if kind == "dtype":
         return _dtype(value)
     if kind == "ellipsis":
         return Ellipsis
-    inside = [_value(one, arrays, kept) for one in value]
+    inside = [_value(part, arrays, constants) for part in value]
     return slice(*inside) if kind == "slice" else (tuple(inside) if kind == "tuple" else inside)
 
 

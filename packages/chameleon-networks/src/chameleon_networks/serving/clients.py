@@ -1,7 +1,7 @@
 """Client threads that call one network at the same time: ``python clients.py REQUEST``.
 
-It is a program of its own that needs NumPy and whatever runs the network, nothing of Chameleon's:
-a process measures what a user's process would. The request and the answer are JSON.
+It is a program of its own that needs NumPy and the network's framework, nothing of Chameleon's. So
+it measures what a user's process would. The request and the answer are JSON.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def openvino_calls(request: Request) -> Calls:
         return [np.asarray(outputs[output]) for output in compiled.outputs]
 
     clients = range(request["streams"])
-    taken = str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
-    return [partial(call, compiled.create_infer_request()) for _ in clients], taken
+    precision = str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
+    return [partial(call, compiled.create_infer_request()) for _ in clients], precision
 
 
 def onnxruntime_calls(request: Request) -> Calls:
@@ -78,7 +78,7 @@ def onnxruntime_calls(request: Request) -> Calls:
         runtime.InferenceSession(request["path"], options, providers=["CPUExecutionProvider"])
         for _ in range(request["sessions"])
     ]
-    names = [one.name for one in sessions[0].get_inputs()]
+    names = [tensor.name for tensor in sessions[0].get_inputs()]
 
     def call(session: Any, inputs: Arrays) -> Arrays:
         outputs: Arrays = session.run(None, dict(zip(names, inputs, strict=True)))
@@ -143,7 +143,7 @@ def answered(request: Request) -> Request:
     """
     step = torch_step() if request.get("torch") else None
     with np.load(request["inputs"]) as stored:
-        inputs = [stored[f"arr_{place}"] for place in range(len(stored.files))]
+        inputs = [stored[f"arr_{number}"] for number in range(len(stored.files))]
     calls, precision = CALLS[request["by"]](request)
     # OpenVINO's first inference sets up parts of its module, and two threads at once wait for ever.
     outputs = calls[0](inputs)
@@ -173,10 +173,10 @@ def answered(request: Request) -> Request:
     with busy(request.get("neighbours", 0)), ThreadPoolExecutor(len(calls)) as pool:
         clients = [pool.submit(client, call) for call in calls]
         # A client that failed tells more than those that waited for it.
-        failed = [one.exception() for one in clients if one.exception() is not None]
-        for error in sorted(failed, key=lambda one: isinstance(one, threading.BrokenBarrierError)):
-            raise error  # type: ignore[misc] # none of them is None
-    times = [one.result() for one in clients]
+        failed = [future.exception() for future in clients if future.exception() is not None]
+        for exc in sorted(failed, key=lambda exc: isinstance(exc, threading.BrokenBarrierError)):
+            raise exc  # type: ignore[misc] # none of them is None
+    times = [future.result() for future in clients]
     return {
         "latencies": [seconds for _, _, latencies in times for seconds in latencies],
         "seconds": max(ended for _, ended, _ in times) - min(begun for begun, _, _ in times),

@@ -50,7 +50,7 @@ class ModelFile:
     Attributes:
         framework: that reads it, one of ``FRAMEWORKS``.
         precision: that the network has, or that the framework is asked for.
-        hint: the type that OpenVINO is told to compute in, by its name; None where it chooses.
+        hint: the type that OpenVINO is told to compute in, by its name; None if it chooses.
         path: of the file.
     """
 
@@ -86,13 +86,13 @@ def model_files(
     left_out = left_out_reduced(network.forms, chosen)
     # A file that comes quantized is not quantized again.
     wanted = {name: (name, FLOAT32) for name in names}
-    for one in chosen:
-        if one.framework not in FRAMEWORKS:
-            left_out[one.name] = "it runs in no process of its own from a file"
-        elif one.name not in left_out:
-            wanted[one.name] = (one.framework, one.precision)
+    for reduced in chosen:
+        if reduced.framework not in FRAMEWORKS:
+            left_out[reduced.name] = "it runs in no process of its own from a file"
+        elif reduced.name not in left_out:
+            wanted[reduced.name] = (reduced.framework, reduced.precision)
     batches: list[Arrays] = []
-    if any(one.calibrated and one.name in wanted for one in chosen):
+    if any(reduced.calibrated and reduced.name in wanted for reduced in chosen):
         batches = list(batches_of(network, calibrate))
     write_arrays(folder / "calibration.npz", [array for inputs in batches for array in inputs])
     kinds = {(framework, precision == INT8) for framework, precision in wanted.values()}
@@ -105,16 +105,16 @@ def model_files(
     answer = _answer(request) if kinds else {}
     files = {}
     for name, (framework, precision) in wanted.items():
-        found = answer[framework, precision == INT8]
-        if "problem" in found:
-            log.warning("network_not_run", by=name, problem=found["problem"])
-            left_out[name] = found["problem"]
+        reply = answer[framework, precision == INT8]
+        if "problem" in reply:
+            log.warning("network_not_run", by=name, problem=reply["problem"])
+            left_out[name] = reply["problem"]
             continue
         files[name] = ModelFile(
             framework=framework,
             precision=network.precision_of(name) if name in names else precision,
             hint=HINTS.get(precision),
-            path=found["path"],
+            path=reply["path"],
         )
     return files, left_out
 
@@ -124,7 +124,7 @@ def _answer(request: Message) -> dict[tuple[str, bool], dict[str, str]]:
     with AskedProcess(
         "what writes files for others", request, module=_MODULE, threads=0, start_seconds=_SECONDS
     ) as process:
-        return {(framework, reduced): told for (framework, reduced), told in process.told["files"]}
+        return {(name, reduced): file for (name, reduced), file in process.answer["files"]}
 
 
 def _written(
@@ -156,10 +156,10 @@ def written_files(request: Message) -> Message:
         at = folder / f"{framework}-{INT8 if reduced else 'floats'}"
         at.mkdir()
         try:
-            told = {"path": _written(forms, framework, batches if reduced else None, at)}
+            reply = {"path": _written(forms, framework, batches if reduced else None, at)}
         except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
-            told = {"problem": one_line(error)}
-        files.append(([framework, reduced], told))
+            reply = {"problem": one_line(error)}
+        files.append(([framework, reduced], reply))
     return {"files": files}
 
 

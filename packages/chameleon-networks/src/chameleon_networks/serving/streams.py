@@ -20,7 +20,7 @@ from chameleon_system.processes.conversation import Conversation
 from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
-from chameleon_networks.delivery.side_by_side import told_of
+from chameleon_networks.delivery.side_by_side import result_of
 from chameleon_networks.frameworks.openvino_precisions import NAMES
 from chameleon_networks.frameworks.running import OPENVINO
 from chameleon_networks.importers.imported_network import ImportedNetwork
@@ -41,13 +41,13 @@ QUANTILES = (50, 90, 99)
 
 @attrs.frozen(kw_only=True)
 class Served:
-    """Who is called by how many clients, and beside what.
+    """A comparison of networks that several clients call at the same time.
 
     Attributes:
         network: as its framework has it.
         ours: what the delivered network is called.
         folder: of the delivered network.
-        bucket: of shapes, in which it is called; empty where there is one shape.
+        bucket: of shapes, in which it is called; empty if there is one shape.
         names: those of ``model_files.FRAMEWORKS`` that run it in float32 beside it.
         precisions: in which they run it as well.
         calibrate: where inputs to calibrate with are from; None for random ones.
@@ -142,7 +142,7 @@ def figures_of(turn: Figures) -> dict[str, float]:
     quantiles = np.percentile(latencies, QUANTILES)
     return {
         "requests_per_second": len(latencies) / turn["seconds"],
-        **{f"p{one}_seconds": float(q) for one, q in zip(QUANTILES, quantiles, strict=True)},
+        **{f"p{p}_seconds": float(q) for p, q in zip(QUANTILES, quantiles, strict=True)},
     }
 
 
@@ -150,7 +150,7 @@ def _ways(asked: Served, files: Mapping[str, ModelFile], streams: int, inputs: P
     # What takes all cores by itself is asked nothing.
     threads = 0 if asked.threads == len(usable_cores()) else asked.threads
     common = {"inputs": str(inputs), "seconds": asked.seconds, "neighbours": asked.neighbours}
-    own = told_of(asked.folder / asked.bucket, asked.network).precision
+    own = result_of(asked.folder / asked.bucket, asked.network).precision
     request = network_request(asked.folder.absolute(), streams, threads)
     ways = [_Way(name=asked.ours, words="", asked=own, request={**request, **common})]
     for name, file in files.items():
@@ -192,7 +192,7 @@ def _take_turns(ways: list[_Way], asked: Served) -> dict[str, str]:
 
 
 def client_turn(name: str, request: Figures) -> Figures:
-    """What ``clients`` answers to a request, in a fresh process.
+    """The answer of ``clients`` to a request, in a fresh process.
 
     Args:
         name: what is called in messages.
@@ -212,9 +212,9 @@ def _check(way: _Way, turn: Figures) -> None:
     Raises:
         ChameleonError: it does not.
     """
-    taken = NAMES.get(turn["precision"])
-    if way.asked in (BFLOAT16, FLOAT16) and taken != way.asked:
-        raise ChameleonError(f"asked for {way.asked} it computes in {taken} on this CPU")
+    precision = NAMES.get(turn["precision"])
+    if way.asked in (BFLOAT16, FLOAT16) and precision != way.asked:
+        raise ChameleonError(f"asked for {way.asked} it computes in {precision} on this CPU")
 
 
 def _best(ways: Sequence[_Way]) -> dict[str, Figures]:
@@ -228,10 +228,10 @@ def _best(ways: Sequence[_Way]) -> dict[str, Figures]:
         so_far = best.get(way.name)
         if so_far and so_far["requests_per_second"] >= figures["requests_per_second"]:
             continue
-        taken = NAMES.get(way.turns[0]["precision"])
-        precision = way.asked if taken is None else taken
+        kind = NAMES.get(way.turns[0]["precision"])
+        precision = way.asked if kind is None else kind
         if way.asked == INT8:
-            precision = INT8 if taken in (None, FLOAT32) else f"{INT8}, the rest {taken}"
+            precision = INT8 if kind in (None, FLOAT32) else f"{INT8}, the rest {kind}"
         best[way.name] = {
             **figures,
             "turns": len(way.turns),

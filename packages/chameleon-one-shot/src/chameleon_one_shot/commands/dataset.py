@@ -135,12 +135,12 @@ def _device_in_words(task: DatasetTask) -> str:
     return " ".join(str(word) for word in words if word) or "unknown"
 
 
-@click.group("dataset")
+@click.group("dataset", epilog="Example: chameleon dataset list datasets/cpu")
 def command() -> None:
     """Collect measurements of many tasks, or import, merge and check them."""
 
 
-@command.command("collect")
+@command.command("collect", epilog="Example: chameleon dataset collect plan.yaml")
 @click.argument("plan", type=click.Path(path_type=Path))
 @set_option("tasks=20")
 @trust_option
@@ -206,7 +206,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 
 
-@command.command("import")
+@command.command("import", epilog="Example: chameleon dataset import runs/net --to datasets/cpu")
 @_SOURCES
 @_TO
 @_JSON
@@ -219,7 +219,9 @@ def import_(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
     _add(sources, folder, as_json=as_json)
 
 
-@command.command("merge")
+@command.command(
+    "merge", epilog="Example: chameleon dataset merge datasets/a datasets/b --to datasets/cpu"
+)
 @_SOURCES
 @_TO
 @_JSON
@@ -242,7 +244,7 @@ def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
         click.echo(f"{row.source}: {row.candidates} candidates of {row.tasks} tasks added{known}")
 
 
-@command.command("list")
+@command.command("list", epilog="Example: chameleon dataset list datasets/cpu")
 @_FOLDER
 @_JSON
 def list_(folder: Path, as_json: bool) -> None:
@@ -257,7 +259,7 @@ def list_(folder: Path, as_json: bool) -> None:
         click.echo(f"{what}: {text or 'none'}")
 
 
-@command.command("check")
+@command.command("check", epilog="Example: chameleon dataset check datasets/cpu")
 @_FOLDER
 @_JSON
 def check(folder: Path, as_json: bool) -> None:

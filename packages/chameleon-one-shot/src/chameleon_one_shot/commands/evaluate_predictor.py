@@ -11,7 +11,10 @@ from chameleon_cli.streams import results_alone
 _ALTERNATIVES = ("xgboost", "lightgbm", "flat-network", "first-guesses")
 
 
-@click.command("evaluate-predictor")
+@click.command(
+    "evaluate-predictor",
+    epilog="Example: chameleon evaluate-predictor cpu.safetensors datasets/cpu",
+)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("dataset", type=click.Path(path_type=Path))
 @click.option(

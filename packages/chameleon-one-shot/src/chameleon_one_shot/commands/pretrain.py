@@ -16,7 +16,7 @@ from chameleon_one_shot.dataset.format import read_dataset
 from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
 
 
-@click.command("pretrain")
+@click.command("pretrain", epilog="Example: chameleon pretrain datasets/cpu --to cpu.safetensors")
 @click.argument("dataset", type=click.Path(path_type=Path))
 @click.option(
     "--to",

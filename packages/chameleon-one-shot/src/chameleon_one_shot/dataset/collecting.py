@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import pyarrow.parquet as pq
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
@@ -33,7 +32,14 @@ from chameleon_core.plugins import Registry
 from chameleon_core.run_folder import RECORDS, read_store
 from chameleon_core.task import Task
 
-from chameleon_one_shot.dataset.format import MANIFEST, PARTS, create, read_manifest, write_part
+from chameleon_one_shot.dataset.format import (
+    MANIFEST,
+    PARTS,
+    create,
+    read_manifest,
+    rows_in,
+    write_part,
+)
 from chameleon_one_shot.dataset.from_run import tasks_of_run
 from chameleon_one_shot.dataset.plan import Plan, differences
 from chameleon_one_shot.dataset.sampling import HeldOut, Observed, TaskSampler
@@ -208,7 +214,7 @@ class Collector:
         part = self.plan.output / PARTS / f"{name}.parquet"
         with read_store(folder) as store:
             measured = store.measured
-        if measured and not (part.exists() and pq.read_metadata(part).num_rows == measured):
+        if measured and not (part.exists() and rows_in(part) == measured):
             tasks = tasks_of_run(folder, device=device, source=self.plan.output.name)
             write_part(self.plan.output, tasks, name=name)
         return measured

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from chameleon_core.measurement import FailureKind
 from chameleon_core.task import Task
 from chameleon_system.files import replacing, write_whole
@@ -35,22 +33,43 @@ _WHAT = ("operator", "arguments", "target", "flop")
 _AROUND = ("device", "threads", "space", "space_options", "fingerprint", "versions", "source")
 """Columns that are attributes of a ``DatasetTask``, alike for all its candidates."""
 _JSON = frozenset({"arguments", "device", "space_options", "versions"})
-_NUMBERS = {"flop": pa.float64(), "threads": pa.int32()}
+_NUMBERS = ("flop", "threads")
 _TEXTS = tuple(name for name in ("task", *_WHAT, *_AROUND) if name not in _NUMBERS)
 _REPEATED = (*_TEXTS[:-2], "failure", "origin", *_TEXTS[-2:])
-_SCHEMA = pa.schema(
-    [
-        *((name, pa.dictionary(pa.int32(), pa.string())) for name in _REPEATED),
-        *_NUMBERS.items(),
-        ("knobs", pa.string()),
-        ("config", pa.list_(pa.int32())),
-        ("seconds", pa.float64()),
-        ("measured_at", pa.float64()),
-    ]
-)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _KINDS = frozenset(FailureKind)
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    """The modules ``pyarrow`` and ``pyarrow.parquet``.
+
+    Raises:
+        DatasetError: it is not installed.
+    """
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - optional
+        from pyarrow import parquet  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise DatasetError(
+            "data sets need pyarrow, which is not installed",
+            hint="Install it: `pip install pyarrow`.",
+        ) from error
+    return pa, parquet
+
+
+def _schema(pa: Any) -> Any:
+    return pa.schema(
+        [
+            *((name, pa.dictionary(pa.int32(), pa.string())) for name in _REPEATED),
+            ("flop", pa.float64()),
+            ("threads", pa.int32()),
+            ("knobs", pa.string()),
+            ("config", pa.list_(pa.int32())),
+            ("seconds", pa.float64()),
+            ("measured_at", pa.float64()),
+        ]
+    )
 
 
 def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
@@ -61,8 +80,9 @@ def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
         plan: the plan that it is collected by, as JSON values; None leaves an earlier one.
 
     Raises:
-        DatasetError: it cannot be written, or is of a newer version.
+        DatasetError: it cannot be written, is of a newer version, or pyarrow is not installed.
     """
+    _pyarrow()  # before anything is measured
     if (folder / MANIFEST).exists():
         read_manifest(folder)
         if plan is None:
@@ -114,19 +134,21 @@ def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path
     """
     if not _NAME.fullmatch(name):
         raise DatasetError(f"{name!r} is no name for a part", hint="Use letters, digits, . _ -")
+    pa, parquet = _pyarrow()
     distinct, _ = merged(tasks)
     for task in distinct:
         problem = _wrong(task.seconds, task.failures)
         if problem is not None:
             raise DatasetError(f"a candidate of {task.task.key} has {problem}", hint="Leave it out")
-    columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA.names}
+    schema = _schema(pa)
+    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
     for task in distinct:
         _append(columns, task)
     file = folder / PARTS / f"{name}.parquet"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with replacing(file) as stream:
-            pq.write_table(pa.table(columns, schema=_SCHEMA), stream, compression="zstd")
+            parquet.write_table(pa.table(columns, schema=schema), stream, compression="zstd")
     except OSError as error:
         raise _unwritable(folder, error) from error
     return file
@@ -147,6 +169,17 @@ def _append(columns: dict[str, list[Any]], task: DatasetTask) -> None:
     columns["failure"] += list(task.failures)
     columns["origin"] += list(task.origins)
     columns["measured_at"] += task.measured_at.tolist()
+
+
+def rows_in(part: Path) -> int:
+    """The number of candidates in one file.
+
+    Raises:
+        DatasetError: pyarrow is not installed.
+    """
+    _, parquet = _pyarrow()
+    rows: int = parquet.read_metadata(part).num_rows
+    return rows
 
 
 def parts_of(folder: Path) -> list[Path]:
@@ -173,8 +206,9 @@ def read_part(file: Path) -> list[DatasetTask]:
     Raises:
         DatasetError: as for ``read_dataset``.
     """
+    pa, parquet = _pyarrow()
     try:
-        table = pq.read_table(file, schema=_SCHEMA)
+        table = parquet.read_table(file, schema=_schema(pa))
     except (OSError, pa.ArrowException, ValueError, KeyError) as error:
         raise DatasetError(
             f"{file} cannot be read, it is cut off or damaged: {str(error).splitlines()[0]}",
@@ -188,7 +222,7 @@ def read_part(file: Path) -> list[DatasetTask]:
         ) from error
 
 
-def _runs(table: pa.Table) -> Iterator[tuple[int, int]]:
+def _runs(table: Any) -> Iterator[tuple[int, int]]:
     """The first and last rows of each task, told by the columns that are alike in one."""
     count = table.num_rows
     if not count:
@@ -200,13 +234,13 @@ def _runs(table: pa.Table) -> Iterator[tuple[int, int]]:
     yield from itertools.pairwise([0, *np.flatnonzero(changes).tolist(), count])
 
 
-def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
+def _codes(table: Any, name: str) -> NDArray[np.int64]:
     column = table.column(name).combine_chunks()
-    whole = column.indices if isinstance(column, pa.DictionaryArray) else column
+    whole = column.indices if hasattr(column, "indices") else column
     return np.asarray(whole, dtype=np.int64)
 
 
-def _task(table: pa.Table, first: int, last: int) -> DatasetTask:
+def _task(table: Any, first: int, last: int) -> DatasetTask:
     rows = table.slice(first, last - first)
     alike = {name: rows.column(name)[0].as_py() for name in (*_TEXTS, *_NUMBERS)}
     alike |= {name: json.loads(alike[name]) for name in _JSON}

@@ -29,7 +29,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 _PLACE = click.argument("place", required=False)
 
 
-@click.group("records")
+@click.group("records", epilog="Example: chameleon records list")
 def command() -> None:
     """Add to record databases; merge, list, export and prune them.
 
@@ -38,7 +38,7 @@ def command() -> None:
     """
 
 
-@command.command("add")
+@command.command("add", epilog="Example: chameleon records add runs/net")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--to", "place", help="The database; the user's own by default.")
 @_JSON
@@ -47,7 +47,7 @@ def add(runs: tuple[Path, ...], place: str | None, *, as_json: bool) -> None:
     _add(Table(map(records_of_run, runs)), place, as_json=as_json)
 
 
-@command.command("merge")
+@command.command("merge", epilog="Example: chameleon records merge all.sqlite runs/a runs/b")
 @click.argument("into")
 @click.argument("sources", metavar="FROM...", nargs=-1, required=True)
 @_JSON
@@ -67,7 +67,7 @@ def _add(table: Table, place: str | None, *, as_json: bool) -> None:
         _tell({"database": database.place, "changed": changed}, as_json=as_json)
 
 
-@command.command("list")
+@command.command("list", epilog="Example: chameleon records list --operator conv2d")
 @_PLACE
 @click.option("--operator", help="Tasks of this kind alone, such as conv2d.")
 @_JSON
@@ -98,7 +98,9 @@ def listed(place: str | None, operator: str | None, *, as_json: bool) -> None:
     print_table(("key", "operator", "arguments", "records", "failed", "best"), rows)
 
 
-@command.command("export")
+@command.command(
+    "export", epilog="Example: chameleon records export records.csv --from runs/net --to csv"
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--from", "place", help="A database or a run folder; the user's own by default.")
 @click.option(
@@ -140,7 +142,7 @@ def _dumped(file: Path, place: str | None) -> int:
     return sum(map(len, records.values()))
 
 
-@command.command("prune")
+@command.command("prune", epilog="Example: chameleon records prune --older-than 2160h --dry-run")
 @_PLACE
 @click.option("--older-than", metavar="DURATION", help="What was measured longer ago, as 2160h.")
 @click.option(

@@ -18,7 +18,7 @@ from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.tracker import Queue, ServerState, call, queues
 
 
-@click.command("devices")
+@click.command("devices", epilog="Example: chameleon devices --tracker host:9190 --test")
 @click.option("--tracker", required=True, help="host:port of the tracker.")
 @click.option("--key", help="Only the devices of this key.")
 @click.option("--test", is_flag=True, help="Run a quick self-test on every free device.")

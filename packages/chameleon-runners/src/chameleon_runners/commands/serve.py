@@ -14,7 +14,7 @@ from chameleon_runners.rpc.supervision import Serving, ServingPlan
 _TEND_SECONDS = 0.3
 
 
-@click.command("serve")
+@click.command("serve", epilog="Example: chameleon serve --servers 2 --key board")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",

@@ -25,7 +25,7 @@ class RayRunner(FleetRunner):
         if find_spec("ray") is None:
             raise PluginError(
                 "the runner 'ray' needs Ray, which is not installed",
-                hint="pip install 'chameleon-tuner-runners[ray]', in the version of the cluster",
+                hint="install the cluster's version: `pip install ray==VERSION`",
             )
         # Whose devices there are is known once the cluster was joined.
         super().__init__(options, list, kind="ray")

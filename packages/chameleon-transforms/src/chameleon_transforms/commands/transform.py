@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from chameleon_transforms.session import Session
 
 
-@click.command("transform")
+@click.command("transform", epilog="Example: chameleon transform pipeline.yaml --point 3")
 @click.argument("pipeline", type=click.Path(path_type=Path))
 @set_option("transform.candidates=200")
 @click.option("--point", type=int, help="Deliver this point of the front, searching where needed.")

@@ -7,7 +7,7 @@ import json
 import click
 
 
-@click.command("cpu")
+@click.command("cpu", epilog='Example: chameleon cpu --target "llvm -mcpu=znver4"')
 @click.option("--target", "text", default="native", show_default=True, help="A CPU target.")
 @click.option(
     "--measure",

@@ -1,4 +1,4 @@
-"""Whether a kernel can work on a tensor with other strides, or look up where its channels lie."""
+"""Whether a kernel can work on a tensor with other strides, or look up places of its channels."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Buffer = Any
 def takes_strides(function: Function, position: int, strides: Sequence[int]) -> bool:
     """Whether a parameter of a function may have strides that leave gaps.
 
-    Not so where it is read in a shape that cannot have them, where vectors reach over a gap, and
-    where another function is passed its address.
+    It may not if it is read in a shape that cannot have them, or if vectors reach over a gap. Nor
+    may it if another function is passed its address.
 
     Args:
         function: its parameters are buffers without gaps.
@@ -34,19 +34,19 @@ def takes_strides(function: Function, position: int, strides: Sequence[int]) -> 
         return True
     known: dict[Buffer, Sequence[int]] = {}
     for buffer in (parameter, *aliases(function, parameter)):
-        found = reshaped_strides(extents(parameter), strides, extents(buffer))
-        if found is None:
+        view = reshaped_strides(extents(parameter), strides, extents(buffer))
+        if view is None:
             return False
-        known[buffer] = found
+        known[buffer] = view
     return _Accesses(function, known).fit(known)
 
 
 def table_axis(function: Function, position: int, shape: Sequence[int], axis: int) -> int | None:
-    """The axis of a parameter that a function may look up; None where it cannot.
+    """The axis of a parameter that a function may look up; None if it cannot.
 
-    It cannot where vectors go along the axis, where columns and channels are one axis, and where
-    another function is passed the address. Nor can a function that is not loops yet: schedules
-    may make vectors of any axis.
+    It cannot if vectors go along the axis, if columns and channels are one axis, or if another
+    function is passed the address. Nor can a function that is not loops yet: schedules may make
+    vectors of any axis.
 
     Args:
         function: its parameters are buffers.
@@ -56,11 +56,11 @@ def table_axis(function: Function, position: int, shape: Sequence[int], axis: in
     """
     if PLAIN not in (function.attrs or {}):
         return None
-    found = axis_in(shape, axis, extents(function.params[position]))
-    if found is None:
+    index = axis_in(shape, axis, extents(function.params[position]))
+    if index is None:
         return None
-    axes = axis_by_buffer(function, position, found)
-    return found if None not in axes.values() and _Accesses(function, axes).single(axes) else None
+    axes = axis_by_buffer(function, position, index)
+    return index if None not in axes.values() and _Accesses(function, axes).single(axes) else None
 
 
 def count_lookups(function: Function, position: int, axis: int) -> int:
@@ -81,7 +81,7 @@ class _Access:
 
     Attributes:
         buffer: of which buffer.
-        indices: where in it.
+        indices: its position in it.
         loop: number of the innermost loop around the access.
         times: how often that loop's body is executed, at most.
     """
@@ -98,7 +98,7 @@ class _Accesses:
     def __init__(self, function: Function, buffers: Collection[Buffer]) -> None:
         self._analyzer = tvm.sym.Analyzer()
         self._buffers = buffers
-        self._found: list[_Access] = []
+        self._accesses: list[_Access] = []
         self._declared: list[Any] = []
         self._calls: list[Any] = []
         self._loops = self._loop = 0
@@ -107,7 +107,7 @@ class _Accesses:
         self._escapes = any(
             isinstance(argument, tvm.ir.Var) and argument in buffers
             for call in self._calls
-            if not any(call.same_as(one.data) for one in self._declared)
+            if not any(call.same_as(view.data) for view in self._declared)
             for argument in call.args
         )
 
@@ -126,8 +126,8 @@ class _Accesses:
 
     def _access(self, buffer: Buffer, indices: Sequence[Any]) -> None:
         if buffer in self._buffers:
-            found = _Access(buffer=buffer, indices=indices, loop=self._loop, times=self._times)
-            self._found.append(found)
+            access = _Access(buffer=buffer, indices=indices, loop=self._loop, times=self._times)
+            self._accesses.append(access)
 
     def _inside_loop(self, loop: Any) -> WalkResult:
         extent = tvm.ir.Range.from_min_extent(loop.min, loop.extent)
@@ -143,35 +143,35 @@ class _Accesses:
     def fit(self, strides: Mapping[Buffer, Sequence[int]]) -> bool:
         """Whether no vector reaches over a gap that the buffers' strides leave."""
         return not self._escapes and all(
-            self._inside(one.buffer, one.indices, strides[one.buffer])
-            for one in self._found
-            if any(map(_is_vector, one.indices))
+            self._inside(access.buffer, access.indices, strides[access.buffer])
+            for access in self._accesses
+            if any(map(_is_vector, access.indices))
         )
 
     def single(self, axes: Mapping[Buffer, Any]) -> bool:
         """Whether each access has one index on an axis of its buffer, and none outside of it."""
         if self._escapes:
             return False
-        for one in self._found:
-            axis = axes[one.buffer]
-            index = one.indices[axis]
+        for access in self._accesses:
+            axis = axes[access.buffer]
+            index = access.indices[axis]
             if _is_vector(index):
                 return False
             bound = self._analyzer.const_int_bound(self._analyzer.simplify(index))
-            if int(bound.min_value) < 0 or int(bound.max_value) >= extents(one.buffer)[axis]:
+            if int(bound.min_value) < 0 or int(bound.max_value) >= extents(access.buffer)[axis]:
                 return False
         return True
 
     def distinct(self, axes: Mapping[Buffer, Any]) -> int:
         """How many indices there are on an axis of each buffer, all loops run to their ends."""
         different = {
-            (one.loop, int(structural_hash(one.indices[axes[one.buffer]]))): one.times
-            for one in self._found
+            (access.loop, int(structural_hash(access.indices[axes[access.buffer]]))): access.times
+            for access in self._accesses
         }
         return sum(different.values())
 
     def _inside(self, buffer: Buffer, indices: Sequence[Any], strides: Sequence[int]) -> bool:
-        """Whether a vector stays where its buffer has no gaps."""
+        """Whether a vector meets no gap of its buffer."""
         *outer, last = indices
         if any(map(_is_vector, outer)) or not isinstance(last, tirx.Ramp):
             return False
@@ -180,16 +180,16 @@ class _Accesses:
         if step <= 0 or strides[-1] != 1:
             return False
         dense = 1
-        place: Any = last.base + step * (int(last.lanes) - 1)
+        end: Any = last.base + step * (int(last.lanes) - 1)
         for axis in range(len(shape) - 1, -1, -1):
             if shape[axis] == 1:
                 continue
             if strides[axis] != dense:
                 break
             if axis != len(shape) - 1:
-                place = place + indices[axis] * dense
+                end = end + indices[axis] * dense
             dense *= shape[axis]
-        bound = self._analyzer.const_int_bound(self._analyzer.simplify(place))
+        bound = self._analyzer.const_int_bound(self._analyzer.simplify(end))
         return int(bound.max_value) < dense
 
 

@@ -29,7 +29,7 @@ class NotStatic(Exception):  # noqa: N818 - no error: the virtual machine runs s
 
 @attrs.frozen(kw_only=True, eq=False)
 class Storage:
-    """What tensors are parts of: an input, a constant, or memory that kernels write.
+    """Memory that tensors are parts of: an input, a constant, or memory that kernels write.
 
     Attributes:
         size: bytes.
@@ -56,7 +56,7 @@ class Tensor:
         offset: bytes from the storage's start.
         shape: extents.
         strides: elements from one index to the next, of each axis.
-        dtype: TVM's name of the element type.
+        dtype: TVM's name of it.
     """
 
     storage: Storage
@@ -122,7 +122,7 @@ class Call:
     @property
     def arguments(self) -> tuple[Tensor, ...]:
         """All tensors, in the kernel's order."""
-        return (*self.reads, *self.writes, *(one.table for one in self.lookups))
+        return (*self.reads, *self.writes, *(lookup.table for lookup in self.lookups))
 
 
 @attrs.frozen(kw_only=True)
@@ -178,8 +178,8 @@ class _Reader:
                 if not isinstance(binding, relax.VarBinding):
                     raise NotStatic("it checks types while it runs")
                 self._known[binding.var] = self._value(binding.value, binding.var)
-        found = self._value(self._main.body.body, None)
-        outputs = found if isinstance(found, tuple) else (found,)
+        result = self._value(self._main.body.body, None)
+        outputs = result if isinstance(result, tuple) else (result,)
         if not all(isinstance(output, Tensor) for output in outputs):
             raise NotStatic("it returns tuples inside a tuple")
         if not self._calls:
@@ -209,7 +209,7 @@ class _Reader:
         if not isinstance(self._module[kernel], tirx.PrimFunc):
             raise NotStatic(f"it calls {kernel.name_hint}, which is no kernel")
         reads = self._value(call.args[1], None)
-        if not all(isinstance(one, Tensor) for one in reads):
+        if not all(isinstance(read, Tensor) for read in reads):
             raise NotStatic(f"{kernel.name_hint} is passed a tuple")
         kinds = call.ty_args[0]
         several = hasattr(kinds, "fields")
@@ -220,10 +220,10 @@ class _Reader:
     def _viewed(self, call: Any, variable: Any) -> Tensor:
         source: Tensor = self._value(call.args[0], None)
         shape = _shape(variable.ty if variable is not None else call.ty)
-        made = attrs.evolve(source, shape=shape, strides=dense_strides(shape))
-        if made.size != source.size:
+        view = attrs.evolve(source, shape=shape, strides=dense_strides(shape))
+        if view.size != source.size:
             raise NotStatic(f"{call.op.name} changes the number of elements")
-        return made
+        return view
 
     def _constant(self, value: Any) -> Tensor:
         if value not in self._constants:

@@ -39,14 +39,14 @@ def with_views(
 
 def _replace_splits(changes: Changes) -> None:
     """Replace splits and slices, from the first to the last: parts may be split again."""
-    for place in range(len(changes.calls)):
-        [call] = changes.calls[place]
+    for position in range(len(changes.calls)):
+        [call] = changes.calls[position]
         function = changes.functions[call.kernel]
         mark = mark_of(function)
         if mark not in {SPLIT, SLICE}:
             continue
         copies: list[Call] = []
-        changes.calls[place] = copies
+        changes.calls[position] = copies
         [source] = call.reads
         start = 0
         for part in call.writes:
@@ -62,21 +62,21 @@ def _replace_splits(changes: Changes) -> None:
 
 def _replace_concatenations(changes: Changes) -> None:
     """Replace concatenations, from the last to the first: results may be parts of others."""
-    for place in range(len(changes.calls) - 1, -1, -1):
-        kernels = [call.kernel for call in changes.calls[place]]
+    for position in range(len(changes.calls) - 1, -1, -1):
+        kernels = [call.kernel for call in changes.calls[position]]
         if len(kernels) == 1 and mark_of(changes.functions[kernels[0]]) == CONCAT:
-            changes.calls[place] = _parts_copied(changes, place)
+            changes.calls[position] = _parts_copied(changes, position)
 
 
-def _parts_copied(changes: Changes, place: int) -> list[Call]:
+def _parts_copied(changes: Changes, position: int) -> list[Call]:
     """Copies of those parts of a concatenation that cannot lie in its result."""
-    [call] = changes.calls[place]
+    [call] = changes.calls[position]
     axis = int(changes.functions[call.kernel].attrs[CONCAT])
     copies = []
     start = 0
     for number in range(len(call.reads)):
         # Where a part is there twice, the second one has moved with the first.
-        [call] = changes.calls[place]
+        [call] = changes.calls[position]
         part, [result] = call.reads[number], call.writes
         view = part_of(result, part.shape, _at(start, axis, part))
         start += part.shape[axis]
@@ -88,7 +88,7 @@ def _parts_copied(changes: Changes, place: int) -> list[Call]:
 
 def _at(start: int, axis: int, part: Tensor) -> list[int]:
     """First indices of a part that starts somewhere on one axis."""
-    return [start if one == axis else 0 for one in range(len(part.shape))]
+    return [start if dimension == axis else 0 for dimension in range(len(part.shape))]
 
 
 class Changes:
@@ -116,26 +116,26 @@ class Changes:
         return attrs.evolve(self._original, calls=tuple(itertools.chain(*self.calls)))
 
     def moved(self, part: Tensor, view: Tensor) -> bool:
-        """Put all of a storage elsewhere, if whoever uses it can find it there.
+        """Put all of a storage elsewhere, if all that use it can find it there.
 
         Args:
             part: all of the storage.
-            view: where it is to be.
+            view: its new place.
         """
         moved: dict[int, list[Call]] = {}
-        for place, calls in enumerate(self.calls):
-            if not any(one.storage is part.storage for call in calls for one in call.arguments):
+        for position, calls in enumerate(self.calls):
+            if not any(array.storage is part.storage for call in calls for array in call.arguments):
                 continue
-            found = [self._with_moved(call, part, view) for call in calls]
-            if not all(found):
+            replaced = [self._with_moved(call, part, view) for call in calls]
+            if not all(replaced):
                 return False
-            moved[place] = [call for call in found if call is not None]
-        for place, calls in moved.items():
-            self.calls[place] = calls
+            moved[position] = [call for call in replaced if call is not None]
+        for position, calls in moved.items():
+            self.calls[position] = calls
         return True
 
     def _with_moved(self, call: Call, part: Tensor, view: Tensor) -> Call | None:
-        """A call that finds a part elsewhere; None where its kernel cannot."""
+        """A call that finds a part elsewhere; None if its kernel cannot."""
         function = self.functions[call.kernel]
         arguments = [*call.reads, *call.writes]
         for position, tensor in enumerate(arguments):
@@ -160,8 +160,8 @@ class Changes:
         name = f"{kernel}_of_{'x'.join(map(str, source.shape))}_{source.dtype}"
         if name not in self.functions:
             array = te.placeholder(*key, "source")
-            made = tvm.topi.identity(array)
-            self.functions[name] = te.create_prim_func([array, made]).without_attr("global_symbol")
+            copy = tvm.topi.identity(array)
+            self.functions[name] = te.create_prim_func([array, copy]).without_attr("global_symbol")
         return Call(kernel=name, reads=(source,), writes=(target,))
 
 

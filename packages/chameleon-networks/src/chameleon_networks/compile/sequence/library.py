@@ -84,8 +84,8 @@ class Plan:
         arena_size: bytes.
         weights: number of each constant among the distinct ones.
         blobs: the distinct constants.
-        returned: of storages that are written where an output is wanted, the output's position.
-        copied: positions of outputs that have to be copied from what they are part of.
+        returned: for storages that are written into an output's memory, the output's position.
+        copied: positions of outputs that have to be copied from the tensors that they are parts of.
     """
 
     arena: Mapping[Storage, int]
@@ -133,22 +133,22 @@ def placed(intervals: Sequence[Interval]) -> tuple[list[int], int]:
         The offset of each, a multiple of ``ALIGNMENT``, and the bytes of all together.
     """
     offsets: dict[int, int] = {}
-    for number in sorted(range(len(intervals)), key=lambda one: -intervals[one].size):
-        one = intervals[number]
+    for number in sorted(range(len(intervals)), key=lambda number: -intervals[number].size):
+        interval = intervals[number]
         neighbours = sorted(
             (offsets[other], offsets[other] + aligned(intervals[other].size))
             for other in offsets
-            if intervals[other].first <= one.last and one.first <= intervals[other].last
+            if intervals[other].first <= interval.last and interval.first <= intervals[other].last
         )
-        offsets[number] = _gap(neighbours, one.size)
-    ends = [offsets[number] + aligned(one.size) for number, one in enumerate(intervals)]
+        offsets[number] = _gap(neighbours, interval.size)
+    ends = [offsets[number] + aligned(interval.size) for number, interval in enumerate(intervals)]
     return [offsets[number] for number in range(len(intervals))], max(ends, default=0)
 
 
-def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:
+def _gap(ranges: Sequence[tuple[int, int]], size: int) -> int:
     """Start of the smallest gap that is large enough, else the end of all that is taken."""
     best, at, smallest = None, 0, None
-    for start, end in taken:
+    for start, end in ranges:
         gap = start - at
         if gap >= size and (smallest is None or gap < smallest):
             best, smallest = at, gap
@@ -177,7 +177,7 @@ def _lifetimes(sequence: CallSequence, returned: Mapping[Storage, int]) -> dict[
 def _weights(
     sequence: CallSequence, *, merged: bool
 ) -> tuple[dict[Storage, int], tuple[NDArray[Any], ...]]:
-    """Numbers of constants; those of the same bytes are one where they are merged."""
+    """Numbers of constants; those of the same bytes are one if they are merged."""
     numbers: dict[Storage, int] = {}
     alike: dict[tuple[int, bytes], list[int]] = defaultdict(list)
     blobs: list[NDArray[Any]] = []
@@ -186,11 +186,11 @@ def _weights(
         storage = tensor.storage
         if storage.constant is None or storage in numbers:
             continue
-        found = _bytes(storage.constant)
+        data = _bytes(storage.constant)
         # Constants of one size mostly differ in any few of their bytes.
-        few = found[:: max(1, len(found) // _FEW)].tobytes()
-        candidates = alike[len(found), few] if merged else []
-        same = (one for one in candidates if np.array_equal(_bytes(blobs[one]), found))
+        few = data[:: max(1, len(data) // _FEW)].tobytes()
+        candidates = alike[len(data), few] if merged else []
+        same = (blob for blob in candidates if np.array_equal(_bytes(blobs[blob]), data))
         number = next(same, None)
         if number is None:
             number = len(blobs)
@@ -215,7 +215,7 @@ def tables(
 
     Args:
         sequence: the network.
-        plan: where its tensors are.
+        plan: the places of its tensors.
         loops: extents of each function's parallel loops, by its symbol.
         layout: of the weights.
         sums: the checksum that each constant has to have; 0 if any will do.
@@ -304,10 +304,10 @@ class _Tables:
         return "ARENA", 0, self._plan.arena[storage] + tensor.offset
 
     def _entry(self, tensor: Tensor) -> str:
-        place, position, offset = self._place(tensor)
-        return self._described(tensor, f"{place}, {position}, {offset}, {_reach(tensor)}")
+        kind, position, offset = self._place(tensor)
+        return self._described(tensor, f"{kind}, {position}, {offset}, {_reach(tensor)}")
 
-    def _described(self, tensor: Tensor, place: str) -> str:
+    def _described(self, tensor: Tensor, address: str) -> str:
         kind: Any = tvm.DataType(tensor.dtype)
         layout = (tensor.shape, tensor.strides)
         if layout not in self._layouts:
@@ -315,7 +315,7 @@ class _Tables:
             self._extents += tensor.shape
             self._strides += tensor.strides
         dtype = f"{{{int(kind.type_code)}, {int(kind.bits)}, {int(kind.lanes)}}}"
-        return f"{{{place}, {len(tensor.shape)}, {self._layouts[layout]}, {dtype}}}"
+        return f"{{{address}, {len(tensor.shape)}, {self._layouts[layout]}, {dtype}}}"
 
 
 def _reach(tensor: Tensor) -> int:
@@ -329,7 +329,7 @@ def _reach(tensor: Tensor) -> int:
 
 
 def _entry_of(symbol: str) -> str:
-    """What TVM calls the packed entry of a function."""
+    """TVM's name of the packed entry of a function."""
     return f"__tvm_ffi_{symbol}"
 
 
@@ -349,7 +349,7 @@ def _array(kind: str, name: str, values: Iterable[object]) -> str:
 
 @attrs.frozen(kw_only=True, eq=False)
 class SequenceExecutable:
-    """What ``relax.Executable`` is to the virtual machine.
+    """The counterpart of ``relax.Executable`` without a virtual machine.
 
     Attributes:
         kernels: the compiled functions that the calls name.
@@ -379,8 +379,8 @@ class SequenceExecutable:
         plan = planned(self.sequence, merged=not own)
         sums = [0] * len(plan.blobs) if own else checksums(plan.blobs)
         text = tables(self.sequence, plan, self.loops, self.layout, sums)
-        with tempfile.TemporaryDirectory(prefix="chameleon-sequence-") as made:
-            folder = Path(made)
+        with tempfile.TemporaryDirectory(prefix="chameleon-sequence-") as name:
+            folder = Path(name)
             (folder / "tables.h").write_text(text, encoding="utf-8")
             compile_c(SOURCES / "sequence.c", folder / "sequence.o", folder)
             calls = [str(folder / "sequence.o")]

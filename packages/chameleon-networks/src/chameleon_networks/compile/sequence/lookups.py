@@ -1,16 +1,16 @@
-"""Shuffles that move nothing: kernels look up where each channel of what they read lies.
+"""Shuffles that move nothing: kernels look up the place of each channel that they read.
 
-Between a shuffle and the kernels that read it are splits, slices and concatenations of the same
-axis; what comes out is a selection of the channels of tensors that other kernels write. Those
-tensors become parts of one storage, and a kernel that reads channels one at a time gets a table
-of where each is. Whoever cannot look anything up reads a view where the channels follow each
-other, and else a copy of the selection.
+Splits, slices and concatenations of the same axis lie between a shuffle and the kernels that read
+it. The result is a selection of the channels of tensors that other kernels write. Those tensors
+become parts of one storage. A kernel that reads channels one at a time gets a table of their
+places. Other kernels read a view if the channels follow each other, and else a copy of the
+selection.
 
 No order of memory would do without tables. A unit of ShuffleNet v2
-(https://arxiv.org/abs/1807.11164) reads a part of what each unit before it in its stage computes,
-and later units read the rest of that. Where a range meets three others that do not overlap, it
-holds the middle one entirely: as soon as a unit reads parts of three tensors, what it reads or
-what others write has gaps.
+(https://arxiv.org/abs/1807.11164) reads a part of the outputs of each unit before it in its stage.
+Later units read the rest. If a range meets three others that do not overlap, it holds
+the middle one entirely. So if a unit reads parts of three tensors, its input or the outputs of
+others have gaps.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ Channel = tuple[Tensor, int]
 
 @attrs.frozen(kw_only=True, eq=False)
 class Selection:
-    """What a call of a region computes.
+    """The tensor that a call of a region computes.
 
     Attributes:
-        place: the call's.
+        index: of the call in the sequence.
         tensor: what it is to write.
         channels: of which channels that consists.
     """
 
-    place: int
+    index: int
     tensor: Tensor
     channels: tuple[Channel, ...]
 
@@ -87,30 +87,30 @@ def next_region(changes: Changes, tried: set[Storage]) -> Region | None:
     """
     axes = {}
     shuffles = []
-    for place, [call] in enumerate(changes.calls):
+    for index, [call] in enumerate(changes.calls):
         function = changes.functions[call.kernel]
         axis = _axis_of(function, call)
         if axis is not None:
-            axes[place] = len(call.writes[0].shape), axis
+            axes[index] = len(call.writes[0].shape), axis
             if mark_of(function) == SHUFFLE and call.writes[0].storage not in tried:
-                shuffles.append(place)
+                shuffles.append(index)
     if not shuffles:
         return None
     region = shuffles[:1]
-    for one in region:
+    for index in region:
         region += [
             other
             for other, axis in axes.items()
             if other not in region
-            and axis == axes[one]
-            and _storages(changes, other) & _storages(changes, one)
+            and axis == axes[index]
+            and _storages(changes, other) & _storages(changes, index)
         ]
-    tried.update(changes.calls[one][0].writes[0].storage for one in region)
+    tried.update(changes.calls[index][0].writes[0].storage for index in region)
     return _chosen(changes, axes[region[0]][1], sorted(region))
 
 
-def _storages(changes: Changes, place: int) -> set[Storage]:
-    [call] = changes.calls[place]
+def _storages(changes: Changes, index: int) -> set[Storage]:
+    [call] = changes.calls[index]
     return {tensor.storage for tensor in call.arguments}
 
 
@@ -128,13 +128,13 @@ def _axis_of(function: Function, call: Call) -> int | None:
 
 def _chosen(changes: Changes, axis: int, places: Sequence[int]) -> Region:
     """The region of some calls, in the order of the sequence."""
-    found: dict[Storage, Selection] = {}
-    for place in places:
-        [call] = changes.calls[place]
+    selections: dict[Storage, Selection] = {}
+    for index in places:
+        [call] = changes.calls[index]
         function = changes.functions[call.kernel]
         channels: list[Channel] = []
         for read in call.reads:
-            known = found.get(read.storage)
+            known = selections.get(read.storage)
             if known is not None and known.tensor == read:
                 channels += known.channels
             else:
@@ -147,15 +147,15 @@ def _chosen(changes: Changes, axis: int, places: Sequence[int]) -> Region:
         for tensor in call.writes:
             end = start + tensor.shape[axis]
             chosen = tuple(channels[start:end])
-            found[tensor.storage] = Selection(place=place, tensor=tensor, channels=chosen)
+            selections[tensor.storage] = Selection(index=index, tensor=tensor, channels=chosen)
             start = end
-    return Region(axis=axis, places=tuple(places), selections=found)
+    return Region(axis=axis, places=tuple(places), selections=selections)
 
 
 def with_lookups(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
-    """The sequence without shuffles where a kernel can look its channels up.
+    """The sequence without those shuffles whose channels kernels can look up.
 
     Args:
         sequence: the calls.
@@ -187,42 +187,42 @@ class _Resolver:
         self._changes = changes
         self._region = region
         self._axis = region.axis
-        self._before: dict[int, list[Call]] = {place: [] for place in region.places}
-        """What is called in the places of the region's calls: copies."""
+        self._before: dict[int, list[Call]] = {index: [] for index in region.places}
+        """The copies that are called in the places of the region's calls."""
         self._moved: dict[Tensor, Tensor] = {}
-        """Where the tensors that channels are of lie in the end."""
+        """The final places of the tensors that channels are of."""
 
     def resolve(self) -> None:
         """Replace the calls, unless no kernel can look anything up."""
         known = self._region.selections
         readers = [
-            (place, position, known[read.storage])
-            for place, [call] in enumerate(self._changes.calls)
+            (index, position, known[read.storage])
+            for index, [call] in enumerate(self._changes.calls)
             for position, read in enumerate(call.reads)
-            if place not in self._region.places and read.storage in known
+            if index not in self._region.places and read.storage in known
         ]
-        returned = [known[one] for one in self._changes.returned if one in known]
+        returned = [known[storage] for storage in self._changes.returned if storage in known]
         used = [*(selection for _, _, selection in readers), *returned]
-        sources = dict.fromkeys(source for one in used for source in one.sources)
-        reshaped = len({one.storage for one in sources}) < len(sources)
-        inside = any(one.storage in known for one in sources)
+        sources = dict.fromkeys(source for selection in used for source in selection.sources)
+        reshaped = len({source.storage for source in sources}) < len(sources)
+        inside = any(source.storage in known for source in sources)
         apart = all(selection.tensor.whole for selection in known.values())
-        useful = any(self._table_axis(*one) is not None for one in readers)
+        useful = any(self._table_axis(*reader) is not None for reader in readers)
         if reshaped or inside or not apart or not useful:
             return
         for group in _joined([selection.sources for selection in used]):
             self._place(group)
-        found = [(*reader, self._found_by(*reader)) for reader in readers]
-        copied = dict.fromkeys([*returned, *(one for _, _, one, call in found if call is None)])
-        for place, position, selection, _ in found:
+        lookups = [(*reader, self._reading_of(*reader)) for reader in readers]
+        copied = dict.fromkeys([*returned, *(use for _, _, use, call in lookups if call is None)])
+        for index, position, selection, _ in lookups:
             if selection not in copied:
                 # Another parameter of the call may have been changed since.
-                call = self._found_by(place, position, selection)
-                self._changes.calls[place] = [] if call is None else [call]
+                call = self._reading_of(index, position, selection)
+                self._changes.calls[index] = [] if call is None else [call]
         for selection in copied:
-            self._before[selection.place].append(self._copied(selection))
-        for place, calls in self._before.items():
-            self._changes.calls[place] = calls
+            self._before[selection.index].append(self._copied(selection))
+        for index, calls in self._before.items():
+            self._changes.calls[index] = calls
 
     def _place(self, group: Sequence[Tensor]) -> None:
         """Put tensors into one storage, one behind the other, in rows of the same length."""
@@ -242,34 +242,34 @@ class _Resolver:
             self._moved[source] = target
             free = source.storage.written and source.storage not in self._changes.returned
             if not free or not self._changes.moved(source, target):
-                place, kernel = self._first_reader(source)
-                self._before[place].append(self._changes.copy(kernel, source, target))
+                index, kernel = self._first_reader(source)
+                self._before[index].append(self._changes.copy(kernel, source, target))
 
     def _first_reader(self, source: Tensor) -> tuple[int, str]:
         """The first call of the region that reads a tensor, and its kernel."""
         return next(
-            (place, call.kernel)
-            for place in self._region.places
-            for call in self._changes.calls[place]
+            (index, call.kernel)
+            for index in self._region.places
+            for call in self._changes.calls[index]
             if source in call.reads
         )
 
-    def _table_axis(self, place: int, position: int, selection: Selection) -> int | None:
-        """The axis of a parameter that its kernel can look up; None where it cannot."""
-        [call] = self._changes.calls[place]
+    def _table_axis(self, index: int, position: int, selection: Selection) -> int | None:
+        """The axis of a parameter that its kernel can look up; None if it cannot."""
+        [call] = self._changes.calls[index]
         function = self._changes.functions[call.kernel]
         return table_axis(function, position, selection.tensor.shape, self._axis)
 
-    def _found_by(self, place: int, position: int, selection: Selection) -> Call | None:
-        """A reader's call with its channels where they lie; None where it needs a copy."""
-        [call] = self._changes.calls[place]
+    def _reading_of(self, index: int, position: int, selection: Selection) -> Call | None:
+        """A reader's call with its channels in their places; None if it needs a copy."""
+        [call] = self._changes.calls[index]
         function, shape = self._changes.functions[call.kernel], call.reads[position].shape
         view = self._view(selection)
         if view is not None:
             strides = reshaped_strides(view.shape, view.strides, shape)
             if strides is not None and takes_strides(function, position, strides):
                 return _reading(call, position, attrs.evolve(view, shape=shape, strides=strides))
-        axis = self._table_axis(place, position, selection)
+        axis = self._table_axis(index, position, selection)
         if axis is None:
             return None
         whole = self._whole(selection)
@@ -278,12 +278,12 @@ class _Resolver:
             return None
         # Of an axis of one index the stride counts as well: the table leads elsewhere.
         strides = (*strides[:axis], whole.strides[self._axis], *strides[axis + 1 :])
-        made = _reading(call, position, attrs.evolve(whole, shape=shape, strides=strides))
+        reading = _reading(call, position, attrs.evolve(whole, shape=shape, strides=strides))
         lookup = Lookup(position=position, axis=axis, table=self._table(selection))
-        return attrs.evolve(made, lookups=(*made.lookups, lookup))
+        return attrs.evolve(reading, lookups=(*reading.lookups, lookup))
 
     def _view(self, selection: Selection) -> Tensor | None:
-        """The channels of a selection where they lie, if they follow each other there."""
+        """The channels of a selection in their places, if they follow each other there."""
         (source, start), *_ = selection.channels
         wanted = tuple((source, start + number) for number in range(len(selection.channels)))
         if selection.channels != wanted:
@@ -298,7 +298,7 @@ class _Resolver:
         return attrs.evolve(moved, offset=0, shape=selection.tensor.shape)
 
     def _table(self, selection: Selection) -> Tensor:
-        """Where the channels of a selection are, in steps of the axis from the storage's start."""
+        """The places of a selection's channels, in steps of the axis from the storage's start."""
         places = []
         for source, index in selection.channels:
             moved = self._moved[source]
@@ -310,7 +310,7 @@ class _Resolver:
 
     def _copied(self, selection: Selection) -> Call:
         """A call that copies a selection."""
-        [call] = self._changes.calls[selection.place]
+        [call] = self._changes.calls[selection.index]
         tensor = selection.tensor
         name = f"{call.kernel}_of_some_of_{'x'.join(map(str, tensor.shape))}_{tensor.dtype}"
         if name not in self._changes.functions:
@@ -322,10 +322,10 @@ class _Resolver:
 def _joined(sets: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
     """Tensors in groups, so that each set is in one of them."""
     groups: list[dict[Tensor, None]] = []
-    for one in sets:
-        met = [group for group in groups if not group.keys().isdisjoint(one)]
+    for tensors in sets:
+        met = [group for group in groups if not group.keys().isdisjoint(tensors)]
         groups = [group for group in groups if group not in met]
-        groups.append(dict.fromkeys(tensor for some in (*met, one) for tensor in some))
+        groups.append(dict.fromkeys(tensor for some in (*met, tensors) for tensor in some))
     return [list(group) for group in groups]
 
 
@@ -338,8 +338,8 @@ def _reading(call: Call, position: int, tensor: Tensor) -> Call:
 def _copying(tensor: Tensor, axis: int) -> Function:
     """A function that copies a tensor whose channels it looks up.
 
-    It is loops as they are to be: where channels are innermost, one at a time is faster than
-    vectors that are put together from elements.
+    Its loops are final: if channels are innermost, one at a time is faster than vectors put
+    together from elements.
     """
     shape, extent = tensor.shape, tensor.shape[axis]
     outside, inside = shape[:axis], shape[axis + 1 :]
@@ -351,8 +351,8 @@ def _copying(tensor: Tensor, axis: int) -> Function:
     def copied(outer: list[Any], channel: Any) -> Any:
         def element(index: Any) -> Any:
             inner = emit.split(index, inside)
-            place = emit.load(places, [channel])
-            value = emit.load(source, [*outer, place, *inner])
+            chosen_channel = emit.load(places, [channel])
+            value = emit.load(source, [*outer, chosen_channel, *inner])
             return emit.store(chosen, [*outer, channel, *inner], value)
 
         return emit.loop("element", row, element)

@@ -1,7 +1,7 @@
-"""Concatenations, splits, slices and shuffles kept apart where views or tables may replace them.
+"""Concatenations, splits, slices and shuffles kept apart if views or tables may replace them.
 
-Where all neighbours of one are element-wise or move data themselves, TVM's fused kernel is as good:
-it reads and writes everything once.
+If all neighbours of one are element-wise or move data themselves, TVM's fused kernel is as good: it
+reads and writes everything once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from chameleon_networks.graph.strides import dense_strides
 
 _PATTERN = "op_pattern"
 _INJECTIVE, _FUSIBLE, _OPAQUE = 2, 4, 8
-"""``OpPatternKind``: what is at most injective is fused with its like, a product or convolution
-with the element-wise operators after it, an opaque function with none."""
+"""``OpPatternKind``: an at most injective operator is fused with its like, a product or convolution
+with the element-wise operators after it. An opaque function is never fused."""
 
 
 def with_useful_marks(module: Any) -> Any:
@@ -55,7 +55,7 @@ class _Neighbours:
         self._calls: list[tuple[Any, Any]] = []
         self._same: dict[Any, Any] = {}
         """Fields of tuples and reshaped values, by what they are of."""
-        self._made: dict[Any, Any] = {}
+        self._producers: dict[Any, Any] = {}
         """Calls of kernels by what they compute."""
         self._read: dict[Any, list[tuple[Any, int, Any]]] = defaultdict(list)
         """Of each value its readers: the kernel, which of its parameters, and what it computes."""
@@ -63,7 +63,7 @@ class _Neighbours:
         for block in body.blocks:
             for binding in block.bindings:
                 self._visit(binding)
-        self._returned = {self._root(one) for one in relax.analysis.free_vars(body.body)}
+        self._returned = {self._root(variable) for variable in relax.analysis.free_vars(body.body)}
         self._looked_up = set(self._worth_tables())
 
     def worth_a_view(self) -> Iterator[Any]:
@@ -99,10 +99,10 @@ class _Neighbours:
             gain = 0
             for variable in group:
                 size = math.prod(int(extent) for extent in shuffles[variable].ty_args[0].shape)
-                found, following = self._lookups(variable, shuffles[variable])
-                if found is not None:
-                    gain += 2 * size - found
-                group += [one for one in following if one in shuffles and one not in group]
+                lookups, following = self._lookups(variable, shuffles[variable])
+                if lookups is not None:
+                    gain += 2 * size - lookups
+                group += [user for user in following if user in shuffles and user not in group]
             calls = [shuffles.pop(variable) for variable in group]
             if gain > 0:
                 yield from (str(call.args[0].name_hint) for call in calls)
@@ -110,17 +110,17 @@ class _Neighbours:
     def _lookups(self, shuffled: Any, call: Any) -> tuple[int | None, list[Any]]:
         """How often readers of a shuffle look something up, and the shuffles among its readers.
 
-        None where one of them cannot look up what it reads, so that it has to be copied.
+        None if one of them cannot look up what it reads, so that it has to be copied.
         """
         axis = int(self._module[call.args[0]].attrs[SHUFFLE][0])
         shape = [int(extent) for extent in call.ty_args[0].shape]
         following: list[Any] = []
         counts: list[int | None] = []
-        found = [shuffled]
-        for value in found:
+        values = [shuffled]
+        for value in values:
             if value in self._returned:
                 counts.append(None)
-            for kernel, position, made in self._read[value]:
+            for kernel, position, result in self._read[value]:
                 function = self._module[kernel]
                 mark = mark_of(function)
                 if mark is None:
@@ -129,9 +129,9 @@ class _Neighbours:
                         None if there is None else count_lookups(function, position, there)
                     )
                 elif mark == SHUFFLE:
-                    following.append(made)
-                elif made not in found:
-                    found.append(made)
+                    following.append(result)
+                elif result not in values:
+                    values.append(result)
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None, following
 
@@ -151,7 +151,7 @@ class _Neighbours:
             self._same[binding.var] = arguments[0]
             return
         self._calls.append((binding.var, value))
-        self._made[binding.var] = value
+        self._producers[binding.var] = value
         for position, argument in enumerate(arguments):
             self._read[self._root(argument)].append((kernel, position, binding.var))
 
@@ -165,23 +165,23 @@ class _Neighbours:
 
     def _by_heavy(self, value: Any) -> bool:
         """Whether a heavy kernel computes a value, also one that what follows is fused into."""
-        made = self._made.get(value)
-        if made is None:
+        call = self._producers.get(value)
+        if call is None:
             return False
-        pattern = self._pattern(made.args[0])
+        pattern = self._pattern(call.args[0])
         if pattern > _INJECTIVE:
             return True
-        sources = [self._root(argument) for argument in made.args[1].fields]
+        sources = [self._root(argument) for argument in call.args[1].fields]
         return pattern < _INJECTIVE and any(
             self._fusible(source) and len(self._read[source]) == 1 for source in sources
         )
 
     def _fusible(self, value: Any) -> bool:
         """Whether element-wise operators after a value become part of the kernel before it."""
-        made = self._made.get(value)
-        if made is None:
+        call = self._producers.get(value)
+        if call is None:
             return False
-        pattern = self._pattern(made.args[0])
+        pattern = self._pattern(call.args[0])
         return pattern == _FUSIBLE or (pattern < _INJECTIVE and self._by_heavy(value))
 
     def _heavy(self, kernel: Any) -> bool:
@@ -212,7 +212,7 @@ class Shuffle:
 
 
 def shuffle_of(value: Any, values: Mapping[Any, Any]) -> Shuffle | None:
-    """What a reshape or permutation shuffles; None where it is something else.
+    """The shuffle that a reshape or permutation is; None if it is something else.
 
     Args:
         value: an expression.
@@ -228,25 +228,25 @@ def shuffle_of(value: Any, values: Mapping[Any, Any]) -> Shuffle | None:
     except ConfigError:
         return None  # a shape is known only while the network runs
     shuffles = (_shuffle(view) for view in views if view is not None)
-    return next((one for one in shuffles if one is not None), None)
+    return next((shuffle for shuffle in shuffles if shuffle is not None), None)
 
 
 def _shuffle(view: View) -> Shuffle | None:
-    """What a view shuffles; None where it is not one axis of all of its source."""
+    """The shuffle that a view is; None if it is not of one axis of all of its source."""
     shape = shape_of(view.source)
     strides = dense_strides(shape)
     several = [axis for axis, parts in enumerate(view.axes) if len(parts) > 1]
     if view.shape != shape or view.factor != 1.0 or len(several) != 1:
         return None
     [axis] = several
-    for place, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
-        if place != axis and extent > 1 and view.axes[place] != ((extent, stride),):
+    for index, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
+        if index != axis and extent > 1 and view.axes[index] != ((extent, stride),):
             return None
     if any(step % strides[axis] for _, step in view.axes[axis]):
         return None
     parts = tuple((extent, step // strides[axis]) for extent, step in view.axes[axis])
-    made = Shuffle(source=view.source, axis=axis, parts=parts)
-    return made if sorted(made.table) == list(range(shape[axis])) else None
+    shuffle = Shuffle(source=view.source, axis=axis, parts=parts)
+    return shuffle if sorted(shuffle.table) == list(range(shape[axis])) else None
 
 
 CONCAT, SPLIT, SLICE = "chameleon.concat", "chameleon.split", "chameleon.slice"
@@ -303,7 +303,7 @@ class _Marker(relax.PyExprMutator):
         else:
             return call
         kinds = [call.ty] if mark != SPLIT else list(call.ty.fields)
-        if value is None or not all(_static(one) for one in (*(a.ty for a in arrays), *kinds)):
+        if value is None or not all(_static(kind) for kind in (*(a.ty for a in arrays), *kinds)):
             return call
         inputs = [
             te.placeholder(_extents(a.ty), str(a.ty.dtype), f"part{n}")
@@ -321,13 +321,13 @@ class _Marker(relax.PyExprMutator):
 
         def element(*indices: Any) -> Any:
             (_, far), *inner = shuffle.parts
-            place, rest = 0, indices[axis]
+            offset, rest = 0, indices[axis]
             for extent, step in reversed(inner):
-                place, rest = place + rest % extent * step, rest // extent
-            return array(*indices[:axis], place + rest * far, *indices[axis + 1 :])
+                offset, rest = offset + rest % extent * step, rest // extent
+            return array(*indices[:axis], offset + rest * far, *indices[axis + 1 :])
 
-        made = te.compute(array.shape, element, "shuffle")
-        function = te.create_prim_func([array, made], index_dtype_override="int64")
+        shuffled = te.compute(array.shape, element, "shuffle")
+        function = te.create_prim_func([array, shuffled], index_dtype_override="int64")
         value = [axis, *shuffle.table]
         function = function.without_attr("global_symbol").with_attr(SHUFFLE, value)
         kernel = self.builder_.add_func(function, "shuffle")
@@ -335,19 +335,19 @@ class _Marker(relax.PyExprMutator):
 
 
 def _moving(mark: str, value: Any, inputs: list[Any], shapes: list[list[int]]) -> Any:
-    """A function that moves the data, for where no view can."""
+    """A function that moves the data if no view can."""
     if mark == CONCAT:
-        made = [_concatenated(inputs, value, shapes[0])]
+        outputs = [_concatenated(inputs, value, shapes[0])]
     elif mark == SLICE:
-        made = [_part(inputs[0], shapes[0], value, "slice")]
+        outputs = [_part(inputs[0], shapes[0], value, "slice")]
     else:
-        made, start = [], 0
+        outputs, start = [], 0
         for number, shape in enumerate(shapes):
             first = [start if axis == value else 0 for axis in range(len(shape))]
-            made.append(_part(inputs[0], shape, first, f"split{number}"))
+            outputs.append(_part(inputs[0], shape, first, f"split{number}"))
             start += shape[value]
     # Relax counts in 64 bits, and TVM fuses only what counts alike.
-    return te.create_prim_func([*inputs, *made], index_dtype_override="int64")
+    return te.create_prim_func([*inputs, *outputs], index_dtype_override="int64")
 
 
 def _part(source: Any, shape: list[int], first: Any, name: str) -> Any:
@@ -378,14 +378,14 @@ def _axis(axis: Any, value: Any) -> int:
 
 
 def _first_indices(call: Any) -> list[int] | None:
-    """First index on each axis of a slice; None where it skips elements or is not static."""
+    """First index on each axis of a slice; None if it skips elements or is not static."""
     source, *lists = call.args
-    if len(lists) < 3 or not all(isinstance(one, relax.Tuple) for one in lists):  # noqa: PLR2004
+    if len(lists) < 3 or not all(isinstance(part, relax.Tuple) for part in lists):  # noqa: PLR2004
         return None
-    if not all(hasattr(field, "value") for one in lists for field in one.fields):
+    if not all(hasattr(field, "value") for part in lists for field in part.fields):
         return None
-    axes, begins, _, *steps = ([int(field.value) for field in one.fields] for one in lists)
-    if any(step != 1 for one in steps for step in one):
+    axes, begins, _, *steps = ([int(field.value) for field in part.fields] for part in lists)
+    if any(step != 1 for part in steps for step in part):
         return None
     first = [0] * len(source.ty.shape)
     for axis, begin in zip(axes, begins, strict=True):

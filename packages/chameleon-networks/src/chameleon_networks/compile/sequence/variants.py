@@ -1,7 +1,7 @@
-"""Kernels fitted to where their tensors lie: with the strides of views, and their alignment.
+"""Kernels fitted to the places of their tensors: with the strides of views, and their alignment.
 
-TVM's kernels take tensors without gaps at multiples of 64 bytes for granted. What callers pass
-to a network has the alignment of its elements alone, and a part of a larger tensor has the
+TVM's kernels take tensors without gaps at multiples of 64 bytes for granted. Tensors that callers
+pass to a network have the alignment of their elements alone. A part of a larger tensor has the
 strides of that one.
 """
 
@@ -29,7 +29,7 @@ class Placement:
     """How a kernel finds a tensor.
 
     Attributes:
-        strides: in elements; None where there are no gaps.
+        strides: in elements; None if there are no gaps.
         alignment: of its first element, in bytes.
     """
 
@@ -50,25 +50,25 @@ def with_variants(
         The calls with their functions' names as symbols, and those functions.
     """
     # Callers allocate inputs and outputs.
-    given = {tensor.storage for tensor in (*sequence.inputs, *sequence.outputs)}
+    passed = {tensor.storage for tensor in (*sequence.inputs, *sequence.outputs)}
     names: dict[Any, str] = {}
-    found: dict[str, Function] = {}
+    variants: dict[str, Function] = {}
     calls = []
     for call in sequence.calls:
         placements = tuple(
-            _placement(tensor, given=tensor.storage in given) for tensor in call.arguments
+            _placement(tensor, passed=tensor.storage in passed) for tensor in call.arguments
         )
-        axes = tuple((one.position, one.axis) for one in call.lookups)
+        axes = tuple((lookup.position, lookup.axis) for lookup in call.lookups)
         variant = call.kernel, axes, placements
         if variant not in names:
             name = call.kernel
-            while name in found:
+            while name in variants:
                 name += "_"
             names[variant] = name
             function = with_tables(functions[call.kernel], dict(axes))
-            found[name] = placed(function, placements)
+            variants[name] = placed(function, placements)
         calls.append(attrs.evolve(call, symbol=names[variant]))
-    return attrs.evolve(sequence, calls=tuple(calls)), found
+    return attrs.evolve(sequence, calls=tuple(calls)), variants
 
 
 def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
@@ -86,8 +86,8 @@ def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
         parameter = function.params[position]
         table = tirx.decl_buffer([extents(parameter)[axis]], "int64", f"{parameter.name}_places")
         tables.append(table)
-        for buffer, place in axis_by_buffer(function, position, axis).items():
-            lookups[buffer] = place, table
+        for buffer, dimension in axis_by_buffer(function, position, axis).items():
+            lookups[buffer] = dimension, table
 
     def looked_up(load: Any) -> Any:
         if load.source not in lookups:
@@ -98,12 +98,12 @@ def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
         return tirx.BufferLoad(load.source, indices)
 
     body = structural_map(function.body, (tvm.ir.expr.TensorLoad, looked_up))
-    made = tirx.PrimFunc([*function.params, *tables], body, function.ret_type)
-    return made.with_attrs(dict(function.attrs))
+    reader = tirx.PrimFunc([*function.params, *tables], body, function.ret_type)
+    return reader.with_attrs(dict(function.attrs))
 
 
 def axis_by_buffer(function: Function, position: int, axis: int) -> dict[Buffer, int | None]:
-    """Where an axis of a parameter is in every shape that a function declares the parameter in.
+    """The position of an axis of a parameter in every shape in which a function declares it.
 
     Args:
         function: its parameters are buffers.
@@ -139,20 +139,20 @@ def placed(function: Function, placements: Sequence[Placement]) -> Function:
             new[alias] = _buffer(alias, attrs.evolve(placement, strides=strides))
     if not new:
         return function
-    return structural_map(function, (tvm.ir.Var, lambda one: new.get(one, one)))
+    return structural_map(function, (tvm.ir.Var, lambda buffer: new.get(buffer, buffer)))
 
 
 def aliases(function: Function, parameter: Buffer) -> list[Buffer]:
     """Buffers of a function that are a parameter in another shape."""
     declared: list[Any] = []
     structural_walk(function, (tirx.DeclBuffer, declared.append), order="pre")
-    found = [parameter]
-    for one in declared:
-        if isinstance(one.data, tvm.ir.Call) and any(
-            source.same_as(known) for source in one.data.args for known in found
+    buffers = [parameter]
+    for view in declared:
+        if isinstance(view.data, tvm.ir.Call) and any(
+            source.same_as(known) for source in view.data.args for known in buffers
         ):
-            found.append(one.buffer)
-    return found[1:]
+            buffers.append(view.buffer)
+    return buffers[1:]
 
 
 def extents(buffer: Buffer) -> Shape:
@@ -160,9 +160,9 @@ def extents(buffer: Buffer) -> Shape:
     return tuple(int(extent) for extent in buffer.ty.shape)
 
 
-def _placement(tensor: Tensor, *, given: bool) -> Placement:
+def _placement(tensor: Tensor, *, passed: bool) -> Placement:
     element = bytes_of((1,), tensor.dtype)
-    alignment = element if given else math.gcd(tensor.offset, ALIGNMENT)
+    alignment = element if passed else math.gcd(tensor.offset, ALIGNMENT)
     return Placement(strides=None if tensor.dense else tensor.strides, alignment=alignment)
 
 

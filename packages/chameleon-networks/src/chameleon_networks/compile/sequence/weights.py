@@ -1,8 +1,8 @@
-"""Files of weights: constants one after the other, with a table of where each begins.
+"""Files of weights: constants one after the other, with a table of their offsets.
 
-The table consists of int64 in the order of this machine's bytes: a magic number, the layout, the
-number of constants, their offsets, the size of the file, a CRC-32 for each constant up to where the
-next one begins, and the CRC-32 of the table up to there. ``runtime/weights.c`` reads it.
+The table consists of int64 in the order of this machine's bytes. It begins with a magic number, the
+layout, the number of constants, their offsets and the size of the file. A CRC-32 of each constant
+up to the next one follows, then that of the table up to there. ``runtime/weights.c`` reads it.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def copy_weights(source: Path, target: Path) -> None:
         _write(iter(lambda: stream.read(_CHUNK), b""), target)
 
 
-def _filled(array: NDArray[Any], place: tuple[int, int]) -> Iterable[memoryview | bytes]:
-    """The bytes of an array, then zeros up to where the next one begins."""
+def _filled(array: NDArray[Any], span: tuple[int, int]) -> Iterable[memoryview | bytes]:
+    """The bytes of an array, then zeros up to the beginning of the next one."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.ubyte).data
-    return data, bytes(place[1] - place[0] - data.nbytes)
+    return data, bytes(span[1] - span[0] - data.nbytes)
 
 
 def _write(parts: Iterable[memoryview | bytes], file: Path) -> None:
@@ -92,7 +92,7 @@ def _write_all(data: memoryview, stream: io.FileIO) -> None:
 
 
 def read_weights(file: Path) -> list[NDArray[Any]]:
-    """The constants of a file as bytes, up to where the next one begins; read when looked at."""
+    """The constants of a file as bytes, up to the beginning of the next one; read on demand."""
     whole = np.memmap(file, np.ubyte, mode="r")
     count = int(whole[16:24].view(np.int64)[0])
     offsets = whole[24 : 8 * (count + 4)].view(np.int64).tolist()

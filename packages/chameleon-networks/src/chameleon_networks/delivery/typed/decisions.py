@@ -1,4 +1,4 @@
-"""What a network's precision settles before its tasks are named: types, ranges, alternatives."""
+"""Decisions of a network's precision before its tasks are named: types, ranges, alternatives."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ class PrecisionDecisions:
 
     Attributes:
         precision: that.
-        told: sentences about what was found, such as which types the target lacks.
+        notes: sentences about what was found, such as which types the target lacks.
     """
 
     def __init__(self, network: ImportedNetwork, precision: Precision) -> None:
         self.precision = precision
-        self.told: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
         self._network = network
         self._types: tuple[str, ...] | None = None
         self._ranges: Mapping[str, Affine] | None = None
         self._means: Means = {}
         self._networks: dict[str, TypedNetworks] = {}
-        self._kept: list[Sample] | None = None
+        self._samples: list[Sample] | None = None
         self._seconds: Mapping[str, float] = {}
 
     @property
@@ -75,7 +75,7 @@ class PrecisionDecisions:
 
     @property
     def _called(self) -> str:
-        """What the network is called in sentences."""
+        """The name of the network in sentences."""
         bucket = self._network.bucket
         return "the network" if bucket is None else f"the network in bucket {bucket.name}"
 
@@ -122,7 +122,7 @@ class PrecisionDecisions:
         elif self.precision.calibrate is not None:
             self.kept_batches()  # what is wrong with them is told before anything is measured
         self._seconds = steps.until_now()
-        for sentence in self.told:
+        for sentence in self.notes:
             log.warning("type_left_out", why=sentence)
         return self.to_json()
 
@@ -140,7 +140,7 @@ class PrecisionDecisions:
                 self._ranges = simulation.calibrated(batches)
                 self._means = simulation.means
                 if precision.calibrate is not None:
-                    self._kept = batches.kept
+                    self._samples = batches.samples
                 log.info("precision_calibrated", how=batches.summary)
             if precision.metric is not None:
                 metric = metric_of(precision.metric)
@@ -149,23 +149,23 @@ class PrecisionDecisions:
         self._networks.clear()
 
     def simulation(self, target: str, threads: int) -> Simulation:
-        """The network simulated in a process of its own, with the ranges where they are known.
+        """The network simulated in a process of its own, with the ranges if they are known.
 
         Args:
             target: the resolved target.
             threads: that it computes with.
         """
         module, chains = prepared_network(self._network)
-        made = Simulation(self._network, module, chains, target, threads)
+        simulation = Simulation(self._network, module, chains, target, threads)
         if self._ranges is not None:
-            made.restore(self._ranges, self._means)
-        return made
+            simulation.restore(self._ranges, self._means)
+        return simulation
 
     def kept_batches(self) -> list[Sample]:
         """Inputs that ranges are not from; the user's are read once by the object that settles."""
-        if self._kept is None:
-            self._kept = kept_samples(self._network, self.precision.calibrate)
-        return self._kept
+        if self._samples is None:
+            self._samples = kept_samples(self._network, self.precision.calibrate)
+        return self._samples
 
     def reduced_request(self, run: Run) -> ReducedRequest:
         """How the network is compared with others in its types.
@@ -182,26 +182,26 @@ class PrecisionDecisions:
     def _settle_types(self, target: str) -> None:
         """Leave out the types that no operator of the network can have."""
         able = {kind: self.networks.able(kind) for kind in self._tried(target)}
-        found = tuple(kind for kind, places in able.items() if places)
-        if not found:
+        usable = tuple(kind for kind, places in able.items() if places)
+        if not usable:
             raise ConfigError(
                 f"no operator of {self._called} can be computed in "
                 f"{' or '.join(self.precision.types)} on this target"
                 f"{self._reason(next(iter(able)))}",
                 hint="Leave 'precision' out of the pipeline, or name another type.",
             )
-        self.told = tuple(
+        self.notes = tuple(
             f"no operator of {self._called} can be computed in {kind} on this target; it is left "
             "out"
             for kind in self.precision.types
-            if kind not in found
+            if kind not in usable
         )
-        self._types = found
+        self._types = usable
 
     def _tried(self, target: str) -> tuple[str, ...]:
-        """The types that were asked for: int8 with weights of fewer bits, too, where that pays."""
+        """The types that were asked for: int8 with weights of fewer bits, too, if that pays."""
         asked = self.precision.types
-        variants = [name for name, one in COMPUTE.items() if one.variant_of in asked]
+        variants = [name for name, kind in COMPUTE.items() if kind.variant_of in asked]
         return (*asked, *variants) if variants and narrow_weights_pay(target) else asked
 
     def _reason(self, kind: str) -> str:
@@ -210,30 +210,30 @@ class PrecisionDecisions:
         return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
 
     def to_json(self) -> Facts:
-        """What another object of the same options recalls, and what each step has taken."""
+        """The facts that another object of these options restores, and the seconds of each step."""
         ranges = None
         if self._ranges is not None:
-            ranges = {name: [one.scale, one.zero_point] for name, one in self._ranges.items()}
-        means = {name: one.tolist() for name, one in self._means.items()}
+            ranges = {name: [grid.scale, grid.zero_point] for name, grid in self._ranges.items()}
+        means = {name: mean.tolist() for name, mean in self._means.items()}
         return {
             "types": list(self.types),
             "ranges": ranges,
             "means": means,
-            "told": list(self.told),
+            "told": list(self.notes),
             "seconds": dict(self._seconds),
         }
 
     def restore(self, decisions: Mapping[str, Any]) -> None:
         """Take over what ``decide`` of another object returned."""
         self._types = tuple(decisions["types"])
-        self.told = tuple(decisions["told"])
+        self.notes = tuple(decisions["told"])
         if decisions["ranges"] is not None:
             self._ranges = {
                 name: Affine(scale=scale, zero_point=zero)
                 for name, (scale, zero) in decisions["ranges"].items()
             }
             self._means = {
-                name: np.array(one, np.float64) for name, one in decisions["means"].items()
+                name: np.array(mean, np.float64) for name, mean in decisions["means"].items()
             }
         self._networks.clear()
 
@@ -248,22 +248,22 @@ class PrecisionDecisions:
         before = fastest(networks.chains, target)
         distinct = dict.fromkeys(chain.spec for chain in before)
         own = dict(zip(distinct, (spec.name for spec in named), strict=True))
-        found: dict[str, Task] = {}
+        tasks: dict[str, Task] = {}
         for kind in self._tried(target) if self._types is None else self._types:
-            made, able = networks.uniform(kind), networks.able(kind)
-            chains = [one for place in able if (one := made.chain(place)) is not None]
+            network, able = networks.uniform(kind), networks.able(kind)
+            chains = [typed for position in able if (typed := network.chain(position)) is not None]
             chains = fastest(chains, target)
             first: dict[Any, str] = {}
-            for place, chain in zip(able, chains, strict=True):
-                first.setdefault(chain.spec, own[before[place].spec])
+            for position, chain in zip(able, chains, strict=True):
+                first.setdefault(chain.spec, own[before[position].spec])
             specs = specs_of(
                 chains, owners(chains, self._network.imported, self._network.graph.locations)
             )
             for spec, of in zip(specs, first.values(), strict=True):
                 name = f"{spec.name} {kind}"
                 task = attrs.evolve(spec, name=name).task(name, target)
-                found.setdefault(task.key, attrs.evolve(task, alternative_of=of))
-        return list(found.values())
+                tasks.setdefault(task.key, attrs.evolve(task, alternative_of=of))
+        return list(tasks.values())
 
 
 __all__ = ["PrecisionDecisions"]

@@ -1,7 +1,7 @@
 """The end of a run whose pipeline names a precision: types are chosen, verified and timed.
 
-The network in float32 is compiled and verified before, as in any run. It stays what is delivered
-where nothing else holds the bound, and where nothing else is faster.
+The network in float32 is compiled and verified before, as in any run. It is delivered if nothing
+else holds the bound, or nothing else is faster.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Candidate:
 
     Attributes:
         point: its types.
-        built: it, or None where it could not be compiled.
-        error: of its outputs on inputs that ranges are not from; infinite where there is none.
+        built: it, or None if it could not be compiled.
+        error: of its outputs on inputs that ranges are not from; infinite if there is none.
         problem: why it is not to be delivered, or None.
     """
 
@@ -63,7 +63,7 @@ class Candidate:
 
     @property
     def folder(self) -> Path | None:
-        """Where it is."""
+        """The folder that it is in; None if it could not be compiled."""
         return None if self.built is None else self.built.folder
 
 
@@ -85,7 +85,7 @@ class Candidates:
         self._bound = ANY if settled.precision.max_error is None else settled.precision.max_error
         self.samples = settled.kept_batches()
         reference = steps.baselines.reference
-        self._expected = [one.cut(reference.outputs(one.inputs)) for one in self.samples]
+        self._expected = [sample.cut(reference.outputs(sample.inputs)) for sample in self.samples]
         self._scales = magnitudes(self._expected)
         self._built: dict[frozenset[tuple[int, str]], BuiltNetwork] = {}
         self._staged = staged
@@ -129,22 +129,22 @@ class Candidates:
                 return self._checked(point, built, process)
         except ChameleonError as error:
             return Candidate(point=point, built=None, error=math.inf, problem=str(error))
-        except Exception as error:  # noqa: BLE001 - whatever a compiler raises, float32 is there
+        except Exception as error:  # noqa: BLE001 - float32 remains
             fall_back("types_not_compiled", error)
             problem = f"it cannot be compiled: {first_line(error)}"
             return Candidate(point=point, built=None, error=math.inf, problem=problem)
 
     def _checked(self, point: Point, built: BuiltNetwork, process: NetworkProcess) -> Candidate:
-        made = partial(Candidate, point=point, built=built)
+        candidate = partial(Candidate, point=point, built=built)
         worst = 0.0
-        for one, expected in zip(self.samples, self._expected, strict=True):
-            got = one.cut(process.outputs(one.inputs))
-            found = agreement(got, expected, tolerance=self._bound, scales=self._scales)
-            error = math.inf if found.max_relative_error is None else found.max_relative_error
+        for sample, expected in zip(self.samples, self._expected, strict=True):
+            got = sample.cut(process.outputs(sample.inputs))
+            verdict = agreement(got, expected, tolerance=self._bound, scales=self._scales)
+            error = math.inf if verdict.max_relative_error is None else verdict.max_relative_error
             worst = max(worst, error)
-            if found.problem is not None:
-                return made(error=error, problem=found.problem)
-        return made(error=worst, problem=self.problem_of_metric(process.outputs))
+            if verdict.problem is not None:
+                return candidate(error=error, problem=verdict.problem)
+        return candidate(error=worst, problem=self.problem_of_metric(process.outputs))
 
     def problem_of_metric(self, run: Run) -> str | None:
         """By how much the user's metric is too far below that in float32, if there is one."""
@@ -170,8 +170,8 @@ SIMULATING, TIMING, CHOOSING = "simulating types", "timing in types", "choosing 
 """Steps of a delivery, beside those of ``candidates``."""
 
 CHOICES = 2
-"""Choices that are compiled at most: the first is of what operators take where all have one type,
-the next of what they take among those of the first."""
+"""Choices that are compiled at most. The first uses the seconds of operators if all have one type,
+the next their seconds among those of the first."""
 
 
 def in_types(
@@ -198,14 +198,14 @@ def in_types(
             return _TypedDelivery(steps, settled, staged, stack).chosen(result)
         except ChameleonError as error:
             log.warning("types_not_chosen", problem=str(error), hint=error.hint)
-            told = f"{FLOAT32}, since types could not be chosen: {error}"
-            return staged, attrs.evolve(result, precision_summary=told)
+            summary = f"{FLOAT32}, since types could not be chosen: {error}"
+            return staged, attrs.evolve(result, precision_summary=summary)
 
 
-def precision_told(result: NetworkResult) -> Mapping[str, object]:
+def precision_facts(result: NetworkResult) -> Mapping[str, object]:
     """The part of a manifest about the types that were chosen for a network."""
-    told = {"precision", "precisions", "precision_summary", "front"}
-    return {name: value for name, value in result.to_json().items() if name in told}
+    fields = {"precision", "precisions", "precision_summary", "front"}
+    return {name: value for name, value in result.to_json().items() if name in fields}
 
 
 class _TypedDelivery:
@@ -238,18 +238,18 @@ class _TypedDelivery:
         self._seconds = OperatorSeconds(
             networks, settled.types, steps.with_alternatives(networks.chains)
         )
-        self._staying = why_float32(networks, settled.types, self._seconds.found)
+        self._staying = why_float32(networks, settled.types, self._seconds.times)
         uniform = [self._seconds.uniform(kind) for kind in settled.types]
         self._in_networks = self._observed([{}, *uniform])
         self._front = self._front_now()
         self._trials = TRIALS
 
     def _front_now(self) -> Front:
-        """What may be chosen among by what is known of operators."""
+        """The front of the types by the seconds of operators so far."""
         return Front(
             self._settled.networks,
             self._seconds.kinds,
-            self._seconds.found,
+            self._seconds.times,
             self._simulation,
             rate=bytes_per_second(),
         )
@@ -258,24 +258,24 @@ class _TypedDelivery:
         """The folder of what is to be delivered, and what there is to say about it."""
         candidates = self._chosen()
         single = self._front.uniform(self._bound)
-        if single is not None and all(single.types != one.point.types for one in candidates):
+        if single is not None and all(single.types != rival.point.types for rival in candidates):
             # What is chosen is to be no slower than the best type alone, as measured.
             beside = self._candidates.tried(single)
             candidates += [beside] if beside.problem is None else []
         best, seconds = self._fastest(candidates)
-        taken = {} if best is None else best.point.types
-        points = self._told_of(best)
-        for one in points:
-            log.info("precision_point", point=one.line(self._chains))
-        told = "; ".join([self._summary(best, seconds), *self._front.told, *self._staying])
-        log.info("precision_chosen", why=told)
+        types = {} if best is None else best.point.types
+        points = self._listed(best)
+        for point in points:
+            log.info("precision_point", point=point.line(self._chains))
+        summary = "; ".join([self._summary(best, seconds), *self._front.notes, *self._staying])
+        log.info("precision_chosen", why=summary)
         folder = self._staged
         result = attrs.evolve(
             result,
-            precision=in_words(taken, self._chains),
-            precisions=chosen_types(taken.values()),
-            precision_summary=told,
-            front=tuple(one.told(self._chains, delivered=one.types == taken) for one in points),
+            precision=in_words(types, self._chains),
+            precisions=chosen_types(types.values()),
+            precision_summary=summary,
+            front=tuple(p.row(self._chains, delivered=p.types == types) for p in points),
         )
         if best is not None and best.folder is not None:
             folder, result = best.folder, attrs.evolve(result, max_relative_error=best.error)
@@ -288,55 +288,55 @@ class _TypedDelivery:
         Beside operators of another type an operator takes longer or shorter than in a network of
         one type, since the weights of all together decide what is left in the caches.
         """
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         known: list[Types] = []
         while (point := self._wanted()).types and point.types not in known:
-            made = self._holding(point)
-            if made is None or made.point.types in known:
+            candidate = self._holding(point)
+            if candidate is None or candidate.point.types in known:
                 break
-            found.append(made)
-            known += [point.types, made.point.types]
-            if len(found) == CHOICES or not self._in_networks:
+            candidates.append(candidate)
+            known += [point.types, candidate.point.types]
+            if len(candidates) == CHOICES or not self._in_networks:
                 break
-            if not self._observed([made.point.types]):
+            if not self._observed([candidate.point.types]):
                 break
             self._front = self._front_now()
-        return found
+        return candidates
 
     def _observed(self, types: Sequence[Types]) -> bool:
         """Time the operators of networks in these; whether that could be done."""
         try:
-            networks = [self._candidates.built(one) for one in types]
+            networks = [self._candidates.built(kinds) for kinds in types]
             with contextlib.ExitStack() as stack:
                 opened = [
                     OpenNetwork(
-                        folder=one.folder,
+                        folder=network.folder,
                         process=stack.enter_context(
-                            self._candidates.process("the network in types", one.folder)
+                            self._candidates.process("the network in types", network.folder)
                         ),
                     )
-                    for one in networks
+                    for network in networks
                 ]
                 inputs, threads = self._candidates.samples[0].inputs, self._steps.threads
                 with self._clock.during(TIMING):
-                    told = seconds_in_network(opened, inputs, threads=threads)
-        except Exception as error:  # noqa: BLE001 - what was measured alone remains
+                    seconds = seconds_in_network(opened, inputs, threads=threads)
+        except Exception as error:  # noqa: BLE001 - the times alone remain
             if isinstance(error, ChameleonError):
                 log.warning("operators_not_timed_in_networks", problem=str(error))
             else:
                 fall_back("operators_not_timed_in_networks", error)
             return False
-        if self._seconds.observe(networks, told):
+        if self._seconds.observe(networks, seconds):
             return True
         log.warning("operators_not_timed_in_networks", problem="profiles do not name them all")
         return False
 
-    def _told_of(self, best: Candidate | None) -> list[Point]:
-        """The points that are told of: those of the front, of one type, and what is delivered."""
+    def _listed(self, best: Candidate | None) -> list[Point]:
+        """The points of the result: those of the front, of one type, and the delivered one."""
         points = [*self._front.points, *self._front.dominated]
-        if best is not None and all(one.types != best.point.types for one in points):
+        if best is not None and all(point.types != best.point.types for point in points):
             points.append(self._front.timed(best.point))
-        return sorted(points, key=lambda one: (-one.seconds, one.error))
+        return sorted(points, key=lambda point: (-point.seconds, point.error))
 
     # -- the point that is wanted, and one that holds the bound -------------------------------
 
@@ -346,7 +346,7 @@ class _TypedDelivery:
         if self._precision.metric is None:
             return within
         # By falling seconds, float32 first; all before one that holds are taken to hold as well.
-        points = [one for one in self._front.points if one.error <= self._bound]
+        points = [point for point in self._front.points if point.error <= self._bound]
         low, high = 0, len(points) - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -357,20 +357,20 @@ class _TypedDelivery:
         return points[low]
 
     def _holding(self, point: Point) -> Candidate | None:
-        """The point compiled; where it does not hold the bounds, one with fewer reduced operators.
+        """The point compiled; if it does not hold the bounds, one with fewer reduced operators.
 
-        What the simulation leaves out makes the true error larger or smaller by some factor, which
-        the next point allows for.
+        The simulation is inexact: the true error is larger or smaller by some factor, which the
+        next point allows for.
         """
         while point.types and self._trials:
             self._trials -= 1
-            made = self._candidates.tried(point)
-            if made.problem is None:
-                return made
-            log.warning("types_fail", point=point.line(self._chains), problem=made.problem)
+            candidate = self._candidates.tried(point)
+            if candidate.problem is None:
+                return candidate
+            log.warning("types_fail", point=point.line(self._chains), problem=candidate.problem)
             limit = point.error / 2.0
-            if point.error < made.error < math.inf and made.error > self._bound:
-                limit = min(self._bound * point.error / made.error, point.error)
+            if point.error < candidate.error < math.inf and candidate.error > self._bound:
+                limit = min(self._bound * point.error / candidate.error, point.error)
             point = self._front.eased(point, limit)
         return None
 
@@ -379,29 +379,29 @@ class _TypedDelivery:
     def _fastest(
         self, candidates: Sequence[Candidate]
     ) -> tuple[Candidate | None, Mapping[str, float]]:
-        """The fastest candidate where it is faster than float32, and the seconds of all."""
+        """The fastest candidate if it is faster than float32, and the seconds of all."""
         if not candidates:
             return None, {}
-        named = {f"types {place}": one for place, one in enumerate(candidates)}
+        named = {f"types {number}": candidate for number, candidate in enumerate(candidates)}
         processes = [self._float32]
-        for name, one in named.items():
-            if one.folder is not None:
-                process = self._candidates.process(name, one.folder)
+        for name, candidate in named.items():
+            if candidate.folder is not None:
+                process = self._candidates.process(name, candidate.folder)
                 processes.append(self._stack.enter_context(process))
         inputs = self._candidates.samples[0].inputs
         with self._clock.during(TIMING):
-            found = median_seconds(processes, inputs, threads=self._steps.threads)
-        seconds = {name: one for name, one in found.items() if one is not None}
+            medians = median_seconds(processes, inputs, threads=self._steps.threads)
+        seconds = {name: median for name, median in medians.items() if median is not None}
         name = min(seconds, key=seconds.__getitem__, default=FLOAT32)
-        told = {FLOAT32: seconds.get(FLOAT32, math.inf)}
-        for key, one in reversed(named.items()):
-            words = in_words(one.point.types, self._chains)
+        by_types = {FLOAT32: seconds.get(FLOAT32, math.inf)}
+        for key, candidate in reversed(named.items()):
+            words = in_words(candidate.point.types, self._chains)
             if key in seconds:
-                told[words] = min(seconds[key], told.get(words, math.inf))
-        return named.get(name), told
+                by_types[words] = min(seconds[key], by_types.get(words, math.inf))
+        return named.get(name), by_types
 
     def _summary(self, best: Candidate | None, seconds: Mapping[str, float]) -> str:
-        """What was chosen and why, as a sentence."""
+        """The choice and its reason, as a sentence."""
         bound = self._bounds()
         others = ", ".join(f"{in_seconds(took)} in {name}" for name, took in seconds.items())
         if best is not None:
@@ -417,17 +417,17 @@ class _TypedDelivery:
         return f"{FLOAT32}, since nothing faster holds the bound: {bound or 'finite outputs'}"
 
     def _bounds(self) -> str:
-        """The bounds in words; empty where there are none."""
+        """The bounds in words; empty if there are none."""
         precision = self._precision
-        told = []
+        bounds = []
         if precision.max_error is not None:
-            told.append(f"at most {precision.max_error:g} is allowed")
+            bounds.append(f"at most {precision.max_error:g} is allowed")
         if precision.metric is not None:
-            told.append(f"a drop of {precision.max_drop:g} of {precision.metric} is allowed")
-        return " and ".join(told)
+            bounds.append(f"a drop of {precision.max_drop:g} of {precision.metric} is allowed")
+        return " and ".join(bounds)
 
     def _write_manifest(self, folder: Path, best: Candidate | None, result: NetworkResult) -> None:
-        manifest = {**read_manifest(folder), "precision": precision_told(result)}
+        manifest = {**read_manifest(folder), "precision": precision_facts(result)}
         if best is not None:
             manifest["verification"] = {
                 "reference": self._steps.baselines.reference.name,
@@ -438,4 +438,4 @@ class _TypedDelivery:
         write_manifest(folder, manifest)
 
 
-__all__ = ["ANY", "Candidate", "Candidates", "in_types", "precision_told"]
+__all__ = ["ANY", "Candidate", "Candidates", "in_types", "precision_facts"]

@@ -1,4 +1,4 @@
-"""What types cost: errors of a network with any types of its chains."""
+"""The cost of types: errors of a network with any types of its chains."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Types = Mapping[int, str]
 
 
 class Simulation(AskedProcess):
-    """A network simulated in a process of its own, where it is compiled once.
+    """A network simulated in a process of its own, which compiles it once.
 
     Errors are the largest |difference| of all samples over the largest |output| of all samples, as
     ``verify.magnitudes`` has it.
@@ -46,9 +46,9 @@ class Simulation(AskedProcess):
     Attributes:
         ranges: of tensors by name, when it has been calibrated.
         means: of channels of what chains read, by name, with which ``with_types`` corrects biases;
-            none where that made the error no less.
+            none if that made the error no less.
         method: that found the ranges.
-        during: a context in which the process is at work; its seconds are somebody's.
+        during: a context in which the process is at work; it counts the seconds.
 
     Raises:
         ConfigError: the process reads another network.
@@ -91,31 +91,31 @@ class Simulation(AskedProcess):
         self._known.clear()
         for batch in batches:
             self._ask({"do": "observe", "inputs": self._written(batch)})
-        made = self._file("means")
-        told = self._ask({"do": "calibrate", "means": str(made)})
-        self.means = dict(zip(told["means"], read_arrays(made), strict=True))
-        self.method = told["method"]
+        file = self._file("means")
+        reply = self._ask({"do": "calibrate", "means": str(file)})
+        self.means = dict(zip(reply["means"], read_arrays(file), strict=True))
+        self.method = reply["method"]
         self.ranges = {
             name: Affine(scale=scale, zero_point=zero)
-            for name, (scale, zero) in told["ranges"].items()
+            for name, (scale, zero) in reply["ranges"].items()
         }
-        log.info("calibrated", tensors=len(self.ranges), method=self.method, errors=told["errors"])
+        log.info("calibrated", tensors=len(self.ranges), method=self.method, errors=reply["errors"])
         return self.ranges
 
     def restore(self, ranges: Mapping[str, Affine], means: Means = MappingProxyType({})) -> None:
         """Take ranges and means that were found before instead of calibrating."""
         self._known.clear()
         self.ranges, self.means = dict(ranges), dict(means)
-        told = {name: [one.scale, one.zero_point] for name, one in ranges.items()}
+        pairs = {name: [grid.scale, grid.zero_point] for name, grid in ranges.items()}
         inputs = self._written(list(means.values()))
-        self._ask({"do": "recall", "ranges": told, "names": list(means), "inputs": inputs})
+        self._ask({"do": "recall", "ranges": pairs, "names": list(means), "inputs": inputs})
 
     def sample(self, samples: Iterable[Sample]) -> None:
         """Add what errors are measured on."""
         self._known.clear()
-        for one in samples:
-            written = self._written(one.inputs)
-            self._ask({"do": "sample", "inputs": written, "kept": list(one.kept)})
+        for sample in samples:
+            written = self._written(sample.inputs)
+            self._ask({"do": "sample", "inputs": written, "kept": list(sample.cuts)})
             self._samples += 1
 
     def errors_alone(self, kinds: Iterable[str]) -> dict[tuple[int, str], float]:
@@ -128,15 +128,15 @@ class Simulation(AskedProcess):
             Errors by place and type of every chain that can be computed in the type.
         """
         return {
-            (place, kind): self.error_of({place: kind})
+            (position, kind): self.error_of({position: kind})
             for kind in kinds
-            for place in eligible(self._chains, kind).places
+            for position in eligible(self._chains, kind).places
         }
 
     def error_of(self, types: Types) -> float:
         """The error of the network with types of its chains, by place; others are in float32.
 
-        Infinite where a chain has no kernel to simulate it with, and where a type does not hold the
+        It is infinite if a chain has no kernel to simulate it with, or if a type does not hold the
         numbers of a tensor.
 
         Raises:
@@ -150,17 +150,17 @@ class Simulation(AskedProcess):
             return math.inf
         key = frozenset(types.items())
         if key not in self._known:
-            answer = self._ask({"do": "error", "types": _told(types)})
+            answer = self._ask({"do": "error", "types": _as_json(types)})
             self._known[key] = float(answer["value"])
         return self._known[key]
 
     def outputs(self, inputs: Arrays, types: Types) -> Arrays:
         """The network's outputs with types of its chains, by place; others are in float32."""
-        made = self._file("outputs")
-        told = {"inputs": self._written(inputs), "outputs": str(made), "types": _told(types)}
-        self._ask({"do": "outputs", **told})
-        return read_arrays(made)
+        file = self._file("outputs")
+        request = {"inputs": self._written(inputs), "outputs": str(file), "types": _as_json(types)}
+        self._ask({"do": "outputs", **request})
+        return read_arrays(file)
 
 
-def _told(types: Types) -> dict[str, str]:
-    return {str(place): kind for place, kind in types.items()}
+def _as_json(types: Types) -> dict[str, str]:
+    return {str(position): kind for position, kind in types.items()}

@@ -74,8 +74,8 @@ class MobileNetV2(nn.Module):
         parts: list[nn.Module] = [Unit(3, stem, 3, stride=2)]
         channels = stem
         for expansion, width, blocks, first_stride in stages:
-            for place in range(blocks):
-                stride = first_stride if place == 0 else 1
+            for number in range(blocks):
+                stride = first_stride if number == 0 else 1
                 parts.append(InvertedResidual(channels, width, stride, expansion))
                 channels = width
         parts.append(Unit(channels, last, 1))

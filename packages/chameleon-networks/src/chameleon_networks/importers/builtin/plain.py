@@ -39,23 +39,23 @@ class Plain(nn.Module):
 
 def _alexnet(widths: Sequence[int], hidden: int, grid: int, classes: int) -> nn.Module:
     """AlexNet with some output channels of its convolutions and a last map of height ``grid``."""
-    one, two, three, four, five = widths
+    first, second, third, fourth, fifth = widths
     features = [
-        nn.Conv2d(3, one, 11, stride=4, padding=2),
+        nn.Conv2d(3, first, 11, stride=4, padding=2),
         nn.ReLU(),
         nn.MaxPool2d(3, stride=2),
-        nn.Conv2d(one, two, 5, padding=2),
+        nn.Conv2d(first, second, 5, padding=2),
         nn.ReLU(),
         nn.MaxPool2d(3, stride=2),
-        nn.Conv2d(two, three, 3, padding=1),
+        nn.Conv2d(second, third, 3, padding=1),
         nn.ReLU(),
-        nn.Conv2d(three, four, 3, padding=1),
+        nn.Conv2d(third, fourth, 3, padding=1),
         nn.ReLU(),
-        nn.Conv2d(four, five, 3, padding=1),
+        nn.Conv2d(fourth, fifth, 3, padding=1),
         nn.ReLU(),
         nn.MaxPool2d(3, stride=2),
     ]
-    return Plain(features, five * grid * grid, hidden, classes)
+    return Plain(features, fifth * grid * grid, hidden, classes)
 
 
 def _vgg(blocks: Sequence[tuple[int, int]], hidden: int, grid: int, classes: int) -> nn.Module:

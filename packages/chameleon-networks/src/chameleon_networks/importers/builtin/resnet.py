@@ -80,8 +80,8 @@ class ResNet(nn.Module):
         channels = width
         stages: list[nn.Module] = []
         for stage, count in enumerate(blocks):
-            for place in range(count):
-                stride = 2 if stage > 0 and place == 0 else 1
+            for number in range(count):
+                stride = 2 if stage > 0 and number == 0 else 1
                 stages.append(Block(channels, width << stage, stride, expansion))
                 channels = (width << stage) * expansion
         self.stages = nn.Sequential(*stages)

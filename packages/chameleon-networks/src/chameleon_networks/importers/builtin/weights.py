@@ -9,9 +9,9 @@ from torch import nn
 def initialise(network: nn.Module, seed: int = 0) -> nn.Module:
     """Fill a network with random weights and put it into inference mode.
 
-    Weights are scaled by their fan-in (He et al. 2015) and normalisation layers get statistics
-    of their own, so that outputs neither vanish nor explode, and a wrong kernel anywhere in the
-    network shows at its end.
+    Weights are scaled by their fan-in (He et al. 2015) and normalisation layers get statistics of
+    their own. So outputs neither vanish nor explode, and a wrong kernel anywhere in the network
+    shows at its end.
 
     Args:
         network: changed in place.

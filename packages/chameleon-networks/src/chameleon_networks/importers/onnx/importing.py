@@ -1,220 +1,101 @@
-"""TVM's importer of ONNX graphs, with the node of what it refuses."""
+"""ONNX graphs as Relax has them: constants computed, control flow unrolled, operators converted.
+
+Every node is converted by one of four, in this order: ONNX's own reference where it reads constants
+alone, a converter of ours, TVM's, and the function body that the standard defines it with.
+"""
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.words import WAY_OUT, first_line
 from numpy.typing import NDArray
-from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
+from onnx.reference import ReferenceEvaluator
+from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 
-from chameleon_networks.graph.constants import array_of, evaluate
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import is_quantized, is_rounded
-from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
+from chameleon_networks.importers.onnx.control import SPECIAL
+from chameleon_networks.importers.onnx.converters import CONVERTERS
+from chameleon_networks.importers.onnx.coverage import DOMAINS, check_operators
+from chameleon_networks.importers.onnx.nodes import (
+    VALUES,
+    Node,
+    Unsupported,
+    Value,
+    ValueNeeded,
+    dtype_of,
+    is_constant,
+    known_array,
+    owner_of,
+    relax_constant,
+    sentence_of,
+    shape_of,
+)
+from chameleon_networks.importers.onnx.standard import (
+    STANDARD,
+    as_cast,
+    attributes_of,
+    body_of,
+    schema_of,
+    with_attributes,
+)
+from chameleon_networks.importers.onnx.typed import (
+    HALVES,
+    TYPES,
+    Typed,
+    interface,
+    read,
+    rounded,
+    written,
+)
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
-Emit = Callable[[Any], Any]
-_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-_DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
-_INPUTS = {"LSTM": 8, "GRU": 6}
-_GATES = {"LSTM": 4, "GRU": 3}
+Scope = dict[str, Value]
 
 
-def _recurrent(kind: str) -> Callable[..., Any]:
-    """A recurrent network as one product for all steps' inputs, and the steps one by one."""
+class InputNeededError(ConfigError):
+    """An operator needs the value of inputs of the network before it is compiled.
 
-    def convert(emit: Emit, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-        given = [*inputs, *[None] * (_INPUTS[kind] - len(inputs))]
-        x, weights, recurrent, bias, lengths, first, *cells = given
-        _check(kind, attrs, lengths, peepholes=cells[1] if len(cells) > 1 else None)
-        steps, batch, _ = (int(extent) for extent in x.ty.shape)
-        hidden = int(attrs["hidden_size"])
-        directions = _DIRECTIONS[_text(attrs.get("direction", "forward"))]
-        w, r = _constant(weights), _constant(recurrent)
-        gates = _GATES[kind]
-        b = (
-            np.zeros((len(directions), 2 * gates * hidden), w.dtype)
-            if bias is None
-            else _constant(bias)
-        )
-        sequences, states = [], []
-        for place, backwards in enumerate(directions):
-            state = [
-                _start(emit, one, place, (batch, hidden), w.dtype)
-                for one in (first, *cells[: 1 if kind == "LSTM" else 0])
-            ]
-            step = _STEPS[kind](emit, r[place], b[place], hidden, attrs)
-            inside = _projected(emit, x, w[place], b[place][: gates * hidden])
-            order = range(steps)[::-1] if backwards else range(steps)
-            found: dict[int, Any] = {}
-            for time in order:
-                state = step(inside[time], state)
-                found[time] = state[0]
-            sequences.append(emit(relax.op.stack([found[time] for time in range(steps)], 0)))
-            states.append(state)
-        last = [emit(relax.op.stack(list(parts), 0)) for parts in zip(*states, strict=True)]
-        return relax.Tuple([emit(relax.op.stack(sequences, 1)), *last])
+    Attributes:
+        names: of the inputs.
+    """
 
-    return convert
+    def __init__(self, message: str, names: Sequence[str]) -> None:
+        hint = "Make it a constant of the file (an initializer), as its value decides on shapes."
+        super().__init__(message, hint=hint)
+        self.names = tuple(names)
 
 
-def _check(kind: str, attrs: Mapping[str, Any], lengths: Any, *, peepholes: Any) -> None:
-    """Refuse what is rare."""
-    functions = tuple(map(_text, attrs.get("activations", ())))
-    usual = _DEFAULTS[kind]
-    if functions not in {(), usual, usual * 2}:
-        raise NotImplementedError(f"its activations are {', '.join(functions)}")
-    for name, value in (("sequence_lens", lengths), ("peepholes", peepholes)):
-        if value is not None:
-            raise NotImplementedError(f"it has {name}")
-    for name in ("clip", "layout", "input_forget"):
-        if attrs.get(name):
-            raise NotImplementedError(f"it has the attribute {name}")
-
-
-def _projected(emit: Emit, x: Any, weights: NDArray[Any], bias: NDArray[Any]) -> list[Any]:
-    """The inputs' part of the gates of each step, (batch, gates)."""
-    steps, batch, width = (int(extent) for extent in x.ty.shape)
-    flat = emit(relax.op.reshape(x, [steps * batch, width]))
-    made = emit(relax.op.matmul(flat, relax.const(np.ascontiguousarray(weights.T))))
-    made = emit(relax.op.add(made, relax.const(bias)))
-    if steps == 1:
-        return [made]
-    parts = emit(relax.op.split(made, steps, 0))
-    return [emit(relax.TupleGetItem(parts, time)) for time in range(steps)]
-
-
-def _lstm_step(
-    emit: Emit, recurrent: NDArray[Any], bias: NDArray[Any], hidden: int, _attrs: Any
-) -> Callable[[Any, list[Any]], list[Any]]:
-    """Gates are input, output, forget and cell, as ONNX has them."""
-    weights = relax.const(np.ascontiguousarray(recurrent.T))
-    added = relax.const(bias[4 * hidden :])
-
-    def step(inside: Any, state: list[Any]) -> list[Any]:
-        held, cell = state
-        sums = emit(relax.op.add(emit(relax.op.matmul(held, weights)), added))
-        parts = emit(relax.op.split(emit(relax.op.add(inside, sums)), 4, 1))
-        gate, out, forget, new = (emit(relax.TupleGetItem(parts, place)) for place in range(4))
-        gate, out, forget = (emit(relax.op.sigmoid(one)) for one in (gate, out, forget))
-        kept = emit(relax.op.multiply(forget, cell))
-        cell = emit(relax.op.add(kept, emit(relax.op.multiply(gate, emit(relax.op.tanh(new))))))
-        return [emit(relax.op.multiply(out, emit(relax.op.tanh(cell)))), cell]
-
-    return step
-
-
-def _gru_step(
-    emit: Emit, recurrent: NDArray[Any], bias: NDArray[Any], hidden: int, attrs: Mapping[str, Any]
-) -> Callable[[Any, list[Any]], list[Any]]:
-    """Gates are update, reset and hidden; the reset comes before the product, or after it."""
-    after = bool(attrs.get("linear_before_reset", 0))
-    both, last = (
-        relax.const(np.ascontiguousarray(part.T))
-        for part in (recurrent[: 2 * hidden], recurrent[2 * hidden :])
-    )
-    both_bias, last_bias = (
-        relax.const(part) for part in (bias[3 * hidden : 5 * hidden], bias[5 * hidden :])
-    )
-
-    def step(inside: Any, state: list[Any]) -> list[Any]:
-        [held] = state
-        given = emit(relax.op.split(inside, [2 * hidden], 1))
-        gates_in, new_in = (emit(relax.TupleGetItem(given, place)) for place in range(2))
-        sums = emit(relax.op.add(emit(relax.op.matmul(held, both)), both_bias))
-        gates = emit(relax.op.sigmoid(emit(relax.op.add(gates_in, sums))))
-        parts = emit(relax.op.split(gates, 2, 1))
-        update, reset = (emit(relax.TupleGetItem(parts, place)) for place in range(2))
-        source = held if after else emit(relax.op.multiply(reset, held))
-        found = emit(relax.op.add(emit(relax.op.matmul(source, last)), last_bias))
-        found = emit(relax.op.multiply(reset, found)) if after else found
-        new = emit(relax.op.tanh(emit(relax.op.add(new_in, found))))
-        change = emit(relax.op.multiply(update, emit(relax.op.subtract(held, new))))
-        return [emit(relax.op.add(new, change))]
-
-    return step
-
-
-_STEPS: dict[str, Callable[..., Callable[[Any, list[Any]], list[Any]]]] = {
-    "LSTM": _lstm_step,
-    "GRU": _gru_step,
-}
-
-
-def _start(emit: Emit, given: Any, place: int, shape: tuple[int, int], dtype: Any) -> Any:
-    """A direction's first state; zeros where none is given."""
-    if given is None:
-        return relax.const(np.zeros(shape, dtype))
-    part = emit(relax.op.strided_slice(given, [0], [place], [place + 1]))
-    return emit(relax.op.reshape(part, list(shape)))
-
-
-def _constant(value: Any) -> NDArray[Any]:
-    if not isinstance(value, tvm.ir.GenericConst):
-        raise NotImplementedError("weights or values of it are computed by the network")
-    return array_of(value)
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _power(emit: Emit, inputs: Sequence[Any], _attrs: Any) -> Any:
-    """A power has the type of its base; the exponent's may be another."""
-    base, exponent = inputs
-    wanted, given = str(base.ty.dtype), str(exponent.ty.dtype)
-    if isinstance(exponent, tvm.ir.GenericConst):
-        exponent = relax.const(array_of(exponent).astype(wanted), wanted)
-    elif given != wanted:
-        exponent = emit(relax.op.astype(exponent, wanted))
-    return emit(relax.op.power(base, exponent))
-
-
-def _one_hot(emit: Emit, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-    """Numbers have the type of the two values, which TVM's importer makes 64 bits wide."""
-    indices, depth, values = inputs
-    count, (off, on) = int(_constant(depth).reshape(())), _constant(values)
-    kind = str(indices.ty.dtype)
-    negative = emit(relax.op.less(indices, relax.const(0, kind)))
-    counted = emit(relax.op.add(indices, relax.const(count, kind)))
-    places = emit(relax.op.where(negative, counted, indices))
-    given = (tvm.tirx.const(value.item(), str(value.dtype)) for value in (on, off))
-    return emit(relax.op.one_hot(places, *given, count, int(attrs.get("axis", -1))))
-
-
-CONVERTERS: dict[str, Callable[..., Any]] = {
-    "LSTM": _recurrent("LSTM"),
-    "GRU": _recurrent("GRU"),
-    "OneHot": _one_hot,
-    "Pow": _power,
-}
-"""What emits a node and returns its value, given its inputs and attributes, by kind of node."""
-
-
-def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
+def imported(
+    model: Any,
+    shapes: Mapping[str, Sequence[int]],
+    values: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    rounds: bool = False,
+) -> ImportedGraph:
     """An ONNX model as Relax has it; its variables come from nodes.
 
     Args:
         model: an ``onnx.ModelProto``.
         shapes: of inputs that it leaves open, by name.
+        values: of inputs that are constants from now on, by name.
+        rounds: whether what each node gives in half precision is rounded to that, not only what
+            the network casts and gives; this costs time.
 
     Raises:
+        InputNeededError: an operator needs the value of an input.
         ConfigError: a node cannot be read; names it.
     """
-    given = {name: list(shape) for name, shape in shapes.items()}
-    importer = _Importer(given or None, "float32")
-    opset = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
-    # It prints what it is amid where something fails.
-    with contextlib.redirect_stdout(io.StringIO()):
-        module = importer.from_onnx(model.graph, opset)
+    importer = _Importer(model, shapes, values or {}, rounds=rounds)
+    module = importer.module()
     return ImportedGraph(
         module=module,
         locations=importer.locations_in(module),
@@ -223,100 +104,350 @@ def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
     )
 
 
-class _Importer(ONNXGraphImporter):
-    """Remembers which node each variable is of."""
+class _Importer:
+    """Converts a model node by node, and remembers which node each variable is of."""
 
-    def __init__(self, *options: Any) -> None:
-        super().__init__(*options)
+    def __init__(
+        self,
+        model: Any,
+        shapes: Mapping[str, Sequence[int]],
+        values: Mapping[str, NDArray[Any]],
+        *,
+        rounds: bool,
+    ) -> None:
+        self._model = onnx.inliner.inline_local_functions(model) if model.functions else model
+        self._shapes, self._values, self._rounds = shapes, values, rounds
+        self._builder = relax.BlockBuilder()
         self._locations: dict[Any, SourceLocation] = {}
+        self._inputs: dict[Any, str] = {}
+
+    def module(self) -> Any:
+        """The network as an ``IRModule``."""
+        graph = self._model.graph
+        opsets = {one.domain: one.version for one in self._model.opset_import}
+        scope: Scope = {one.name: _constant(one) for one in graph.initializer}
+        for one in graph.sparse_initializer:
+            scope[one.values.name] = relax_constant(_dense(one))
+        names: dict[str, int] = {}
+        for one in graph.input:
+            if one.name in self._values:
+                scope[one.name] = relax_constant(self._values[one.name])
+            elif one.name not in scope:
+                variable, kind = self._parameter(one, names)
+                self._inputs[variable] = one.name
+                scope[one.name] = (variable, kind)
+        check_operators(graph)
+        with self._builder.function("main", params=list(self._inputs)):
+            with self._builder.dataflow():
+                for variable, name in self._inputs.items():
+                    _, kind = scope[name]
+                    scope[name] = read(self._builder, variable, kind) if kind in TYPES else variable
+                self._convert_nodes(graph.node, scope, opsets)
+                outputs = [self._output(scope, one.name) for one in graph.output]
+                result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
+                result = self._builder.emit_output(result)
+            self._builder.emit_func_output(result)
+        return self._builder.get()
 
     def locations_in(self, module: Any) -> dict[str, SourceLocation]:
         """The node whose output each variable is, by the variable's name."""
         found = {}
         for block in module["main"].body.blocks:
             for binding in block.bindings:
-                # What a node gives gets a variable where another one reads it.
-                location = self._locations.get(binding.var) or self._locations.get(binding.value)
+                location = self._locations.get(binding.var)
                 if location is not None:
                     found[str(binding.var.name)] = location
         return found
 
-    def _construct_nodes(self, graph: Any) -> None:
-        super()._construct_nodes(graph)
-        for node in graph.node:
-            sentence = _sentence(node.name, node.op_type)
-            location = SourceLocation(owner=_owner(node), sentence=sentence)
-            for output in node.output:
-                value = self._nodes.get(output)
-                if isinstance(value, relax.Var | relax.Call):
-                    self._locations.setdefault(value, location)
-
-    def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
-        name = attrs.get("tvm_custom", {}).get("name", "")
-        convert = CONVERTERS.get(op_name)
-        try:
-            if convert is not None:
-                return convert(self.bb.emit, [self._folded(one) for one in inputs], attrs)
-            return super()._convert_operator(op_name, inputs, attrs, opset)
-        except Exception as error:
+    def _parameter(self, given: Any, names: dict[str, int]) -> tuple[Any, str]:
+        kind = given.type.WhichOneof("value")
+        if kind != "tensor_type":
             raise ConfigError(
-                f"{_sentence(name, op_name)} cannot be compiled: {first_line(error)}", hint=WAY_OUT
-            ) from error
+                f"input {given.name!r} is a {str(kind).removesuffix('_type')}, not a tensor",
+                hint="Give the network an input for each tensor.",
+            )
+        tensor = given.type.tensor_type
+        shape = self._shapes.get(given.name)
+        if shape is None:
+            if not tensor.HasField("shape"):
+                raise ConfigError(
+                    f"the rank of input {given.name!r} is not known",
+                    hint=f"Fix its shape under `shapes`: {{{given.name}: [...]}}.",
+                )
+            shape = [one.dim_value for one in tensor.shape.dim]
+        clean = "".join(c if c.isalnum() or c == "_" else "_" for c in given.name)
+        clean = clean if clean[:1].isalpha() or clean[:1] == "_" else f"input_{clean}"
+        names[clean] = names.get(clean, 0) + 1
+        clean += f"_{names[clean]}" if names[clean] > 1 else ""
+        dtype = _dtype(tensor.elem_type, f"input {given.name!r}")
+        tensor = relax.TensorType([int(extent) for extent in shape], interface(dtype))
+        return relax.Var(clean, tensor), dtype
 
-    def _folded(self, value: Any) -> Any:
-        """An input as a constant where it follows from constants, as reordered weights do."""
-        found = self._evaluated(value, {}) if isinstance(value, relax.Var | relax.Call) else None
-        return value if found is None else relax.const(found, str(found.dtype))
+    def _output(self, scope: Scope, name: str) -> Any:
+        value = scope[name]
+        if isinstance(value, list) or value is None:
+            raise ConfigError(
+                f"output {name!r} is a sequence or left out, not a tensor",
+                hint="Give the network an output for each tensor.",
+            )
+        return written(self._builder, value) if isinstance(value, Typed) else value
 
-    def _evaluated(self, value: Any, known: dict[Any, Any]) -> Any:
-        """The value of a variable or a call, or None; those of variables are added to ``known``."""
+    # Nodes
+
+    def _convert_nodes(self, nodes: Sequence[Any], scope: Scope, opsets: Mapping[str, int]) -> None:
+        for node in nodes:
+            outputs = self._converted(node, scope, opsets)
+            sentence = sentence_of(node)
+            location = SourceLocation(owner=owner_of(node), sentence=sentence)
+            for name, value in zip(node.output, outputs, strict=False):
+                if not name:
+                    continue
+                scope[name] = self._bound(value, location)
+
+    def _bound(self, value: Value, location: SourceLocation) -> Value:
+        """A value that is a variable, of the node at a location."""
+        if isinstance(value, Typed):
+            return Typed(self._bound(value.value, location), value.kind)
+        if isinstance(value, relax.Call | relax.TupleGetItem):
+            value = self._builder.emit(value)
         if isinstance(value, relax.Var):
-            if value not in known:
-                known[value] = self._evaluated(self.bb.lookup_binding(value), known)
-            return known[value]
-        if isinstance(value, tvm.ir.GenericConst):
-            return array_of(value)
-        if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-            return None
-        for used in relax.analysis.free_vars(value):
-            self._evaluated(used, known)
-        found = evaluate(value, known)
-        return None if found is None else found.astype(str(value.ty.dtype))
+            self._locations.setdefault(value, location)
+        return value
 
-    def _check_for_unsupported_ops(self, graph: Any) -> None:
-        known = {*_get_convert_map(), *CONVERTERS, "If", "Constant"}
-        lacking = [node for node in graph.node if node.op_type not in known]
-        if lacking:
-            named = (_sentence(node.name, node.op_type) for node in lacking)
-            what = ", ".join(dict.fromkeys(named))
-            foreign = any(node.domain == ONNXRUNTIME_DOMAIN for node in lacking)
-            hint = _IN_THE_STANDARD if foreign else WAY_OUT
-            raise ConfigError(f"the compiler has no operator for {what}", hint=hint)
+    def _converted(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
+        """The values of a node's outputs.
+
+        Raises:
+            ConfigError: it cannot be compiled; names it.
+        """
+        where = sentence_of(node)
+        try:
+            return self._by_kind(node, scope, opsets)
+        except ValueNeeded as needed:
+            names = self._sources(needed.value)
+            listed = " and ".join(map(repr, names)) or "something that is computed"
+            raise InputNeededError(
+                f"{where} needs the value of {listed} before the network is compiled", names
+            ) from needed
+        except Unsupported as error:
+            raise ConfigError(f"{where} cannot be compiled: {error}", hint=WAY_OUT) from error
+
+    def _sources(self, value: Any) -> list[str]:
+        """The network's inputs that a value follows from."""
+        seen: set[Any] = set()
+        found: list[str] = []
+        left = [value.value if isinstance(value, Typed) else value]
+        while left:
+            for variable in relax.analysis.free_vars(left.pop()):
+                if variable in seen:
+                    continue
+                seen.add(variable)
+                if variable in self._inputs:
+                    found.append(self._inputs[variable])
+                else:
+                    left.append(self._builder.lookup_binding(variable))
+        return found
+
+    def _by_kind(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
+        domain = "" if node.domain in STANDARD else node.domain
+        opset = opsets.get(node.domain, opsets.get(domain, 1))
+        inputs = [scope[name] if name else None for name in node.input]
+        if node.op_type == "CastLike":
+            node, inputs = as_cast(node, dtype_of(inputs[1])), inputs[:1]
+        special = SPECIAL.get(node.op_type) if not domain else None
+        if special is not None:
+            return special(self, node, inputs, scope, opsets)
+        if _folds(node, inputs):
+            return _evaluated(node, inputs, opset)
+        schema = schema_of(node, domain, opset)
+        given = Node(
+            builder=self._builder,
+            kind=node.op_type,
+            inputs=tuple(value.value if isinstance(value, Typed) else value for value in inputs),
+            kinds=tuple(value.kind if isinstance(value, Typed) else None for value in inputs),
+            attributes=attributes_of(node, schema),
+            opset=opset,
+            outputs=len(node.output),
+            set_attributes=frozenset(attribute.name for attribute in node.attribute),
+        )
+        for place in VALUES.get(node.op_type, ()):
+            given.known(place)
+        problem: Exception = Unsupported("the compiler has no such operator")
+        if domain in DOMAINS:
+            try:
+                return self._typed(self._by_converter(node, given), given, schema)
+            except ValueNeeded:
+                raise
+            except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
+                problem = error
+        body = body_of(node, schema, inputs, opset)
+        if body is not None:
+            return self._by_body(node, body, inputs)
+        if isinstance(problem, Unsupported):
+            raise problem
+        raise Unsupported(first_line(problem)) from problem
+
+    def _by_converter(self, node: Any, given: Node) -> list[Value]:
+        """What a converter of ours makes of an operator, or TVM's."""
+        convert = CONVERTERS.get(node.op_type)
+        if convert is None:
+            return self._by_tvm(node, given)
+        values = convert(given)
+        return list(values) if isinstance(values, list | tuple) else [values]
+
+    def _by_tvm(self, node: Any, given: Node) -> list[Value]:
+        """What TVM's converter of an operator makes of it."""
+        kind = _get_convert_map().get(node.op_type)
+        if kind is None:
+            raise Unsupported("the compiler has no such operator")
+        for value in given.inputs:
+            if isinstance(value, list):
+                raise Unsupported("it reads a sequence")
+        inputs = onnx_input()
+        inputs.extend(given.inputs)
+        attributes = {
+            name: value.encode() if isinstance(value, str) else value
+            for name, value in attributes_of(node, None).items()
+        }
+        attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
+        with contextlib.redirect_stdout(io.StringIO()):
+            made = kind.get_converter(given.opset)(self._builder, inputs, attributes, [{}, {}])
+        made = self._builder.normalize(made)
+        if isinstance(made, relax.Tuple):
+            values = list(made)
+        elif isinstance(made.ty, relax.TupleType):
+            whole = self._builder.emit(made)
+            values = [relax.TupleGetItem(whole, i) for i in range(len(made.ty.fields))]
+        else:
+            values = [made]
+        if len(values) < len(node.output):
+            raise Unsupported(f"the compiler gives {len(values)} of its {len(node.output)} outputs")
+        for value in values:
+            emitted = self._builder.normalize(value)
+            if not isinstance(emitted.ty, relax.TensorType) or not _is_static(emitted.ty):
+                raise Unsupported("the shape of what it gives depends on the numbers it reads")
+        return values
+
+    def _by_body(self, node: Any, body: Any, inputs: Sequence[Value]) -> list[Value]:
+        """What the nodes of an operator's function make of it."""
+        opsets = {one.domain: one.version for one in body.opset_import}
+        given = {one.name: one for one in node.attribute}
+        given = {**{one.name: one for one in body.attribute_proto}, **given}
+        scope: Scope = dict.fromkeys(body.input)
+        scope.update(zip(body.input, inputs, strict=False))
+        nodes = [with_attributes(one, given, node) for one in body.node]
+        self._convert_nodes(nodes, scope, opsets)
+        # The standard writes no more than the outputs that the node names.
+        return [scope.get(name) for name in body.output]
+
+    # Sequences and control flow, whose lengths and conditions are known
+
+    def run_graph(
+        self, graph: Any, inputs: Sequence[Value], scope: Scope, opsets: Mapping[str, int]
+    ) -> list[Value]:
+        """The outputs of a graph that is an attribute of a node."""
+        inner = {**scope, **{one.name: _constant(one) for one in graph.initializer}}
+        inner.update(zip((one.name for one in graph.input), inputs, strict=True))
+        self._convert_nodes(graph.node, inner, opsets)
+        return [inner[one.name] for one in graph.output]
+
+    def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
+        """What an ``If`` gives, of what both of its branches give."""
+        chosen = []
+        for yes, no in zip(*branches, strict=True):
+            tensors = all(isinstance(one, relax.Expr | Typed) for one in (yes, no))
+            if not tensors or shape_of(yes) != shape_of(no) or dtype_of(yes) != dtype_of(no):
+                raise Unsupported(
+                    "its condition is computed, and its branches give different shapes"
+                )
+            kind = yes.kind if isinstance(yes, Typed) else None
+            parts = (one.value if isinstance(one, Typed) else one for one in (yes, no))
+            made = self._builder.emit(relax.op.where(condition, *parts))
+            chosen.append(Typed(made, kind) if kind else made)
+        return chosen
+
+    def _typed(self, values: list[Value], node: Node, schema: Any) -> list[Value]:
+        """A node's outputs in the types that its inputs stand for, rounded if that is wanted."""
+        if schema is None or not any(node.kinds):
+            return values
+        kinds = {}
+        for place, kind in enumerate(node.kinds):
+            formal = schema.inputs[min(place, len(schema.inputs) - 1)]
+            if kind:
+                kinds[formal.type_str] = kind
+        typed = []
+        for place, value in enumerate(values):
+            kind = kinds.get(schema.outputs[min(place, len(schema.outputs) - 1)].type_str)
+            if kind is None or not isinstance(value, relax.Expr):
+                typed.append(value)
+            elif self._rounds and kind in HALVES:
+                typed.append(rounded(self._builder, self._builder.emit(value), kind))
+            else:
+                typed.append(Typed(value, kind))
+        return typed
+
+    def emit(self, value: Any) -> Any:
+        """A value bound to a variable."""
+        return self._builder.emit(value)
 
 
-_IN_THE_STANDARD = (
-    "It is none of the standard's, but onnxruntime's own: save the network before onnxruntime "
-    "fuses it, and quantize it in the QDQ format (quant_format=QuantFormat.QDQ)."
+def _constant(tensor: Any) -> Any:
+    return relax_constant(onnx.numpy_helper.to_array(tensor))
+
+
+def _dense(sparse: Any) -> NDArray[Any]:
+    values, places = map(onnx.numpy_helper.to_array, (sparse.values, sparse.indices))
+    made = np.zeros(list(sparse.dims), values.dtype)
+    if places.ndim == 1:
+        made.reshape(-1)[places] = values
+    else:
+        made[tuple(places.T)] = values
+    return made
+
+
+def _dtype(kind: int, what: str) -> str:
+    """The name of an element type."""
+    name = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind)).name
+    if kind == onnx.TensorProto.STRING or name.startswith("complex"):
+        word = onnx.TensorProto.DataType.Name(kind).lower()
+        raise ConfigError(f"{what} has the type {word}", hint=WAY_OUT)
+    return str(name)
+
+
+def _is_static(kind: Any) -> bool:
+    shape = getattr(kind, "shape", None)
+    return shape is not None and all(isinstance(one, tvm.tirx.IntImm) for one in shape)
+
+
+_NOT_FOLDED = frozenset(
+    (
+        *("QuantizeLinear", "DequantizeLinear", "Bernoulli", "Multinomial", "Dropout"),
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    )
 )
+"""Steps of quantization stay steps, and random numbers are drawn anew each time."""
 
 
-_SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
+def _folds(node: Any, inputs: Sequence[Value]) -> bool:
+    return node.op_type not in _NOT_FOLDED and all(
+        value is None or is_constant(value) for value in inputs
+    )
 
 
-def _owner(node: Any) -> str:
-    """The torch module that a node is of, if torch has exported it, else the node's name."""
-    scopes = next((one.value for one in node.metadata_props if one.key == _SCOPES), None)
-    if scopes is None:
-        return str(node.name)
-    # The exporter folds normalisations into convolutions, which have their scopes from then on.
-    weights = (name.removesuffix(_WEIGHT) for name in node.input if name.endswith(_WEIGHT))
+def _evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
+    """The outputs of a node that reads constants alone, computed by ONNX's reference."""
+    feeds = {
+        name: known_array(value)
+        for name, value in zip(node.input, inputs, strict=True)
+        if value is not None
+    }
     try:
-        # The modules from outside in, and the call.
-        *_, module, _ = ast.literal_eval(scopes)
-    except (SyntaxError, ValueError):
-        module = ""
-    return str(next(weights, module) or node.name)
-
-
-def _sentence(name: str, kind: str) -> str:
-    return f"node {name!r} ({kind})" if name else f"a node {kind}"
+        with np.errstate(all="ignore"):
+            evaluator = ReferenceEvaluator(node, opsets={node.domain: opset, "": opset})
+            made = evaluator.run(None, feeds)
+    except Exception as error:
+        raise Unsupported(f"ONNX's reference cannot compute it: {first_line(error)}") from error
+    return [
+        [relax_constant(part) for part in one] if isinstance(one, list) else relax_constant(one)
+        for one in made
+    ]

@@ -7,18 +7,16 @@ does, once, and the file is read ever after. Without one, the usual rate of the 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from chameleon_system.files import write_whole
+from chameleon_system.files import user_cache_folder, write_whole
 from chameleon_system.processor import this_processor
 
 
 def kept_file() -> Path:
     """The file of measured rates, in the user's cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
-    return Path(base, "chameleon", "cpu.json")
+    return user_cache_folder() / "cpu.json"
 
 
 def kept_memory_rate(mcpu: str, cores: int) -> float | None:

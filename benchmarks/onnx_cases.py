@@ -1,0 +1,192 @@
+"""ONNX's own test cases: single nodes, simple networks, networks and operators out of PyTorch.
+
+python benchmarks/onnx_cases.py                        # Chameleon, each case compiled untuned
+python benchmarks/onnx_cases.py --engine onnxruntime   # the same cases with onnxruntime
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from case_suite import RefusedError, Suite, WrongAnswerError, main
+from onnx import numpy_helper
+
+ENGINES = ("chameleon", "onnxruntime")
+_KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
+
+
+class OnnxCases(Suite):
+    """The cases of the installed version of ``onnx``.
+
+    Args:
+        engine: one of ``ENGINES``.
+    """
+
+    def __init__(self, engine: str) -> None:
+        self._engine = engine
+
+    @cached_property
+    def _cases(self) -> dict[str, Any]:
+        from onnx.backend.test.loader import load_model_tests  # noqa: PLC0415 - takes seconds
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return {
+                f"{kind}/{one.name}": one for kind in _KINDS for one in load_model_tests(kind=kind)
+            }
+
+    def cases(self) -> Mapping[str, str]:
+        return {name: _group(name, one) for name, one in self._cases.items()}
+
+    def run(self, case: str) -> str | None:
+        given = self._cases[case]
+        model = _model(given)
+        run = _ENGINES[self._engine](model)
+        remark = None
+        for inputs, expected in _samples(given, model):
+            got, remark = run(inputs)
+            _compare(got, expected, given.rtol, given.atol)
+        return remark
+
+
+def _model(case: Any) -> Any:
+    return case.model or onnx.load(Path(case.model_dir, "model.onnx"))
+
+
+def _group(name: str, case: Any) -> str:
+    """The kind of a case; those of nodes by whether all inputs and outputs are numbers."""
+    kind = name.partition("/")[0]
+    if kind != "node":
+        return kind
+    graph = _model(case).graph
+    kinds = [one.type for one in (*graph.input, *graph.output)]
+    numbers = all(
+        one.WhichOneof("value") == "tensor_type"
+        and one.tensor_type.elem_type != onnx.TensorProto.STRING
+        for one in kinds
+    )
+    return "nodes of tensors of numbers" if numbers else "nodes of sequences, optionals, strings"
+
+
+def _samples(case: Any, model: Any) -> list[tuple[list[Any], ...]]:
+    if case.data_sets is not None:
+        return [tuple(list(map(_array, part)) for part in parts) for parts in case.data_sets]
+    return [
+        tuple(
+            _read(folder, word, infos)
+            for word, infos in (("input", model.graph.input), ("output", model.graph.output))
+        )
+        for folder in sorted(Path(case.model_dir).glob("test_data_set_*"))
+    ]
+
+
+def _array(value: Any) -> Any:
+    """Numbers of a case, which are a message where NumPy has no such type."""
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+
+
+def _read(folder: Path, word: str, infos: Any) -> list[Any]:
+    values = []
+    for place in range(len(list(folder.glob(f"{word}_*.pb")))):
+        raw = (folder / f"{word}_{place}.pb").read_bytes()
+        kind = infos[place].type.WhichOneof("value")
+        proto, read = _READ[kind]
+        values.append(read(proto.FromString(raw)))
+    return values
+
+
+_READ = {
+    "tensor_type": (onnx.TensorProto, numpy_helper.to_array),
+    "sequence_type": (onnx.SequenceProto, numpy_helper.to_list),
+    "optional_type": (onnx.OptionalProto, numpy_helper.to_optional),
+}
+
+
+def _compare(got: Any, expected: Any, rtol: float, atol: float) -> None:
+    """Compare as ONNX's own runner does.
+
+    Raises:
+        WrongAnswerError: they differ.
+    """
+    if len(got) != len(expected):
+        raise WrongAnswerError(f"{len(got)} outputs instead of {len(expected)}")
+    for place, (have, want) in enumerate(zip(got, expected, strict=True)):
+        if isinstance(want, list):
+            if not isinstance(have, list):
+                raise WrongAnswerError(f"output {place} is no sequence")
+            _compare(have, want, rtol, atol)
+            continue
+        have, want = np.asarray(have), np.asarray(want)  # noqa: PLW2901
+        if have.shape != want.shape:
+            raise WrongAnswerError(f"output {place} has shape {have.shape}, not {want.shape}")
+        if have.dtype != want.dtype and "O" not in (have.dtype.char, want.dtype.char):
+            raise WrongAnswerError(f"output {place} is {have.dtype}, not {want.dtype}")
+        if want.dtype.kind in "OUSbiu":
+            same = bool(np.all(have == want))
+        else:
+            numbers = (np.asarray(one, np.float64) for one in (have, want))
+            same = bool(np.allclose(*numbers, rtol=rtol, atol=atol, equal_nan=True))
+        if not same:
+            raise WrongAnswerError(f"output {place} differs: {_difference(have, want)}")
+
+
+def _difference(have: Any, want: Any) -> str:
+    try:
+        apart = np.abs(np.asarray(have, np.float64) - np.asarray(want, np.float64))
+        return f"by {np.nanmax(apart)}"
+    except (TypeError, ValueError):
+        return "other values"
+
+
+def _chameleon(model: Any) -> Any:
+    from chameleon_networks.backends.onnx_networks import prepare  # noqa: PLC0415 - needs TVM
+
+    rep = prepare(model)
+
+    def run(inputs: Any) -> Any:
+        outputs = rep.run(inputs)
+        fixed = ", ".join(rep.fixed)
+        return outputs, f"compiled for the values of {fixed}" if fixed else None
+
+    return run
+
+
+def _onnxruntime(model: Any) -> Any:
+    import onnxruntime  # noqa: PLC0415 - for this engine alone
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    constants = {one.name for one in model.graph.initializer}
+    names = [one.name for one in model.graph.input if one.name not in constants]
+    try:
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        raise RefusedError(" ".join(str(error).split())) from error
+
+    def run(inputs: Any) -> Any:
+        try:
+            return session.run(None, dict(zip(names, inputs, strict=True))), None
+        except Exception as error:
+            raise RefusedError(" ".join(str(error).split())) from error
+
+    return run
+
+
+_ENGINES = {"chameleon": _chameleon, "onnxruntime": _onnxruntime}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0])
+    given, words = parser.parse_known_args()
+    sys.exit(main("onnx_cases:OnnxCases", words, options=(given.engine,)))

@@ -1,0 +1,1 @@
+"""Chameleon under the interfaces of others: ``torch.compile`` and ONNX's backends."""

@@ -1,0 +1,212 @@
+"""Networks delivered of graphs of torch, kept in the user's cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import os
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+import torch
+from chameleon_core.errors import ExitCode
+from chameleon_core.versions import versions
+from chameleon_system.files import user_cache_folder, write_whole
+from chameleon_system.processes.child import ChildProcess, status_words
+from chameleon_system.processor import processor_name
+from numpy.typing import NDArray
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind, TensorArgument
+
+log = structlog.get_logger()
+
+_DISTRIBUTIONS = ("chameleon-tuner-networks", "chameleon-tuner-tvm", "apache-tvm", "torch")
+_LAST_LINES = 400
+_LOOK_SECONDS = 1e9
+
+
+class StaysError(Exception):
+    """A graph stays torch's; says why."""
+
+
+class Delivery:
+    """One graph's network: in the cache, or to be made by a run in a process of its own.
+
+    Args:
+        graph: torch's.
+        arguments: of a call.
+        weights: the indices of those that become constants.
+        seconds: of tuning; None to measure nothing.
+
+    Raises:
+        StaysError: the graph cannot be one.
+    """
+
+    def __init__(
+        self,
+        graph: fx.GraphModule,
+        arguments: Sequence[Tensor],
+        weights: Collection[int],
+        *,
+        seconds: float | None,
+    ) -> None:
+        self._graph, self._arguments, self._weights = graph, arguments, weights
+        self._seconds = seconds
+        name = "predicted" if seconds is None else f"tuned-{seconds:g}s"
+        self._folder = user_cache_folder() / "torch" / digest_of(graph, arguments, weights) / name
+
+    def is_there(self) -> bool:
+        """Whether it was delivered before."""
+        return (self._network / "manifest.json").exists()
+
+    @property
+    def _network(self) -> Path:
+        return self._folder / "run" / "network"
+
+    @property
+    def _refusal(self) -> Path:
+        return self._folder / "refused.txt"
+
+    def prepare(self) -> None:
+        """Write the graph as a program and its pipeline file, if they are not there.
+
+        Raises:
+            StaysError: torch cannot export it, or its calls do more than give outputs.
+        """
+        if self._refusal.exists():
+            raise StaysError(self._refusal.read_text(encoding="utf-8"))
+        program = _exported(self._graph, self._arguments, self._weights)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        torch.export.save(program, self._folder / "graph.pt2")
+        budget: dict[str, Any] = {"measurements": 0}
+        if self._seconds is not None:
+            budget = {"measurements": 10_000, "scope": "network", "wall_time": self._seconds}
+        pipeline = {
+            "model": {"torch": {"source": "graph.pt2", "compare": False, "check": False}},
+            "target": "native",
+            "scheduler": "gradient",
+            "budget": budget,
+            "output": "run",
+        }
+        write_whole(self._folder / "pipeline.yaml", json.dumps(pipeline))
+
+    def folder(self, *, nice: bool = False) -> Path:
+        """The network's folder, made if it is not there.
+
+        Args:
+            nice: whether other processes go first.
+
+        Raises:
+            StaysError: it cannot be delivered.
+        """
+        if self.is_there():
+            return self._network
+        if not (self._folder / "graph.pt2").exists():
+            self.prepare()
+        log.info("a graph is compiled", folder=str(self._folder))
+        arguments = ["run", "pipeline.yaml"]
+        with ChildProcess("chameleon_cli", arguments, folder=self._folder) as child:
+            if nice:
+                os.setpriority(os.PRIO_PGRP, child.pid, 19)
+            child.wait(_LOOK_SECONDS)
+            status = child.kill()
+        (self._folder / "graph.pt2").unlink(missing_ok=True)
+        if status == ExitCode.OK and self.is_there():
+            return self._network
+        reason = f"chameleon run ended with {status_words(status)}: {child.log[-_LAST_LINES:]}"
+        if status in {ExitCode.USAGE, ExitCode.NO_VALID_RESULT}:
+            shutil.rmtree(self._folder / "run", ignore_errors=True)
+            write_whole(self._refusal, reason)
+        raise StaysError(reason)
+
+
+def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]) -> str:
+    """A name of what a graph computes here: its code, weights, shapes, versions and the CPU.
+
+    Raises:
+        StaysError: it reads something that is neither an argument nor a tensor of its own.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    cores = len(os.sched_getaffinity(0))
+    digest.update(repr([versions(_DISTRIBUTIONS), processor_name(), cores]).encode())
+    for name, module in graph.named_modules():
+        if not isinstance(module, fx.GraphModule):
+            raise StaysError(f"it calls a module of its own, {name}")
+        digest.update(f"{name} {module.code}".encode())
+        for target, value in _constants(module):
+            digest.update(f"{target} {value.dtype} {value.shape}".encode())
+            digest.update(_bytes(value))
+    for index, value in enumerate(arguments):
+        if value.layout != torch.strided:
+            raise StaysError("an argument is sparse")
+        digest.update(f"{value.dtype} {value.shape} {index in weights}".encode())
+        if index in weights:
+            digest.update(_bytes(value))
+    return digest.hexdigest()
+
+
+def _constants(module: fx.GraphModule) -> Iterator[tuple[str, Tensor]]:
+    for node in module.graph.find_nodes(op="get_attr"):
+        value = operator.attrgetter(str(node.target))(module)
+        if isinstance(value, Tensor):
+            yield str(node.target), value
+        elif not isinstance(value, nn.Module):
+            raise StaysError(f"it reads {node.target}, which is no tensor")
+
+
+def _bytes(value: Tensor) -> memoryview:
+    numbers: NDArray[np.uint8] = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return numbers.data
+
+
+class _Frozen(nn.Module):
+    """A graph whose weights are constants."""
+
+    def __init__(
+        self, graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]
+    ) -> None:
+        super().__init__()
+        self.graph = graph
+        self.names = [f"weight_{i}" if i in weights else "" for i in range(len(arguments))]
+        for name, value in zip(self.names, arguments, strict=True):
+            if name:
+                self.register_buffer(name, value.detach())
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """Its outputs."""
+        rest = iter(inputs)
+        return self.graph(*(getattr(self, name) if name else next(rest) for name in self.names))
+
+
+def _exported(
+    graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]
+) -> ExportedProgram:
+    """A graph as a program whose calls do nothing but give tensors.
+
+    Raises:
+        StaysError: they do more.
+    """
+    inputs = tuple(value.detach() for i, value in enumerate(arguments) if i not in weights)
+    if not inputs:
+        raise StaysError("it has no inputs")
+    frozen = _Frozen(graph, arguments, weights)
+    try:
+        program = torch.export.export(frozen, inputs, strict=False)
+        # Changes in place of arguments and weights become outputs of their own.
+        signature = program.run_decompositions({}).graph_signature
+    except Exception as error:
+        raise StaysError(f"torch cannot export it: {str(error).splitlines()[0]}") from error
+    if any(spec.kind is not OutputKind.USER_OUTPUT for spec in signature.output_specs):
+        raise StaysError("a call changes a tensor in place")
+    if not all(isinstance(spec.arg, TensorArgument) for spec in signature.output_specs):
+        raise StaysError("an output is no tensor")
+    for node in program.graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise StaysError(f"it draws random numbers ({node.target})")
+    return program

@@ -1,0 +1,162 @@
+"""Chameleon as a backend of ONNX: networks compiled without tuning, for scripts and test suites.
+
+``onnx.backend.test.BackendTest(backend, __name__)`` runs ONNX's own cases with this module.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from chameleon_core.errors import ConfigError
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.device.targets import TVMTargets
+from onnx.backend.base import Backend, BackendRep
+
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.uncompilable import no_kernels
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.importers.onnx.importing import InputNeededError, imported
+from chameleon_networks.importers.onnx.quantized import in_real_numbers
+from chameleon_networks.importers.onnx.typed import from_interface, to_interface
+from chameleon_networks.importers.options import DEFAULT
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import manifest_of, write_package
+
+_THREADS = 1
+_SMALL = 16
+"""Numbers of an input, at most, that a network may be compiled for the values of if they are none
+of integers: scales of ``Resize``, bounds of ``Range``."""
+
+
+class ChameleonRep(BackendRep):
+    """A network, compiled for the shapes of the inputs that it gets, once for each.
+
+    Attributes:
+        fixed: names of the inputs that it was compiled for the values of, by the last call.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = in_real_numbers(model)
+        constants = {one.name for one in model.graph.initializer}
+        self._names = [one.name for one in model.graph.input if one.name not in constants]
+        self._fixed: dict[Any, tuple[str, ...]] = {}
+        self._networks: dict[Any, Any] = {}
+        self.fixed: tuple[str, ...] = ()
+
+    def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
+        """The outputs for inputs, which are in their order or by their names.
+
+        Raises:
+            ChameleonError: the network cannot be compiled.
+        """
+        if not isinstance(inputs, Mapping):
+            given = inputs if isinstance(inputs, list | tuple) else [inputs]
+            inputs = dict(zip(self._names, given, strict=True))
+        if any(isinstance(value, list) or value is None for value in inputs.values()):
+            raise ConfigError(
+                "an input is a sequence or left out",
+                hint="Give the network an input for each tensor.",
+            )
+        arrays = {name: np.asarray(value) for name, value in inputs.items()}
+        shapes = tuple((name, array.shape) for name, array in arrays.items())
+        self.fixed = self._fixed.get(shapes, ())
+        key = (shapes, *(arrays[name].tobytes() for name in self.fixed))
+        network = self._networks.get(key)
+        if network is None:
+            network = self._compiled(arrays)
+            self._fixed[shapes] = self.fixed
+            key = (shapes, *(arrays[name].tobytes() for name in self.fixed))
+            self._networks[key] = network
+        given = [to_interface(arrays[name]) for name in self._names if name not in self.fixed]
+        result = network(*given)
+        result = result if isinstance(result, list) else [result]
+        kinds = (_kind(one) for one in self._model.graph.output)
+        return tuple(from_interface(*pair) for pair in zip(result, kinds, strict=True))
+
+    def _compiled(self, arrays: Mapping[str, Any]) -> Any:
+        """The network for inputs; ``fixed`` grows by those that operators need the values of."""
+        shapes = {name: array.shape for name, array in arrays.items()}
+        while True:
+            values = {name: arrays[name] for name in self.fixed}
+            try:
+                with warnings_once():
+                    return _network(self._model, shapes, values)
+            except InputNeededError as needed:
+                more = [
+                    name
+                    for name in needed.names
+                    if name not in values
+                    and (arrays[name].dtype.kind in "biu" or arrays[name].size <= _SMALL)
+                ]
+                if not more:
+                    raise
+                self.fixed += tuple(more)
+
+
+def _network(model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any]) -> Any:
+    """A model as a function, compiled without tuning."""
+    target = TVMTargets(NoOptions()).resolve("native")
+    module = prepared(imported(model, shapes, values, rounds=True).module, DEFAULT)
+    chains, none = chains_of(module), no_kernels(target)
+    executable = compiled(module, chains, none, target).executable
+    with tempfile.TemporaryDirectory(prefix="chameleon-backend-") as folder:
+        manifest = {**manifest_of(module, chains, none, target, _THREADS), "untuned": {}}
+        write_package(Path(folder), executable, manifest)
+        return load(folder)
+
+
+def _kind(output: Any) -> str:
+    kind = onnx.helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type)
+    return str(np.dtype(kind).name)
+
+
+class ChameleonBackend(Backend):
+    """Runs models of ONNX on the CPU of this machine."""
+
+    @classmethod
+    def prepare(cls, model: Any, device: str = "CPU", **_: Any) -> ChameleonRep:
+        """A network that is compiled as soon as it gets inputs."""
+        super().prepare(model, device)
+        return ChameleonRep(model)
+
+    @classmethod
+    def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **_: Any) -> tuple[Any, ...]:
+        """The outputs of a model."""
+        return cls.prepare(model, device).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls, node: Any, inputs: Any, device: str = "CPU", outputs_info: Any = None, **_: Any
+    ) -> tuple[Any, ...]:
+        """The outputs of a node of the newest version of the standard."""
+        super().run_node(node, inputs, device, outputs_info)
+        arrays = [np.asarray(one) for one in inputs]
+        kind = onnx.helper.np_dtype_to_tensor_dtype
+        given = [
+            onnx.helper.make_tensor_value_info(name, kind(array.dtype), array.shape)
+            for name, array in zip(filter(None, node.input), arrays, strict=True)
+        ]
+        made = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output]
+        model = onnx.helper.make_model(onnx.helper.make_graph([node], "node", given, made))
+        return cls.run_model(model, arrays, device)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether networks run on a device: the CPU."""
+        kind = onnx.backend.base.Device(device).type
+        return bool(kind == onnx.backend.base.DeviceType.CPU)
+
+
+prepare, run_model, run_node = (
+    ChameleonBackend.prepare,
+    ChameleonBackend.run_model,
+    ChameleonBackend.run_node,
+)
+supports_device = ChameleonBackend.supports_device

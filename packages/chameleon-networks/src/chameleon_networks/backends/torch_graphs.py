@@ -1,0 +1,253 @@
+"""The backend ``chameleon`` of ``torch.compile``.
+
+torch hands over each graph that it traces. The first call answers with torch's own code, and a
+delivered network takes over once it has given the same answer in less time. Whatever it cannot
+replace stays as it was, with one line in the log.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import attrs
+import structlog
+import torch
+from attrs import validators
+from chameleon_core.errors import ConfigError
+from chameleon_core.words import in_seconds
+from torch import Tensor, fx, nn
+
+from chameleon_networks import load
+from chameleon_networks.backends.graph_deliveries import Delivery, StaysError
+from chameleon_networks.running.verify import TOLERANCE, agreement
+
+log = structlog.get_logger()
+
+Graph = Callable[..., Any]
+
+PREDICTED, TUNED, BACKGROUND = "predicted", "tuned", "background"
+_ROUNDS = 7
+"""Calls of each side that are timed, in turns."""
+_TIMING_SECONDS = 1.0
+"""After these no further call is timed."""
+
+
+@attrs.frozen(kw_only=True)
+class BackendOptions:
+    """The ``options`` of ``torch.compile(model, backend="chameleon", options={...})``.
+
+    Attributes:
+        mode: ``predicted`` measures nothing; ``tuned`` measures in the first call; ``background``
+            measures in a process of low priority, while torch's own code goes on.
+        seconds: of wall-clock that ``tuned`` and ``background`` may take for a graph.
+    """
+
+    mode: str = attrs.field(
+        default=PREDICTED, validator=validators.in_((PREDICTED, TUNED, BACKGROUND))
+    )
+    seconds: float = attrs.field(default=60.0, converter=float, validator=validators.gt(0.0))
+
+
+def chameleon(
+    graph: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Graph:
+    """Compile a graph of torch, or leave it as it is.
+
+    Args:
+        graph: takes tensors, the weights among them, and returns a tuple of tensors.
+        example_inputs: its arguments as they are traced.
+        mode: ``torch.compile(mode=)``, in place of the option.
+        options: by name, as in ``BackendOptions``.
+
+    Returns:
+        A function of the same arguments.
+
+    Raises:
+        ConfigError: an option is unknown or has a wrong value.
+    """
+    known = {field.name for field in attrs.fields(BackendOptions)}
+    given = {**(options or {}), **({} if mode is None else {"mode": mode})}
+    if unknown := sorted(given.keys() - known):
+        raise ConfigError(
+            f"the backend chameleon has no option {', '.join(unknown)}",
+            hint=f"its options are {', '.join(sorted(known))}",
+        )
+    try:
+        chosen = BackendOptions(**given)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the backend chameleon does not take its options: {error}") from error
+    reason = _reason_to_stay(example_inputs)
+    if reason is not None:
+        _log_stay(reason)
+        unchanged: Graph = graph.forward
+        return unchanged
+    weights = [index for index, value in enumerate(example_inputs) if _is_weight(value)]
+    return CompiledGraph(graph, weights, chosen)
+
+
+def _reason_to_stay(example_inputs: Sequence[Any]) -> str | None:
+    if any(isinstance(value, torch.SymInt) for value in example_inputs):
+        return "a size is left open; torch.compile(..., dynamic=False) gives a network per size"
+    if not all(type(value) in {Tensor, nn.Parameter} for value in example_inputs):
+        return "an argument is no plain tensor"
+    if any(value.device.type != "cpu" for value in example_inputs):
+        return "it computes on another device than the CPU"
+    if torch.is_grad_enabled() and any(value.requires_grad for value in example_inputs):
+        return "gradients are wanted; call the model under torch.inference_mode() for a network"
+    return None
+
+
+def _is_weight(value: Tensor) -> bool:
+    """Whether an argument is a parameter or buffer of a module, which torch marks as static."""
+    return isinstance(value, nn.Parameter) or hasattr(value, "_dynamo_static_input_type")
+
+
+def _changes(value: Tensor) -> int:
+    """How often a tensor was changed in place, as autograd counts it."""
+    count: int = value._version  # noqa: SLF001 - torch documents no other name
+    return count
+
+
+def _log_stay(reason: str) -> None:
+    log.info("torch's own code computes a graph", reason=reason)
+
+
+class CompiledGraph:
+    """A graph, computed by torch until a delivered network does it.
+
+    Any number of threads may call it.
+
+    Args:
+        graph: torch's.
+        weights: the indices of the arguments that become constants.
+        options: of the backend.
+    """
+
+    def __init__(
+        self, graph: fx.GraphModule, weights: Sequence[int], options: BackendOptions
+    ) -> None:
+        self._graph = graph
+        self._weight_indices = frozenset(weights)
+        self._options = options
+        self._first = threading.Lock()
+        self._begun = self._stays = False
+        self._folder: Path | None = None
+        self._network: Any = None
+        self._weights: list[tuple[int, Tensor, int]] = []
+        self._inputs: list[int] = []
+
+    def __call__(self, *arguments: Tensor) -> Any:
+        """Its outputs, as a tuple."""
+        network = self._network
+        if network is not None:
+            if all(arguments[i] is value and _changes(value) == n for i, value, n in self._weights):
+                try:
+                    return self._computed(network, arguments)
+                except (RuntimeError, TypeError, ValueError) as error:
+                    self._stay(f"its network failed: {error}")
+            else:
+                self._stay("weights have changed since it was compiled")
+        if self._stays or not self._first.acquire(blocking=False):
+            return self._graph(*arguments)
+        try:
+            return self._answer_and_adopt(arguments)
+        finally:
+            self._first.release()
+
+    @property
+    def computes(self) -> bool:
+        """Whether a network computes it by now."""
+        return self._network is not None
+
+    def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
+        arrays = network.arrays([arguments[index].detach() for index in self._inputs])
+        return tuple(torch.from_numpy(array) for array in network.outputs(arrays))
+
+    def _answer_and_adopt(self, arguments: Sequence[Tensor]) -> Any:
+        """The answer of torch's own code; later ones may be those of a network."""
+        try:
+            if not self._begun:
+                self._begun = True
+                self._begin(arguments)
+        except StaysError as error:
+            self._stay(str(error))
+        answer = self._graph(*arguments)
+        try:
+            if self._folder is not None and not self._stays:
+                self._adopt(self._folder, arguments, answer)
+        except StaysError as error:
+            self._stay(str(error))
+        return answer
+
+    def _begin(self, arguments: Sequence[Tensor]) -> None:
+        """Have a network delivered: now, or beside the calls that follow."""
+        self._inputs = [i for i in range(len(arguments)) if i not in self._weight_indices]
+        if any(arguments[index].is_inference() for index in self._weight_indices):
+            raise StaysError("weights were made in inference mode, where changes go unseen")
+        self._weights = [(i, arguments[i], _changes(arguments[i])) for i in self._weight_indices]
+        tuning_seconds = None if self._options.mode == PREDICTED else self._options.seconds
+        delivery = Delivery(self._graph, arguments, self._weight_indices, seconds=tuning_seconds)
+        if self._options.mode != BACKGROUND or delivery.is_there():
+            self._folder = delivery.folder()
+            return
+        delivery.prepare()
+        threading.Thread(target=self._tune_beside, args=(delivery,), daemon=True).start()
+
+    def _tune_beside(self, delivery: Delivery) -> None:
+        try:
+            self._folder = delivery.folder(nice=True)
+        except StaysError as error:
+            self._stay(str(error))
+
+    def _adopt(self, folder: Path, arguments: Sequence[Tensor], answer: Any) -> None:
+        """Let a network compute from now on if it gives torch's answer, and sooner.
+
+        Raises:
+            StaysError: it does not.
+        """
+        own = {value.untyped_storage().data_ptr() for value in arguments}
+        if any(value.untyped_storage().data_ptr() in own for value in answer):
+            raise StaysError("an output is a view of an argument")
+        try:
+            network: Any = load(folder)
+            outputs = [value.numpy() for value in self._computed(network, arguments)]
+            expected = [value.detach().numpy() for value in answer]
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise StaysError(f"its network cannot be used: {error}") from error
+        check = agreement(outputs, expected, tolerance=TOLERANCE)
+        if check.problem is not None:
+            raise StaysError(f"its network gives other answers: {check.problem}")
+        ours, torchs = self._seconds(network, arguments)
+        times = f"{in_seconds(ours)}, torch's {in_seconds(torchs)}"
+        if ours > torchs:
+            network.close()
+            raise StaysError(f"its network is slower: {times}")
+        log.info("a network computes a graph", folder=str(folder), times=times)
+        self._network = network
+
+    def _seconds(self, network: Any, arguments: Sequence[Tensor]) -> tuple[float, float]:
+        """The median seconds of a call of the network, and of torch's own code, in turns."""
+        sides: list[Graph] = [lambda *values: self._computed(network, values), self._graph]
+        seconds: list[list[float]] = [[], []]
+        while len(seconds[1]) < _ROUNDS and sum(map(sum, seconds)) < _TIMING_SECONDS:
+            for side, spent in zip(sides, seconds, strict=True):
+                start = perf_counter()
+                side(*arguments)
+                spent.append(perf_counter() - start)
+        return median(seconds[0]), median(seconds[1])
+
+    def _stay(self, reason: str) -> None:
+        """Leave the graph to torch from now on; safe to repeat."""
+        if not self._stays:
+            self._stays = True
+            _log_stay(reason)
+        self._network = None

@@ -1,0 +1,69 @@
+"""``chameleon cache``: the networks that ``torch.compile(backend="chameleon")`` keeps."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import attrs
+import click
+from chameleon_core.pipeline.annotations import parse_duration
+from chameleon_core.words import counted
+from chameleon_system.files import user_cache_folder
+
+_DAY = 86_400.0
+_MIB = 1 << 20
+
+
+@click.command("cache", epilog="Example: chameleon cache --older-than 720h")
+@click.option(
+    "--older-than", metavar="DURATION", help="Remove what was used last before that, as 720h."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(older_than: str | None, *, as_json: bool) -> None:
+    """Show the networks that were compiled for torch.compile, or remove old ones."""
+    try:
+        limit = None if older_than is None else parse_duration(older_than)
+    except ValueError as error:
+        raise click.UsageError(f"--older-than: {error}") from error
+    folder = user_cache_folder() / "torch"
+    networks = [_cached(network) for network in sorted(folder.glob("*/*"))]
+    removed = [network for network in networks if limit is not None and network.age > limit]
+    for network in removed:
+        shutil.rmtree(folder / network.name, ignore_errors=True)
+    kept = [network for network in networks if network not in removed]
+    if as_json:
+        lists = {"networks": kept, "removed": removed}
+        facts = {name: [attrs.asdict(network) for network in v] for name, v in lists.items()}
+        click.echo(json.dumps({"folder": str(folder), **facts}))
+        return
+    for network in kept:
+        size, age = f"{network.bytes / _MIB:8.1f} MiB", f"{network.age / _DAY:6.1f} days ago"
+        click.echo(f"{network.name}  {size}  {age}  {network.state}")
+    gone = f", {len(removed)} removed" if removed else ""
+    click.echo(f"{counted(len(kept), 'network')} in {folder}{gone}")
+
+
+@attrs.frozen(kw_only=True)
+class _Cached:
+    """A network in the cache; ``age`` is in seconds since it was used."""
+
+    name: str
+    bytes: int
+    age: float
+    state: str
+
+
+def _cached(network: Path) -> _Cached:
+    stats = [file.stat() for file in network.rglob("*") if file.is_file()]
+    used = max((stat.st_atime for stat in stats), default=network.stat().st_mtime)
+    refusal, manifest = network / "refused.txt", network / "run" / "network" / "manifest.json"
+    refused = "not possible" if refusal.exists() else "unfinished"
+    return _Cached(
+        name=f"{network.parent.name}/{network.name}",
+        bytes=sum(stat.st_size for stat in stats),
+        age=max(0.0, time.time() - used),
+        state="delivered" if manifest.exists() else refused,
+    )

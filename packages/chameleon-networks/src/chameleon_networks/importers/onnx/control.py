@@ -1,0 +1,292 @@
+"""Control flow and sequences of ONNX, computed before a network is compiled.
+
+Branches are chosen, loops unrolled, and sequences are lists; a condition that the network computes
+chooses between the outputs of both branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.importers.onnx.nodes import (
+    Unsupported,
+    Value,
+    ValueNeeded,
+    is_constant,
+    known_array,
+    relax_constant,
+    shape_of,
+)
+from chameleon_networks.importers.onnx.typed import Typed
+
+_MOST_TURNS = 4096
+"""Turns of a loop that are unrolled at most; each is a copy of its body."""
+
+
+class Graphs(Protocol):
+    """Whoever converts graphs that are attributes of nodes."""
+
+    def run_graph(
+        self, graph: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
+    ) -> list[Value]:
+        """The outputs of a graph."""
+
+    def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
+        """What an ``If`` gives, of what both of its branches give."""
+
+    def emit(self, value: Any) -> Any:
+        """A value bound to a variable."""
+
+
+Convert = Callable[[Graphs, Any, Sequence[Value], dict[str, Value], Mapping[str, int]], list[Value]]
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    return {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+
+
+def _known(value: Value) -> Any:
+    if not is_constant(value):
+        raise ValueNeeded(value)
+    return known_array(value)
+
+
+def _number(value: Value) -> int:
+    return int(_known(value).reshape(()))
+
+
+def _constant(_graphs: Graphs, node: Any, *_: Any) -> list[Value]:
+    [(name, value)] = _attributes(node).items()
+    if name == "value":
+        return [relax_constant(onnx.numpy_helper.to_array(value))]
+    if name in {"value_int", "value_ints"}:
+        return [relax_constant(np.asarray(value, np.int64))]
+    if name in {"value_float", "value_floats"}:
+        return [relax_constant(np.asarray(value, np.float32))]
+    raise Unsupported(f"it has the attribute {name}")
+
+
+def _shape(_graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    shape = shape_of(inputs[0])
+    given = _attributes(node)
+    part = shape[slice(given.get("start", 0), given.get("end"))]
+    return [relax_constant(np.asarray(part, np.int64))]
+
+
+def _size(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    return [relax_constant(np.asarray(np.prod(shape_of(inputs[0])), np.int64))]
+
+
+def _identity(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    return [inputs[0]]
+
+
+def _if(
+    graphs: Graphs, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
+) -> list[Value]:
+    given = _attributes(node)
+    names = ("then_branch", "else_branch")
+    if is_constant(inputs[0]):
+        name = names[0] if bool(known_array(inputs[0]).reshape(())) else names[1]
+        return graphs.run_graph(given[name], [], scope, opsets)
+    branches = [graphs.run_graph(given[name], [], scope, opsets) for name in names]
+    return graphs.choose(inputs[0], branches)
+
+
+def _loop(
+    graphs: Graphs, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
+) -> list[Value]:
+    body = _attributes(node)["body"]
+    count, condition, *carried = inputs
+    turns = None if count is None else _number(count)
+    scans: list[list[Value]] = [[] for _ in range(len(node.output) - len(carried))]
+    turn = 0
+    while (turns is None or turn < turns) and (condition is None or bool(_known(condition))):
+        if turn == _MOST_TURNS:
+            raise Unsupported(f"it has more than {_MOST_TURNS} turns, which are not unrolled")
+        going = relax_constant(np.asarray(True)) if condition is None else condition
+        given = [relax_constant(np.asarray(turn, np.int64)), going, *carried]
+        condition, *rest = graphs.run_graph(body, given, scope, opsets)
+        carried, scanned = rest[: len(carried)], rest[len(carried) :]
+        for kept, value in zip(scans, scanned, strict=True):
+            kept.append(value)
+        turn += 1
+    if scans and not turn:
+        raise Unsupported("it has no turns, so that the shape of what it collects is unknown")
+    return [*carried, *(_stacked(graphs, kept, 0) for kept in scans)]
+
+
+def _stacked(graphs: Graphs, values: Sequence[Value], axis: int) -> Value:
+    if all(is_constant(value) for value in values):
+        return relax_constant(np.stack([known_array(value) for value in values], axis))
+    return _moved(graphs, lambda parts: relax.op.stack(parts, axis), values)
+
+
+def _scan(
+    graphs: Graphs, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
+) -> list[Value]:
+    """Of version 9 and later; the earlier one has a batch and lengths."""
+    given = _attributes(node)
+    if opsets.get("", opsets.get("ai.onnx", 1)) < 9:  # noqa: PLR2004 - the version
+        raise Unsupported("it is of a version of the standard before 9")
+    count = given["num_scan_inputs"]
+    carried, read = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
+    made = len(node.output) - len(carried)
+    axes = given.get("scan_input_axes", [0] * count)
+    backwards = given.get("scan_input_directions", [0] * count)
+    turns = shape_of(read[0])[axes[0]]
+    if turns > _MOST_TURNS:
+        raise Unsupported(f"it has more than {_MOST_TURNS} turns, which are not unrolled")
+    scans: list[list[Value]] = [[] for _ in range(made)]
+    for turn in range(turns):
+        parts = [
+            _part(graphs, value, axis, turns - 1 - turn if reverse else turn)
+            for value, axis, reverse in zip(read, axes, backwards, strict=True)
+        ]
+        rest = graphs.run_graph(given["body"], [*carried, *parts], scope, opsets)
+        carried, scanned = rest[: len(carried)], rest[len(carried) :]
+        for kept, value in zip(scans, scanned, strict=True):
+            kept.append(value)
+    outputs = []
+    places = given.get("scan_output_axes", [0] * made)
+    reversed_ = given.get("scan_output_directions", [0] * made)
+    for kept, axis, reverse in zip(scans, places, reversed_, strict=True):
+        outputs.append(_stacked(graphs, kept[::-1] if reverse else kept, axis))
+    return [*carried, *outputs]
+
+
+def _moved(graphs: Graphs, move: Callable[[list[Any]], Any], values: Sequence[Value]) -> Value:
+    """What moves data of tensors that are all of one type."""
+    kinds = {value.kind for value in values if isinstance(value, Typed)}
+    parts = [value.value if isinstance(value, Typed) else value for value in values]
+    made = graphs.emit(move(parts))
+    return Typed(made, kinds.pop()) if kinds else made
+
+
+def _part(graphs: Graphs, value: Value, axis: int, place: int) -> Value:
+    """One slice of a tensor, without its axis."""
+    if is_constant(value):
+        return relax_constant(known_array(value).take(place, axis))
+    at = relax.const(place, "int64")
+    return _moved(graphs, lambda parts: relax.op.take(parts[0], at, axis), [value])
+
+
+# Sequences
+
+
+def _construct(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    return [list(inputs)]
+
+
+def _empty(*_: Any) -> list[Value]:
+    return [[]]
+
+
+def _insert(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    sequence, value, *places = inputs
+    made = list(sequence)
+    place = _number(places[0]) if places else len(made)
+    _check_place(place, len(made) + 1)
+    made.insert(place, value)
+    return [made]
+
+
+def _erase(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    sequence, *places = inputs
+    made = list(sequence)
+    place = _number(places[0]) if places else -1
+    _check_place(place, len(made))
+    del made[place]
+    return [made]
+
+
+def _at(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    sequence, place = inputs
+    number = _number(place)
+    _check_place(number, len(sequence))
+    return [sequence[number]]
+
+
+def _check_place(place: int, count: int) -> None:
+    if not -count <= place < count:
+        raise Unsupported(f"it asks for place {place} of a sequence of {count}")
+
+
+def _length(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    return [relax_constant(np.asarray(len(inputs[0]), np.int64))]
+
+
+def _concatenate(graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    given = _attributes(node)
+    if given.get("new_axis"):
+        return [_stacked(graphs, inputs[0], given["axis"])]
+    return [_moved(graphs, lambda parts: relax.op.concat(parts, given["axis"]), inputs[0])]
+
+
+def _split(graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    given = _attributes(node)
+    data, *sizes = inputs
+    axis = given.get("axis", 0)
+    extent = shape_of(data)[axis]
+    if not sizes:
+        places = range(extent)
+        if given.get("keepdims", 1):
+            return [[_slice(graphs, data, axis, place, place + 1) for place in places]]
+        return [[_part(graphs, data, axis, place) for place in places]]
+    numbers = _known(sizes[0])
+    if numbers.ndim:
+        ends = np.cumsum(numbers).tolist()
+    else:
+        step = int(numbers)
+        ends = [*range(step, extent, step), extent]
+    begins = [0, *ends[:-1]]
+    pairs = zip(begins, ends, strict=True)
+    return [[_slice(graphs, data, axis, begin, end) for begin, end in pairs]]
+
+
+def _slice(graphs: Graphs, value: Value, axis: int, begin: int, end: int) -> Value:
+    return _moved(
+        graphs, lambda parts: relax.op.strided_slice(parts[0], [axis], [begin], [end]), [value]
+    )
+
+
+def _optional(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    return [inputs[0] if inputs else None]
+
+
+def _has_element(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    return [relax_constant(np.asarray(bool(inputs) and inputs[0] is not None))]
+
+
+def _get_element(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+    if inputs[0] is None:
+        raise Unsupported("what it reads is empty")
+    return [inputs[0]]
+
+
+SPECIAL: dict[str, Convert] = {
+    "Constant": _constant,
+    "Shape": _shape,
+    "Size": _size,
+    "Identity": _identity,
+    "If": _if,
+    "Loop": _loop,
+    "Scan": _scan,
+    "SequenceConstruct": _construct,
+    "SequenceEmpty": _empty,
+    "SequenceInsert": _insert,
+    "SequenceErase": _erase,
+    "SequenceAt": _at,
+    "SequenceLength": _length,
+    "ConcatFromSequence": _concatenate,
+    "SplitToSequence": _split,
+    "Optional": _optional,
+    "OptionalHasElement": _has_element,
+    "OptionalGetElement": _get_element,
+}
+"""What gives the values of a node's outputs, by kind of node."""

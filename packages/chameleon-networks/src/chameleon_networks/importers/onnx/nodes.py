@@ -1,0 +1,195 @@
+"""A node of an ONNX graph as converters get it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_tvm.quick_tvm import tvm
+from numpy.typing import NDArray
+
+from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.importers.onnx.typed import TYPES, Typed, stand_in
+
+Value = Any
+"""A Relax expression, a ``Typed`` one, a list for a sequence, or None for what is left out."""
+
+
+def is_constant(value: Value) -> bool:
+    """Whether the numbers of a tensor are known."""
+    value = value.value if isinstance(value, Typed) else value
+    return isinstance(value, tvm.ir.GenericConst)
+
+
+def known_array(value: Value) -> NDArray[Any]:
+    """The numbers of a tensor that is constant, in its own type."""
+    if isinstance(value, Typed):
+        return array_of(value.value).astype(np.dtype(value.kind))
+    return array_of(value)
+
+
+class Unsupported(Exception):  # noqa: N818 - a reason, of which the importer makes an error
+    """A node cannot be converted; the message says why, without the node."""
+
+
+class ValueNeeded(Exception):  # noqa: N818 - as above
+    """A converter needs a number that is computed.
+
+    Attributes:
+        value: the expression.
+    """
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Node:
+    """One node.
+
+    Attributes:
+        builder: a ``BlockBuilder`` in a block.
+        kind: of operator.
+        inputs: None for what is left out.
+        attributes: by name, with the standard's defaults.
+        opset: the version of the standard.
+        outputs: how many are named.
+        set_attributes: names of those that the node has itself.
+        kinds: the types that inputs stand for.
+    """
+
+    builder: Any
+    kind: str
+    inputs: tuple[Value, ...]
+    attributes: Mapping[str, Any]
+    opset: int
+    outputs: int
+    set_attributes: frozenset[str]
+    kinds: tuple[str | None, ...] = ()
+
+    def emit(self, value: Any) -> Any:
+        """An expression bound to a variable."""
+        return self.builder.emit(value)
+
+    def __getitem__(self, place: int) -> Any:
+        """An input, or None if it is left out."""
+        return self.inputs[place] if place < len(self.inputs) else None
+
+    def known(self, place: int) -> NDArray[Any] | None:
+        """The value of an input that has to be a constant, or None if it is left out.
+
+        Raises:
+            ValueNeeded: it is computed.
+        """
+        value = self[place]
+        if value is None:
+            return None
+        if not isinstance(value, tvm.ir.GenericConst):
+            raise ValueNeeded(value)
+        return array_of(value)
+
+    def value(self, place: int) -> NDArray[Any]:
+        """The value of an input that has to be a constant and must not be left out."""
+        array = self.known(place)
+        if array is None:
+            raise Unsupported(f"its input {place} is left out")
+        return array
+
+    def integers(self, place: int) -> list[int]:
+        """The same, as a list of integers."""
+        return [int(number) for number in self.value(place).reshape(-1)]
+
+    def refuse(self, *names: str) -> None:
+        """Refuse attributes that have a value other than zero."""
+        for name in names:
+            if self.attributes.get(name):
+                raise Unsupported(f"it has the attribute {name}")
+
+
+VALUES: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(
+        (
+            *("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "CumSum", "CumProd"),
+            *("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1"),
+            *("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare", "TopK", "Trilu"),
+            *("CenterCropPad", "Upsample"),
+        ),
+        (1,),
+    ),
+    **dict.fromkeys(
+        (
+            *("ConstantOfShape", "RandomNormal", "BlackmanWindow", "HammingWindow", "HannWindow"),
+            *("MelWeightMatrix",),
+        ),
+        (0,),
+    ),
+    "Range": (0, 1, 2),
+    "Slice": (1, 2, 3, 4),
+    "Resize": (1, 2, 3),
+    "Pad": (1, 2, 3),
+    "OneHot": (1, 2),
+    "AffineGrid": (1,),
+    "Col2Im": (1, 2),
+    "DFT": (1, 2),
+    "STFT": (1, 3),
+    "MaxUnpool": (2,),
+}
+"""Inputs that have to be known before a network is compiled, by kind of node."""
+
+
+def shape_of(value: Any) -> list[int]:
+    """The shape of a tensor."""
+    value = value.value if isinstance(value, Typed) else value
+    return [int(one) for one in value.ty.shape]
+
+
+def dtype_of(value: Any) -> str:
+    """The dtype of a tensor."""
+    if isinstance(value, Typed):
+        return value.kind
+    return str(value.ty.dtype)
+
+
+def scalar(number: Any, like: Any) -> Any:
+    """A constant of the dtype of a tensor, or of a dtype that is named."""
+    dtype = like if isinstance(like, str) else dtype_of(like)
+    return relax.const(number, dtype)
+
+
+def relax_constant(array: Any) -> Value:
+    """An array as a constant of its own type, or of what stands for that."""
+    array = np.asarray(array)
+    kind = array.dtype.name
+    if array.dtype.kind in "OUS":
+        raise Unsupported("it has strings")
+    if kind in TYPES:
+        return Typed(relax_constant(array.astype(stand_in(kind))), kind)
+    return relax.const(np.array(array, order="C"), array.dtype.name)
+
+
+_SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
+
+
+def owner_of(node: Any) -> str:
+    """The torch module that a node is of, if torch has exported it, else the node's name."""
+    scopes = next((one.value for one in node.metadata_props if one.key == _SCOPES), None)
+    if scopes is None:
+        return str(node.name)
+    # The exporter folds normalisations into convolutions, which have their scopes from then on.
+    weights = (name.removesuffix(_WEIGHT) for name in node.input if name.endswith(_WEIGHT))
+    try:
+        # The modules from outside in, and the call.
+        *_, module, _ = ast.literal_eval(scopes)
+    except (SyntaxError, ValueError):
+        module = ""
+    return str(next(weights, module) or node.name)
+
+
+def sentence_of(node: Any) -> str:
+    """A node in a message."""
+    return f"node {node.name!r} ({node.op_type})" if node.name else f"a node {node.op_type}"

@@ -1,0 +1,110 @@
+"""What the standard says of operators: attributes that are left out, and bodies of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from chameleon_networks.importers.onnx.nodes import Value, dtype_of, shape_of
+
+STANDARD = frozenset({"", "ai.onnx"})
+"""Names of the standard's domain."""
+
+
+def schema_of(node: Any, domain: str, opset: int) -> Any | None:
+    """An operator's description in a version of the standard, or None."""
+    try:
+        return onnx.defs.get_schema(node.op_type, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def attributes_of(node: Any, schema: Any) -> dict[str, Any]:
+    """A node's attributes by name, with the standard's values of those that it leaves out."""
+    found = {}
+    if schema is not None:
+        for name, attribute in schema.attributes.items():
+            if attribute.default_value.name:
+                found[name] = _plain(onnx.helper.get_attribute_value(attribute.default_value))
+    found.update({one.name: _plain(onnx.helper.get_attribute_value(one)) for one in node.attribute})
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, list):
+        return tuple(_plain(one) for one in value)
+    return value
+
+
+def body_of(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any | None:
+    """The function that the standard defines an operator with, or None."""
+    if schema is None:
+        return None
+    if schema.has_function:
+        versions = [one for one in schema.function_opset_versions if one <= opset]
+        if versions:
+            raw = schema.get_function_with_opset_version(max(versions))
+            return _parsed(raw)
+    if schema.has_context_dependent_function:
+        versions = [one for one in schema.context_dependent_function_opset_versions if one <= opset]
+        kinds = [_type_of(value).SerializeToString() for value in inputs]
+        if versions:
+            raw = schema.get_context_dependent_function_with_opset_version(
+                max(versions), node.SerializeToString(), kinds
+            )
+            return _parsed(raw)
+    return None
+
+
+def _parsed(raw: bytes) -> Any | None:
+    body = onnx.FunctionProto()
+    body.ParseFromString(raw)
+    return body if body.node else None
+
+
+def _type_of(value: Value) -> Any:
+    """The ONNX type of a value."""
+    if value is None:
+        return onnx.TypeProto()
+    if isinstance(value, list):
+        inner = _type_of(value[0]) if value else onnx.TypeProto()
+        return onnx.helper.make_sequence_type_proto(inner)
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype_of(value)))
+    return onnx.helper.make_tensor_type_proto(kind, shape_of(value))
+
+
+def with_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
+    """A node of a function with the caller's attributes where it refers to them."""
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    for one in node.attribute:
+        if one.ref_attr_name and one.ref_attr_name not in given:
+            continue
+        attribute = made.attribute.add()
+        attribute.CopyFrom(given[one.ref_attr_name] if one.ref_attr_name else one)
+        attribute.name = one.name
+        if attribute.HasField("g"):
+            nodes = [with_attributes(inner, given, caller) for inner in attribute.g.node]
+            del attribute.g.node[:]
+            attribute.g.node.extend(nodes)
+    made.name = caller.name
+    del made.metadata_props[:]
+    made.metadata_props.extend(caller.metadata_props)
+    return made
+
+
+def as_cast(node: Any, kind: str) -> Any:
+    """A ``CastLike`` as a ``Cast`` to a type: one of constants is computed."""
+    cast = onnx.NodeProto()
+    cast.CopyFrom(node)
+    cast.op_type = "Cast"
+    del cast.input[1:]
+    number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    cast.attribute.append(onnx.helper.make_attribute("to", number))
+    return cast

@@ -1,0 +1,49 @@
+"""``chameleon cache`` shows what torch.compile's networks take, and removes old ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from chameleon_networks.commands.cache import command
+from click.testing import CliRunner
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A delivered network that is two days old, and a refused one of today."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "chameleon" / "torch"
+    delivered = folder / "aa" / "predicted" / "run" / "network" / "manifest.json"
+    refused = folder / "bb" / "predicted" / "refused.txt"
+    for file in (delivered, refused):
+        file.parent.mkdir(parents=True)
+        file.write_text("x" * 1000)
+    then = time.time() - 2 * 86_400
+    os.utime(delivered, (then, then))
+    return folder
+
+
+def test_it_lists_networks(cache: Path):
+    lines = CliRunner().invoke(command).output.splitlines()
+    assert [line.split()[0] for line in lines] == ["aa/predicted", "bb/predicted", "2"]
+    assert lines[0].endswith("2.0 days ago  delivered")
+    assert lines[1].endswith("not possible")
+
+
+def test_it_removes_what_was_not_used_lately(cache: Path):
+    found = json.loads(CliRunner().invoke(command, ["--older-than", "24h", "--json"]).output)
+    assert [network["name"] for network in found["removed"]] == ["aa/predicted"]
+    assert [network["name"] for network in found["networks"]] == ["bb/predicted"]
+    assert [path.parent.name for path in cache.glob("*/*")] == ["bb"]
+
+
+def test_an_empty_cache_and_a_wrong_duration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert CliRunner().invoke(command).output.startswith("0 networks in ")
+    refused = CliRunner().invoke(command, ["--older-than", "long"])
+    assert refused.exit_code == 2
+    assert "--older-than" in refused.output

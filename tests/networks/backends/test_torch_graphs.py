@@ -1,0 +1,258 @@
+"""``torch.compile(backend="chameleon")`` gives torch's answers, by a network if that is faster."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from chameleon_core.errors import ConfigError
+from structlog.testing import capture_logs
+
+torch = pytest.importorskip("torch")
+
+from chameleon_networks.backends import graph_deliveries as deliveries  # noqa: E402 - needs torch
+from chameleon_networks.backends import torch_graphs as backend  # noqa: E402
+from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon  # noqa: E402
+from torch import nn  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A cache of the test's own; torch forgets what it compiled before."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    torch._dynamo.reset()
+    return tmp_path / "chameleon" / "torch"
+
+
+@pytest.fixture
+def eager_is_slow(monkeypatch: pytest.MonkeyPatch):
+    """Whatever the machine is busy with, networks count as faster."""
+    monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
+
+
+@pytest.fixture
+def no_delivery(monkeypatch: pytest.MonkeyPatch):
+    """Nothing is delivered."""
+
+    def refuse(*_: object, **__: object):
+        raise AssertionError("a run was started")
+
+    monkeypatch.setattr(deliveries, "ChildProcess", refuse)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Linear(8, 16), nn.BatchNorm1d(16)
+        self.register_buffer("shift", torch.linspace(-1.0, 1.0, 16))
+
+    def forward(self, x):
+        y = self.norm(self.first(x)) + self.shift
+        return {"sum": y.sum(-1), "signs": y > 0}
+
+
+def _stays(logs: list) -> list[str]:
+    return [log["reason"] for log in logs if log["event"] == "torch's own code computes a graph"]
+
+
+def _same(answer, expected) -> None:
+    assert answer.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(answer[name], value)
+
+
+def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
+    net, x = Net().eval(), torch.randn(3, 8)
+    compiled = torch.compile(net, backend=chameleon)
+    with torch.no_grad(), capture_logs() as logs:
+        _same(compiled(x), net(x))
+        assert not _stays(logs)
+        assert [log["event"] for log in logs][-1] == "a network computes a graph"
+        other = torch.randn(3, 8)
+        monkeypatch.setattr(CompiledGraph, "_answer_and_adopt", None)
+        _same(compiled(other), net(other))
+        # In a new process the network is there.
+        monkeypatch.undo()
+        monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
+        monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
+        monkeypatch.setattr(deliveries, "ChildProcess", None)
+        torch._dynamo.reset()
+        again = torch.compile(net, backend=chameleon)
+        _same(again(x), net(x))
+        _same(again(other), net(other))
+        net.first.weight.mul_(2.0)
+        _same(again(other), net(other))
+    assert [reason for reason in _stays(logs) if "weights have changed" in reason]
+
+
+class InPlace(nn.Module):
+    def forward(self, x):
+        x.mul_(2.0)
+        return x + 1.0
+
+
+class View(nn.Module):
+    def forward(self, x):
+        return x.view(-1), x + 1.0
+
+
+class InPlaceInside(nn.Module):
+    def forward(self, x):
+        return (x + 1.0).relu_()
+
+
+CASES = {
+    "argument": (InPlace(), "changes a tensor in place"),
+    "running mean": (nn.BatchNorm1d(8), "changes a tensor in place"),
+    "view": (View(), "view of an argument"),
+    "dropout": (nn.Dropout(0.5), "draws random numbers"),
+    "inside": (InPlaceInside(), "cannot be used"),  # for there is none in this test
+}
+
+
+@pytest.mark.parametrize(("net", "reason"), CASES.values(), ids=CASES)
+def test_what_no_network_can_replace_stays_torchs(net, reason, eager_is_slow, monkeypatch):
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda self: self.prepare() or Path())
+    x = torch.randn(6, 8)
+    with torch.no_grad(), capture_logs() as logs:
+        torch.manual_seed(0)
+        mine = x.clone()
+        answers = [torch.compile(net, backend=chameleon)(mine) for _ in range(2)]
+        torch.manual_seed(0)
+        theirs = x.clone()
+        expected = [net(theirs) for _ in range(2)]
+    torch.testing.assert_close(answers, expected)
+    torch.testing.assert_close(mine, theirs)
+    [given] = _stays(logs)
+    assert reason in given
+
+
+def test_gradients_and_open_sizes_stay_torchs(no_delivery):
+    net = Net().eval()
+    with capture_logs() as logs:
+        compiled = torch.compile(net, backend=chameleon, dynamic=True)
+        compiled(torch.randn(3, 8))["sum"].sum().backward()
+        assert net.first.weight.grad is not None
+        with torch.no_grad():
+            x = torch.randn(5, 8)
+            _same(torch.compile(net, backend=chameleon, dynamic=True)(x), net(x))
+    reasons = _stays(logs)
+    assert len(reasons) == 2
+    assert all("size is left open" in reason or "gradients" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [("slow", "slower"), ("wrong", "other answers"), ("missing", "cannot be used")],
+)
+def test_a_network_that_is_no_better_is_not_used(fault, reason, monkeypatch):
+    class Network:
+        def arrays(self, inputs):
+            return [value.numpy() for value in inputs]
+
+        def outputs(self, arrays):
+            return [arrays[0] * (3.0 if fault == "wrong" else 2.0)]
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: Path("nowhere"))
+    if fault != "missing":
+        monkeypatch.setattr(backend, "load", lambda _: Network())
+    monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (2.0, 1.0))
+    x = torch.ones(3)
+    with torch.no_grad(), capture_logs() as logs:
+        compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), x * 2.0)
+    [given] = _stays(logs)
+    assert reason in given
+
+
+def test_torch_answers_while_a_network_is_tuned_beside_it(monkeypatch):
+    done, seen = threading.Event(), []
+
+    class Network:
+        def arrays(self, inputs):
+            return [value.numpy() for value in inputs]
+
+        def outputs(self, arrays):
+            seen.append(arrays)
+            return [arrays[0] * 2.0]
+
+    def folder(_, *, nice):
+        assert nice
+        done.wait(60)
+        return Path("here")
+
+    monkeypatch.setattr(deliveries.Delivery, "folder", folder)
+    monkeypatch.setattr(backend, "load", lambda _: Network())
+    monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
+    threads = set(threading.enumerate())
+    compiled = torch.compile(lambda value: value * 2.0, backend=chameleon, mode="background")
+    x = torch.ones(3)
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), x * 2.0)
+        assert not seen
+        done.set()
+        for thread in set(threading.enumerate()) - threads:
+            thread.join(60)
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), x * 2.0)
+    assert len(seen) >= 3
+
+
+def test_a_refusal_is_kept_and_said_again(monkeypatch):
+    class Child:
+        log = "error: no such operator"
+
+        def __init__(self, *_: object, **__: object):
+            children.append(self)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_: object):
+            return None
+
+        def wait(self, _):
+            return True
+
+        def kill(self):
+            return 2
+
+    children: list[Child] = []
+    monkeypatch.setattr(deliveries, "ChildProcess", Child)
+    x = torch.ones(3)
+    with torch.no_grad(), capture_logs() as logs:
+        for _ in range(2):
+            torch._dynamo.reset()
+            compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
+            torch.testing.assert_close(compiled(x), x * 2.0)
+    assert len(children) == 1
+    assert ["no such operator" in reason for reason in _stays(logs)] == [True, True]
+
+
+@pytest.mark.parametrize("options", [{"mode": "quick"}, {"second": 3}, {"seconds": "soon"}])
+def test_options_that_are_none_are_refused(options):
+    graph = torch.fx.symbolic_trace(nn.ReLU())
+    with pytest.raises(ConfigError, match=r"the backend chameleon"):
+        chameleon(graph, [torch.ones(3)], options=options)
+
+
+def test_digests_tell_weights_and_shapes_apart():
+    graph = torch.fx.symbolic_trace(lambda x, w: x * w)
+    x, w = torch.ones(3), torch.ones(3)
+    digest = deliveries.digest_of(graph, [x, w], [1])
+    assert digest == deliveries.digest_of(graph, [x + 1.0, w.clone()], [1])
+    others = [([x, w + 1.0], [1]), ([torch.ones(4), w], [1]), ([x, w], []), ([x.double(), w], [1])]
+    assert len({digest, *(deliveries.digest_of(graph, *other) for other in others)}) == 5
+
+
+def test_torch_finds_the_backend_by_its_name():
+    text = (
+        Path(__file__).parents[3] / "packages" / "chameleon-networks" / "pyproject.toml"
+    ).read_text()
+    assert '[project.entry-points.torch_dynamo_backends]\nchameleon = "' in text
