@@ -40,7 +40,7 @@ from chameleon_core.run_view import RunView
 from chameleon_core.words import counted
 from chameleon_networks.commands.runs import network_of, pipeline_of
 from chameleon_networks.delivery.bucketed import BucketedFrontend
-from chameleon_networks.delivery.side_by_side import told_of
+from chameleon_networks.delivery.side_by_side import result_of
 from chameleon_networks.export.bundles import write_c_bundle
 from chameleon_networks.package.package import read_manifest
 from chameleon_networks.running.requests import write_arrays
@@ -411,7 +411,7 @@ def subject_of(run: Path, scratch: Path, given: argparse.Namespace) -> Subject:
     for file in delivered.iterdir():
         if file.is_file():
             (folder / file.name).symlink_to(file)
-    own = told_of(delivered, network).precision.split(",")[0]
+    own = result_of(delivered, network).precision.split(",")[0]
     names = tuple(name for name in ("openvino", "onnxruntime") if name in network.frameworks)
     reduced = () if own == "float32" else (own,)
     files, left_out = model_files(network, () if reduced else names, reduced, None, scratch)

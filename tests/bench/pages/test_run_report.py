@@ -273,8 +273,8 @@ def test_the_example_of_a_failure_is_the_first_of_the_most_frequent_kind(pipelin
     resolved = stopped(pipeline(operators=[[30, 30]], failing=60, seed=6), batches=4)
     [unfinished] = run_record(resolved.output).tasks
     with read_store(resolved.output) as store:
-        [sentence] = store.tasks()
-        failed = [m for m in store.measurements(sentence.id) if not m.ok]
+        [stored] = store.tasks()
+        failed = [m for m in store.measurements(stored.id) if not m.ok]
     kind, count = Counter(m.failure.value for m in failed).most_common(1)[0]
     assert failed[0].failure.value != kind, "else this proves nothing"
     assert unfinished.operator.failure.startswith(f"{kind}: ")

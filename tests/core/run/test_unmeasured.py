@@ -29,7 +29,7 @@ class Delivering(SyntheticFrontend):
     """Delivers with whatever it is given, and is slower than onnxruntime."""
 
     seen: ClassVar[list[Delivery]] = []
-    sentence: ClassVar[dict[str, Any]] = {}
+    answer: ClassVar[dict[str, Any]] = {}
 
     def deliver(self, delivery):
         self.seen.append(delivery)
@@ -50,8 +50,8 @@ class Delivering(SyntheticFrontend):
 
 @pytest.fixture
 def run(pipeline, plugin, monkeypatch):
-    def made(budget=FEW, *, failing=0, sentence=None, **more):
-        monkeypatch.setattr(Delivering, "answer", sentence or {})
+    def made(budget=FEW, *, failing=0, answer=None, **more):
+        monkeypatch.setattr(Delivering, "answer", answer or {})
         monkeypatch.setattr(Delivering, "seen", [])
         model = {"odd": {"operators": OPERATORS, "failing": failing}}
         plugins = [plugin("frontends", Delivering, ModelOptions)]
@@ -168,10 +168,10 @@ UNCOMPARED = (
         ),
     ],
 )
-def test_a_network_may_be_required_to_be_as_fast_as_its_rivals(run, require, sentence, code, words):
-    result = run(answer=sentence, require=require)
+def test_a_network_may_be_required_to_be_as_fast_as_its_rivals(run, require, answer, code, words):
+    result = run(answer=answer, require=require)
     assert (result.missed, result.exit_code) == (words, code)
-    finished = run(answer=sentence, require=require)
+    finished = run(answer=answer, require=require)
     assert Delivering.seen == [], "it was only read"
     assert (finished.missed, finished.exit_code) == (words, code)
 
