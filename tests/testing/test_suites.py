@@ -233,7 +233,7 @@ def test_schedulers():
     assert failures(SchedulerSuite, record=record_of(RoundRobin)) == {}
     biased = failures(SchedulerSuite, record=record_of(Biased))
     assert "names task 0, which is done" in biased["choices"]
-    assert "names task 0 where all tasks are done" in biased["end"]
+    assert "names task 0, but all are done" in biased["end"]
     assert (
         "before any task had a batch"
         in failures(SchedulerSuite, record=record_of(Hasty))["choices"]

@@ -135,7 +135,7 @@ def test_if_no_model_is_for_the_target_operators_are_tuned_without_one(context, 
         models = [OneShotModel(OneShotOptions(), row) for row in (first, second)]
     assert not any(model.trained for model in models)
     (logged,) = logs
-    assert "no model in the box is for this target (llvm cortex-a72)" in logged["because"]
+    assert "no included model is for this target (llvm cortex-a72)" in logged["because"]
     models[0].fit(_observed(made, first, 16))
     assert models[0].trained
 

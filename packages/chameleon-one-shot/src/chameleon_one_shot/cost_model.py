@@ -141,7 +141,7 @@ class OneShotModel(CostModel):
 
 
 def _told_file(wanted: str, context: StageContext) -> Path | None:
-    """The file of the model, or None if none in the box is for the target, which is told once."""
+    """The model's file, or None if no included model is for the target, which is logged once."""
     try:
         return model_file(wanted, context.device)
     except NoModelError as error:

@@ -29,7 +29,7 @@ LISTINGS = "chameleon_tvm.building.winners:list_winners"
 SPACES = (
     PluginRecord(
         name="auto",
-        summary="A template where there is one for the operator and target, else sketches",
+        summary="A template if there is one for the operator and target, else sketches",
         factory="chameleon_tvm.spaces.auto:AutoSpace",
         options=AutoOptions,
         listings=LISTINGS,

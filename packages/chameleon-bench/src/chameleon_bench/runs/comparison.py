@@ -251,7 +251,7 @@ def _have_something_in_common(first: ComparedRun, other: ComparedRun) -> None:
     raise ConfigError(
         f"{first.folder} and {other.folder} have no operator in common: {' and '.join(differences)}"
         f"{_same_names(first, other)}",
-        hint="Operators are the same where their kinds and all their arguments are; name runs of "
+        hint="Operators are the same if their kinds and all their arguments are; name runs of "
         "one model.",
     )
 

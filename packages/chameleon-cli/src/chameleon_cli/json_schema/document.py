@@ -96,7 +96,7 @@ class _Document:
                 "description": "how much a run may spend",
             },
             "require": {
-                "description": "a result that must be reached; exit code 5 where it is not",
+                "description": "a result that must be reached; exit code 5 if it is not",
                 "anyOf": [types.section(Requirement), {"type": "null"}],
             },
             "seed": {
@@ -110,7 +110,7 @@ class _Document:
         return {
             "$schema": DIALECT,
             "title": "Chameleon pipeline",
-            "description": "What to tune, how, for which machine, and how much may be spent.",
+            "description": "A model to tune, how, for which machine, and how much may be spent.",
             "type": "object",
             "properties": {key: sections[key] for key in keys_of(self._registry)},
             "required": self._required(),

@@ -91,7 +91,7 @@ def design_space(
     if isinstance(first, Mapping):
         raise ConfigError(
             f"'first' must be a list of configurations, not {first!r}",
-            hint="write first=[{...}], also where it is one",
+            hint="write first=[{...}], also for one",
         )
     if first:
         rows = np.array([config_of(whole, choice) for choice in first], np.int32)

@@ -21,10 +21,10 @@ _ALTERNATIVES = ("xgboost", "lightgbm", "flat-network", "first-guesses")
     "--against",
     multiple=True,
     type=click.Choice(_ALTERNATIVES),
-    help="What to compare it with; all by default. Give it several times for several.",
+    help="Models to compare it with; all by default. Give it several times for several.",
 )
 @click.option("--alone", is_flag=True, help="Compare it with nothing.")
-@click.option("--seed", default=0, show_default=True, help="Of the models it is compared with.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the other models.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(  # noqa: PLR0917 - click passes them by name

@@ -51,8 +51,7 @@ def model_file(wanted: str, device: Mapping[str, Any], folder: Path = FOLDER) ->
         if not Path(wanted).exists():
             names = ", ".join(boxed) or "none"
             raise NoModelError(
-                f"there is no model {wanted!r}: it is neither a file nor in the box, which has "
-                f"{names}",
+                f"there is no model {wanted!r}: no file, and no included model ({names})",
                 hint=_MAKE,
             )
         return Path(wanted)
@@ -60,7 +59,7 @@ def model_file(wanted: str, device: Mapping[str, Any], folder: Path = FOLDER) ->
     if not suited:
         what = " ".join([str(device.get("kind", "")), str(device.get("mcpu", ""))]).strip()
         raise NoModelError(
-            f"no model in the box is for this target ({what or 'of which nothing is known'})",
+            f"no included model is for this target ({what or 'of which nothing is known'})",
             hint=_MAKE,
         )
     return boxed[max(suited)[1]]

@@ -87,7 +87,7 @@ def examples_of(dataset: Dataset) -> list[Example]:
         log.warning("tasks with fewer than two timed candidates teach nothing", tasks=empty)
     if stale:
         log.warning(
-            "of tasks whose design space cannot be had as it was only the choices are used; "
+            "the design spaces of some tasks have changed, so only their choices are used; "
             "collect them anew for the features of their loops and buffers",
             tasks=len(stale),
             operators=sorted({operator for operator, _ in stale}),

@@ -94,7 +94,7 @@ class SchedulerSuite(StageSuite):
         """It names no task if all are done."""
         states = _states([[1e-3] * _ROUNDS] * 2)
         chosen = self.make(_context(states)).next_task(states)
-        assert chosen is None, f"{self.where}: it names task {chosen} where all tasks are done"
+        assert chosen is None, f"{self.where}: it names task {chosen}, but all are done"
 
     def _run(self, costs: tuple[float, ...], at_once: int = 1) -> list[int]:
         """The tasks that got a batch, in order; the batch that was begun first ends first."""

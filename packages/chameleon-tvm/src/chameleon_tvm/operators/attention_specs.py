@@ -75,7 +75,7 @@ class AttentionSpec(TypedSpec):
     )
     dtype: str = attrs.field(
         default=FLOAT32,
-        metadata=helped(f"element type: float32, or {' or '.join(HALVES)} on CPUs"),
+        metadata=helped(f"dtype: float32, or {' or '.join(HALVES)} on CPUs"),
     )
 
     def __attrs_post_init__(self) -> None:

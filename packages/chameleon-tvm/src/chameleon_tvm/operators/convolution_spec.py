@@ -72,15 +72,15 @@ class ConvolutionSpec(FusedSpec):
     )
     layout: str = attrs.field(
         default="",
-        metadata=helped("input layout; NCHW, NCW or NCDHW where missing. " + LAYOUT_HINT),
+        metadata=helped("input layout; NCHW, NCW or NCDHW if missing. " + LAYOUT_HINT),
     )
     output_layout: str = attrs.field(
-        default="", metadata=helped("output layout; the input's where missing")
+        default="", metadata=helped("output layout; the input's if missing")
     )
     dtype: str = attrs.field(
         default=FLOAT32,
         metadata=helped(
-            f"element type: float32; {', '.join(HALVES)}, {INT8} and {INT7} on CPUs; "
+            f"dtype: float32; {', '.join(HALVES)}, {INT8} and {INT7} on CPUs; "
             f"{' and '.join(HALVES)} of conv2d on GPUs"
         ),
     )

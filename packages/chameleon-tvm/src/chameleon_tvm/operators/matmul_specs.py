@@ -41,9 +41,7 @@ class DenseSpec(FusedSpec):
     units: int = attrs.field(metadata=helped("number of outputs per row"))
     dtype: str = attrs.field(
         default=FLOAT32,
-        metadata=helped(
-            f"element type: {FLOAT32}, {' or '.join(HALVES)}, or {INT8} or {INT7} on CPUs"
-        ),
+        metadata=helped(f"dtype: {FLOAT32}, {' or '.join(HALVES)}, or {INT8} or {INT7} on CPUs"),
     )
 
     def __attrs_post_init__(self) -> None:
@@ -102,7 +100,7 @@ class BatchMatmulSpec(TypedSpec):
     )
     dtype: str = attrs.field(
         default=FLOAT32,
-        metadata=helped(f"element type: float32, {' or '.join(HALVES)}, or {INT8} on CPUs"),
+        metadata=helped(f"dtype: float32, {' or '.join(HALVES)}, or {INT8} on CPUs"),
     )
 
     def __attrs_post_init__(self) -> None:

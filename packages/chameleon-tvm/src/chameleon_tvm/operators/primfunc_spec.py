@@ -28,7 +28,7 @@ class PrimFuncSpec(OperatorSpec):
     reference: str = attrs.field(
         default="",
         metadata={
-            **helped("a function of NumPy arrays, named as in source; TVM's own where missing"),
+            **helped("a function of NumPy arrays, named as in source; TVM's own if missing"),
             "source": True,
         },
     )

@@ -38,7 +38,7 @@ OPERATORS = (
         factory=f"{_HERE}.attention:Attention",
     ),
     OperatorRecord(
-        summary="A TensorIR function of one's own, from a file or a module",
+        summary="A TensorIR function of your own, from a file or a module",
         arguments=PrimFuncSpec,
         factory=f"{_HERE}.primfunc:PrimFuncOperator",
         carries_code=True,

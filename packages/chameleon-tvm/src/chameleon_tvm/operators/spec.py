@@ -49,7 +49,7 @@ class OperatorSpec(ABC):
 
     kind: ClassVar[str]
 
-    name: str = attrs.field(default="", metadata=helped("unique name; made up where missing"))
+    name: str = attrs.field(default="", metadata=helped("unique name; made up if missing"))
     weight: int = attrs.field(
         default=1,
         validator=attrs.validators.ge(1),
@@ -155,7 +155,7 @@ class TypedSpec(OperatorSpec):
         metadata={
             "output": True,
             **helped(
-                f"what is written, where it is not the usual: {FLOAT32} of operators in "
+                f"the output's dtype, if it is not the usual: {FLOAT32} of operators in "
                 f"{BFLOAT16} and {FLOAT16}, {UINT8} of those in {INT8}"
             ),
         },
@@ -219,7 +219,7 @@ class FusedSpec(TypedSpec):
         if self.quantized and self.bias:
             raise self.fail(
                 f"an {INT8} operator always adds an int32 bias of its own",
-                "Leave bias out: where there is none, that one is zero.",
+                "Leave bias out: it is zero then.",
             )
 
     def _check_sums(self) -> None:
