@@ -354,7 +354,7 @@ def _module_of(name: str, kind: Kind) -> str:
 
 
 def _values(kind: Kind, name: str, module: str) -> Mapping[str, str]:
-    """What stands for the names in templates."""
+    """The values of the names in templates."""
     folder = resources.files("chameleon_cli") / "scaffold" / kind.name
     about: dict[str, Any] = tomllib.loads((folder / "about.toml").read_text(encoding="utf-8"))
     files = {path.name for path in templates(kind, module)}

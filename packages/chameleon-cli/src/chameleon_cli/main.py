@@ -180,7 +180,7 @@ def _code_of(code: object) -> int:
 
 @attrs.frozen(kw_only=True)
 class _Told:
-    """What is said of an error.
+    """The words about an error.
 
     Attributes:
         text: what is wrong.
@@ -230,7 +230,7 @@ def _told(error: BaseException) -> _Told:
 
 
 def _usage(error: click.ClickException) -> str:
-    """What click says of a wrong command line, with the usage of the command."""
+    """Click's words about a wrong command line, with the usage of the command."""
     said = io.StringIO()
     error.show(said)
     return said.getvalue().rstrip("\n")

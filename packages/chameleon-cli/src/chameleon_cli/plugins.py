@@ -240,7 +240,7 @@ def _suite(kind: Kind) -> Any:
 
 
 def _subjects(suite: Any, pipeline: Path | None) -> dict[str, Any]:
-    """What the checks try the plugin on, as attributes of the suite."""
+    """The subject of the checks, as attributes of the suite."""
     if pipeline is None:
         return {}
     from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415 - only where it is given

@@ -62,7 +62,7 @@ def network_sentence(summary: NetworkSummary) -> str:
 
 
 def _beside(summary: NetworkSummary) -> str:
-    """What it was compared with, in parentheses."""
+    """The times of other ways to run it, in parentheses."""
     result = summary.result
     others = {**result.like_rivals, "untuned": result.untuned_seconds}
     texts = [f"{name} {duration(seconds)}" for name, seconds in others.items() if seconds]

@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is, also what was not asked for yet."""
+    """The names that there are, also those that were not asked for yet."""
     return sorted({*globals(), *__all__})
 
 

@@ -241,13 +241,13 @@ def read_store(path: Path) -> RecordStore:
 
 
 def _identity(pipeline: ResolvedPipeline) -> Any:
-    """What has to be the same for a finished run to be finished still, as JSON values."""
+    """The facts that must stay the same for a finished run to be finished still, as JSON values."""
     described = {"digest": pipeline.digest, "budget": attrs.asdict(pipeline.budget)}
     return json.loads(json.dumps(described))
 
 
 def _in_full(identity: Mapping[str, Any]) -> Any:
-    """What an earlier version kept, with the limits that it did not know at their defaults."""
+    """An earlier version's facts, with the limits that it did not know at their defaults."""
     defaults = json.loads(json.dumps(attrs.asdict(Budget())))
     return {**identity, "budget": {**defaults, **identity["budget"]}}
 

@@ -173,8 +173,8 @@ def _told_device(
 ) -> FixedToken | None:
     """The device to predict for, or None if the model is of no use for it; told once for a run.
 
-    What the training has not seen of a CPU would be noise for the predictor. So a CPU unlike those
-    of the training counts as the nearest of them if their vectors are of one width.
+    Facts of a CPU that the training has not seen would be noise for the predictor. So a CPU unlike
+    those of the training counts as the nearest of them if their vectors are of one width.
     """
     strange = model.familiarity.strange_device(tokens)
     if strange is None:

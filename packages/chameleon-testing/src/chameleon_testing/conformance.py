@@ -198,7 +198,7 @@ def _select(sampler: stages.Sampler, space: DesignSpace, plan: _Plan) -> Configs
 
 
 def _refine(synthesizer: stages.Synthesizer, space: DesignSpace, plan: _Plan) -> Configs:
-    """The batch that a synthesizer mends, half of it visited, after it learnt of failures."""
+    """The batch that a synthesizer fixes, half of it visited, after it learnt of failures."""
     batch = plan.configs[: 2 * _COUNT].copy()
     with trial(batch=batch):
         synthesizer.observe(observe(space, batch, failing=np.arange(len(batch)) % 2 == 0))

@@ -183,7 +183,7 @@ class _Document:
         }
 
     def _of_presets(self, key: str, kind: str) -> Iterator[Registration]:
-        """What presets name for a key, as far as it is installed."""
+        """The names in presets for a key, as far as they are installed."""
         for preset in self._presets:
             name = _name_of(preset.record.pipeline.get(key))
             if name is not None:
@@ -191,7 +191,7 @@ class _Document:
                     yield self._registry.find(kind, name, author=preset.distribution)
 
     def _default(self, key: str) -> Schema:
-        """What a pipeline that says nothing has."""
+        """The default of a pipeline that says nothing."""
         if DEFAULT_PRESET not in self._registry.names("presets"):
             return {}
         preset = self._registry.record("presets", DEFAULT_PRESET, author=CORE)
@@ -200,7 +200,7 @@ class _Document:
 
 
 def _name_of(stage: Any) -> str | None:
-    """What a preset calls a stage."""
+    """The name of a stage in a preset."""
     name = stage.get("name") if isinstance(stage, Mapping) else stage
     return name if isinstance(name, str) else None
 

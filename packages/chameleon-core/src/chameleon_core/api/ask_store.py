@@ -188,7 +188,7 @@ class AskStore:
 
 
 def _described(search: SearchChoice, batch_size: int, fix: Mapping[str, Any]) -> dict[str, Any]:
-    """What proposals depend on beside the space, as JSON values."""
+    """Everything that proposals depend on beside the space, as JSON values."""
     stages = (search.explorer, search.cost_model, search.sampler, search.synthesizer)
     value = {
         **{spec.kind: {"name": spec.name, **spec.options_json} for spec in stages},

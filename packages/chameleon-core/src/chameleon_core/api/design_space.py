@@ -193,7 +193,7 @@ def _conditions(
 
 
 def _reason(function: Condition, number: int) -> str:
-    """What a condition that nobody named is called."""
+    """The name of a condition that nobody named."""
     name = getattr(function, "__name__", "<lambda>")
     return f"condition {number} ('where[{number}]')" if name == "<lambda>" else name
 

@@ -118,7 +118,7 @@ def _of_places(registry: Registry) -> list[Registration]:
 
 
 def _by_environment() -> str:
-    """What ``default`` means here: a word, a URL, or a path relative to the working folder."""
+    """The place of ``default``: a word, a URL, or a path relative to the working folder."""
     text = os.environ.get(ENVIRONMENT, "") or DEFAULT
     if text in {NONE, DEFAULT} or "://" in text:
         return text
@@ -299,7 +299,7 @@ class Assembler:
         return target, shown, resolver
 
     def _target_and_resolver(self, node: Node) -> tuple[Node, Node | None]:
-        """What was written of the target itself, a text or a mapping, and who is to read it."""
+        """The target itself, a text or a mapping, and the stage that is to read it."""
         text, name, known = node, None, ("text", "resolver")
         if node.is_mapping and (node.get("text") or node.get("resolver")):
             for key, item in node.items():

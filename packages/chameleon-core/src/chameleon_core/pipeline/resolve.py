@@ -155,7 +155,7 @@ def _merged_stage(weak: Node, strong: Node) -> Node:
 
 
 def _kept(weak: Section, strong: Node) -> Section:
-    """What a budget leaves of a weaker one: no limit if it names one, since that alone is meant.
+    """The rest of a weaker budget: no limit if the stronger has one, which alone is meant.
 
     ``null`` takes the limit of that name away and names none. ``unpredicted`` is a limit for each
     task, so that a budget of all tasks together takes it away, too.

@@ -156,7 +156,7 @@ class StageReader:
         return with_members(options, partial(self._member, attrs.evolve(mark, author=author)))
 
     def _member(self, mark: Mark, kind: str, name: str) -> Any:
-        """A stage with its defaults, which the default of another one's option names."""
+        """A stage with its defaults, which the default of another stage's option names."""
         stage = self.spec(kind, Node(value=name, mark=mark), lambda _: Node(value={}, mark=mark))
         if stage is None:
             raise PipelineError([])

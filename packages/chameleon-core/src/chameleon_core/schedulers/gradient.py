@@ -94,7 +94,7 @@ class Gradient(Scheduler):
 
 
 def _below(state: TaskState, before: float, now: float) -> float:
-    """What the network saves where the cost of a task falls, both in seconds; once per inference.
+    """The saving of the network if the cost of a task falls, both in seconds; once per inference.
 
     Above the cost that an alternative has to beat, its task is there.
     """
@@ -105,8 +105,8 @@ def _below(state: TaskState, before: float, now: float) -> float:
 def _network(states: Sequence[TaskState]) -> float:
     """The network's latency in seconds, each operator in what is fastest for it, as far as known.
 
-    Of operators that have alternatives only these may be among the tasks: what they have to beat
-    stands for the others.
+    If operators have alternatives, only these may be among the tasks: the costs that they have to
+    beat stand for the others.
     """
     least: dict[str, float] = {}
     for state in states:

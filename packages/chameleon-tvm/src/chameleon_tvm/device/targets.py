@@ -93,7 +93,7 @@ def _parsed_json(text: str) -> dict[str, Any]:
 def _check_options(value: dict[str, Any]) -> None:
     """See that a mapping has options of its kind, with texts where these are texts.
 
-    What else is wrong TVM says itself.
+    TVM itself names all other faults.
     """
     known = _known_options(_known_kind(str(value["kind"])))
     for name, option in value.items():

@@ -42,7 +42,7 @@ class Epilogue:
         self.data_type = self.weights_type = self.centred_type = self._buffers(spec.dtype)
 
     def _buffers(self, dtype: str) -> str:
-        """Element type of the buffers of a tensor."""
+        """Dtype of the buffers of a tensor."""
         return STORAGE[dtype].storage_dtype if self._on_cpu else dtype
 
     def _real(self, dtype: str, element: Any) -> Any:

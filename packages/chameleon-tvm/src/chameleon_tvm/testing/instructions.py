@@ -114,7 +114,7 @@ class Trial(ABC):
         return str(getattr(self.instruction, holds))
 
     def _stored(self, holds: str) -> str:
-        """Element type of the function's argument."""
+        """Dtype of the function's argument."""
         return self._element(holds)
 
 

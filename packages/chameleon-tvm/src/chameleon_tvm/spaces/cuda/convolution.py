@@ -222,7 +222,7 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
         return self._as_image(te.create_prim_func([data, weights, *more, out]))
 
     def _pixel(self, data: te.Tensor, tap: tuple[Any, Any], m: Any, channel: Any) -> Any:
-        """What a tap of the filter sees for a pixel of the output; zero beyond the image."""
+        """The input of a filter's tap for a pixel of the output; zero beyond the image."""
         spec = self.spec
         _, _, oh, ow = spec.output_shape
         _, _, h, w = spec.input

@@ -202,8 +202,8 @@ def _rest(loop: Any, done: int) -> list[Any]:
 def _computes(value: Any, variable: Any) -> bool:
     """Whether a value can be computed in vectors along a variable.
 
-    Every element it reads has to be the same for all lanes or the neighbour of the last lane's,
-    and no condition may depend on the lane.
+    Every element it reads has to be the same for all lanes or the neighbour of the last one. No
+    condition may depend on the lane.
     """
 
     def fits(node: Any) -> bool:

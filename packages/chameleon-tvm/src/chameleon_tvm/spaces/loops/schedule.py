@@ -411,7 +411,7 @@ def _deal(schedule: Schedule, loops: Sequence[Any], plan: LoopPlan) -> None:
 
 
 def _flat(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
-    """What is read as it is written: one long loop, whatever the axes are."""
+    """A block that reads as it writes becomes one long loop, whatever the axes are."""
     loops = schedule.get_loops(block)
     extents = [int(schedule.get(loop).extent) for loop in loops]
     narrow = is_narrow(schedule.get(block))

@@ -262,7 +262,7 @@ def _sharing_within(nest: Nest | None, limit: int) -> Predicate | None:
 
 
 def _parts(nest: Nest, position: int) -> slice:
-    """Where the parts of one loop are among all parts."""
+    """The positions of one loop's parts among all parts."""
     start = sum(len(loop) for loop in nest.loops[:position])
     return slice(start, start + len(nest.loops[position]))
 

@@ -178,7 +178,7 @@ class _Writer:
         return self._guarded(0, {}, None)
 
     def _guarded(self, depth: int, narrowed: dict[str, tuple[int, int]], last: str | None) -> Any:
-        """What is inside of ``depth`` loops, behind the guards whose last variable is ``last``."""
+        """The body of ``depth`` loops, behind the guards whose last variable is ``last``."""
         inner = {name_of(loop) for loop in self._reduction.loops[depth:]}
         conditions = [
             c

@@ -128,6 +128,6 @@ def _knob(name: str, sample: SamplingInstruction, max_choices: int) -> Knob | No
 
 
 def _candidates(sample: SamplingInstruction) -> tuple[int, ...]:
-    """What a categorical sample chooses from; positions if two candidates are equal."""
+    """The candidates of a categorical sample; positions if two candidates are equal."""
     values = tuple(int(value) for value in sample.instruction.attrs[0])
     return values if len(set(values)) == len(values) else tuple(range(len(values)))

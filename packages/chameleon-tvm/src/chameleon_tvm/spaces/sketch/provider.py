@@ -250,7 +250,7 @@ class SketchPlan:
 
     @cached_property
     def _resolved(self) -> dict[Config, Config | None]:
-        """What was asked before."""
+        """Earlier configurations and the legal ones that they became, or None."""
         return {}
 
     def _made(self, config: Config) -> Config | None:

@@ -135,7 +135,7 @@ def joined(direct: DesignSpace, winograd: DesignSpace) -> DesignSpace:
 def _everything(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32] | None:
     """All that can be legal, where both spaces are small enough to be listed.
 
-    Of the index vectors of both together hardly one in ten thousand is.
+    Hardly one in ten thousand index vectors of both together is legal.
     """
     left, right = direct.everything, winograd.everything
     if left is None or right is None:
@@ -215,7 +215,7 @@ def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None
 def _alternating(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32]:
     """First guesses of both: three of four, and the first, are the other's, which usually wins.
 
-    What a search measures first should be near the best, and still tell it about both.
+    The first measurements of a search should be near the best, and still tell it about both.
     """
     left, right = len(direct.knobs), len(winograd.knobs)
     ours, theirs = direct.first_guesses, winograd.first_guesses

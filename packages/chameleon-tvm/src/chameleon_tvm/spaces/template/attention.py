@@ -118,7 +118,7 @@ class AttentionTiling(Tiling):
         )
 
     def _places(self) -> tuple[str, ...]:
-        """Where keys and values are read; those that lie side by side already are not copied.
+        """The place of keys and values; those that lie side by side already are not copied.
 
         Copies of those of two bytes are widened.
         """

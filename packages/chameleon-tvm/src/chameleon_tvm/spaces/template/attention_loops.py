@@ -220,7 +220,7 @@ class AttentionLoops:
         return emit.loops({"q": row.valid, "k": self.tile.key_rows}, element)
 
     def _masked(self, row: Row, query: Expr, key: Expr) -> Expr:
-        """What the mask adds to a score."""
+        """The mask's part of a score."""
         indices = (row.b, row.h, query, key)
         at = [0 if size == 1 else p for size, p in zip(self.spec.mask, indices, strict=True)]
         return emit.load(self.mask, at)
@@ -254,7 +254,7 @@ class AttentionLoops:
         return emit.loop("key", tiles, tile)
 
     def _start(self, row: Row, first: Expr, sums: Sequence[Buffer]) -> list[Stmt]:
-        """What the sums of products are added to: the mask, where queries were scaled."""
+        """The start of the sums of products: the mask, if queries were scaled."""
         plain = self.rounded or self.mask is None
         filled = [
             assign(
@@ -268,7 +268,7 @@ class AttentionLoops:
         return [self._copy_mask(row, first), *filled] if self._masked_by_query else filled
 
     def _added(self, row: Row, first: Expr, r: int, v: int) -> Expr:
-        """What the mask adds to a vector of a tile's scores."""
+        """The mask's part of a vector of a tile's scores."""
         if self._masked_by_query:
             return emit.load(row.mask, [r, v * self.lanes], self.lanes)
         return emit.splat(self._masked(row, 0, first + r), self.lanes)

@@ -240,7 +240,7 @@ class DirectConvolution:
         return value if depth == 1 else tirx.reinterpret(self.dot.word, value)
 
     def _outer(self, at: TilePosition, rz: tuple[Expr, ...]) -> list[Expr]:
-        """Where a tap is in the input along each outer axis."""
+        """The position of a tap in the input along each outer axis."""
         return [
             z * axis.stride + tap * axis.dilation - axis.pad
             for z, tap, axis in zip(at.outer, rz, self.geometry.outer, strict=True)

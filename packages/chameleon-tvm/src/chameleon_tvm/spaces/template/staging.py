@@ -173,7 +173,7 @@ class Input:
         return emit.join((*outer, y), (*sizes, rows))
 
     def _place(self, n: Expr, c: Expr, y: Expr, x: Expr) -> list[Expr]:
-        """Where an element of the tall image is, for a channel counted over all groups."""
+        """The position of an element of the tall image, for a channel counted over all groups."""
         layout = self.geometry.layout
         if self.one_axis:
             return [n, y, x * self.channels + c]

@@ -132,7 +132,7 @@ def filled_channels(geometry: Geometry, product: TileProduct) -> int:
 
 
 def _depths(product: TileProduct) -> Sequence[int]:
-    """What a piece may have."""
+    """The depths that a piece may have."""
     least = product.pack if product.shorter else product.depth
     return range(least, product.depth + 1, product.pack)
 

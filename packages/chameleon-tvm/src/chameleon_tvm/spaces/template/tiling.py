@@ -300,10 +300,10 @@ class ConvolutionTiling(Tiling):
     def _spilled(self, values: Values) -> Numbers:
         """Sums that a multiply-add of the inner loop finds in memory, on average.
 
-        A multiply-add of x86 overwrites one of its operands. Where a broadcast has a register of
-        its own and is used once, LLVM lets it be that one: once it has unrolled the loop over
-        channels twice, every sum has two registers. Those that find none are stored and loaded.
-        Products of several channels are instructions that overwrite their sums alone.
+        A multiply-add of x86 overwrites one of its operands. If a broadcast has a register of its
+        own and is used once, LLVM lets it be that one. Once it has unrolled the loop over channels
+        twice, every sum has two registers. Those that find none are stored and loaded. Products of
+        several channels are instructions that overwrite their sums alone.
         """
         info, several = self.info, self.arithmetic.dot.depth > 1
         positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)

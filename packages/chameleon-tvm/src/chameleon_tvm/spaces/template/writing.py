@@ -173,7 +173,7 @@ class Output:
         return emit.sequence([self._every(spill), self._elements_of(at, first)])
 
     def _every(self, body: Callable[[Expr, Expr, int], Stmt]) -> Stmt:
-        """What is done for each vector of a tile: straight-line code on registers."""
+        """The work for each vector of a tile: straight-line code on registers."""
         t = self.tile
         places = itertools.product(range(t.rows), range(t.columns), range(t.vectors))
         return emit.sequence([body(*position) for position in places])
@@ -183,7 +183,7 @@ class Output:
         return emit.read(at.sums[(yi * self.tile.columns + xi) * self.tile.vectors + v])
 
     def _index(self, yi: Expr, xi: Expr, v: int) -> Expr:
-        """Where a vector is in memory that holds a tile."""
+        """The position of a vector in memory that holds a tile."""
         return (yi * self.tile.columns + xi) * self.block + v * self.geometry.lanes
 
     def _elements_of(self, at: TilePosition, first: Expr) -> Stmt:
@@ -209,7 +209,7 @@ class Output:
         return emit.loops(pixels | channels, lambda yi, xi, o: element(o, yi, xi))
 
     def _place(self, at: TilePosition, o: Expr, yi: Expr, xi: Expr) -> list[Expr]:
-        """Where an element of a tile is, for a channel of the tile's group."""
+        """The position of an element of a tile, for a channel of the tile's group."""
         g = self.geometry
         outs = [axis.out for axis in g.outer]
         n, y, x = at.n, emit.join((*at.outer, at.y + yi), (*outs, g.out[0])), at.x + xi
