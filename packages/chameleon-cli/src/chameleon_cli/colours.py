@@ -1,6 +1,6 @@
 """Whether what is printed is in colours: what the environment asks for, else what the stream is.
 
-``NO_COLOR`` (https://no-color.org) and ``FORCE_COLOR`` (https://force-color.org) count where they
+``NO_COLOR`` (https://no-color.org) and ``FORCE_COLOR`` (https://force-color.org) count if they
 are not empty; the first wins. Rich reads them itself.
 """
 

@@ -41,7 +41,7 @@ def inspect_pipeline(
 
     Raises:
         PipelineError: with everything that is wrong, one line each. It has the exit code of what it
-            is about where that is the same for all.
+            is about if that is the same for all.
     """
     known = default_registry()
     root, _ = apply_overrides(read_yaml(Path(path), shown=str(path)), overrides, known.sections)

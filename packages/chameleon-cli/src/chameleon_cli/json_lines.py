@@ -59,7 +59,7 @@ class JsonLines(io.TextIOBase):
 
 
 def json_lines() -> JsonLines | None:
-    """Standard error, where it is written as JSON lines."""
+    """Standard error, if it is written as JSON lines."""
     return sys.stderr if isinstance(sys.stderr, JsonLines) else None
 
 

@@ -136,7 +136,7 @@ class LegalShare:
         share: legal ones over those looked at.
         samples: how many were looked at.
         exact: whether these were all of them; drawn evenly if not.
-        configurations: how many legal ones there are, where the space can list them.
+        configurations: how many legal ones there are, if the space can list them.
     """
 
     share: float

@@ -76,7 +76,7 @@ def listener(tell: Callable[[Event], object], name: str, *, but: Collection[str]
 
     Args:
         tell: the function.
-        name: what the log calls it where it fails.
+        name: what the log calls it if it fails.
         but: hooks of events that it does not pass on.
     """
 

@@ -150,7 +150,7 @@ def convincing(wanted: int | Literal["auto"] | None, *, batch_size: int) -> int 
 def same_failure(measurements: Sequence[Measurement], at_least: int) -> str | None:
     """The failure that measurements share, in words.
 
-    Two failures are the same where their kinds are and their words are; sizes, times and addresses
+    Two failures are the same if their kinds are and their words are; sizes, times and addresses
     in them may differ.
 
     Args:

@@ -39,7 +39,7 @@ class AlternatingModels(CostModel):
         return self._turn.trained
 
     def fit(self, observations: Observations) -> None:
-        """Have the next model learn, or the one after it where that one learns nothing."""
+        """Have the next model learn, or the one after it if that one learns nothing."""
         first = -(-len(observations) // self._batch) % len(self._models)
         for model in self._models[first:] + self._models[:first]:
             self._turn = model

@@ -159,7 +159,7 @@ class Prior:
         self._earlier = self._earlier_lessons() if options.history else []
 
     def refresh(self, own: int = 0) -> None:
-        """Learn what other tasks measured since the last time, where it is much.
+        """Learn what other tasks measured since the last time, if it is much.
 
         Args:
             own: how many measurements the task itself has.
@@ -276,7 +276,7 @@ class EarlierTask:
 
     Attributes:
         key: the task's identity (``Task.key``).
-        fingerprint: the design space's; indices mean the same only where it is the same.
+        fingerprint: the design space's; indices mean the same only if it is the same.
         configs: knob indices, one tuple per measurement.
         choices: the same configurations decoded.
         costs: median kernel times in seconds, infinity for failures, shape (n,).

@@ -46,7 +46,7 @@ class AnnealingExplorer(Explorer):
         self._elites = self._leaders = self._chains
 
     def observe(self, observations: Observations) -> None:
-        """Remember the best configurations measured, where chains are to start from them."""
+        """Remember the best configurations measured, if chains are to start from them."""
         timed = np.flatnonzero(np.isfinite(observations.costs))
         order = timed[np.argsort(observations.costs[timed], kind="stable")]
         ranked = observations.configs[order]

@@ -21,7 +21,7 @@ class ModeSynthesizer(Synthesizer):
     """Replaces samples that cannot be measured by combinations of the most frequent choices.
 
     Ahn et al., "Chameleon" (2020), section 3.3 and line 9 of Algorithm 1. The paper has one such
-    combination; where it was measured or is illegal, the next most frequent one takes its place.
+    combination; if it was measured or is illegal, the next most frequent one takes its place.
     """
 
     def __init__(self, options: ModeOptions, context: StageContext) -> None:

@@ -26,6 +26,6 @@ def kept_rows(batch: Configs, usable: Configs, share: float) -> Configs:
 
 
 def joined(space: DesignSpace, old: Configs, new: Configs, usable: Configs, size: int) -> Configs:
-    """The kept rows, the new ones, and, where too few of these came, replaced ones again."""
+    """The kept rows, the new ones, and, if too few of these came, replaced ones again."""
     everything = np.concatenate([old, new.reshape(-1, old.shape[1]), usable])
     return space.distinct(everything.astype(np.int32))[:size]

@@ -45,7 +45,7 @@ def tune(
         output: the run folder. If None it is the pipeline's, or that of the file's name below
             ``runs``. A pipeline without a file gets a new folder for temporary files, which stays
             and which no later call continues.
-        progress: whether to show on stderr how far it is: with what the command line shows where
+        progress: whether to show on stderr how far it is: with what the command line shows if
             that is installed, in plain lines otherwise.
         callbacks: functions that take every event (``chameleon_core.events``). If one of them
             returns ``STOP``, the run ends after what is in flight, before winners are compared.

@@ -106,7 +106,7 @@ def _without(section: Any, names: frozenset[str], *, nested: bool) -> Any:
 
 
 def _same_stage(stage: str | None, other: str | None) -> bool:
-    """Whether two names, as JSON, are one where only one of them says the distribution.
+    """Whether two names, as JSON, are one if only one of them says the distribution.
 
     With a plugin that has a name of this project's, that name is written in full.
     """

@@ -69,7 +69,7 @@ def from_dict(
 def subject_from_dict(document: Mapping[str, Any]) -> Subject:
     """Model and space of a pipeline, whatever else it names: what a run's records are of.
 
-    A run can be exported where its explorer is not installed.
+    A run can be exported even if its explorer is not installed.
 
     Args:
         document: the pipeline, with every default written out.

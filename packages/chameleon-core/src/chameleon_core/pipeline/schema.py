@@ -177,7 +177,7 @@ class Budget:
 
 @attrs.frozen(kw_only=True)
 class Requirement:
-    """A result the run must reach; where it does not, the command exits with code 5.
+    """A result the run must reach; if it does not, the command exits with code 5.
 
     Attributes:
         network_ratio: smallest accepted speed of the delivered network relative to the fastest of
@@ -208,7 +208,7 @@ class StageSpec:
 
     Attributes:
         kind: a key of ``chameleon_core.plugins.kinds.KINDS``, such as ``explorers``.
-        name: what the pipeline calls it, ``dist:name`` where it had to be told apart.
+        name: what the pipeline calls it, ``dist:name`` if it had to be told apart.
         record: what its plugin registered.
         options: an instance of ``record.options``.
         options_json: the same options, defaults included, as JSON values.
@@ -237,7 +237,7 @@ class StageSpec:
         """Import the implementation and make it.
 
         Args:
-            context: a ``StageContext`` (or what the kind asks for) where the kind takes one.
+            context: a ``StageContext`` (or what the kind asks for) if the kind takes one.
 
         Raises:
             PluginError: it cannot be imported or made.

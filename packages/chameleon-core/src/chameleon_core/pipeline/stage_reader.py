@@ -53,7 +53,7 @@ def options_for(factory: Callable[..., Any], values: Mapping[str, Any]) -> Any:
 
     Args:
         factory: the stage's class.
-        values: as ``to_json`` wrote them; returned as they are where it is annotated with no class.
+        values: as ``to_json`` wrote them; returned as they are if it is annotated with no class.
 
     Raises:
         PipelineError: as for ``read_options``.

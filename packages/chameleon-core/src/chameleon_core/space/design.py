@@ -54,7 +54,7 @@ class MixedRadix:
         return [configs[:, columns] @ weights for columns, weights, _ in self._words]
 
     def encode(self, configs: NDArray[np.integer[Any]]) -> NDArray[Any]:
-        """Identities, shape (n,): int64, or Python ints where one word is not enough."""
+        """Identities, shape (n,): int64, or Python ints if one word is not enough."""
         keys: NDArray[Any]
         keys, *rest = self.words(configs)
         if rest:

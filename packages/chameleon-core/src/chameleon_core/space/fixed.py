@@ -134,7 +134,7 @@ class FixedSpace(DesignSpace):
         self.movable = np.flatnonzero(free)
 
     def _listing(self) -> Configs | None:
-        """All that can be legal, where the whole space or the knobs left over can be listed."""
+        """All that can be legal, if the whole space or the knobs left over can be listed."""
         if self._whole.everything is not None:
             return self._whole.everything
         spans = self._whole.cardinalities.copy()

@@ -20,7 +20,7 @@ class Knob(ABC):
 
     Attributes:
         name: unique within its space, in the field's terms (``tile_f``, ``unroll``).
-        when: ``(other knob, indices)``: this knob matters only where the other knob, which
+        when: ``(other knob, indices)``: this knob matters only if the other knob, which
             comes earlier in the space, applies itself and holds one of these indices.
             Elsewhere its index is 0.
     """

@@ -21,7 +21,7 @@ class Trials(ABC):
 
     Attributes:
         target: the resolved target.
-        live: as in ``Runner``; where it is False there is nothing to be learnt about hardware.
+        live: as in ``Runner``; if it is False there is nothing to be learnt about hardware.
         seconds: wall-clock in seconds that the choice should not exceed; infinity for no limit.
     """
 
@@ -114,7 +114,7 @@ class Delivery:
 
     Attributes:
         target: the resolved target.
-        winners: the best configuration of every task that has one; where a task was never
+        winners: the best configuration of every task that has one; if a task was never
             measured, the best guess.
         space: what they are configurations of.
         folder: where the result goes; it may hold an earlier one.
@@ -140,7 +140,7 @@ class Frontend(ABC):
     def compute_in(self, precision: Any) -> None:
         """Take over what numbers the network may be computed in.
 
-        Called before anything else, and not at all where the pipeline names float32 alone.
+        Called before anything else, and not at all if the pipeline names float32 alone.
 
         Args:
             precision: the pipeline's section of that name; its ``types`` are those beside float32.

@@ -27,7 +27,7 @@ class RecordKey:
         arguments: ``Task.arguments``: shapes, layouts, types.
         target: ``Task.target``, canonical: the processor's kind and its features.
         space: name of the space provider.
-        fingerprint: ``DesignSpace.fingerprint``: indices mean the same only where it is the same.
+        fingerprint: ``DesignSpace.fingerprint``: indices mean the same only if it is the same.
         conditions: what else a time depends on, as JSON values: ``Runner.conditions`` (threads,
             compiler, state of the caches), and the version of what brings the space.
     """

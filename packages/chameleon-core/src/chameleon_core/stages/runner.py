@@ -305,7 +305,7 @@ class Device(ABC):
 
     @property
     def identity(self) -> str:
-        """Which device it is now, where reaching it again may lead to another one; else empty."""
+        """Which device it is now, if reaching it again may lead to another one; else empty."""
         return ""
 
     def probe(self) -> None:  # noqa: B027 - optional hook

@@ -164,7 +164,7 @@ class Candidates:
     Attributes:
         configs: shape (n, knobs), distinct.
         scores: shape (n,), higher is better. All zero if no trained cost model guided the
-            walk; ranks, with no meaning beyond their order, where the explorer needs no model.
+            walk; ranks, with no meaning beyond their order, if the explorer needs no model.
         steps: search steps taken to find them (surrogate evaluations per chain or episode).
         converged: the step after which the best surrogate score rose no more; None lets the loop
             tell it from the order in which configurations were scored.
@@ -222,7 +222,7 @@ class Explorer(ABC):
         Args:
             score: predicts the quality of configurations; None until there is a trained model.
             visited: configurations not to propose again.
-            count: how many to propose at most; fewer only where the walk found fewer.
+            count: how many to propose at most; fewer only if the walk found fewer.
         """
 
     def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook

@@ -231,7 +231,7 @@ class RecordStore:
         read_only: only look; works while another process writes.
 
     Raises:
-        RunFolderError: the file cannot be opened; every method raises it where the disk is full
+        RunFolderError: the file cannot be opened; every method raises it if the disk is full
             or the file became unreadable.
     """
 

@@ -131,7 +131,7 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """One commit for everything written inside, made even where the inside raises.
+        """One commit for everything written inside, made even if the inside raises.
 
         Results written before an interruption stay; only a file that cannot be written loses them.
         """

@@ -32,7 +32,7 @@ class FleetCandidateRun(CandidateRun):
         artifact: the folder that a builder exports it to.
         tries: how often it may still be tried on a device.
         reports: of its failures on devices.
-        passed: its measurement, where it succeeded.
+        passed: its measurement, if it succeeded.
         passed_on: the device on which it did.
         passed_after: how many reports there were before.
     """

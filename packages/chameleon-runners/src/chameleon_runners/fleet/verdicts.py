@@ -165,7 +165,7 @@ def judge(
 
 
 def _blamed(agreeing: Sequence[FailureReport]) -> Measurement:
-    """The candidate's failure, where devices that work without it do not survive it."""
+    """The candidate's failure, if devices that work without it do not survive it."""
     last = agreeing[-1]
     if last.kind not in _GONE:
         return last.failure

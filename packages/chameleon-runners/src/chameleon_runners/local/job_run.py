@@ -59,7 +59,7 @@ class Rounds:
     def admit(self, candidate: CandidateRun) -> list[CandidateRun]:
         """Add a candidate that was timed; returns those that need not be timed again.
 
-        They are the hopeless ones, and the slowest where more are promising than may be held.
+        They are the hopeless ones, and the slowest if more are promising than may be held.
         """
         self._best = min(self._best, candidate.fastest)
         self.candidates.append(candidate)
@@ -227,7 +227,7 @@ class TimingPhase:
         return [candidate]
 
     def _with_more_room(self, candidate: CandidateRun, worker: Worker) -> list[CandidateRun]:
-        """Have a candidate timed again that lacked memory, where its worker can hold less.
+        """Have a candidate timed again that lacked memory, if its worker can hold less.
 
         Cold caches need copies of the weights that only a kernel that is timed has.
 

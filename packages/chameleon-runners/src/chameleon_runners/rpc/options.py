@@ -50,7 +50,7 @@ class RpcDeviceOptions:
         key: of the devices.
         proxied: whether several servers may have one address, that of a proxy.
         device_index: which of the server's devices of the target's kind.
-        threads: that kernels run with, where it is a CPU.
+        threads: that kernels run with, if it is a CPU.
         priority: of requests.
         connect_timeout: how long to wait for it.
         session_timeout: when the server ends the session.

@@ -42,7 +42,7 @@ _LIBRARY = Linking(name="kernel.so")
 
 
 def linking_for(target: tvm.target.Target) -> Linking:
-    """How to link for a target: here where something can, else where it runs."""
+    """How to link for a target: here if something can, else where it runs."""
     wanted = os.environ.get(LINKER, "")
     if wanted == "none":
         return _OBJECTS

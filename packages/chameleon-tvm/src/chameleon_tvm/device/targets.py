@@ -67,7 +67,7 @@ class TVMTargets(TargetResolver):
 
 
 def _described_gpu(target: str) -> dict[str, Any]:
-    """A GPU's limits, where the architecture is one whose limits are known."""
+    """A GPU's limits, if the architecture is one whose limits are known."""
     try:
         return {"kind": "cuda", "features": [], **attrs.asdict(gpu_info(target))}
     except TargetError:
@@ -91,7 +91,7 @@ def _parsed_json(text: str) -> dict[str, Any]:
 
 
 def _check_options(value: dict[str, Any]) -> None:
-    """See that a mapping has options of its kind, with texts where these are texts.
+    """See that a mapping has options of its kind, with texts if these are texts.
 
     TVM itself names all other faults.
     """

@@ -15,7 +15,7 @@ from chameleon_tvm.types import BFLOAT16, STORAGE
 
 
 class MultiplyAdd(Dot):
-    """Product and sum, rounded once where the CPU has them as one instruction."""
+    """Product and sum, rounded once if the CPU has them as one instruction."""
 
     name: ClassVar[str] = "multiply-add"
     mnemonics: ClassVar[tuple[str, ...]] = (

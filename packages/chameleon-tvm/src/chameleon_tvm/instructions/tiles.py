@@ -28,7 +28,7 @@ class Register:
         holds: ``SUMS``, ``DATA`` or ``WEIGHTS``.
         rows: of it that are used; tiles of data and sums at an edge have fewer than others.
         width: elements of a row that are used.
-        buffer: what stands for it in TensorIR, where the instruction's operands are vectors.
+        buffer: what stands for it in TensorIR, if the instruction's operands are vectors.
     """
 
     number: int
@@ -96,7 +96,7 @@ class TileProduct(Instruction):
             number: below ``registers``, each once in a kernel.
             holds: ``SUMS``, ``DATA`` or ``WEIGHTS``.
             rows: of data and sums that are used; 0 for all.
-            depth: of the product, where it is ``shorter``; 0 for all.
+            depth: of the product, if it is ``shorter``; 0 for all.
         """
         depth = depth or self.depth
         whole = depth // self.pack if holds == WEIGHTS else self.rows

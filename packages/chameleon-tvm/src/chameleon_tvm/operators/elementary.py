@@ -130,7 +130,7 @@ def erf(x: Expr) -> Expr:
 def _odd_quotient(
     x: Expr, limit: float, numerator: Sequence[float], denominator: Sequence[float]
 ) -> Expr:
-    """X N(x^2) / D(x^2) where |x| is at most a limit, its value at the limit beyond."""
+    """X N(x^2) / D(x^2) if |x| is at most a limit, its value at the limit beyond."""
 
     def of_inside(inside: Expr) -> Expr:
         return _named(

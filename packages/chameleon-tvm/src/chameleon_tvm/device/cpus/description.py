@@ -259,7 +259,7 @@ def _vectors(target: Target, architecture: str) -> tuple[int, int, bool]:
 
 
 def _sysfs_caches() -> tuple[int, int, int] | None:
-    """L1 data, L2 and L3 of a core of this machine in bytes, where Linux lists them."""
+    """L1 data, L2 and L3 of a core of this machine in bytes, if Linux lists them."""
     sizes: dict[str, int] = {}
     core = _SYSFS / f"cpu{usable_cores()[0]}" / "cache"
     for index in sorted(core.glob("index*")):

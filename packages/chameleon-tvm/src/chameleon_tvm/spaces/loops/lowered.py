@@ -33,7 +33,7 @@ _IDENTITIES = {tirx.Add: 0.0, tirx.Max: -math.inf, tirx.Min: math.inf, tirx.Mul:
 
 
 def with_vectors(statement: Any, lanes: int) -> Any:
-    """The statement with its innermost serial loops in vectors where neighbours in memory allow.
+    """The statement with its innermost serial loops in vectors if neighbours in memory allow.
 
     Args:
         statement: loops and stores without blocks, arrays of any rank.

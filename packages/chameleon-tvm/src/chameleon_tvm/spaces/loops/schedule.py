@@ -121,7 +121,7 @@ class LoopPlan:
         threads: whether outer loops are dealt to all threads.
         block: edge of the square tiles in which numbers change places between axes, in elements;
             1 for none.
-        columns: vectors of neighbouring sums that are added up together where a sum does not run
+        columns: vectors of neighbouring sums that are added up together if a sum does not run
             along memory.
     """
 
@@ -261,7 +261,7 @@ def computes_with_places(block: Any) -> bool:
 
 
 def other_axis(block: Any) -> int | None:
-    """The axis along which a block reads neighbours where it writes them along the last one."""
+    """The axis along which a block reads neighbours if it writes them along the last one."""
     variables = [axis.var for axis in block.iter_vars]
     for read in block.reads:
         if not len(read.region):

@@ -44,7 +44,7 @@ def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:
 
 
 def _fused_lanes(nest: Nest, extents: list[Extents]) -> Any:
-    """Whether vectors go on over the next loop, as they do where both are contiguous.
+    """Whether vectors go on over the next loop, as they do if both are contiguous.
 
     A loop that is part of a vector is not split at the border.
     """

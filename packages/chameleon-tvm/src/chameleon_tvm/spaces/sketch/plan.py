@@ -81,7 +81,7 @@ def merge(
         max_choices: the largest number of factorisations a tile knob keeps.
 
     Returns:
-        The knobs, ``sketch`` first, each with a condition where not all sketches have it; and
+        The knobs, ``sketch`` first, each with a condition if not all sketches have it; and
         for every sketch its decisions in trace order.
     """
     entries: dict[str, tuple[Knob, list[int]]] = {}

@@ -133,7 +133,7 @@ def joined(direct: DesignSpace, winograd: DesignSpace) -> DesignSpace:
 
 
 def _everything(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32] | None:
-    """All that can be legal, where both spaces are small enough to be listed.
+    """All that can be legal, if both spaces are small enough to be listed.
 
     Hardly one in ten thousand index vectors of both together is legal.
     """

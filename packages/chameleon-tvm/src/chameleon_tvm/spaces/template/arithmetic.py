@@ -306,7 +306,7 @@ def half_dots(dtype: str, target: str) -> Sequence[Dot]:
 
 
 def _half_dot(spec: FusedSpec, target: str) -> Dot:
-    """The fastest, or one that widens weights as it goes where those are waited for."""
+    """The fastest, or one that widens weights as it goes if those are waited for."""
     dots = half_dots(spec.dtype, target)
     info = target_info(target)
     stored = spec.output_channels * spec.reduced * FLOAT_BYTES

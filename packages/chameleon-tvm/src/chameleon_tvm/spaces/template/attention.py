@@ -255,7 +255,7 @@ def _up_to(options: tuple[int, ...], most: int) -> tuple[int, ...]:
 class AttentionTemplate(Template):
     """Scores, softmax and the product with values in one function, in the layouts they have.
 
-    Queries and keys of two bytes are multiplied as they are where an instruction does so, and
+    Queries and keys of two bytes are multiplied as they are if an instruction does so, and
     widened first elsewhere. Powers of scores stay float32, and values are widened for them.
     """
 

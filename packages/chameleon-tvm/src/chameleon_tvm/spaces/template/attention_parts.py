@@ -70,7 +70,7 @@ class Part:
     kind: StorageType = STORAGE[FLOAT32]
 
     def load(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
-        """A feature of a token, or ``lanes`` of them where features are the last axis: float32."""
+        """A feature of a token, or ``lanes`` of them if features are the last axis: float32."""
         return widening(self.kind, self.as_held(b, h, s, d, lanes), lanes)
 
     def as_held(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:

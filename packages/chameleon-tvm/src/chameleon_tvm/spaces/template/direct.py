@@ -35,7 +35,7 @@ class DirectConvolution:
         tile: the point of the design space.
         spec: the operator, for its epilogue; None for one that has none.
         arithmetic: what it multiplies with.
-        channels: input channels of all groups, where groups are filled up with zeros.
+        channels: input channels of all groups, if groups are filled up with zeros.
         staging: the convolution as its input is copied, if that is another one. Taps of a row and
             their channels are neighbours in the copy. The loops may take them for channels of one
             tap, more of them than the copy has (their weights are zero).

@@ -52,7 +52,7 @@ class Tiling(ABC):
             is an analytical feature.
         magnitudes: fields whose feature is a logarithm.
         groups: which loop or buffer each feature tells of.
-        prefix: of the names of features and groups, where another template has the same.
+        prefix: of the names of features and groups, if another template has the same.
         least: added to magnitudes that may be zero.
     """
 

@@ -213,7 +213,7 @@ def pack_weights(
 def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
     """The convolution itself if its rows of taps had better be channels of one tap.
 
-    That is where ``depth`` input channels are multiplied together and do not divide those of a
+    That is if ``depth`` input channels are multiplied together and do not divide those of a
     tap: they go on with the next tap's, which are its neighbours. None elsewhere.
     """
     neighbours = geometry.groups == 1 and (geometry.dilation[1] == 1 or geometry.kernel[1] == 1)
@@ -232,7 +232,7 @@ def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
 
 
 def groups_per_vector(geometry: Geometry) -> int:
-    """How many groups a vector of output channels holds, where one group does not fill it.
+    """How many groups a vector of output channels holds, if one group does not fill it.
 
     Their weights are then block-diagonal. That takes no multiply-add more than a vector for each
     group, whose other lanes would compute nothing.

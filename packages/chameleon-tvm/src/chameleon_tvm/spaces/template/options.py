@@ -39,7 +39,7 @@ class TemplateOptions:
         max_error: the largest loss of an algorithm that is expected in float32, as largest
             |difference| over the largest |output|. None for no limit but the check of every kernel.
             The direct one is always allowed if it is named.
-        templates: names of templates, ``distribution:name`` where two are called the same, that
+        templates: names of templates, ``distribution:name`` if two are called the same, that
             go before this package's own wherever they are for an operator and target.
     """
 

@@ -47,7 +47,7 @@ class TileConvolution:
         block: the point of the design space.
         spec: the operator, for its epilogue.
         arithmetic: what it multiplies with.
-        channels: of the input, where those of the geometry are filled up with zeros.
+        channels: of the input, if those of the geometry are filled up with zeros.
         cores: that share the work.
     """
 

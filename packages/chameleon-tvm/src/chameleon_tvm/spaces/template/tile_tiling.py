@@ -87,7 +87,7 @@ class Runs:
 
     Attributes:
         rows: of the filter.
-        count: runs of neighbouring elements in each: one where the taps of a row are neighbours,
+        count: runs of neighbouring elements in each: one if the taps of a row are neighbours,
             or else one for each tap.
         pieces: of a run.
         depth: elements of a piece.
@@ -143,7 +143,7 @@ def applies(geometry: Geometry) -> bool:
 
 
 def flattened(geometry: Geometry) -> Geometry:
-    """The same convolution with its map as one row, where each output reads its own pixel alone."""
+    """The same convolution with its map as one row, if each output reads its own pixel alone."""
     g = geometry
     own = g.kernel == (1, 1) and g.stride == (1, 1) and g.size == g.out and not any(g.padded)
     if not own:
@@ -158,7 +158,7 @@ def pack_tiles(
     """(O, I, rows, columns) weights as a tile product reads them.
 
     Args:
-        weights: of one group, of fewer channels where the geometry's are filled up.
+        weights: of one group, of fewer channels if the geometry's are filled up.
         geometry: the convolution.
         block: the point of the design space.
         product: what multiplies.

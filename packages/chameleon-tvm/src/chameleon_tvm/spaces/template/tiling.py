@@ -232,7 +232,7 @@ class ConvolutionTiling(Tiling):
         )
 
     def _traffic(self, values: Values, blocks: Numbers, positions: Numbers) -> Numbers:
-        """Bytes read again per outer iteration where they are more than half of L2 holds."""
+        """Bytes read again per outer iteration if they are more than half of L2 holds."""
         g, cache = self.geometry, self.info.l2_bytes / 2
         types = self.arithmetic
         weights = g.groups * g.oc * self.reduced * g.taps * types.weight_bytes

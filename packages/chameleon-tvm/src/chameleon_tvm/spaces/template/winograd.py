@@ -249,7 +249,7 @@ class WinogradConvolution:
         return emit.loop("v", self.tile.vectors, some)
 
     def _where(self, statement: Stmt, index: Expr, offset: int, *, axis: int) -> Stmt:
-        """A store that is left out where a tile reaches beyond the output."""
+        """A store that is left out if a tile reaches beyond the output."""
         extent = self.geometry.out[axis]
         if 0 <= (extent - 1) % self.tile.out >= offset:
             return statement

@@ -84,7 +84,7 @@ class WinogradEstimates:
         workspace_bytes: what a block of tiles holds between its steps.
         transforms: vector operations of all transforms per multiply-add of the direct one.
         traffic: bytes from beyond L2 per flop of the direct convolution.
-        shared_bytes: all transformed inputs, where panels share them, else 0.
+        shared_bytes: all transformed inputs, if panels share them, else 0.
         staged: bytes of them written and read beyond L2 per flop of the direct convolution.
     """
 
