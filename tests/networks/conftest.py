@@ -71,7 +71,7 @@ def target() -> str:
 def delivery_into(target: str) -> Callable[..., Delivery]:
     """Makes a delivery with a random configuration for every task, or with its first guess."""
 
-    def made(source: Frontend, folder: Path, *, guessed: bool = False) -> Delivery:
+    def delivery(source: Frontend, folder: Path, *, guessed: bool = False) -> Delivery:
         space = AutoSpace(AutoOptions())
         rng = np.random.default_rng(0)
         winners = []
@@ -82,7 +82,7 @@ def delivery_into(target: str) -> Callable[..., Delivery]:
             winners.append(Winner(task=task, config=indices, seconds=1e-3))
         return Delivery(target=target, winners=winners, space=space, folder=folder, threads=2)
 
-    return made
+    return delivery
 
 
 @pytest.fixture(scope="session")
@@ -95,15 +95,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> OnnxNetwork:
     nodes: list[Any] = []
     weights: list[Any] = []
 
-    def layer(kind: str, given: str, shape: tuple[int, ...], **more: Any) -> str:
+    def layer(kind: str, source: str, shape: tuple[int, ...], **more: Any) -> str:
         name = f"{kind}{len(nodes)}".lower()
         array = rng.standard_normal(shape, np.float32) / np.float32(np.sqrt(np.prod(shape[1:])))
         weights.append(onnx.numpy_helper.from_array(array, f"{name}_weights"))
-        nodes.append(helper.make_node(kind, [given, f"{name}_weights"], [name], name=name, **more))
+        nodes.append(helper.make_node(kind, [source, f"{name}_weights"], [name], name=name, **more))
         return name
 
-    def step(kind: str, given: str, **more: Any) -> str:
-        nodes.append(helper.make_node(kind, [given], [f"{kind}{len(nodes)}"], **more))
+    def step(kind: str, source: str, **more: Any) -> str:
+        nodes.append(helper.make_node(kind, [source], [f"{kind}{len(nodes)}"], **more))
         return f"{kind}{len(nodes) - 1}"
 
     at = step("Relu", layer("Conv", "image", (16, 3, 3, 3), pads=[1] * 4))

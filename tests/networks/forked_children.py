@@ -114,11 +114,11 @@ class ForkServer:
 
     def forked(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
         """The id of a new child of this process, which has its ``descriptors`` 0, 1, and 2."""
-        told = json.dumps({**request, "parent": os.getpid()}).encode()
-        assert len(told) < _LONGEST
+        message = json.dumps({**request, "parent": os.getpid()}).encode()
+        assert len(message) < _LONGEST
         # The child's parent ends at once; what takes its place is this process.
         with _adopting():
-            socket.send_fds(self._socket, [told], list(descriptors))
+            socket.send_fds(self._socket, [message], list(descriptors))
             answer = self._socket.recv(_LONGEST)
         assert answer, "the process that forks has ended"
         return int(answer)
@@ -141,10 +141,10 @@ def _serve() -> None:
         if importlib.util.find_spec(name.partition(".")[0]) is not None:
             importlib.import_module(name)
     while True:
-        told, descriptors, *_ = socket.recv_fds(connection, _LONGEST, 3)
-        if not told:
+        message, descriptors, *_ = socket.recv_fds(connection, _LONGEST, 3)
+        if not message:
             return
-        request = json.loads(told)
+        request = json.loads(message)
         read, write = os.pipe()
         between = os.fork()
         if not between:
@@ -165,8 +165,8 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
     status = 1
     try:
         os.setsid()
-        for place, descriptor in enumerate(descriptors):
-            os.dup2(descriptor, place)
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
             os.close(descriptor)
         os.environ.clear()
         os.environ.update(request["environment"])

@@ -36,6 +36,6 @@ def masked(file: Path, *extents: int, pad: float | None = 0.0) -> BucketedFronte
     length = Buckets(buckets=extents, pad=pad, name="length")
     shapes = {"ids": (1, length), "mask": (1, length)}
     options = TorchOptions(source=f"{file}:masked", shapes=shapes, compare=False)
-    made = work_on(options)
-    assert isinstance(made, BucketedFrontend)
-    return made
+    frontend = work_on(options)
+    assert isinstance(frontend, BucketedFrontend)
+    return frontend

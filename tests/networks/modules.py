@@ -16,16 +16,16 @@ def module_of(build: Any, *inputs: Sequence[int] | tuple[Sequence[int], str]) ->
         build: called in a block.
         inputs: shapes of float32, or each with a type.
     """
-    kinds = [one if isinstance(one[-1], str) else (one, "float32") for one in inputs]
+    kinds = [kind if isinstance(kind[-1], str) else (kind, "float32") for kind in inputs]
     variables = [
-        relax.Var(f"x{place}", relax.TensorType(list(shape), dtype))
-        for place, (shape, dtype) in enumerate(kinds)
+        relax.Var(f"x{number}", relax.TensorType(list(shape), dtype))
+        for number, (shape, dtype) in enumerate(kinds)
     ]
     builder = relax.BlockBuilder()
     with builder.function("main", variables):
         with builder.dataflow():
-            made = build(builder.emit, *variables)
-            out = builder.emit_output(relax.Tuple(made) if isinstance(made, tuple) else made)
+            value = build(builder.emit, *variables)
+            out = builder.emit_output(relax.Tuple(value) if isinstance(value, tuple) else value)
         builder.emit_func_output(out)
     return builder.get()
 
@@ -42,8 +42,8 @@ def expected(module: Any, *inputs: Any) -> list[Any]:
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
     executable = relax.build(relax.get_pipeline("zero")(module), target)
     machine = relax.VirtualMachine(executable, tvm.cpu())
-    found = machine["main"](*map(tvm.runtime.tensor, inputs))
-    return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+    result = machine["main"](*map(tvm.runtime.tensor, inputs))
+    return [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
 
 
 def convolved(data: np.ndarray, weights: np.ndarray, groups: int = 1) -> np.ndarray:
@@ -53,5 +53,5 @@ def convolved(data: np.ndarray, weights: np.ndarray, groups: int = 1) -> np.ndar
     batch, channels, *spatial = windows.shape[:4]
     windows = windows.reshape(batch, groups, channels // groups, *spatial, 3, 3)
     filters = weights.astype(np.float64).reshape(groups, -1, *weights.shape[1:])
-    made = np.einsum("bgchwxy,gocxy->bgohw", windows, filters)
-    return made.reshape(batch, -1, *spatial)
+    sums = np.einsum("bgchwxy,gocxy->bgohw", windows, filters)
+    return sums.reshape(batch, -1, *spatial)

@@ -35,9 +35,9 @@ def test_it_lists_networks(cache: Path):
 
 
 def test_it_removes_what_was_not_used_lately(cache: Path):
-    found = json.loads(CliRunner().invoke(command, ["--older-than", "24h", "--json"]).output)
-    assert [network["name"] for network in found["removed"]] == ["aa/predicted"]
-    assert [network["name"] for network in found["networks"]] == ["bb/predicted"]
+    lists = json.loads(CliRunner().invoke(command, ["--older-than", "24h", "--json"]).output)
+    assert [network["name"] for network in lists["removed"]] == ["aa/predicted"]
+    assert [network["name"] for network in lists["networks"]] == ["bb/predicted"]
     assert [path.parent.name for path in cache.glob("*/*")] == ["bb"]
 
 

@@ -124,8 +124,8 @@ def test_what_no_network_can_replace_stays_torchs(net, reason, eager_is_slow, mo
         expected = [net(theirs) for _ in range(2)]
     torch.testing.assert_close(answers, expected)
     torch.testing.assert_close(mine, theirs)
-    [given] = _stays(logs)
-    assert reason in given
+    [message] = _stays(logs)
+    assert reason in message
 
 
 def test_gradients_and_open_sizes_stay_torchs(no_delivery):
@@ -166,8 +166,8 @@ def test_a_network_that_is_no_better_is_not_used(fault, reason, monkeypatch):
         compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
         for _ in range(2):
             torch.testing.assert_close(compiled(x), x * 2.0)
-    [given] = _stays(logs)
-    assert reason in given
+    [message] = _stays(logs)
+    assert reason in message
 
 
 def test_torch_answers_while_a_network_is_tuned_beside_it(monkeypatch):

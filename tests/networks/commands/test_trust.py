@@ -53,12 +53,12 @@ def _configs(task: Task) -> list[tuple[int, ...]]:
     return [tuple(config) for config in guesses[:2].tolist()]
 
 
-def _folder(place: Path, model: Mapping[str, Any], target: str, *tasks: Task, **more: Any) -> Path:
+def _folder(folder: Path, model: Mapping[str, Any], target: str, *tasks: Task, **more: Any) -> Path:
     """A run folder as somebody else may have written it."""
-    place.mkdir()
-    (place / "network").mkdir()
+    folder.mkdir()
+    (folder / "network").mkdir()
     document = {"model": model, "space": {"name": "sketch"}, **more}
-    with RecordStore(place / "records.sqlite") as store:
+    with RecordStore(folder / "records.sqlite") as store:
         store.set_fact("pipeline", {"digest": "", "document": document})
         store.set_fact("target", target)
         for task in tasks:
@@ -66,7 +66,7 @@ def _folder(place: Path, model: Mapping[str, Any], target: str, *tasks: Task, **
             for number, config in enumerate(_configs(task)):
                 measured = Measurement(config=config, seconds=(1.0,))
                 store.add(row, number, measured, knobs={"knob": number}, spending=Spending())
-    return place
+    return folder
 
 
 INT8 = {"type": "int8", "calibrate": "evil.py:make"}
@@ -204,8 +204,8 @@ def test_a_record_database_runs_nothing(chameleon: Command, marker: Path):
         [(text,)] = database.execute("SELECT key FROM keys").fetchall()
         key = json.loads(text)
         key["arguments"]["reference"]["text"] = f"{payload}\n{FUNCTION}"
-        given = (json.dumps(key), key_from_json(key).digest)
-        database.execute("UPDATE keys SET key = ?, digest = ?", given)
+        values = (json.dumps(key), key_from_json(key).digest)
+        database.execute("UPDATE keys SET key = ?, digest = ?", values)
     scaled = FUNCTION.replace("te.sum(a", "te.sum(2 * a").replace("return a", "return 2 * a")
     tuned("second", scaled)
     for words in (

@@ -43,7 +43,7 @@ class DeliveredOperator:
         """What the kernel is called with, as it reads it."""
         arranged = self.operator.arrange(self.inputs)
         constants = self.operator.constants
-        return [one for place, one in enumerate(arranged) if place not in constants]
+        return [array for number, array in enumerate(arranged) if number not in constants]
 
     def pack(self) -> None:
         """Pack the weights with the folder's own file."""
@@ -52,14 +52,14 @@ class DeliveredOperator:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        constants = [self.inputs[place] for place in sorted(self.operator.constants)]
+        constants = [self.inputs[number] for number in sorted(self.operator.constants)]
         module.pack_weights(*constants).tofile(self.folder / "weights.bin")
 
     def error(self, output: Any) -> float:
         """The largest difference from the reference over the largest of its numbers."""
-        [found] = self.operator.logical([output])
+        [result] = self.operator.logical([output])
         [wanted] = self.operator.reference(self.inputs)
-        return float(np.abs(found.astype(np.float64) - wanted).max() / np.abs(wanted).max())
+        return float(np.abs(result.astype(np.float64) - wanted).max() / np.abs(wanted).max())
 
 
 def configuration(
@@ -76,7 +76,7 @@ def configuration(
 def operator_deliverer(base: Path) -> Callable[..., DeliveredOperator]:
     """What delivers an operator in some configuration into a folder of a folder."""
 
-    def made(
+    def deliver(
         spec: Any,
         wanted: Callable[[Mapping[str, Any]], bool] = lambda _: True,
         space: SpaceProvider | None = None,
@@ -93,7 +93,7 @@ def operator_deliverer(base: Path) -> Callable[..., DeliveredOperator]:
         inputs[1] = np.random.default_rng(7).permutation(weights.reshape(-1)).reshape(weights.shape)
         return DeliveredOperator(winner=winner, folder=folder, operator=operator, inputs=inputs)
 
-    return made
+    return deliver
 
 
 @pytest.fixture

@@ -42,15 +42,15 @@ class Library:
         self.input_count = self._function("input_count", ctypes.c_int)
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
-        found = getattr(self._library, f"{self._name}_{name}")
-        found.restype, found.argtypes = result, arguments
-        return found
+        symbol = getattr(self._library, f"{self._name}_{name}")
+        symbol.restype, symbol.argtypes = result, arguments
+        return symbol
 
     def called(self, handle: Any, inputs: list[Any], output: Any) -> int:
         """Run it on arrays."""
-        given = (ctypes.c_void_p * len(inputs))(*(one.ctypes.data for one in inputs))
-        made = (ctypes.c_void_p * 1)(output.ctypes.data)
-        return int(self.run(handle, given, made))
+        read = (ctypes.c_void_p * len(inputs))(*(array.ctypes.data for array in inputs))
+        written = (ctypes.c_void_p * 1)(output.ctypes.data)
+        return int(self.run(handle, read, written))
 
 
 @pytest.fixture
@@ -71,10 +71,10 @@ def test_the_example_gives_the_same_bits(parallel: Any, tmp_path: Path):
     files = write_c_bundle(parallel.folder, bundle, "conv")
     assert {file.name for file in files} == {file.name for file in bundle.iterdir()}
     for words in (("-B", "build", "."), ("--build", "build")):
-        made = subprocess.run(
+        compiler = subprocess.run(
             [CMAKE, *words], cwd=bundle, check=False, capture_output=True, text=True
         )
-        assert made.returncode == 0, made.stdout + made.stderr
+        assert compiler.returncode == 0, compiler.stdout + compiler.stderr
     [data] = parallel.activations
     np.save(tmp_path / "data.npy", data)
     data.tofile(tmp_path / "data.raw")
@@ -84,9 +84,9 @@ def test_the_example_gives_the_same_bits(parallel: Any, tmp_path: Path):
         assert ran.returncode == 0, ran.stderr
         assert ran.stdout.splitlines()[0] == "output0.npy"
         assert "latency 0." in ran.stdout
-        found = np.load(bundle / "build" / "output0.npy")
-        assert found.shape == wanted.shape
-        assert found.tobytes() == wanted.tobytes()
+        output = np.load(bundle / "build" / "output0.npy")
+        assert output.shape == wanted.shape
+        assert output.tobytes() == wanted.tobytes()
     np.save(tmp_path / "wide.npy", data.astype(np.float64))
     ran = _example(bundle, bundle / "weights.bin", tmp_path / "wide.npy")
     assert ran.returncode == 1
@@ -125,10 +125,10 @@ def test_handles_run_at_the_same_time(parallel: Any, tmp_path: Path):
         library.destroy(handle)
 
     at_once = [threading.Thread(target=several, args=(threads,)) for threads in (1, 2, 3)]
-    for one in at_once:
-        one.start()
-    for one in at_once:
-        one.join()
+    for thread in at_once:
+        thread.start()
+    for thread in at_once:
+        thread.join()
     assert errors == []
 
 
@@ -185,9 +185,9 @@ def test_what_goes_wrong_is_said(
 
 
 def test_a_processor_without_the_features_is_refused(parallel: Any, tmp_path: Path):
-    told = read_manifest(parallel.folder)
-    told["cpu_features"].append("flight")
-    write_manifest(parallel.folder, told)
+    manifest = read_manifest(parallel.folder)
+    manifest["cpu_features"].append("flight")
+    write_manifest(parallel.folder, manifest)
     write_c_bundle(parallel.folder, tmp_path / "c", "conv")
     library = Library(tmp_path / "c", "conv")
     assert library.create(str(tmp_path / "c" / "weights.bin").encode(), 1) is None

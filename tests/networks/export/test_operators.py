@@ -44,32 +44,32 @@ def _algorithm(values: Any) -> str:
     ids=["blocks and a bias", "groups in one vector", "int8", "bfloat16"],
 )
 def test_weights_of_ones_own_are_packed(spec: Any, deliver_one: Any):
-    made = deliver_one(spec, lambda values: _algorithm(values) == "direct")
-    made.pack()
-    output = load(made.folder)(*made.activations)
-    assert made.error(output) < made.operator.tolerance
+    own = deliver_one(spec, lambda values: _algorithm(values) == "direct")
+    own.pack()
+    output = load(own.folder)(*own.activations)
+    assert own.error(output) < own.operator.tolerance
 
 
 def test_winograds_weights_are_transformed(deliver_one: Any):
-    made = deliver_one(CONVOLUTION, lambda values: _algorithm(values).startswith("winograd"))
-    before = load(made.folder)(*made.activations)
-    assert made.error(before) > made.operator.tolerance, "it has random weights"
-    made.pack()
-    assert made.error(load(made.folder)(*made.activations)) < made.operator.tolerance
+    own = deliver_one(CONVOLUTION, lambda values: _algorithm(values).startswith("winograd"))
+    before = load(own.folder)(*own.activations)
+    assert own.error(before) > own.operator.tolerance, "it has random weights"
+    own.pack()
+    assert own.error(load(own.folder)(*own.activations)) < own.operator.tolerance
 
 
 def test_sketches_pack_too(deliver_one: Any):
-    made = deliver_one(
+    own = deliver_one(
         DenseSpec(input=[4, 32], units=48), space=SketchSpace(SketchOptions(prune=False))
     )
-    made.pack()
-    assert made.error(load(made.folder)(*made.activations)) < made.operator.tolerance
+    own.pack()
+    assert own.error(load(own.folder)(*own.activations)) < own.operator.tolerance
 
 
 def test_an_operator_without_weights_has_nothing_to_pack(deliver_one: Any):
-    made = deliver_one(BatchMatmulSpec(a=[2, 4, 16], b=[2, 16, 24]))
-    assert not (made.folder / "pack.py").exists()
-    assert made.error(load(made.folder)(*made.activations)) < made.operator.tolerance
+    own = deliver_one(BatchMatmulSpec(a=[2, 4, 16], b=[2, 16, 24]))
+    assert not (own.folder / "pack.py").exists()
+    assert own.error(load(own.folder)(*own.activations)) < own.operator.tolerance
 
 
 ALONE = """
@@ -86,41 +86,41 @@ print([name for name in sys.modules if name.startswith("chameleon")])
 
 
 def test_numpy_packs_and_tvm_runs_without_this_package(deliver_one: Any):
-    made = deliver_one(DenseSpec(input=[4, 32], units=48, bias=True))
-    data, weights, bias = made.inputs
+    own = deliver_one(DenseSpec(input=[4, 32], units=48, bias=True))
+    data, weights, bias = own.inputs
     for name, array in (("x", data), ("w", weights), ("b", bias)):
-        np.save(made.folder / f"{name}.npy", array)
-    found = subprocess.run(
+        np.save(own.folder / f"{name}.npy", array)
+    process = subprocess.run(
         [sys.executable, "-c", ALONE],
         check=False,
         capture_output=True,
         text=True,
-        cwd=made.folder,
+        cwd=own.folder,
         timeout=120,
     )
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.strip() == "[]"
-    assert made.error(np.load(made.folder / "out.npy")) < made.operator.tolerance
-    manifest = json.loads((made.folder / "manifest.json").read_text())
-    assert [one["name"] for one in manifest["inputs"]] == ["data"]
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.strip() == "[]"
+    assert own.error(np.load(own.folder / "out.npy")) < own.operator.tolerance
+    manifest = json.loads((own.folder / "manifest.json").read_text())
+    assert [entry["name"] for entry in manifest["inputs"]] == ["data"]
     assert manifest["threads"] == 2
 
 
 def test_wrong_constants_are_refused(deliver_one: Any):
-    made = deliver_one(DenseSpec(input=[4, 32], units=48, bias=True))
-    data, weights, bias = made.inputs
+    own = deliver_one(DenseSpec(input=[4, 32], units=48, bias=True))
+    data, weights, bias = own.inputs
     names = "the operator's constants are weights, bias"
     with pytest.raises(ValueError, match=f"{names}, not 1 arrays"):
-        pack_weights(weights, folder=made.folder)
+        pack_weights(weights, folder=own.folder)
     with pytest.raises(ValueError, match=r"bias must have shape \[48\]"):
-        pack_weights(weights, data, folder=made.folder)
-    assert len(pack_weights(weights, bias, folder=made.folder)) > weights.nbytes
+        pack_weights(weights, data, folder=own.folder)
+    assert len(pack_weights(weights, bias, folder=own.folder)) > weights.nbytes
 
 
 def test_packing_that_depends_on_values_is_refused(
     deliver_one: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    made = deliver_one(DenseSpec(input=[4, 32], units=48))
+    own = deliver_one(DenseSpec(input=[4, 32], units=48))
     real = Template.program
 
     def sorted_first(self: Any, values: Any, operator: Any, inputs: Any) -> Any:
@@ -129,7 +129,7 @@ def test_packing_that_depends_on_values_is_refused(
 
     monkeypatch.setattr(Template, "program", sorted_first)
     with pytest.raises(ConfigError, match="'one' are packed cannot be written down") as caught:
-        deliver_operator(made.winner, AutoSpace(AutoOptions()), tmp_path / "two", 1)
+        deliver_operator(own.winner, AutoSpace(AutoOptions()), tmp_path / "two", 1)
     assert "tvmscript" in str(caught.value.hint)
 
 

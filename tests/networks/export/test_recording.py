@@ -22,19 +22,19 @@ def recorded(function: Function, inputs: Sequence[Any]) -> Callable[[Sequence[An
     number = recording.number_of(function(arrays))
     assert number is not None, "the result left the recording"
     fixed: list[int | None] = [None] * len(inputs)
-    for place in recording.fixed:
-        fixed[place] = len(recording.constants)
-        recording.constants.append(recording.inputs[place])
-    told = {"fixed": fixed, "steps": recording.steps, "outputs": [{"array": number}]}
-    told = json.loads(json.dumps(told))
-    return lambda others: replayed(told, list(others), recording.constants)[0]
+    for index in recording.fixed:
+        fixed[index] = len(recording.constants)
+        recording.constants.append(recording.inputs[index])
+    packing = {"fixed": fixed, "steps": recording.steps, "outputs": [{"array": number}]}
+    packing = json.loads(json.dumps(packing))
+    return lambda others: replayed(packing, list(others), recording.constants)[0]
 
 
 def _filled(arrays: Sequence[Any]) -> Any:
-    made = np.zeros_like(arrays[0], order="C", shape=(2, 3, 4, 2))
-    for place in range(2):
-        made[:, :, :, place] = arrays[0].reshape(3, 2, 4).swapaxes(0, 1)
-    return made
+    filled = np.zeros_like(arrays[0], order="C", shape=(2, 3, 4, 2))
+    for index in range(2):
+        filled[:, :, :, index] = arrays[0].reshape(3, 2, 4).swapaxes(0, 1)
+    return filled
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -57,10 +57,10 @@ def test_what_is_done_is_done_again_to_others(name: str):
     first, second = ([rng.standard_normal((3, 2, 4)).astype("f4"), rng.random(4)] for _ in "ab")
     again = recorded(FUNCTIONS[name], first)
     wanted = FUNCTIONS[name](second)
-    found = again(second)
-    assert found.dtype == wanted.dtype
-    assert found.tobytes() == np.ascontiguousarray(wanted).tobytes()
-    assert not np.array_equal(found, again(first)), "the inputs count"
+    result = again(second)
+    assert result.dtype == wanted.dtype
+    assert result.tobytes() == np.ascontiguousarray(wanted).tobytes()
+    assert not np.array_equal(result, again(first)), "the inputs count"
 
 
 @given(st.permutations(range(3)), st.integers(0, 2), st.integers(1, 3))

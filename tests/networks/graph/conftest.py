@@ -41,9 +41,9 @@ def delivered(
     """A built-in network's delivery and its result, by name: made once, and only to be read."""
 
     @cache
-    def made(network: str) -> tuple[Delivery, dict[str, Any]]:
+    def deliver(network: str) -> tuple[Delivery, dict[str, Any]]:
         source = frontend(network)
         delivery = delivery_into(source, tmp_path_factory.mktemp(network) / "network")
         return delivery, source.deliver(delivery)
 
-    return made
+    return deliver

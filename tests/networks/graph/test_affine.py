@@ -63,11 +63,11 @@ BASES = {
 )
 def test_the_network_computes_the_same(base: str, steps: list[tuple[str, bool, bool]]) -> None:
     make, shape, channels = BASES[base]
-    made = [
+    layers = [
         (name, _constant(*(channels if many else (1,))), turned and name != "divide")
         for name, many, turned in steps
     ]
-    module = _built(make, shape, made)
+    module = _built(make, shape, layers)
     folded = with_folded_scales(module)
     array = RNG.standard_normal(shape).astype(np.float32)
     expected = _computed(module, array)
@@ -88,9 +88,9 @@ def test_a_normalisation_behind_a_biased_convolution_is_a_bias() -> None:
 
 def test_a_normalisation_that_neither_scales_nor_shifts_disappears() -> None:
     """As those of networks nobody has trained yet, behind their statistics."""
-    one, zero = np.ones((1, 4, 1, 1), np.float32), np.zeros((1, 4, 1, 1), np.float32)
+    ones, zeros = np.ones((1, 4, 1, 1), np.float32), np.zeros((1, 4, 1, 1), np.float32)
     steps = [("add", _constant(1, 4, 1, 1), False), ("divide", _constant(1, 4, 1, 1), False)]
-    steps += [("multiply", one, False), ("add", zero, False)]
+    steps += [("multiply", ones, False), ("add", zeros, False)]
     module = with_folded_scales(_built(_convolution, (1, 3, 5, 5), steps))
     assert operators_of(module) == ["nn.conv2d", "add"]
 

@@ -74,7 +74,7 @@ def filled(query: Any, key: Any, value: Any, mask: Any) -> Any:
 
 def flat(query: Any, key: Any, value: Any) -> Any:
     """With heads in the batch, as ``bmm`` wants them."""
-    query, key, value = (one.flatten(0, 1) for one in (query, key, value))
+    query, key, value = (part.flatten(0, 1) for part in (query, key, value))
     mixed = torch.bmm(torch.softmax(torch.bmm(query, key.transpose(1, 2)), dim=-1), value)
     return mixed.unflatten(0, (-1, HEADS))
 
@@ -100,7 +100,7 @@ class Packed(torch.nn.Module):
         batch, tokens, _ = x.shape
         if self.split:
             parts = self.inside(x).split(WIDTH, dim=2)
-            parts = [one.view(batch, tokens, HEADS, -1).transpose(1, 2) for one in parts]
+            parts = [part.view(batch, tokens, HEADS, -1).transpose(1, 2) for part in parts]
         else:
             whole = self.inside(x).reshape(batch, tokens, 3, HEADS, -1)
             parts = whole.permute(2, 0, 3, 1, 4).unbind(0)
@@ -113,9 +113,9 @@ def states(batch: int = 1) -> Any:
 
 def seen(*shape: int) -> Any:
     """A mask of which some are hidden, but never all of a row."""
-    made = torch.rand(shape, generator=torch.Generator().manual_seed(1)) > 0.4
-    made[..., 0] = True
-    return made
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) > 0.4
+    mask[..., 0] = True
+    return mask
 
 
 CASES: dict[str, tuple[Callable[[], Any], tuple[Any, ...], dict[str, Any]]] = {
@@ -165,19 +165,19 @@ def first_guesses(chains: list[Any], target: str) -> Kernels:
     for chain in chains:
         if chain.spec.kind == "attention":
             task = chain.spec.task("attention", target)
-            config = tuple(int(one) for one in space.design_space(task).first_guesses[0])
+            config = tuple(int(index) for index in space.design_space(task).first_guesses[0])
             winners[task.key] = Winner(task=task, config=config, seconds=1e-3)
     return Kernels(winners, space, target)
 
 
 def run(module: Any, chains: list[Any], target: str, inputs: tuple[Any, ...]) -> np.ndarray:
     kernels = first_guesses(chains, target)
-    made = compiled(module, chains, kernels, target)
+    network = compiled(module, chains, kernels, target)
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder, "network")
-        write_package(package, made.executable, manifest_of(module, chains, kernels, target, 2))
-        found = load(package)(*(one.numpy() for one in inputs))
-    return np.asarray(found[0] if isinstance(found, list | tuple) else found)
+        write_package(package, network.executable, manifest_of(module, chains, kernels, target, 2))
+        outputs = load(package)(*(tensor.numpy() for tensor in inputs))
+    return np.asarray(outputs[0] if isinstance(outputs, list | tuple) else outputs)
 
 
 def attentions(chains: list[Any]) -> list[Any]:
@@ -193,7 +193,7 @@ def test_it_is_one_kernel_that_computes_the_same(case: str, target: str):
     chains = chains_of(module)
     [chain] = attentions(chains)
     assert {name: getattr(chain.spec, name) for name in expected} == expected
-    assert not any(one.spec.kind == "batch_matmul" for one in chains)
+    assert not any(fused.spec.kind == "batch_matmul" for fused in chains)
     # A boolean mask becomes a number where it is an input of the network.
     rest = set(left_over(module, chains)) - ({"where"} if case == "boolean mask" else set())
     assert not rest & REPLACED
@@ -330,11 +330,11 @@ def test_networks_of_a_library(name: str, kind: str):
     network, inputs = network_of(name, kind)
     module = imported(network, inputs)
     chains = chains_of(module)
-    found = attentions(chains)
-    assert len(found) == 2
-    assert {chain.spec.causal for chain in found} == {name in {"gpt2", "llama"}}
-    assert {chain.spec.packed for chain in found} == {name == "gpt2"}
-    assert {chain.spec.mask for chain in found} == {()}
+    fused = attentions(chains)
+    assert len(fused) == 2
+    assert {chain.spec.causal for chain in fused} == {name in {"gpt2", "llama"}}
+    assert {chain.spec.packed for chain in fused} == {name == "gpt2"}
+    assert {chain.spec.mask for chain in fused} == {()}
     rest = left_over(module, chains)
     # Rotated queries and keys of Llama are in the layout that they were rotated in.
     assert rest.get("permute_dims", 0) <= {"vit": 1, "llama": 4}.get(name, 0)

@@ -54,7 +54,7 @@ Made = tuple[BucketedFrontend, Delivery, dict[str, Any]]
 def test_a_folder_has_a_network_for_each_bucket(delivered: Made):
     source, delivery, result = delivered
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
-    assert [one["name"] for one in manifest["buckets"]] == ["length=4", "length=12"]
+    assert [entry["name"] for entry in manifest["buckets"]] == ["length=4", "length=12"]
     [dimension] = manifest["dimensions"]
     assert dimension == {
         "name": "length",
@@ -77,7 +77,7 @@ def test_a_folder_has_a_network_for_each_bucket(delivered: Made):
         {"ids": (1, 12), "mask": (1, 12)},
     ]
     names = {winner.task.name for winner in delivery.winners}
-    assert {one.name for one in result.kernels if one.tuned} == names
+    assert {kernel.name for kernel in result.kernels if kernel.tuned} == names
     assert source.network.options.compare is False
     assert result.latency_seconds is None
 
@@ -121,14 +121,14 @@ except ValueError as error:
 
 def test_a_fresh_process_needs_tvm_alone(delivered: Made):
     _, delivery, _ = delivered
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=delivery.folder,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert found.stdout.splitlines() == [
+    assert process.stdout.splitlines() == [
         "chameleon.network: ids [1, 12], mask [1, 12]: bucket length=12 is run as it is",
         "chameleon.network: ids [1, 7], mask [1, 7]: length 7 is padded to 12",
         "[(1, 12, 32), (1, 8)] [(1, 7, 32), (1, 8)]",
@@ -146,8 +146,8 @@ def test_answers_are_the_frameworks_for_any_length(delivered: Made, length: int)
     inputs = other.samples(np.random.default_rng(3))
     expected = other.framework("torch", 1)(inputs)
     got = chameleon_networks.load(delivery.folder)(*inputs)
-    for one, wanted in zip(got, expected, strict=True):
-        np.testing.assert_allclose(one, wanted, atol=1e-5 * np.abs(wanted).max())
+    for output, wanted in zip(got, expected, strict=True):
+        np.testing.assert_allclose(output, wanted, atol=1e-5 * np.abs(wanted).max())
 
 
 def _onnx_file(path: Path, nodes: list[Any], inputs: list[Any], weights: dict[str, Any]) -> Path:
@@ -177,9 +177,9 @@ def _mean(folder: Path) -> BucketedFrontend:
     ]
     file = _onnx_file(folder / "mean.onnx", nodes, ["x", [1, "n", 8], [1, 8]], {"w": weights})
     shapes = {"x": (1, Buckets(buckets=(4, 8), pad=0.0), 8)}
-    made = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
-    assert isinstance(made, BucketedFrontend)
-    return made
+    network = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
+    assert isinstance(network, BucketedFrontend)
+    return network
 
 
 def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
@@ -192,9 +192,9 @@ def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
     ends = ["image.in", ["n", 3, 6, 6], ["n", 8, 6, 6]]
     file = _onnx_file(folder / "convolved.onnx", nodes, ends, {"w": weights})
     shapes = {"image.in": (Buckets(buckets=extents, pad=0.0), 3, 6, 6)}
-    made = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
-    assert isinstance(made, BucketedFrontend)
-    return made
+    network = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
+    assert isinstance(network, BucketedFrontend)
+    return network
 
 
 WORDS = r"padding changes the answers: with axis 1 of x 6 padded to 8, its outputs are off by"
@@ -276,14 +276,14 @@ def test_each_bucket_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return {"summary": "it compiles", "loops": [len(asked)]}
 
     monkeypatch.setattr(NetworkFrontend, "check", checked)
-    found = _convolved(tmp_path, 4, 12).check("llvm", 2, None)
-    assert found is not None
-    assert found["summary"] == (
+    report = _convolved(tmp_path, 4, 12).check("llvm", 2, None)
+    assert report is not None
+    assert report["summary"] == (
         "each bucket: it compiles; padding keeps the answers (axis 0 of image.in 8 padded to 12)"
     )
     asked.clear()
-    again = _convolved(tmp_path, 4, 12).check("llvm", 2, json.loads(json.dumps(found)))
-    assert again == found
+    again = _convolved(tmp_path, 4, 12).check("llvm", 2, json.loads(json.dumps(report)))
+    assert again == report
     assert [extent for extent, _ in asked] == [4, 12]
     assert [earlier["loops"] for _, earlier in asked] == [[1], [2]]
 
@@ -315,7 +315,7 @@ def test_what_was_settled_is_recalled_for_each_bucket(networks: Path):
     other["buckets"]["length=12"]["layout"] = "NCHW"
     again = masked(networks, 4, 12, pad=None)
     again.restore(other)
-    assert [one.choice.layout for _, one in again.networks] == ["NHWC", "NCHW"]
+    assert [network.choice.layout for _, network in again.networks] == ["NHWC", "NCHW"]
 
 
 def test_batches_of_an_onnx_file(delivery_into: Any, tmp_path: Path):
@@ -331,21 +331,21 @@ def test_batches_of_an_onnx_file(delivery_into: Any, tmp_path: Path):
 
 def test_latencies_are_sums_of_what_ran_in_every_bucket(networks: Path):
     source = masked(networks, 4, 12, pad=None)
-    one = NetworkResult(
+    short = NetworkResult(
         latency_seconds=0.5,
         untuned_seconds=2.0,
         rivals={"torch": 1.0, "openvino": 0.25},
         max_relative_error=1e-6,
         reference="torch",
     )
-    other = attrs.evolve(one, rivals={"torch": 2.0}, left_out={"openvino": "it failed"})
-    made = {"length=4": one, "length=12": other}
-    found = summed(source.network, made, {"length=4": {}, "length=12": {}})
-    assert found.latency_seconds == 1.0
-    assert found.untuned_seconds == 4.0
-    assert found.rivals == {"torch": 3.0}
-    assert found.left_out == {"openvino": "bucket length=12: it failed"}
-    assert [row.ratio for row in found.buckets] == [0.5, 4.0]
-    unknown = {**made, "length=12": attrs.evolve(other, latency_seconds=None)}
+    long = attrs.evolve(short, rivals={"torch": 2.0}, left_out={"openvino": "it failed"})
+    results = {"length=4": short, "length=12": long}
+    total = summed(source.network, results, {"length=4": {}, "length=12": {}})
+    assert total.latency_seconds == 1.0
+    assert total.untuned_seconds == 4.0
+    assert total.rivals == {"torch": 3.0}
+    assert total.left_out == {"openvino": "bucket length=12: it failed"}
+    assert [row.ratio for row in total.buckets] == [0.5, 4.0]
+    unknown = {**results, "length=12": attrs.evolve(long, latency_seconds=None)}
     names: dict[str, Any] = {"length=4": {}, "length=12": {}}
     assert summed(source.network, unknown, names).latency_seconds is None

@@ -110,9 +110,9 @@ def network(tmp_path: Path):
 
 
 def test_inputs_and_outputs_of_every_kind(network, target: str):
-    found = examined(network("several"), ["NHWC", "NCHW"], target, 2)
-    assert (found.layout, found.reference, found.refused) == ("NHWC", "torch", {})
-    assert found.max_relative_error < 1e-5
+    report = examined(network("several"), ["NHWC", "NCHW"], target, 2)
+    assert (report.layout, report.reference, report.refused) == ("NHWC", "torch", {})
+    assert report.max_relative_error < 1e-5
 
 
 def test_control_flow_names_its_line(network):
@@ -138,9 +138,9 @@ def test_inputs_are_like_the_examples_and_stay_as_they_are(name: str, network, t
 
 
 def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target: str):
-    found = examined(network("chaos"), ["NHWC"], target, 2)
-    assert found.max_relative_error > TOLERANCE
-    assert "torch in float32 are off by" in (found.conditioning or "")
+    report = examined(network("chaos"), ["NHWC"], target, 2)
+    assert report.max_relative_error > TOLERANCE
+    assert "torch in float32 are off by" in (report.conditioning or "")
 
 
 def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):
@@ -150,18 +150,18 @@ def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):
         return CheckReport(layout="NCHW", max_relative_error=0.0, reference="torch")
 
     monkeypatch.setattr(checking, "_asked", asked)
-    found = tried(network("several"), ["NHWC", "NCHW"], "llvm", 1)
-    assert found.layout == "NCHW"
-    assert "not in NHWC: the compiler ended with SIGSEGV" in found.summary
+    report = tried(network("several"), ["NHWC", "NCHW"], "llvm", 1)
+    assert report.layout == "NCHW"
+    assert "not in NHWC: the compiler ended with SIGSEGV" in report.summary
     with pytest.raises(ConfigError, match="in NHWC the compiler ended with SIGSEGV"):
         tried(network("several"), ["NHWC"], "llvm", 1)
 
 
 def test_a_process_answers_and_is_followed(network, target: str, monkeypatch):
-    made = network("several")
-    found = tried(made, ["NCHW"], target, 1)
-    assert found.summary.startswith("it compiles, and agrees with torch")
-    assert [*found.step_seconds] == [
+    several = network("several")
+    report = tried(several, ["NCHW"], target, 1)
+    assert report.summary.startswith("it compiles, and agrees with torch")
+    assert [*report.step_seconds] == [
         "start",
         "export",
         "import",
@@ -176,8 +176,8 @@ def test_a_process_answers_and_is_followed(network, target: str, monkeypatch):
     def again():
         raise AssertionError("it was read while the other process compiled")
 
-    monkeypatch.setattr(made, "read_graph", again)
-    assert prepared_network(made, "NCHW")
+    monkeypatch.setattr(several, "read_graph", again)
+    assert prepared_network(several, "NCHW")
 
 
 def test_a_process_leaves_no_files(network, target: str, tmp_path: Path, monkeypatch):

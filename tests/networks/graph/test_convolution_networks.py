@@ -61,9 +61,9 @@ class Upsampling(nn.Module):
         self.last = nn.Conv2d(32, 8, 3, padding=1, groups=2)
 
     def forward(self, images: Any) -> Any:
-        kept = torch.relu(self.first(images))
-        below = torch.relu(self.down(kept))
-        return self.last(torch.cat([torch.relu(self.normal(self.up(below))), kept], 1))
+        passed = torch.relu(self.first(images))
+        below = torch.relu(self.down(passed))
+        return self.last(torch.cat([torch.relu(self.normal(self.up(below))), passed], 1))
 
 
 def upsampling_network() -> tuple[Any, tuple[int, ...]]:
@@ -80,10 +80,10 @@ def run(module: Any, target: str, images: np.ndarray) -> np.ndarray:
         config = tuple(int(index) for index in space.design_space(task).first_guesses[0])
         winners[task.key] = Winner(task=task, config=config, seconds=1e-3)
     kernels = Kernels(winners, space, target)
-    made = compiled(module, chains, kernels, target)
+    network = compiled(module, chains, kernels, target)
     with tempfile.TemporaryDirectory() as folder:
         write_package(
-            Path(folder), made.executable, manifest_of(module, chains, kernels, target, 2)
+            Path(folder), network.executable, manifest_of(module, chains, kernels, target, 2)
         )
         return np.asarray(load(folder)(images))
 

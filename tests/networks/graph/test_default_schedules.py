@@ -32,14 +32,14 @@ def _shuffle() -> Any:
 
 
 def _loops(function: Any) -> list[Any]:
-    found: list[Any] = []
-    structural_walk(function, (tirx.For, found.append))
-    return sorted(tirx.ForKind(loop.kind).name for loop in found)
+    loops: list[Any] = []
+    structural_walk(function, (tirx.For, loops.append))
+    return sorted(tirx.ForKind(loop.kind).name for loop in loops)
 
 
 def _scheduled(function: Any) -> Any:
-    made = with_default_schedules(tvm.IRModule({"main": function}), TARGET)["main"]
-    return loops_of(made.with_attr("global_symbol", "main"))
+    scheduled = with_default_schedules(tvm.IRModule({"main": function}), TARGET)["main"]
+    return loops_of(scheduled.with_attr("global_symbol", "main"))
 
 
 def _run(function: Any, source: Any) -> np.ndarray:
@@ -47,8 +47,8 @@ def _run(function: Any, source: Any) -> np.ndarray:
     out = tvm.runtime.tensor(np.zeros(SHAPE, np.float32))
     with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
         compile_function(function, tvm_target(TARGET), plain_loops=True)["main"](source, out)
-    made: np.ndarray = out.numpy()
-    return made
+    array: np.ndarray = out.numpy()
+    return array
 
 
 def test_what_lies_together_is_one_vectorised_loop():

@@ -71,7 +71,7 @@ def test_a_network_in_half_precision_is_compared_in_both(delivery_of: Any):
     assert result.max_relative_error < own.max_relative_error < own.tolerance
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
     assert manifest["verification"]["own_precision"] == result.to_json()["own_precision"]
-    assert [one["dtype"] for one in manifest["inputs"] + manifest["outputs"]] == ["float32"] * 2
+    assert [entry["dtype"] for entry in manifest["inputs"] + manifest["outputs"]] == ["float32"] * 2
 
 
 @pytest.mark.long
@@ -92,9 +92,9 @@ def test_it_is_told_where_the_time_goes(delivered: Any):
     kernels = result.kernels
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
     occurrences = {task["name"]: task["occurrences"] for task in manifest["tasks"]}
-    assert {one.name: one.calls for one in kernels if one.tuned} == occurrences
-    assert any(not one.tuned for one in kernels), "pooling and the like are there, too"
-    seconds = [one.seconds for one in kernels]
+    assert {kernel.name: kernel.calls for kernel in kernels if kernel.tuned} == occurrences
+    assert any(not kernel.tuned for kernel in kernels), "pooling and the like are there, too"
+    seconds = [kernel.seconds for kernel in kernels]
     assert seconds == sorted(seconds, reverse=True)
     assert min(seconds) > 0
 
@@ -159,10 +159,10 @@ def test_a_fresh_process_needs_numpy_alone(tiny: Any, delivery_of: Any, tmp_path
     delivery = attrs.evolve(delivery, winners=())
     assert NetworkFrontend(tiny).deliver(delivery).failure is None
     moved = delivery.folder.rename(tmp_path / "elsewhere")
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=moved, capture_output=True, text=True, check=True
     )
-    assert found.stdout.splitlines() == [
+    assert process.stdout.splitlines() == [
         "(1, 10)",
         "[]",
         "image must have shape [1, 3, 8, 8], not [1, 3, 6, 8]",
@@ -202,10 +202,10 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(
 def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refused(
     tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    made = delivery_steps.compiled
+    original = delivery_steps.compiled
 
     def asking(*arguments: Any) -> Any:
-        return attrs.evolve(made(*arguments), permissions=frozenset({AMX}))
+        return attrs.evolve(original(*arguments), permissions=frozenset({AMX}))
 
     monkeypatch.setattr(delivery_steps, "compiled", asking)
     delivery = attrs.evolve(delivery_of(NetworkFrontend(tiny)), winners=())

@@ -43,23 +43,23 @@ def _with_moved_weights(emit, x):
 
 def test_constants_are_made_of_what_stays_alone(monkeypatch):
     module = module_of(_with_moved_weights, (2, 4))
-    made = []
+    shapes = []
     original = relax.const
 
     def counted(value, *arguments):
-        made.append(np.shape(value))
+        shapes.append(np.shape(value))
         return original(value, *arguments)
 
     monkeypatch.setattr(constants.relax, "const", counted)
     folded = constants.fold_constants(module)
-    assert sorted(made) == [(3,), (4, 3)]
-    found = []
+    assert sorted(shapes) == [(3,), (4, 3)]
+    nodes = []
     relax.analysis.post_order_visit(
         folded["main"],
-        lambda one: found.append(one) if isinstance(one, tvm.ir.GenericConst) else None,
+        lambda node: nodes.append(node) if isinstance(node, tvm.ir.GenericConst) else None,
     )
     expected = np.arange(12, dtype=np.float32).reshape(3, 4).T
-    assert any(np.array_equal(one.value.numpy(), expected) for one in found)
+    assert any(np.array_equal(node.value.numpy(), expected) for node in nodes)
 
 
 def test_a_constant_that_is_read_twice_is_one_tensor_of_the_sequence():

@@ -25,7 +25,7 @@ Configs = tuple[tuple[int, ...], ...]
 
 def _winner(name: str, *guesses: int, seconds: float | None = None) -> Winner:
     task = Task(name=name, operator="dense", arguments={"name": name}, target="here", flop=1.0)
-    config, *rest = ((one,) for one in guesses)
+    config, *rest = ((index,) for index in guesses)
     return Winner(task=task, config=config, seconds=seconds, guesses=tuple(rest))
 
 
@@ -33,8 +33,8 @@ class DeliverySteps:
     """A delivery of kernels of which some spoil the network."""
 
     def __init__(self, winners: list[Winner], bad: set[tuple[str, int]]) -> None:
-        found: Any = {winner.task.key: winner for winner in winners}
-        self.kernels = Kernels(found, None, "here")  # type: ignore[arg-type]
+        kernels: Any = {winner.task.key: winner for winner in winners}
+        self.kernels = Kernels(kernels, None, "here")  # type: ignore[arg-type]
         self.replaced: dict[str, str] = {}
         self.compiled = 0
         self._bad = bad
@@ -42,7 +42,7 @@ class DeliverySteps:
     def tried(self, kernels: Kernels, name: str) -> tuple[Path, OutputCheck]:
         self.compiled += 1
         winners = kernels.winners.values()
-        wrong = any((one.task.name, one.config[0]) in self._bad for one in winners)
+        wrong = any((winner.task.name, winner.config[0]) in self._bad for winner in winners)
         problem = "it is off" if wrong else None
         return Path(name), OutputCheck(max_relative_error=None, problem=problem)
 
@@ -52,7 +52,7 @@ class DeliverySteps:
 
     @property
     def left(self) -> dict[str, int]:
-        return {one.task.name: one.config[0] for one in self.kernels.winners.values()}
+        return {winner.task.name: winner.config[0] for winner in self.kernels.winners.values()}
 
 
 def test_nothing_is_touched_where_the_network_is_right():
@@ -88,7 +88,7 @@ def test_a_record_of_another_run_is_as_little_trusted_as_a_guess():
 
 @given(st.integers(1, 20), st.data())
 def test_a_network_whose_measured_kernels_are_right_is_always_delivered(count: int, data: Any):
-    names = [f"task{place}" for place in range(count)]
+    names = [f"task{number}" for number in range(count)]
     every = [(name, guess) for name in names for guess in range(3)]
     bad = data.draw(st.sets(st.sampled_from(every)))
     steps = DeliverySteps([_winner(name, 0, 1, 2) for name in names], bad)
@@ -148,8 +148,8 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
         return attrs.evolve(kernel, arguments=doubled)
 
     monkeypatch.setattr(Kernels, "of", lying)
-    kept = [wrong, reached, predicted]
-    result = source.deliver(attrs.evolve(delivery, winners=kept))
+    measured = [wrong, reached, predicted]
+    result = source.deliver(attrs.evolve(delivery, winners=measured))
     assert result.failure is None
     unmeasured = {operator.name: operator for operator in result.unmeasured}
     assert unmeasured.keys() == {task.name for task in source.named_tasks(delivery.target)}
@@ -162,7 +162,7 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
     others = {
         operator.kernel
         for name, operator in unmeasured.items()
-        if name not in {winner.task.name for winner in kept}
+        if name not in {winner.task.name for winner in measured}
     }
     assert others == {"default schedule"}
     manifest = json.loads((delivery.folder / "manifest.json").read_text())

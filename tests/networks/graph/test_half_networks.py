@@ -63,18 +63,18 @@ class _Network:
     def build(self, emit: Any, x: Any) -> Any:
         rng = np.random.default_rng(len(self._steps))
         self.expected.clear()
-        made: list[Any] = [x]
+        results: list[Any] = [x]
         for kind, activated in self._steps:
-            last, at = made[-1], len(made) - 1
+            last, at = results[-1], len(results) - 1
             channels = shape_of(last)[1]
             if kind == "pool":
-                made.append(emit(op.nn.max_pool2d(last, (3, 3), (1, 1), (1, 1, 1, 1))))
+                results.append(emit(op.nn.max_pool2d(last, (3, 3), (1, 1), (1, 1, 1, 1))))
                 self.expected.append(None)
             elif kind == "concat":
-                made.append(emit(op.concat([last, last], axis=1)))
+                results.append(emit(op.concat([last, last], axis=1)))
                 self.expected.append(None)
             elif kind == "slice":
-                made.append(emit(op.strided_slice(last, [1], [0], [max(1, channels // 2)])))
+                results.append(emit(op.strided_slice(last, [1], [0], [max(1, channels // 2)])))
                 self.expected.append(None)
             else:
                 groups = channels if kind == "depthwise" else 1
@@ -84,21 +84,21 @@ class _Network:
                 bias = rng.standard_normal((1, filters, 1, 1), np.float32)
                 y = emit(op.nn.conv2d(last, relax.const(weights), padding=1, groups=groups))
                 y = emit(op.add(y, relax.const(bias)))
-                others = [n for n, one in enumerate(made) if shape_of(one) == shape_of(y)]
+                others = [n for n, result in enumerate(results) if shape_of(result) == shape_of(y)]
                 residual = others[0] if kind == "residual" and others else None
                 if residual is not None:
-                    y = emit(op.add(y, made[residual]))
-                made.append(emit(op.nn.relu(y)) if activated else y)
+                    y = emit(op.add(y, results[residual]))
+                results.append(emit(op.nn.relu(y)) if activated else y)
                 self.expected.append((at, weights, bias, groups, residual, activated))
-        return tuple(made[1:]) if self._whole else made[-1]
+        return tuple(results[1:]) if self._whole else results[-1]
 
-    def check(self, image: np.ndarray, found: list[np.ndarray], kind: str) -> None:
+    def check(self, image: np.ndarray, outputs: list[np.ndarray], kind: str) -> None:
         """Every result, none of which is rounded, against the float64 one of what it reads."""
-        results = [image, *found]
-        for got, one in zip(found, self.expected, strict=True):
-            if one is None:
+        results = [image, *outputs]
+        for got, step in zip(outputs, self.expected, strict=True):
+            if step is None:
                 continue
-            exact, room = self._made(one, results, kind, added=lambda value: value)
+            exact, room = self._exact(step, results, kind, added=lambda value: value)
             assert (np.abs(got - exact) <= SUMS * room).all()
 
     def check_last(self, image: np.ndarray, got: np.ndarray, kind: str) -> None:
@@ -107,21 +107,21 @@ class _Network:
         A sum next to the middle of two numbers may be rounded to the other one.
         """
         results = [image]
-        for step, one in zip(self._steps, self.expected, strict=True):
-            if one is None:
+        for step, parts in zip(self._steps, self.expected, strict=True):
+            if parts is None:
                 results.append(_moved(step[0], results[-1]))
             else:
-                exact, _ = self._made(one, results, kind, added=lambda value: near(value, kind))
+                exact, _ = self._exact(parts, results, kind, added=lambda value: near(value, kind))
                 results.append(exact)
         expected = results[-1]
         room = (1 + len(results)) * HALF_PLACE[kind] * np.abs(expected).max()
         assert np.abs(got - expected).max() <= room
 
-    def _made(
-        self, one: Any, results: list[np.ndarray], kind: str, *, added: Any
+    def _exact(
+        self, step: Any, results: list[np.ndarray], kind: str, *, added: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         """A step's result, and the sum of magnitudes that it adds up."""
-        at, weights, bias, groups, residual, activated = one
+        at, weights, bias, groups, residual, activated = step
         data = near(results[at], kind)
         exact = convolved(data, near(weights, kind), groups) + bias
         room = convolved(np.abs(data), np.abs(near(weights, kind)), groups) + np.abs(bias)
@@ -165,8 +165,8 @@ def test_random_networks(
     module = prepared(module_of(network.build, (IMAGE, "float32")), layout)
     chains = chains_of(module)
     typed = with_types(module, chains, dict.fromkeys(eligible(chains, kind).places, kind), {})
-    found = chains_of(typed)
-    assert [one.spec.dtype for one in found] == [kind] * len(chains)
+    rounded = chains_of(typed)
+    assert [chain.spec.dtype for chain in rounded] == [kind] * len(chains)
     image = np.random.default_rng(seed).normal(0, 4, IMAGE).astype(np.float32)
     result = deliver(typed, ready=True, guesses=guesses).run(image)
     if whole:
@@ -185,7 +185,7 @@ def test_images_are_pooled_in_two_bytes_between_convolutions(deliver: Any, kind:
     first, last = chains_of(typed)
     assert [first.spec.output_dtype, last.spec.output_dtype] == [kind, "float32"]
     assert "relax.nn.max_pool2d" not in operators_in(typed)
-    values = {one.var: one.value for block in typed["main"].body.blocks for one in block.bindings}
+    values = {b.var: b.value for block in typed["main"].body.blocks for b in block.bindings}
     pooled = values[last.inputs[0]]
     assert list(pooled.args[1].fields) == [first.last]
     image = np.random.default_rng(0).normal(0, 4, IMAGE).astype(np.float32)
@@ -206,7 +206,7 @@ def test_pooling_compares_numbers_of_all_kinds(half: Any):
     module = module_of(build, (bits.shape, half.storage_dtype))
     moved = with_encoded_moves(module)
     assert "relax.nn.max_pool2d" not in operators_in(moved)
-    wanted, got = (half.real(*expected(one, bits)) for one in (module, moved))
+    wanted, got = (half.real(*expected(network, bits)) for network in (module, moved))
     np.testing.assert_array_equal(got, wanted)
 
 
@@ -227,8 +227,8 @@ def test_weights_that_are_no_numbers_of_the_type_stay_in_float32():
             weights = relax.const(np.full((4, 4), weight, np.float32))
             return decode(encode(emit(op.matmul(decode(encode(x)), weights))))
 
-        [found] = chains_of(module_of(build, (2, 4)))
-        return found
+        [fused] = chains_of(module_of(build, (2, 4)))
+        return fused
 
     assert chain(0.5).spec.dtype == "bfloat16"
     assert [len(chain(0.5).members), len(chain(0.1).members)] == [2, 1]
@@ -244,8 +244,8 @@ def test_what_moves_numbers_to_be_rounded_is_computed_on_bits(*, read_otherwise:
         return (last, moved) if read_otherwise else (last,)
 
     module = with_encoded_moves(module_of(build, (2, 4)))
-    values = [one.value for block in module["main"].body.blocks for one in block.bindings]
-    types = [str(one.ty.dtype) for one in values[:-1]]
+    values = [b.value for block in module["main"].body.blocks for b in block.bindings]
+    types = [str(value.ty.dtype) for value in values[:-1]]
     bits, numbers = ["uint16"], ["float32"]
     if read_otherwise:
         # Both moves are of float32, and are rounded again.

@@ -43,9 +43,9 @@ class Process:
 
     def profile(self, _folder: str, _inputs: Any, *, quantile: float) -> list[KernelTime]:
         assert quantile < 0.5, "disturbances make kernels slower, never faster"
-        found = self.profiles[self.asked % len(self.profiles)]
+        seconds = self.profiles[self.asked % len(self.profiles)]
         self.asked += 1
-        tuned = [KernelTime(name=n, tuned=True, calls=1, seconds=s) for n, s in found.items()]
+        tuned = [KernelTime(name=n, tuned=True, calls=1, seconds=s) for n, s in seconds.items()]
         return [*tuned, KernelTime(name="pool", tuned=False, calls=1, seconds=1e-9)]
 
     def pause(self) -> None:
@@ -76,17 +76,17 @@ def test_the_fastest_in_the_network_is_taken_where_it_is_clearly_so():
         Process({"a": 0.9, "b": 0.999, "c": 2.0}),
         Process({"a": 0.8, "b": 1.0, "c": 1.0}),
     )
-    found = seconds_in_network(variants, [], threads=1)
-    assert found[0] == {"a": 1.0, "b": 1.0, "c": 1.0}, "what is not tuned is nobody's choice"
-    assert fastest(variants, found) == {a.task.key: (2,)}, "b's gain is noise, c's alternative slow"
+    times = seconds_in_network(variants, [], threads=1)
+    assert times[0] == {"a": 1.0, "b": 1.0, "c": 1.0}, "what is not tuned is nobody's choice"
+    assert fastest(variants, times) == {a.task.key: (2,)}, "b's gain is noise, c's alternative slow"
 
 
 def test_the_least_of_several_rounds_counts_and_nobody_runs_beside():
-    one, other = Process({"a": 3.0}, {"a": 1.0}), Process({"a": 0.5}, {"a": 4.0})
-    variants = _variants(_kernels(_winner("a", (1,))), one, other)
+    first, second = Process({"a": 3.0}, {"a": 1.0}), Process({"a": 0.5}, {"a": 4.0})
+    variants = _variants(_kernels(_winner("a", (1,))), first, second)
     assert seconds_in_network(variants, [], threads=1) == [{"a": 1.0}, {"a": 0.5}]
-    assert one.asked == other.asked > 1
-    assert one.paused == other.paused == one.asked + 1
+    assert first.asked == second.asked > 1
+    assert first.paused == second.paused == first.asked + 1
 
 
 def test_a_task_without_a_kernel_in_the_network_stays_as_it_is():
@@ -107,10 +107,10 @@ def test_a_network_is_delivered_with_what_was_tried(
     )
     seen = []
 
-    def told(variants: Any, _seconds: Any) -> dict[str, tuple[int, ...]]:
+    def fastest(variants: Any, _seconds: Any) -> dict[str, tuple[int, ...]]:
         seen.extend(variants)
         return {}
 
-    monkeypatch.setattr(delivery_steps, "fastest", told)
+    monkeypatch.setattr(delivery_steps, "fastest", fastest)
     assert NetworkFrontend(tiny).deliver(delivery).failure is None
     assert len(seen) == (2 if in_place else 0)

@@ -19,15 +19,15 @@ CLI = [sys.executable, "-m", "chameleon_cli"]
 
 def _children(process: int) -> list[int]:
     """Processes whose parent is this one."""
-    found = []
+    children = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             words = status.read_text().rpartition(")")[2].split()
         except OSError:  # it has ended in the meantime
             continue
         if int(words[1]) == process:
-            found.append(int(status.parent.name))
-    return found
+            children.append(int(status.parent.name))
+    return children
 
 
 @pytest.mark.long
@@ -50,17 +50,17 @@ def test_interrupted_while_the_network_is_compiled(tmp_path: Path):
         env={**os.environ, "TMPDIR": str(scratch)},
     )
     assert process.stderr is not None
-    told = ""
+    text = ""
     for line in process.stderr:
-        told += line
+        text += line
         if "compiling_network" in line:
             break
     children = _children(process.pid)
     assert children, "the reference has a process of its own"
     process.send_signal(signal.SIGINT)
-    told += process.communicate(timeout=60)[1]
-    assert process.returncode == 130, told
-    assert "continue with: chameleon run" in told
+    text += process.communicate(timeout=60)[1]
+    assert process.returncode == 130, text
+    assert "continue with: chameleon run" in text
     assert not any(Path(f"/proc/{child}").exists() for child in children)
     assert not list(scratch.glob("chameleon-*"))
     assert not (tmp_path / "run" / "network").exists()

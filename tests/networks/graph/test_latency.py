@@ -62,24 +62,24 @@ def _medians(*processes: Any) -> dict[str, float | None]:
 def test_a_network_that_is_slow_at_first_is_not_given_up():
     compiled = Scripted("torch.compile", 4.0, 4.1, then=0.013)
     untuned = Scripted("untuned", then=4.0)
-    found = _medians(Scripted("network", then=0.01), compiled, untuned)
+    medians = _medians(Scripted("network", then=0.01), compiled, untuned)
     # Some slow turns alike are a slow network's; nobody waits fifteen times for one.
-    assert found == {"network": 0.01, "torch.compile": 0.013, "untuned": 4.0}
+    assert medians == {"network": 0.01, "torch.compile": 0.013, "untuned": 4.0}
     assert (compiled.turns, untuned.turns) == (ROUNDS, FEW_ROUNDS + 1)
 
 
 def test_one_that_was_given_up_has_another_turn_at_the_end():
     compiled = Scripted("torch.compile", *([4.0] * FEW_ROUNDS), then=0.013)
-    found = _medians(Scripted("network", then=0.01), compiled)
-    assert found == {"network": 0.01, "torch.compile": 0.013}
+    medians = _medians(Scripted("network", then=0.01), compiled)
+    assert medians == {"network": 0.01, "torch.compile": 0.013}
     assert compiled.turns == FEW_ROUNDS + 1 + ROUNDS
 
 
 @pytest.mark.parametrize(("seconds", "turns"), [(4.0, 1), (0.2, FEW_ROUNDS)])
 def test_what_is_compiled_ahead_and_far_behind_has_one_turn(seconds: float, turns: int):
     untuned = Scripted("untuned", then=seconds, compiled_ahead=True)
-    found = _medians(Scripted("network", then=0.01, compiled_ahead=True), untuned)
-    assert found == {"network": 0.01, "untuned": seconds}
+    medians = _medians(Scripted("network", then=0.01, compiled_ahead=True), untuned)
+    assert medians == {"network": 0.01, "untuned": seconds}
     assert untuned.turns == turns
 
 
@@ -92,15 +92,15 @@ def test_turns_that_are_far_apart_are_measured_again():
 
 @pytest.mark.parametrize(("seconds", "turns"), [(0.0, FEW_ROUNDS), (math.inf, ROUNDS)])
 def test_where_time_is_short_there_are_few_rounds(seconds: float, turns: int):
-    told: list[tuple[str, int, int]] = []
-    plan = ComparisonPlan(seconds=seconds, tell=lambda *step: told.append(step))
+    steps: list[tuple[str, int, int]] = []
+    plan = ComparisonPlan(seconds=seconds, tell=lambda *step: steps.append(step))
     first, second = Scripted("network", then=0.01), Scripted("other", then=0.02)
-    found = median_seconds([first, second], [], threads=1, plan=plan)  # type: ignore[list-item]
-    assert found == {"network": 0.01, "other": 0.02}
+    medians = median_seconds([first, second], [], threads=1, plan=plan)  # type: ignore[list-item]
+    assert medians == {"network": 0.01, "other": 0.02}
     assert (first.turns, second.turns) == (turns, turns)
-    assert [done for _, done, _ in told] == list(range(1, turns + 1))
-    assert told[0] == ("timed", 1, ROUNDS)
-    assert told[-1] == ("timed", turns, turns)
+    assert [done for _, done, _ in steps] == list(range(1, turns + 1))
+    assert steps[0] == ("timed", 1, ROUNDS)
+    assert steps[-1] == ("timed", turns, turns)
 
 
 def test_one_that_fails_has_no_time():
@@ -132,6 +132,6 @@ def test_times_taken_again_count_if_they_are_better():
     disturbed = [0.2, 0.2, *[64.0] * (ROUNDS - 2)]
     calm = Scripted("torch", *disturbed, then=0.2)
     busier = Scripted("torch.compile", *disturbed, then=90.0)
-    found = _medians(Scripted("network", then=0.1), calm, busier)
-    assert found["torch"] == 0.2
-    assert found["torch.compile"] == 64.0
+    medians = _medians(Scripted("network", then=0.1), calm, busier)
+    assert medians["torch"] == 0.2
+    assert medians["torch.compile"] == 64.0

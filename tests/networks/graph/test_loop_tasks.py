@@ -77,7 +77,7 @@ def test_a_normalisation_is_a_task_and_products_are_not(tasks: Any) -> None:
 
 def test_what_takes_little_keeps_its_default(network: Any) -> None:
     untuned = compiled(*network, Kernels({}, AutoSpace(AutoOptions()), TARGET), TARGET)
-    [name] = [one for one in untuned.functions if "layer_norm" in one]
+    [name] = [key for key in untuned.functions if "layer_norm" in key]
     for took, expected in ((0.9 * SHARE, 0), (1.1 * SHARE, 1)):
         rows = _rows(untuned.functions, **{name: took})
         assert len(costly_functions(untuned.functions, rows, 1.0)) == expected
@@ -99,8 +99,8 @@ def test_a_winner_is_what_is_compiled(network: Any, tasks: Any) -> None:
     space = template_of(task).space()
     winner = Winner(task=task, config=tuple(space.first_guesses[3].tolist()), seconds=1e-6)
     kernels = Kernels({task.key: winner}, AutoSpace(AutoOptions()), TARGET)
-    made = compiled(*network, kernels, TARGET)
-    assert f"tuned_{task.name}" in made.functions
+    result = compiled(*network, kernels, TARGET)
+    assert f"tuned_{task.name}" in result.functions
     assert kernels.loops.plans
 
 
@@ -109,8 +109,8 @@ def test_only_functions_of_the_network_are_built(
 ) -> None:
     # As if a file had a function of the same digest as one of the network's.
     monkeypatch.setattr("chameleon_networks.compile.loop_tasks._identity", lambda _: 0)
-    place = te.placeholder((24, 48), "float32", name="a")
-    out = te.compute((24, 48), lambda i, j: te.exp(place[i, j]), name="b")
-    function = tvm.ir.save_json(te.create_prim_func([place, out]))
+    source = te.placeholder((24, 48), "float32", name="a")
+    out = te.compute((24, 48), lambda i, j: te.exp(source[i, j]), name="b")
+    function = tvm.ir.save_json(te.create_prim_func([source, out]))
     entry = CostlyFunction(name="layer_norm", function=function, calls=1, seconds=1.0)
     assert not loop_tasks([entry], fused_functions(*network, TARGET), TARGET)

@@ -78,8 +78,8 @@ def _network(build: Callable[[Emit, Any], Any], *, also: bool = False) -> Any:
 
     def whole(emit: Emit, x: Any) -> Any:
         value = emit(op.add(emit(op.nn.conv2d(x, relax.const(weights))), bias))
-        made = emit(build(emit, value))
-        return op.add(made, value) if also else op.negative(made)
+        result = emit(build(emit, value))
+        return op.add(result, value) if also else op.negative(result)
 
     return module_of(whole, (1, 8, 6, 6))
 
@@ -103,7 +103,7 @@ def test_zeros_around_an_image_are_padding_of_its_convolution(value: float, oper
         return op.nn.conv2d(padded, relax.const(np.ones((4, 8, 3, 3), np.float32)), padding=(1, 0))
 
     module = with_folded_pads(module_of(build, (1, 8, 6, 6)))
-    calls = [one.value for one in module["main"].body.blocks[0].bindings]
+    calls = [binding.value for binding in module["main"].body.blocks[0].bindings]
     assert len(calls) == operators
     wanted = (1, 2, 2, 3) if operators == 1 else (1, 0, 1, 0)
     assert tuple(map(int, calls[-1].attrs.padding)) == wanted

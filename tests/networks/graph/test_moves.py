@@ -20,14 +20,14 @@ def _network(emit: Any, x: Any) -> Any:
     images = emit(op.permute_dims(x, [0, 3, 1, 2]))
     above = emit(op.greater(images, relax.const(np.float32(0.0))))
     below = emit(op.multiply(slopes, images))
-    made = emit(op.add(emit(op.where(above, images, below)), bias))
-    return op.negative(emit(op.permute_dims(made, [0, 2, 3, 1])))
+    added = emit(op.add(emit(op.where(above, images, below)), bias))
+    return op.negative(emit(op.permute_dims(added, [0, 2, 3, 1])))
 
 
 def test_constants_of_channels_and_selections_stand_in_no_permutations_way():
     module = without_moves(module_of(_network, (1, 4, 5, 3)))
     assert "permute_dims" not in str(module)
-    given = np.random.default_rng(0).standard_normal((1, 4, 5, 3)).astype(np.float32)
-    wanted = np.where(given > 0, given, SLOPES * given) + SLOPES
-    [got] = expected(module, given)
+    images = np.random.default_rng(0).standard_normal((1, 4, 5, 3)).astype(np.float32)
+    wanted = np.where(images > 0, images, SLOPES * images) + SLOPES
+    [got] = expected(module, images)
     np.testing.assert_allclose(got, -wanted, rtol=1e-6)

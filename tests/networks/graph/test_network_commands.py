@@ -72,7 +72,7 @@ def test_a_run_is_compiled_again_elsewhere(run: Path, chameleon: Command, tmp_pa
     assert network["folder"] == str(tmp_path / "net")
     best = json.loads((run / "best.json").read_text())
     assert network["layout"] == best["network"]["layout"], "the choice is not made again"
-    assert {one.name for one in (tmp_path / "net").iterdir()} >= {"load.py", "manifest.json"}
+    assert {file.name for file in (tmp_path / "net").iterdir()} >= {"load.py", "manifest.json"}
 
 
 def test_a_delivered_network_is_timed_against_others(run: Path, chameleon: Command):
@@ -81,14 +81,14 @@ def test_a_delivered_network_is_timed_against_others(run: Path, chameleon: Comma
     assert finished.returncode == 0, finished.stderr
     value: dict[str, Any] = json.loads(finished.stdout)
     assert list(value["contenders"]) == ["network", "onnxruntime"]
-    for one in value["contenders"].values():
-        assert one["median_seconds"] > 0
+    for row in value["contenders"].values():
+        assert row["median_seconds"] > 0
         # Who seems hopelessly slow, as on a busy machine, has one turn, and that no interval.
-        assert (one["low_seconds"] is None) == (one["turns"] == 1)
-        assert 1 <= one["turns"] <= 2
-        if one["turns"] > 1:
-            assert 0 < one["low_seconds"] <= one["median_seconds"] <= one["high_seconds"]
-    medians = [one["median_seconds"] for one in value["contenders"].values()]
+        assert (row["low_seconds"] is None) == (row["turns"] == 1)
+        assert 1 <= row["turns"] <= 2
+        if row["turns"] > 1:
+            assert 0 < row["low_seconds"] <= row["median_seconds"] <= row["high_seconds"]
+    medians = [row["median_seconds"] for row in value["contenders"].values()]
     assert value["ratio"] == pytest.approx(medians[1] / medians[0])
 
 
@@ -99,11 +99,11 @@ def test_others_in_reduced_precision_have_their_errors(run: Path, chameleon: Com
     finished = chameleon("bench-network", run, *words, *precisions, "--json")
     assert finished.returncode == 0, finished.stderr
     value: dict[str, Any] = json.loads(finished.stdout)
-    shown = {name: (one["precision"], one["asked"]) for name, one in value["contenders"].items()}
+    shown = {name: (row["precision"], row["asked"]) for name, row in value["contenders"].items()}
     assert shown["network"] == shown["onnxruntime"] == ("float32", "float32")
     assert shown["onnxruntime int8"] == ("int8", "int8")
     assert shown["openvino as it comes"][1] == "as-it-comes"
-    errors = {name: one["max_relative_error"] for name, one in value["contenders"].items()}
+    errors = {name: row["max_relative_error"] for name, row in value["contenders"].items()}
     assert errors["network"] < 1e-4 < errors["onnxruntime int8"] < 0.5
     assert list(value["ratios"]) == ["float32", "as-it-comes", "int8"], "like comes first"
     assert value["ratio"] == value["ratios"]["float32"]
@@ -125,13 +125,13 @@ def test_clients_call_a_network_beside_a_busy_process(run: Path, chameleon: Comm
     value: dict[str, Any] = json.loads(finished.stdout)
     assert list(value["streams"]) == ["1", "2"]
     assert value["neighbours"] == 1
-    for found in value["streams"].values():
-        assert list(found["contenders"]) == ["network", "onnxruntime", "openvino"]
-        for one in found["contenders"].values():
-            assert one["requests_per_second"] > 0
-            assert 0 < one["p50_seconds"] <= one["p90_seconds"] <= one["p99_seconds"]
-            assert one["turns"] == 2
-        assert list(found["ratios"]) == ["float32"]
+    for streams in value["streams"].values():
+        assert list(streams["contenders"]) == ["network", "onnxruntime", "openvino"]
+        for row in streams["contenders"].values():
+            assert row["requests_per_second"] > 0
+            assert 0 < row["p50_seconds"] <= row["p90_seconds"] <= row["p99_seconds"]
+            assert row["turns"] == 2
+        assert list(streams["ratios"]) == ["float32"]
     words = ("--rivals", "onnxruntime", "--rounds", "2", "--seconds", "0.05")
     finished = chameleon("bench-network", run, "--streams", "2", *words)
     assert finished.returncode == 0, finished.stderr
@@ -146,8 +146,8 @@ def test_a_network_is_a_bundle_for_c(run: Path, chameleon: Command, tmp_path: Pa
     words = ("export", run, "--to", "c", "-o", tmp_path / "net", "--name", "tiny", "--json")
     finished = chameleon(*words)
     assert finished.returncode == 0, finished.stderr
-    names = {Path(one).name for one in json.loads(finished.stdout)["files"]}
-    assert names == {one.name for one in (tmp_path / "net").iterdir()}
+    names = {Path(file).name for file in json.loads(finished.stdout)["files"]}
+    assert names == {file.name for file in (tmp_path / "net").iterdir()}
     assert names >= {"libtiny.so", "tiny.h", "main.cpp", "CMakeLists.txt", "weights.bin"}
     copy = tmp_path / "run"
     shutil.copytree(run, copy, ignore=shutil.ignore_patterns("network"))
@@ -169,17 +169,17 @@ def test_what_was_predicted_is_compiled_again(
     }
     plugins = [plugin("cost_models", LikesLargeIndices)]
     registry = Registry.from_plugins(plugins, with_installed=True)
-    made = from_dict(document, registry=registry)
-    result = run_pipeline(made)
+    pipeline = from_dict(document, registry=registry)
+    result = run_pipeline(pipeline)
     kernels = {task.name: task.kernel for task in result.network.unmeasured}
     assert set(kernels.values()) == {"configuration predicted to be best"}
     reasons = {task.because for task in result.network.unmeasured}
     assert reasons == {"not measured, as the budget says"}
     again = chameleon("compile", result.folder, "--output", tmp_path / "again", "--json")
     assert again.returncode == 0, again.stderr
-    told = json.loads(again.stdout)["network"]["unmeasured"]
-    assert {one["name"]: one["kernel"] for one in told} == kernels
-    assert {one["because"] for one in told} == reasons
+    rows = json.loads(again.stdout)["network"]["unmeasured"]
+    assert {row["name"]: row["kernel"] for row in rows} == kernels
+    assert {row["because"] for row in rows} == reasons
     first, second = (
         {task["name"]: task["config"] for task in json.loads(manifest.read_text())["tasks"]}
         for manifest in (
@@ -244,18 +244,18 @@ def test_a_network_in_buckets_is_run_compiled_and_timed(tmp_path: Path):
     finished = _chameleon("run", tmp_path / "p.yaml", "--json")
     assert finished.returncode == 0, finished.stderr
     ran = json.loads(finished.stdout)["network"]
-    assert [one["name"] for one in ran["buckets"]] == ["batch=1", "batch=3"]
-    names = {one["name"] for one in json.loads(finished.stdout)["operators"]}
-    assert {one["name"] for one in ran["kernels"] if one["tuned"]} <= names
+    assert [row["name"] for row in ran["buckets"]] == ["batch=1", "batch=3"]
+    names = {row["name"] for row in json.loads(finished.stdout)["operators"]}
+    assert {row["name"] for row in ran["kernels"] if row["tuned"]} <= names
     assert "<td>batch=3</td>" in (tmp_path / "run" / "report.html").read_text()
     finished = _chameleon("compile", tmp_path / "run", "-o", tmp_path / "net", "--json")
     assert finished.returncode == 0, finished.stderr
     again = json.loads(finished.stdout)["network"]
     assert again["layout"] == ran["layout"]
-    tuned = [{one["name"] for one in found["kernels"] if one["tuned"]} for found in (ran, again)]
+    tuned = [{row["name"] for row in values["kernels"] if row["tuned"]} for values in (ran, again)]
     assert tuned[0] == tuned[1]
     words = ("--rounds", "2", "--rivals", "torch", "--json")
     finished = _chameleon("bench-network", tmp_path / "run", *words)
     assert finished.returncode == 0, finished.stderr
     buckets = json.loads(finished.stdout)["buckets"]
-    assert [list(one["contenders"]) for one in buckets.values()] == [["network", "torch"]] * 2
+    assert [list(row["contenders"]) for row in buckets.values()] == [["network", "torch"]] * 2

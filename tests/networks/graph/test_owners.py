@@ -137,7 +137,7 @@ def test_nodes_of_an_onnx_file(tmp_path: Path):
     onnx = pytest.importorskip("onnx")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     weights = {"w": (4, 5), "v": (5, 4)}
-    made = [
+    constants = [
         onnx.numpy_helper.from_array(np.ones(shape, np.float32), name)
         for name, shape in weights.items()
     ]
@@ -148,7 +148,7 @@ def test_nodes_of_an_onnx_file(tmp_path: Path):
     inputs = [helper.make_tensor_value_info("x", kind, [3, 4])]
     outputs = [helper.make_tensor_value_info("y", kind, [3, 4])]
     path = tmp_path / "net.onnx"
-    onnx.save(helper.make_model(helper.make_graph(nodes, "net", inputs, outputs, made)), path)
+    onnx.save(helper.make_model(helper.make_graph(nodes, "net", inputs, outputs, constants)), path)
     tasks = work_on(OnnxOptions(source=str(path))).tasks("llvm")
     assert [task.name for task in tasks] == ["/body/MatMul 4x5 @3", "dense_1 5x4 @3"]
 
@@ -166,7 +166,7 @@ def test_what_torch_exports_to_onnx_keeps_the_names_of_modules(
         capfd.readouterr()
         assert command_line(["run", str(tmp_path / "p.yaml"), "--dry-run", "--json"]) == 0
         tasks = json.loads(capfd.readouterr().out)["tasks"]
-        names.append([one["task"]["name"] for one in tasks])
+        names.append([task["task"]["name"] for task in tasks])
     assert names[0] == names[1]
     assert names[1][0] == "0.expand 8x16 1x1 @16x16"
 

@@ -28,8 +28,8 @@ def test_a_permutation_and_a_reshape_in_the_other_order(case: tuple[list[int], .
     shape, axes, reshaped = case
     numbers = np.arange(np.prod(shape)).reshape(shape)
     passed = through_reshape(shape, axes, reshaped)
-    found = numbers.transpose(passed.first).reshape(passed.shape).transpose(passed.last)
-    np.testing.assert_array_equal(found, numbers.transpose(axes).reshape(reshaped))
+    result = numbers.transpose(passed.first).reshape(passed.shape).transpose(passed.last)
+    np.testing.assert_array_equal(result, numbers.transpose(axes).reshape(reshaped))
 
 
 @given(_shapes(), st.data())
@@ -40,8 +40,8 @@ def test_a_permutation_and_a_reduction_in_the_other_order(
     reduced = data.draw(st.lists(st.sampled_from(range(len(shape))), unique=True))
     numbers = np.arange(np.prod(shape)).reshape(shape)
     dropped, order = through_reduction(axes, reduced)
-    found = numbers.sum(axis=dropped).transpose(order)
-    np.testing.assert_array_equal(found, numbers.transpose(axes).sum(axis=tuple(reduced)))
+    result = numbers.sum(axis=dropped).transpose(order)
+    np.testing.assert_array_equal(result, numbers.transpose(axes).sum(axis=tuple(reduced)))
 
 
 @given(_shapes())

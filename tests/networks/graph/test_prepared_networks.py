@@ -21,21 +21,21 @@ VALUES = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4) + 1
 
 
 def _constants(module: Any) -> list[np.ndarray]:
-    found: list[np.ndarray] = []
+    arrays: list[np.ndarray] = []
 
     def visit(expression: Any) -> None:
         if isinstance(expression, tvm.ir.GenericConst):
-            found.append(expression.value.numpy())
+            arrays.append(expression.value.numpy())
 
     relax.analysis.post_order_visit(module["main"], visit)
-    return found
+    return arrays
 
 
 def _with_a_part(constant: Any) -> Any:
     """The second and third of the last axis are replaced by the third and fourth."""
     part = relax.const(VALUES[..., 2:])
-    places = (relax.prim_value(place) for place in (1, 3, 1))
-    return relax.op.slice_scatter(constant, part, *places, axis=3)
+    indices = (relax.prim_value(index) for index in (1, 3, 1))
+    return relax.op.slice_scatter(constant, part, *indices, axis=3)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_constants_are_computed(build: Any, expected: np.ndarray):
 def test_permutations_meet_through_elementwiseoperators_of():
     def build(emit: Any, x: Any) -> Any:
         there = emit(relax.op.permute_dims(x, [0, 3, 1, 2]))
-        kept = emit(relax.op.clip(there, 0, 6))
-        both = emit(relax.op.add(kept, there))
+        clipped = emit(relax.op.clip(there, 0, 6))
+        both = emit(relax.op.add(clipped, there))
         return relax.op.permute_dims(both, [0, 2, 3, 1])
 
     module = without_moves(module_of(lambda emit, x: emit(build(emit, x)), (1, 4, 5, 3)))
@@ -86,7 +86,7 @@ def test_permutations_that_matter_stay():
 
 def test_a_channel_shuffle_is_one_move_in_any_layout():
     def build(emit: Any, x: Any, y: Any) -> Any:
-        parts = [emit(relax.op.permute_dims(one, [0, 3, 1, 2])) for one in (x, y)]
+        parts = [emit(relax.op.permute_dims(image, [0, 3, 1, 2])) for image in (x, y)]
         both = emit(relax.op.concat(parts, axis=1))
         grouped = emit(relax.op.reshape(both, (1, 2, 4, 5, 3)))
         turned = emit(relax.op.permute_dims(grouped, [0, 2, 1, 3, 4]))
@@ -124,12 +124,12 @@ def test_resizes_are_computed_as_the_numbers_lie(layout: str):
     module = without_moves(network)
     assert operators_of(module) == ["image.resize2d"]
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    found = []
+    both = []
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-    for one in (network, module):
-        built = relax.build(relax.get_pipeline("zero")(one), target)
-        found.append(relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy())
-    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-5)
+    for source in (network, module):
+        built = relax.build(relax.get_pipeline("zero")(source), target)
+        both.append(relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy())
+    np.testing.assert_allclose(*both, rtol=1e-5, atol=1e-5)
 
 
 def test_what_resizes_and_pads_nothing_is_gone():

@@ -39,12 +39,12 @@ def _attended(emit: Any, x: Any, heads: int = 2) -> Any:
     op, width = relax.op, shape_of(x)[-1]
 
     def headed(weights: np.ndarray, axes: list[int]) -> Any:
-        made = emit(op.matmul(x, relax.const(weights)))
-        split = emit(op.reshape(made, (1, shape_of(x)[1], heads, width // heads)))
+        product = emit(op.matmul(x, relax.const(weights)))
+        split = emit(op.reshape(product, (1, shape_of(x)[1], heads, width // heads)))
         return emit(op.permute_dims(split, axes))
 
     query, key, value = (
-        headed(one, axes) for one, axes in zip(PROJECTIONS[:3], ORDERS, strict=True)
+        headed(constant, axes) for constant, axes in zip(PROJECTIONS[:3], ORDERS, strict=True)
     )
     scores = emit(op.divide(emit(op.matmul(query, key)), relax.const(2.0)))
     mixed = emit(op.matmul(emit(op.nn.softmax(scores)), value))
@@ -63,22 +63,22 @@ def test_tensors_between_attention_and_its_projections_are_of_two_bytes(
     deliver: Any,  # noqa: F811
 ):
     module, chains = network_of(_attended, (1, 24, 8))
-    assert [one.spec.kind for one in chains] == [*["dense"] * 3, "attention", "dense"]
+    assert [chain.spec.kind for chain in chains] == [*["dense"] * 3, "attention", "dense"]
     typed = with_types(module, chains, dict.fromkeys(range(5), kind), {})
-    found = chains_of(typed)
-    assert [one.spec.dtype for one in found] == [kind] * 5
-    assert [one.spec.output_dtype for one in found] == [*[kind] * 4, "float32"]
-    held = {"bfloat16": "uint16"}.get(kind, kind)
-    assert {str(one.ty.dtype) for chain in found for one in chain.inputs} == {held}
+    rounded = chains_of(typed)
+    assert [chain.spec.dtype for chain in rounded] == [kind] * 5
+    assert [chain.spec.output_dtype for chain in rounded] == [*[kind] * 4, "float32"]
+    storage = {"bfloat16": "uint16"}.get(kind, kind)
+    assert {str(tensor.ty.dtype) for chain in rounded for tensor in chain.inputs} == {storage}
     # Queries, keys and values are read where their projections write them.
-    assert [one.last for one in found[:3]] == list(found[3].inputs)
+    assert [chain.last for chain in rounded[:3]] == list(rounded[3].inputs)
     x = _normal(1, 24, 8)
-    got, exact = (deliver(one, ready=True, guesses=True).run(x) for one in (typed, module))
+    got, exact = (deliver(network, ready=True, guesses=True).run(x) for network in (typed, module))
     room = {"bfloat16": 2e-2, "float16": 2e-3}[kind]
     assert 0 < np.abs(got - exact).max() <= room * np.abs(exact).max()
     # Attention alone: what it reads is rounded for it, and nothing else is.
     alone = chains_of(with_types(module, chains, {3: kind}, {}))
-    assert [one.spec.dtype for one in alone] == [*["float32"] * 3, kind, "float32"]
+    assert [chain.spec.dtype for chain in alone] == [*["float32"] * 3, kind, "float32"]
     assert "no sum of products" in eligible(chains, "int8").reasons[3]
 
 
@@ -96,8 +96,8 @@ def test_attention_whose_operands_others_read_stays_in_float32():
 
 def test_products_of_two_tensors_are_computed_in_eight_bits(deliver: Any):  # noqa: F811
     def build(emit: Any, x: Any, y: Any) -> Any:
-        made = emit(relax.op.matmul(x, emit(relax.op.permute_dims(y, [0, 2, 1]))))
-        return emit(relax.op.matmul(made, y))
+        product = emit(relax.op.matmul(x, emit(relax.op.permute_dims(y, [0, 2, 1]))))
+        return emit(relax.op.matmul(product, y))
 
     module, chains = network_of(build, (2, 6, 9), (2, 7, 9))
     x, y = _normal(2, 6, 9), _normal(2, 7, 9)
@@ -106,13 +106,13 @@ def test_products_of_two_tensors_are_computed_in_eight_bits(deliver: Any):  # no
     affines = {name: Affine.between(-3.0, 3.0) for name in names.values()}
     affines[names[chains[0].last]] = Affine.between(-15.0, 13.0)
     typed = with_types(module, chains, {0: "int8", 1: "int8"}, affines)
-    found = chains_of(typed)
-    assert [one.spec.dtype for one in found] == ["int8", "int8"]
-    assert [one.spec.output_dtype for one in found] == ["uint8", "float32"]
+    rounded = chains_of(typed)
+    assert [chain.spec.dtype for chain in rounded] == ["int8", "int8"]
+    assert [chain.spec.output_dtype for chain in rounded] == ["uint8", "float32"]
     got = deliver(typed, ready=True, guesses=True).run(x, y)
     near = [
-        affines[names[chains[0].inputs[0]]].real(affines[names[chains[0].inputs[0]]].quantized(one))
-        for one in (x, y)
+        affines[names[chains[0].inputs[0]]].real(affines[names[chains[0].inputs[0]]].quantized(z))
+        for z in (x, y)
     ]
     middle = affines[names[chains[0].last]]
     product = near[0].astype(np.float64) @ near[1].swapaxes(1, 2)

@@ -43,7 +43,7 @@ def _request(network: Any, calibration: list[Arrays], *precisions: str) -> Reduc
         precisions=precisions,
         calibration=calibration,
         samples=samples,
-        expected=[run(one.inputs) for one in samples],
+        expected=[run(sample.inputs) for sample in samples],
     )
 
 
@@ -108,20 +108,20 @@ def test_the_error_is_the_largest_of_all_samples():
 def test_outputs_of_one_sample_that_are_near_zero_do_not_make_an_error_large():
     answers = iter([[np.array([1.0, 2.0])], [np.array([0.1, -0.1])]])
     expected = [[np.array([1.0, 2.0])], [np.array([0.05, 0.0])]]
-    found = max_relative_error(
+    error = max_relative_error(
         lambda _: next(answers), [Sample(inputs=[]), Sample(inputs=[])], expected
     )
-    assert found == pytest.approx(0.1 / 2.0)
+    assert error == pytest.approx(0.1 / 2.0)
 
 
 def test_buckets_are_summed_where_all_of_them_were_timed():
-    def one(seconds: float, error: float) -> RivalTime:
+    def rival(seconds: float, error: float) -> RivalTime:
         return RivalTime(asked="int8", precision="int8", seconds=seconds, max_relative_error=error)
 
-    first = {"a": one(1.0, 0.1), "b": one(1.0, 0.1)}
-    second = {"a": one(2.0, 0.3)}
+    first = {"a": rival(1.0, 0.1), "b": rival(1.0, 0.1)}
+    second = {"a": rival(2.0, 0.3)}
     results = [NetworkResult(rivals_reduced=rivals) for rivals in (first, second)]
-    assert reduced_of_all(results) == {"a": one(3.0, 0.3)}
+    assert reduced_of_all(results) == {"a": rival(3.0, 0.3)}
     assert reduced_of_all([NetworkResult()] * 2) == {}, "in float32 there are none"
 
 
@@ -140,14 +140,14 @@ def deliver(delivery_into: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def timed(processes: Any, *_: Any, **__: Any) -> dict[str, float]:
         return {process.name: 1.0 for process in processes}
 
-    def made(network: OnnxNetwork) -> NetworkResult:
+    def delivered(network: OnnxNetwork) -> NetworkResult:
         frontend = NetworkFrontend(network)
         result = frontend.deliver(delivery_into(frontend, tmp_path / "network"))
         assert result.failure is None
         return result
 
     monkeypatch.setattr(baselines, "median_seconds", timed)
-    return made
+    return delivered
 
 
 @pytest.fixture
@@ -182,8 +182,8 @@ def test_a_delivery_stays_where_its_request_fails(
     monkeypatch.setattr(SettledNetwork, "reduced_request", request)
     result = deliver(compared)
     assert result.rivals_reduced == {}
-    told = result.left_out["what is in reduced precision"]
-    assert told == "calibrate: data.py:batches yields no batch"
+    reason = result.left_out["what is in reduced precision"]
+    assert reason == "calibrate: data.py:batches yields no batch"
 
 
 def test_a_network_in_float32_is_compared_with_nothing_else(compared: OnnxNetwork):

@@ -32,7 +32,7 @@ class Process(contextlib.AbstractContextManager[Any]):
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Makes baselines of a framework that starts, or does not, and of what TVM makes untuned."""
 
     def make(stack: contextlib.ExitStack, process: Process, untuned: Any = None) -> Any:
@@ -50,28 +50,28 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return make
 
 
-def test_it_is_waited_for_once_and_ends_with_the_delivery(made: Any):
+def test_it_is_waited_for_once_and_ends_with_the_delivery(opened: Any):
     process = Process("torch")
     with contextlib.ExitStack() as stack:
-        found = made(stack, process)
+        programs = opened(stack, process)
         assert process.waited == 0
-        assert found.reference is process
-        assert found.reference is process
+        assert programs.reference is process
+        assert programs.reference is process
         assert process.waited == 1
         assert not process.ended
     assert process.ended
 
 
-def test_one_that_does_not_start_makes_room_for_the_untuned_network(made: Any):
+def test_one_that_does_not_start_makes_room_for_the_untuned_network(opened: Any):
     untuned = Process("untuned")
     with contextlib.ExitStack() as stack:
-        found = made(stack, Process("torch", problem="it is broken"), untuned)
-        assert found.reference is untuned
-        assert found.left_out == {"torch": "it is broken"}
+        programs = opened(stack, Process("torch", problem="it is broken"), untuned)
+        assert programs.reference is untuned
+        assert programs.left_out == {"torch": "it is broken"}
 
 
-def test_without_any_nothing_is_delivered(made: Any):
+def test_without_any_nothing_is_delivered(opened: Any):
     with contextlib.ExitStack() as stack:
-        found = made(stack, Process("torch", problem="it is broken"))
+        programs = opened(stack, Process("torch", problem="it is broken"))
         with pytest.raises(ChameleonError, match="neither torch nor TVM without tuning"):
-            _ = found.reference
+            _ = programs.reference

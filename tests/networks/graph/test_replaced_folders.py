@@ -15,7 +15,7 @@ from chameleon_system import files
 NAMES = ("network.so", "weights.bin", "part/weights.bin")
 
 
-def _made(folder: Path, text: str) -> Path:
+def _written(folder: Path, text: str) -> Path:
     for name in NAMES:
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -28,14 +28,14 @@ def _texts(folder: Path) -> set[str]:
 
 
 def test_weights_are_not_copied_and_readers_keep_theirs(tmp_path: Path):
-    old, staged = _made(tmp_path / "network", "old"), _made(tmp_path / "staged", "new")
+    old, staged = _written(tmp_path / "network", "old"), _written(tmp_path / "staged", "new")
     with (old / "weights.bin").open() as reader:
         replace(staged, old)
         assert reader.read() == "old"
     assert _texts(old) == _texts(staged) == {"new"}
     for name in NAMES:
         assert (old / name).samefile(staged / name) == name.endswith("weights.bin")
-    assert {one.name for one in tmp_path.iterdir()} == {"network", "staged"}
+    assert {entry.name for entry in tmp_path.iterdir()} == {"network", "staged"}
 
 
 def _killed_at(event: int, staged: Path, folder: Path) -> bool:
@@ -64,14 +64,14 @@ def test_a_killed_process_leaves_the_old_folder_or_the_new_one(
 ):
     if not exchanging:
         monkeypatch.setattr(files, "_exchange", lambda *_: False)
-    folder, staged = tmp_path / "network", _made(tmp_path / "staged", "new")
+    folder, staged = tmp_path / "network", _written(tmp_path / "staged", "new")
     event, missing = 0, 0
     seen: set[str] = set()
     killed = True
     while killed:
         event += 1
         shutil.rmtree(folder, ignore_errors=True)
-        _made(folder, "old")
+        _written(folder, "old")
         killed = _killed_at(event, staged, folder)
         if folder.exists():
             assert _texts(folder) in ({"old"}, {"new"})
@@ -81,7 +81,7 @@ def test_a_killed_process_leaves_the_old_folder_or_the_new_one(
             assert _texts(tmp_path / ".network.old") == {"old"}
         replace(staged, folder)
         assert _texts(folder) == {"new"}
-        assert {one.name for one in tmp_path.iterdir()} == {"network", "staged"}
+        assert {entry.name for entry in tmp_path.iterdir()} == {"network", "staged"}
     assert seen == {"old", "new"}
     assert missing == (0 if exchanging else 1)
     assert event > 20

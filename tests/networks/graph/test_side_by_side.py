@@ -30,9 +30,9 @@ def test_a_network_is_in_the_types_that_were_chosen_or_that_it_came_with(
 ):
     write_manifest(tmp_path, manifest)
     network: Any = SimpleNamespace(quantized=quantized)
-    told = result_of(tmp_path, network)
-    assert told.precision == expected
-    assert told.precisions == (expected.partition(",")[0],)
+    facts = result_of(tmp_path, network)
+    assert facts.precision == expected
+    assert facts.precisions == (expected.partition(",")[0],)
 
 
 def test_what_fails_is_left_out_with_its_reason(tiny: Any, monkeypatch: pytest.MonkeyPatch):
@@ -46,10 +46,10 @@ def test_what_fails_is_left_out_with_its_reason(tiny: Any, monkeypatch: pytest.M
     monkeypatch.setattr(module, "framework_process", failing)
     names = ("onnxruntime", "openvino")
     asked = Compared(network=tiny, ours={}, names=names, threads=1, rounds=2)
-    found = side_by_side(asked)
-    assert list(found.times) == ["onnxruntime"]
-    assert found.left_out == {"openvino": "openvino failed: it has no such operator"}
-    assert found.about == {}, "no other precision was asked for"
+    result = side_by_side(asked)
+    assert list(result.times) == ["onnxruntime"]
+    assert result.left_out == {"openvino": "openvino failed: it has no such operator"}
+    assert result.about == {}, "no other precision was asked for"
 
 
 def test_errors_are_those_against_the_reference(tiny: Any, monkeypatch: pytest.MonkeyPatch):
@@ -63,8 +63,8 @@ def test_errors_are_those_against_the_reference(tiny: Any, monkeypatch: pytest.M
         rounds=2,
     )
     monkeypatch.setattr(type(tiny), "precision_of", lambda _, name: f"that of {name}")
-    found = side_by_side(asked)
-    assert list(found.times) == ["openvino", "openvino as it comes"], "the reference is not timed"
-    one = found.about["openvino"]
-    assert one.precision == one.asked == "that of openvino"
-    assert 0.0 < one.max_relative_error < 1e-4
+    result = side_by_side(asked)
+    assert list(result.times) == ["openvino", "openvino as it comes"], "the reference is not timed"
+    rival = result.about["openvino"]
+    assert rival.precision == rival.asked == "that of openvino"
+    assert 0.0 < rival.max_relative_error < 1e-4

@@ -77,7 +77,7 @@ def network(case: dict[str, Any]) -> Any:
     rank = len(case["kernel"])
 
     def build(emit: Any, x: Any) -> Any:
-        made = getattr(relax.op.nn, f"conv{rank}d_transpose")(
+        result = getattr(relax.op.nn, f"conv{rank}d_transpose")(
             x,
             relax.const(weights),
             strides=case["stride"],
@@ -88,8 +88,8 @@ def network(case: dict[str, Any]) -> Any:
             data_layout=f"NC{SPATIAL[-rank:]}",
             kernel_layout=f"IO{SPATIAL[-rank:]}",
         )
-        made = emit(relax.op.add(emit(made), relax.const(bias.reshape(1, -1, *[1] * rank))))
-        return relax.op.nn.relu(made)
+        result = emit(relax.op.add(emit(result), relax.const(bias.reshape(1, -1, *[1] * rank))))
+        return relax.op.nn.relu(result)
 
     return module_of(build, data.shape)
 
@@ -106,12 +106,12 @@ def computed(module: Any, data: np.ndarray) -> np.ndarray:
 
     def call(value: Any) -> np.ndarray:
         name, first = str(value.op.name).removeprefix("relax."), value_of(value.args[0])
-        found = convolution_of(value)
-        if found is not None:
-            spec, weights = convolution_operator(found)
+        convolution = convolution_of(value)
+        if convolution is not None:
+            spec, weights = convolution_operator(convolution)
             operator = operator_of(spec.task("t", "llvm"))
-            (out,) = operator.reference([from_layout(first, found.layout), weights])
-            return to_layout(out, found.layout)
+            (out,) = operator.reference([from_layout(first, convolution.layout), weights])
+            return to_layout(out, convolution.layout)
         if name == "strided_slice":
             axes, begin, end = ([int(e.value) for e in t.fields] for t in value.args[1:4])
             where = [slice(None)] * first.ndim
@@ -196,8 +196,8 @@ def test_an_output_that_is_read_twice_stays_where_it_is():
     weights = relax.const(np.ones((4, 3, 2, 2), np.float32))
 
     def build(emit: Any, x: Any) -> Any:
-        made = emit(relax.op.nn.conv2d_transpose(x, weights, strides=[2, 2]))
-        return relax.op.subtract(made, emit(relax.op.nn.relu(made)))
+        result = emit(relax.op.nn.conv2d_transpose(x, weights, strides=[2, 2]))
+        return relax.op.subtract(result, emit(relax.op.nn.relu(result)))
 
     [chain] = chains_of(prepared(module_of(build, case["input"]), "NCHW"))
     assert chain.spec.plain

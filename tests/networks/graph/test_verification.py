@@ -120,24 +120,24 @@ def test_a_quantized_network_may_be_off_by_steps():
 
 def test_inputs_are_nudged_but_not_whole_numbers():
     real, whole = np.linspace(-3, 3, 9, dtype=np.float32), np.arange(4)
-    changed, kept = nudged([real, whole])
+    changed, same = nudged([real, whole])
     assert changed.dtype == real.dtype
     np.testing.assert_allclose(changed, real, rtol=2 * NUDGE)
     assert (changed != real).sum() == 8
-    np.testing.assert_array_equal(kept, whole)
+    np.testing.assert_array_equal(same, whole)
 
 
 @given(st.integers(1, 20), st.data())
 def test_one_guilty_task_is_found(count: int, data: st.DataObject):
-    keys = [f"task{place}" for place in range(count)]
+    keys = [f"task{number}" for number in range(count)]
     culprit = data.draw(st.sampled_from(keys))
     assert guilty(keys, lambda enabled: culprit in enabled) == [culprit]
 
 
 @given(st.sets(st.integers(0, 9), min_size=1))
 def test_of_several_guilty_tasks_one_is_named(culprits: set[int]):
-    keys = [str(place) for place in range(10)]
-    [named] = guilty(keys, lambda enabled: any(str(one) in enabled for one in culprits))
+    keys = [str(number) for number in range(10)]
+    [named] = guilty(keys, lambda enabled: any(str(culprit) in enabled for culprit in culprits))
     assert int(named) in culprits
 
 

@@ -27,7 +27,7 @@ def test_a_warning_is_shown_once(capfd):
                 _warn("pow is slow", at=f"06:09:{second:02}")
                 _warn("another", at=f"06:10:{second:02}")
                 os.write(2, b"somebody else's line\n")
-    assert [one["words"] for one in logs] == ["pow is slow", "another"]
+    assert [entry["words"] for entry in logs] == ["pow is slow", "another"]
     assert capfd.readouterr().err == "somebody else's line\n" * 3
 
 

@@ -20,15 +20,15 @@ from chameleon_networks.package.package import manifest_of, write_package
 def as_guessed(delivery_into: Any, tmp_path: Path) -> Callable[[ImportedNetwork], Any]:
     """Loads a network that is compiled with first guesses."""
 
-    def made(network: ImportedNetwork) -> Any:
+    def deliver(network: ImportedNetwork) -> Any:
         folder = tmp_path / "network"
         delivery = delivery_into(NetworkFrontend(network), folder, guessed=True)
         module, chains = prepared_network(network)
         winners = {winner.task.key: winner for winner in delivery.winners}
         kernels = Kernels(winners, delivery.space, delivery.target)
-        made = compiled(module, chains, kernels, delivery.target)
+        result = compiled(module, chains, kernels, delivery.target)
         manifest = manifest_of(module, chains, kernels, delivery.target, 2)
-        write_package(folder, made.executable, manifest)
+        write_package(folder, result.executable, manifest)
         return load(folder)
 
-    return made
+    return deliver

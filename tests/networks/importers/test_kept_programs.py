@@ -80,6 +80,6 @@ def test_what_cannot_be_kept_or_recalled_is_exported_again(
     if damaged:
         (tmp_path / "program.pt2").write_bytes(b"no program")
         request["network"]["programs"] = {"program": str(tmp_path / "program.pt2")}
-    [found] = requested_network(request).framework("torch", 1)([np.full((2, 3), -1, np.float32)])
+    [output] = requested_network(request).framework("torch", 1)([np.full((2, 3), -1, np.float32)])
     assert export.call_count == 2
-    assert not found.any()
+    assert not output.any()

@@ -82,7 +82,7 @@ def test_the_faster_layout_wins_and_the_slower_one_is_told_what_to_beat():
 
 def test_a_small_budget_measures_the_heaviest_convolution_alone():
     level = {"NHWC": 1e-9, "NCHW": 1e-9}
-    specs = [_conv(f"conv{place}", 64 - place) for place in range(4)]
+    specs = [_conv(f"conv{number}", 64 - number) for number in range(4)]
     plenty, little = Scripted(level), Scripted(level)
     assert choose(specs, plenty).measured > 1
     little.seconds = 0.0

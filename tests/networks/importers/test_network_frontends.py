@@ -218,7 +218,7 @@ def test_small_networks_answer(network: str):
     weights = importlib.import_module("chameleon_networks.importers.builtin.weights")
 
     record = NETWORKS[network]
-    made = [weights.initialise(named_object(record.factory, "test")(), seed) for seed in (0, 0, 1)]
+    nets = [weights.initialise(named_object(record.factory, "test")(), seed) for seed in (0, 0, 1)]
     shape = (2, *record.inputs)
     generator = torch.Generator().manual_seed(0)
     if record.kind == "tokens":
@@ -226,7 +226,7 @@ def test_small_networks_answer(network: str):
     else:
         example = torch.randn(shape, generator=generator)
     with torch.no_grad():
-        first, again, other = [net(example) for net in made]
+        first, again, other = [net(example) for net in nets]
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.isfinite(first).all()
@@ -237,11 +237,11 @@ def _onnx_model(onnx: Any, *more: str) -> Any:
     """A convolution, and after it operators of one input each."""
     helper, kinds = onnx.helper, onnx.TensorProto
     weights = onnx.numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "w")
-    names = [*(f"y{place}" for place in range(len(more))), "y"]
+    names = [*(f"y{number}" for number in range(len(more))), "y"]
     nodes = [helper.make_node("Conv", ["x", "w"], names[:1], pads=[1, 1, 1, 1])]
-    for place, kind in enumerate(more):
+    for number, kind in enumerate(more):
         name = f"the_{kind}"
-        nodes.append(helper.make_node(kind, [names[place]], [names[place + 1]], name=name))
+        nodes.append(helper.make_node(kind, [names[number]], [names[number + 1]], name=name))
     graph = helper.make_graph(
         nodes,
         "net",

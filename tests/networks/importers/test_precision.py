@@ -78,9 +78,9 @@ def test_the_tasks_are_those_of_float32_and_the_answers_nearly(file: Path, kind:
     assert network.frameworks[:2] == ("torch float32", "torch")
     assert plain.frameworks[0] == "torch"
     inputs = network.samples(np.random.default_rng(0))
-    assert [one.dtype for one in inputs] == [np.float32]
+    assert [array.dtype for array in inputs] == [np.float32]
     answers = [network.framework(name, 1)(inputs)[0] for name in ("torch float32", "torch")]
-    assert [one.dtype for one in answers] == [np.float32, np.float32]
+    assert [array.dtype for array in answers] == [np.float32, np.float32]
     assert 0 < _error(*answers) <= ROUNDINGS * STORAGE[kind].rounding
 
 
@@ -93,7 +93,7 @@ def test_exact_answers_are_in_float64(file: Path, kind: str):
     [wanted] = network.framework(network.frameworks[0], 1)(inputs)
     assert (exact.dtype, wanted.dtype) == (np.float64, np.float32)
     assert 0 < _error(wanted, exact) < 1e-5
-    assert all(one.dtype == torch.float32 for one in network.float_program.parameters())
+    assert all(tensor.dtype == torch.float32 for tensor in network.float_program.parameters())
 
 
 def test_samples_are_the_same_numbers_in_both_precisions(file: Path):

@@ -59,25 +59,25 @@ def test_a_pipeline_writes_buckets():
     assert (length_of.name, length_of.buckets, length_of.padded) == ("length", (64, 128), True)
     assert (batch_of.name, batch_of.buckets, batch_of.padded) == (None, (1, 8), False)
     assert str(batch_of) == "axis 0 of image"
-    found = buckets_of(options.shapes)
-    assert [one.name for one in found] == [
+    buckets = buckets_of(options.shapes)
+    assert [bucket.name for bucket in buckets] == [
         "length=64-1",
         "length=64-8",
         "length=128-1",
         "length=128-8",
     ]
-    assert found[1].shapes == {"ids": (1, 64), "image": (8, 3, 8)}
+    assert buckets[1].shapes == {"ids": (1, 64), "image": (8, 3, 8)}
 
 
 def test_axes_of_the_same_extents_or_name_vary_together():
-    one = Buckets(buckets=(2, 4))
-    assert len(dimensions_of({"a": (1, one), "b": (one,)})) == 1
-    batch, length = attrs.evolve(one, name="batch"), attrs.evolve(one, name="length")
+    either = Buckets(buckets=(2, 4))
+    assert len(dimensions_of({"a": (1, either), "b": (either,)})) == 1
+    batch, length = attrs.evolve(either, name="batch"), attrs.evolve(either, name="length")
     assert len(buckets_of({"a": (batch, length), "b": (batch,)})) == 4
-    [both] = dimensions_of({"a": (3, one), "b": (length,)})
+    [both] = dimensions_of({"a": (3, either), "b": (length,)})
     assert (both.name, [axis.input for axis in both.axes]) == ("length", ["b", "a"])
-    assert len(dimensions_of({"a": (batch, length), "b": (one,)})) == 3, "it may be either"
-    assert [one.name for one in buckets_of({"a": (3, 4)})] == [""]
+    assert len(dimensions_of({"a": (batch, length), "b": (either,)})) == 3, "it may be either"
+    assert [bucket.name for bucket in buckets_of({"a": (3, 4)})] == [""]
 
 
 @pytest.mark.parametrize(
@@ -123,11 +123,11 @@ def test_options_with_shapes_travel_to_other_processes():
 def test_examples_are_cropped_or_repeated(source: str):
     def ids(length: int) -> list[int]:
         shapes = {"ids": (2, length), "mask": (2, length)}
-        made = TorchNetwork(TorchOptions(source=source, shapes=shapes))
-        made = requested_network(json.loads(json.dumps(request_of(made))))
-        first, mask = made.program.example_inputs[0][0], made.program.example_inputs[1]["mask"]
+        net = TorchNetwork(TorchOptions(source=source, shapes=shapes))
+        net = requested_network(json.loads(json.dumps(request_of(net))))
+        first, mask = net.program.example_inputs[0][0], net.program.example_inputs[1]["mask"]
         assert first.shape == mask.shape == (2, length)
-        assert made.input_names() == ["ids", "mask"]
+        assert net.input_names() == ["ids", "mask"]
         return first[1].tolist()
 
     assert ids(4) == [0, 1, 2, 3]
@@ -175,20 +175,20 @@ def test_saved_programs_need_dynamic_shapes(source: str, tmp_path: Path):
         ),
         free,
     )
-    made = TorchNetwork(TorchOptions(source=str(free), shapes=shapes))
-    inputs = made.samples(np.random.default_rng(0))
-    assert [one.shape for one in inputs] == [(1, 4), (1, 4)]
-    assert made.framework("torch", 1)(inputs)[0].shape == (1, 4, 4)
+    network = TorchNetwork(TorchOptions(source=str(free), shapes=shapes))
+    inputs = network.samples(np.random.default_rng(0))
+    assert [array.shape for array in inputs] == [(1, 4), (1, 4)]
+    assert network.framework("torch", 1)(inputs)[0].shape == (1, 4, 4)
 
 
 def test_nothing_in_buckets_is_an_ordinary_network():
     options = BuiltinOptions(network="resnet_small", shapes={"image": (1, 3, 16, 16)})
     assert type(work_on(options)) is NetworkFrontend
     several = attrs.evolve(options, shapes={"image": (Buckets(buckets=(1, 8)), 3, 16, 16)})
-    made = work_on(several)
-    assert isinstance(made, BucketedFrontend)
-    assert [bucket.name for bucket, _ in made.networks] == ["1", "8"]
-    assert [one.shapes for _, one in made.network.networks] == [
+    frontend = work_on(several)
+    assert isinstance(frontend, BucketedFrontend)
+    assert [bucket.name for bucket, _ in frontend.networks] == ["1", "8"]
+    assert [network.shapes for _, network in frontend.network.networks] == [
         {"image": (1, 3, 16, 16)},
         {"image": (8, 3, 16, 16)},
     ]

@@ -121,9 +121,9 @@ async def later():
 )
 def test_models_are_found_in_files_that_are_not_run(tmp_path, name, text, models):
     (tmp_path / name).write_text(text)
-    found = [*onnx_models(tmp_path, name), *torch_models(tmp_path, name)]
-    assert [model.name for model in found] == models
-    for model in found:
+    candidates = [*onnx_models(tmp_path, name), *torch_models(tmp_path, name)]
+    assert [model.name for model in candidates] == models
+    for model in candidates:
         (tmp_path / "p.yaml").write_text(dump_yaml({**model.pipeline, "target": "native"}))
         assert load_pipeline(tmp_path / "p.yaml").model.options.source == str(tmp_path / model.name)
 

@@ -56,5 +56,5 @@ def test_it_is_delivered_and_verified(network: str, file: Path, delivery_into: A
     assert result.failure is None
     assert result.reference == "torch"
     assert 0 < result.max_relative_error < 1e-4
-    tuned = {one.name for one in result.kernels if one.tuned}
+    tuned = {kernel.name for kernel in result.kernels if kernel.tuned}
     assert tuned == {winner.task.name for winner in delivery.winners}

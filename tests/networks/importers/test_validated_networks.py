@@ -56,16 +56,16 @@ def test_validate_and_run_refuse_the_same(
 ) -> None:
     _write(pipeline.with_name("net.onnx"), batch, last)
     assert command_line(["validate", str(pipeline), "--quick"]) == ExitCode.OK
-    told = []
+    hints = []
     for command in ("validate", "run"):
         capfd.readouterr()
         assert command_line([command, str(pipeline)]) == ExitCode.USAGE
         lines = capfd.readouterr().err.splitlines()
         assert any(line.endswith(said) for line in lines), lines
-        told.append([line for line in lines if line.startswith("hint: ")])
-    assert told[0] == told[1]
+        hints.append([line for line in lines if line.startswith("hint: ")])
+    assert hints[0] == hints[1]
     if batch == "n":
-        [fixed] = re.findall(r"`(model: .*?)`", told[0][0])
+        [fixed] = re.findall(r"`(model: .*?)`", hints[0][0])
         _, _, rest = pipeline.read_text().partition("\n")
         pipeline.write_text(f"{fixed}\n{rest}")
         assert command_line(["validate", str(pipeline)]) == ExitCode.OK
@@ -106,8 +106,8 @@ def test_a_network_in_training_mode_is_delivered_for_inference_and_told(
     pipeline.write_text(pipeline.read_text().replace("onnx: net.onnx", model))
     unmeasured = ["--set", "budget.measurements=0"]
     assert command_line([command, str(pipeline), *unmeasured]) == ExitCode.OK
-    told = capfd.readouterr().err
-    assert told.count("network_in_training_mode") == (function == "make")
+    text = capfd.readouterr().err
+    assert text.count("network_in_training_mode") == (function == "make")
     if function == "make":
-        assert "['body.1', 'body.2']" in told
-        assert "call `.eval()`" in told
+        assert "['body.1', 'body.2']" in text
+        assert "call `.eval()`" in text

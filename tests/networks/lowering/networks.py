@@ -40,28 +40,28 @@ class Many(nn.Module):
         self.counts = counts
 
     def forward(self, *inputs: torch.Tensor) -> list[Any]:
-        found, place = [], 0
+        outputs, start = [], 0
         for network, count in zip(self.networks, self.counts, strict=True):
-            found.append(network(*inputs[place : place + count]))
-            place += count
-        return found
+            outputs.append(network(*inputs[start : start + count]))
+            start += count
+        return outputs
 
 
 def arrays(value: Any) -> list[Any]:
     """The tensors in what a network returns, as arrays."""
-    return [one.numpy() for one in tree.tree_leaves(value) if isinstance(one, torch.Tensor)]
+    return [leaf.numpy() for leaf in tree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def answers(module: Any, inputs: Sequence[Any], layout: str = "NHWC") -> list[Any]:
     """Outputs of an imported network, compiled without a tuned kernel."""
     module = prepared(module, layout)
     chains, none = chains_of(module), no_kernels(TARGET)
-    made = compiled(module, chains, none, TARGET)
+    network = compiled(module, chains, none, TARGET)
     with tempfile.TemporaryDirectory() as folder:
         manifest = manifest_of(module, chains, none, TARGET, THREADS)
-        write_package(Path(folder), made.executable, manifest)
-        found = load(folder)(*inputs)
-    return found if isinstance(found, list) else [found]
+        write_package(Path(folder), network.executable, manifest)
+        outputs = load(folder)(*inputs)
+    return outputs if isinstance(outputs, list) else [outputs]
 
 
 def wrong(cases: Mapping[str, Any], layout: str = "NHWC") -> dict[str, str]:
@@ -72,22 +72,22 @@ def wrong(cases: Mapping[str, Any], layout: str = "NHWC") -> dict[str, str]:
         layout: they are compiled in.
     """
     torch.manual_seed(0)
-    made = {name: case() for name, case in cases.items()}
-    for network, _ in made.values():
+    pairs = {name: case() for name, case in cases.items()}
+    for network, _ in pairs.values():
         network.eval()
-    together = Many([one for one, _ in made.values()], [len(given) for _, given in made.values()])
-    inputs = tuple(one for _, given in made.values() for one in given)
+    together = Many([n for n, _ in pairs.values()], [len(args) for _, args in pairs.values()])
+    inputs = tuple(leaf for _, args in pairs.values() for leaf in args)
     with torch.no_grad():
-        expected = [arrays(network(*given)) for network, given in made.values()]
+        expected = [arrays(network(*args)) for network, args in pairs.values()]
         module = torch_graph(torch.export.export(together.eval(), inputs)).module
-    got = iter(answers(module, [one.numpy() for one in inputs], layout))
-    found = {}
-    for name, wanted in zip(made, expected, strict=True):
-        problems = [difference(next(got), one) for one in wanted]
+    got = iter(answers(module, [array.numpy() for array in inputs], layout))
+    faults = {}
+    for name, wanted in zip(pairs, expected, strict=True):
+        problems = [difference(next(got), array) for array in wanted]
         if any(problems):
-            found[name] = "; ".join(filter(None, problems))
+            faults[name] = "; ".join(filter(None, problems))
     assert next(got, None) is None, "there are more outputs than torch has"
-    return found
+    return faults
 
 
 def difference(got: Any, wanted: Any) -> str:

@@ -20,7 +20,7 @@ def _decomposed(function, *inputs):
 
 
 @pytest.mark.parametrize(
-    ("function", "given", "words"),
+    ("function", "example", "words"),
     [
         (torch.fft.fft, torch.ones(4), "an output of the network is complex"),
         (lambda x: x.real, torch.ones(4, dtype=torch.cfloat), "the input .* is complex"),
@@ -31,9 +31,9 @@ def _decomposed(function, *inputs):
         ),
     ],
 )
-def test_what_stays_complex_is_refused(function, given, words: str):
+def test_what_stays_complex_is_refused(function, example, words: str):
     with pytest.raises(ConfigError, match=words) as caught:
-        _decomposed(function, given)
+        _decomposed(function, example)
     assert caught.value.hint
 
 
@@ -43,15 +43,15 @@ def test_the_program_of_the_user_is_left_as_it_is():
         Of(lambda x: torch.view_as_real(torch.view_as_complex(x) * turns)), (torch.ones(3, 2),)
     )
     before = program.module()(torch.ones(3, 2))
-    made = decomposed(program).module()(torch.ones(3, 2))
-    assert {one.dtype for one in program.constants.values()} == {torch.complex64}
-    np.testing.assert_allclose(made.numpy(), before.numpy(), rtol=1e-6)
+    output = decomposed(program).module()(torch.ones(3, 2))
+    assert {constant.dtype for constant in program.constants.values()} == {torch.complex64}
+    np.testing.assert_allclose(output.numpy(), before.numpy(), rtol=1e-6)
     np.testing.assert_array_equal(program.module()(torch.ones(3, 2)).numpy(), before.numpy())
 
 
 def test_a_long_transform_is_as_exact_as_a_short_one():
-    given = torch.randn(LONGEST, generator=torch.Generator().manual_seed(0))
-    made = _decomposed(lambda x: torch.view_as_real(torch.fft.rfft(x)), given).module()(given)
-    exact = torch.view_as_real(torch.fft.rfft(given.double()))
-    assert (made.double() - exact).abs().max() <= 1e-5 * exact.abs().max()
-    assert made[0, 1] == made[-1, 1] == 0, "both ends of a real signal's spectrum are real"
+    signal = torch.randn(LONGEST, generator=torch.Generator().manual_seed(0))
+    spectrum = _decomposed(lambda x: torch.view_as_real(torch.fft.rfft(x)), signal).module()(signal)
+    exact = torch.view_as_real(torch.fft.rfft(signal.double()))
+    assert (spectrum.double() - exact).abs().max() <= 1e-5 * exact.abs().max()
+    assert spectrum[0, 1] == spectrum[-1, 1] == 0, "both ends of a real signal's spectrum are real"

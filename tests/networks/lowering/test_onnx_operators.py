@@ -26,8 +26,8 @@ def test_operators_give_onnxruntimes_numbers(name: str):
     graph = imported(proto, {})
     got = answers(graph.module, list(model.inputs.values()))
     assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
-    assert all(one.owner == f"the_{model.kind}" for one in graph.locations.values())
-    assert f"the_{model.kind}" in {one.owner for one in graph.locations.values()}
+    assert all(location.owner == f"the_{model.kind}" for location in graph.locations.values())
+    assert f"the_{model.kind}" in {location.owner for location in graph.locations.values()}
 
 
 def test_weights_that_follow_from_constants_are_constants():

@@ -11,11 +11,11 @@ from .torch_networks import Cases, Rotary, SpectralConvolution, net, of, r
 
 def _complex(x: torch.Tensor, y: torch.Tensor) -> Any:
     """Arithmetic of complex numbers."""
-    one, two = torch.complex(x, y), torch.complex(y, x * 2)
-    both = torch.cat([one, two.conj(), x.to(torch.complex64)], 0)
-    product = (one @ two.T) / (3 + 2j) - 1j * one[:, :3]
-    parts = [both, product, one / two, torch.exp(one), one**3, torch.where(x > 0, one, two)]
-    sizes = [one.abs(), two.angle(), torch.stack([one, two]).sum(0).real, one.reciprocal().imag]
+    z, w = torch.complex(x, y), torch.complex(y, x * 2)
+    both = torch.cat([z, w.conj(), x.to(torch.complex64)], 0)
+    product = (z @ w.T) / (3 + 2j) - 1j * z[:, :3]
+    parts = [both, product, z / w, torch.exp(z), z**3, torch.where(x > 0, z, w)]
+    sizes = [z.abs(), w.angle(), torch.stack([z, w]).sum(0).real, z.reciprocal().imag]
     return [torch.view_as_real(part.resolve_conj()) for part in parts] + sizes
 
 

@@ -38,14 +38,14 @@ class Settings(nn.Module):
 
 def _codes(x: torch.Tensor, book: torch.Tensor) -> Any:
     """Vector quantization (van den Oord et al. 2017), with the codes' perplexity."""
-    place = torch.cdist(x, book).argmin(1)
-    share = F.one_hot(place, 5).float().mean(0)
-    return book[place], place, torch.exp(-(share * torch.log(share + 1e-10)).sum())
+    index = torch.cdist(x, book).argmin(1)
+    share = F.one_hot(index, 5).float().mean(0)
+    return book[index], index, torch.exp(-(share * torch.log(share + 1e-10)).sum())
 
 
-def _voxels(x: torch.Tensor, place: torch.Tensor) -> Any:
+def _voxels(x: torch.Tensor, voxel: torch.Tensor) -> Any:
     """Means and extremes of points that share a voxel."""
-    to = place[:, None].expand(-1, 3)
+    to = voxel[:, None].expand(-1, 3)
     return [
         torch.ones(6, 3).scatter_reduce(0, to, x, reduce, include_self=own)
         for reduce, own in (("mean", True), ("mean", False), ("amax", False), ("sum", False))

@@ -22,8 +22,8 @@ def _distinct(rows: int, below: int, count: int) -> torch.Tensor:
 
 def _relative(x: torch.Tensor) -> torch.Tensor:
     """Buckets of distances, as in T5."""
-    place = torch.arange(4)
-    distance = (place[None, :] - place[:, None]).abs()
+    index = torch.arange(4)
+    distance = (index[None, :] - index[:, None]).abs()
     large = 2 + (torch.log(distance.float() / 2 + 1e-6) / 2 * 3).to(torch.long)
     bucket = torch.where(distance < 2, distance, torch.min(large, torch.full_like(large, 4)))
     return x + F.embedding(bucket, torch.ones(5, 1)).squeeze(-1)

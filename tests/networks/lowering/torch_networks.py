@@ -78,8 +78,8 @@ class SelfAttention(nn.Module):
         self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
 
     def forward(self, x: torch.Tensor) -> Any:
-        found = self.attention(x, x, x, need_weights=self.weights)
-        return found if self.weights else found[0]
+        result = self.attention(x, x, x, need_weights=self.weights)
+        return result if self.weights else result[0]
 
 
 class Bags(nn.Module):
@@ -116,9 +116,9 @@ class SpectralConvolution(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         spectrum = torch.fft.rfft(x)
-        made = torch.zeros(1, 4, spectrum.shape[-1], dtype=torch.cfloat)
-        made[:, :, :4] = torch.einsum("bix,iox->box", spectrum[:, :, :4], self.weights)
-        return torch.fft.irfft(made, n=x.shape[-1])
+        mixed = torch.zeros(1, 4, spectrum.shape[-1], dtype=torch.cfloat)
+        mixed[:, :, :4] = torch.einsum("bix,iox->box", spectrum[:, :, :4], self.weights)
+        return torch.fft.irfft(mixed, n=x.shape[-1])
 
 
 def r(*shape: int) -> torch.Tensor:

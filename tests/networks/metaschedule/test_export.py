@@ -70,9 +70,9 @@ def _chameleon(*words: str | Path) -> tuple[int, str, str]:
 def _alone(script: str, *words: str) -> list[str]:
     """Lines that a script prints in a process of its own."""
     command = [sys.executable, "-c", script, *words]
-    found = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
-    assert found.returncode == 0, found.stderr
-    return found.stdout.splitlines()
+    process = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
 
 
 def _run(folder: Path, space: Any) -> Path:
@@ -118,8 +118,8 @@ def test_tvm_alone_applies_the_database(sketched: Path, tmp_path: Path):
     operator = operator_of(task)
     inputs = operator.inputs()
     [want] = operator.reference(inputs)
-    for place, array in enumerate([*operator.arrange(inputs), np.zeros((16, 48), "float32")]):
-        np.save(folder / f"{place}.npy", array)
+    for number, array in enumerate([*operator.arrange(inputs), np.zeros((16, 48), "float32")]):
+        np.save(folder / f"{number}.npy", array)
     np.save(folder / "want.npy", want)
     *lines, modules = _alone(APPLY, str(folder), task.target)
     assert len(lines) == 2, "with and without packed weights"
@@ -145,14 +145,14 @@ def test_what_searched_need_not_be_installed(templated: Path, tmp_path: Path):
     folder = tmp_path / "run"
     shutil.copytree(templated, folder)
     with RecordStore(folder / "records.sqlite") as store:
-        kept = store.fact("pipeline")
+        fact = store.fact("pipeline")
         gone = {"explorer": {"name": "gone", "chains": 7}, "cost_model": {"name": "gone"}}
-        store.set_fact("pipeline", {**kept, "document": {**kept["document"], **gone}})
+        store.set_fact("pipeline", {**fact, "document": {**fact["document"], **gone}})
     code, _, stderr = _chameleon("export", folder, "--to", "tvmscript", "-o", tmp_path / "text")
     assert code == 0, stderr
     with RecordStore(folder / "records.sqlite") as store:
         model = {"gone": {}}
-        store.set_fact("pipeline", {**kept, "document": {**kept["document"], "model": model}})
+        store.set_fact("pipeline", {**fact, "document": {**fact["document"], "model": model}})
     code, _, stderr = _chameleon("export", folder, "--to", "tvmscript", "-o", tmp_path / "more")
     assert code == 2
     assert "unknown frontend 'gone'" in stderr
@@ -191,7 +191,7 @@ def test_an_operator_is_delivered_with_its_loader(templated: Path, tmp_path: Pat
     assert (tmp_path / "load.py").exists(), "it lies where a network would"
     assert json.loads(stdout)["tasks"] == ["small"]
     assert "random weights until pack.py" in stderr
-    names = {Path(one).name for one in json.loads(stdout)["files"]}
+    names = {Path(file).name for file in json.loads(stdout)["files"]}
     assert names >= {"kernel.so", "load.py", "manifest.json", "pack.py", "weights.bin"}
     code, _, stderr = _chameleon("export", templated, "--to", "library", "-o", tmp_path)
     assert code == 2
@@ -204,7 +204,7 @@ def test_an_operator_is_a_bundle_for_c(templated: Path, tmp_path: Path):
         "export", templated, "--to", "c", "-o", tmp_path / "x", "--json"
     )
     assert code == 0, stderr
-    files = {Path(one) for one in json.loads(stdout)["files"]}
+    files = {Path(file) for file in json.loads(stdout)["files"]}
     names = ("libx.so", "x.h", "main.cpp", "CMakeLists.txt", "weights.bin")
     assert files >= {tmp_path / "x" / name for name in names}
     words = ("-o", tmp_path / "y", "--name", "mine")

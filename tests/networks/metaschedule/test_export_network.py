@@ -65,16 +65,16 @@ def test_tvm_alone_compiles_the_network(
 ):
     imported = tiny if network == "tiny" else BuiltinNetwork(BuiltinOptions(network=network))
     winners = [_winner(task) for task in NetworkFrontend(imported).tasks(target)[-4:]]
-    made = to_metaschedule(winners, SketchSpace(OPTIONS), OPTIONS, tmp_path, network=imported)
-    assert tmp_path / NETWORK_MODULE in made.files
+    exported = to_metaschedule(winners, SketchSpace(OPTIONS), OPTIONS, tmp_path, network=imported)
+    assert tmp_path / NETWORK_MODULE in exported.files
     inputs: Any = imported.samples(np.random.default_rng(0))
     [want] = imported.framework(imported.frameworks[0], 1)(inputs)
     np.save(tmp_path / "input.npy", inputs[0])
     np.save(tmp_path / "want.npy", want)
     command = [sys.executable, "-c", COMPILE, str(tmp_path), target]
-    found = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
-    assert found.returncode == 0, found.stderr
-    counts, error, modules = found.stdout.splitlines()
+    process = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
+    assert process.returncode == 0, process.stderr
+    counts, error, modules = process.stdout.splitlines()
     workloads, scheduled = counts.split()
     assert workloads == scheduled != "0"
     assert float(error) < 1e-4

@@ -58,7 +58,7 @@ def trials(target: str) -> Trials:
 
 def _delivered(
     target: str,
-    given: Any,
+    network: Any,
     settled: dict[str, Any],
     folder: Path,
     precision: Precision,
@@ -71,7 +71,7 @@ def _delivered(
 
     Args:
         target: the resolved target.
-        given: the network; if that is for several shapes, one of torch.
+        network: the network; if that is for several shapes, one of torch.
         settled: what ``decide`` returned.
         folder: the delivery's.
         precision: as a pipeline says.
@@ -82,12 +82,12 @@ def _delivered(
     """
 
     def median_seconds(processes: Any, *_: Any, **__: Any) -> Mapping[str, float]:
-        return {one.name: 1.0 if one.name == "float32" else together for one in processes}
+        return {p.name: 1.0 if p.name == "float32" else together for p in processes}
 
     def seconds_in_network(variants: Any, *_: Any, **__: Any) -> list[dict[str, float]]:
-        return [_told(one, alone, in_network) for one in variants]
+        return [_seconds(variant, alone, in_network) for variant in variants]
 
-    frontend = work_on(given.options)
+    frontend = work_on(network.options)
     frontend.compute_in(precision)
     frontend.restore(settled)
     winners = []
@@ -99,15 +99,15 @@ def _delivered(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivering, "median_seconds", median_seconds)
         patch.setattr(delivering, "seconds_in_network", seconds_in_network)
-        found = frontend.deliver(delivery)
-    return found, folder
+        result = frontend.deliver(delivery)
+    return result, folder
 
 
 def _share(alone: float | Mapping[str, float], dtype: str) -> float:
     return alone[dtype] if isinstance(alone, Mapping) else alone
 
 
-def _told(
+def _seconds(
     variant: Any,
     alone: float | Mapping[str, float],
     in_network: Callable[[int, int], float] | None,
@@ -115,15 +115,15 @@ def _told(
     """Seconds of the tasks of a network, each of which occurs once in it."""
     tasks = json.loads((variant.folder / "manifest.json").read_text())["tasks"]
     reduced = {
-        one["name"]: one["arguments"]["dtype"]
-        for one in tasks
-        if one["arguments"]["dtype"] != "float32"
+        task["name"]: task["arguments"]["dtype"]
+        for task in tasks
+        if task["arguments"]["dtype"] != "float32"
     }
-    told = {one["name"]: 1e-3 for one in tasks}
-    for place, (name, dtype) in enumerate(reduced.items()):
-        own = _share(alone, dtype) if in_network is None else in_network(place, len(reduced))
-        told[name] = 1e-3 * own
-    return told
+    seconds = {task["name"]: 1e-3 for task in tasks}
+    for number, (name, dtype) in enumerate(reduced.items()):
+        own = _share(alone, dtype) if in_network is None else in_network(number, len(reduced))
+        seconds[name] = 1e-3 * own
+    return seconds
 
 
 @pytest.fixture(scope="session")
@@ -136,11 +136,11 @@ def delivered_in(target: str) -> Callable[..., tuple[dict[str, Any], Path]]:
 def network_of() -> Callable[..., tuple[Any, list[FusedOperator]]]:
     """A prepared module whose main computes ``build(emit, *inputs)``, and its chains."""
 
-    def made(build: Build, *shapes: tuple[int, ...]) -> tuple[Any, list[FusedOperator]]:
+    def network(build: Build, *shapes: tuple[int, ...]) -> tuple[Any, list[FusedOperator]]:
         module = prepared(module_of(build, *shapes), "NHWC")
         return module, chains_of(module)
 
-    return made
+    return network
 
 
 @pytest.fixture(scope="session")
@@ -151,7 +151,7 @@ def ran() -> Callable[..., list[np.ndarray]]:
         # Code that runs once is not worth optimising: that takes longer than all the rest.
         executable = untuned(module, '{"kind": "llvm", "opt-level": 0}')
         machine = relax.VirtualMachine(executable, tvm.cpu())
-        found = machine["main"](*(tvm.runtime.tensor(one) for one in inputs))
-        return [one.numpy() for one in (found if hasattr(found, "__len__") else [found])]
+        result = machine["main"](*(tvm.runtime.tensor(tensor) for tensor in inputs))
+        return [tensor.numpy() for tensor in (result if hasattr(result, "__len__") else [result])]
 
     return run

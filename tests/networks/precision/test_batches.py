@@ -34,7 +34,7 @@ def _source(folder: Path, body: str) -> str:
     return f"{file}:batches"
 
 
-def _given(folder: Path, body: str) -> Any:
+def _batches(folder: Path, body: str) -> Any:
     network: Any = _Network()
     return batches_of(network, _source(folder, body))
 
@@ -50,50 +50,50 @@ def _given(folder: Path, body: str) -> Any:
     ],
 )
 def test_batches_are_arrays_by_place_or_by_name(batch: str, tmp_path: Path):
-    found = _given(tmp_path, f"def batches():\n    for _ in range(4):\n        yield {batch}")
-    for image, word in found:
+    batches = _batches(tmp_path, f"def batches():\n    for _ in range(4):\n        yield {batch}")
+    for image, word in batches:
         np.testing.assert_array_equal(image, np.ones((1, 4)))
         np.testing.assert_array_equal(word, np.zeros(2))
         assert (image.dtype, word.dtype) == (np.float32, np.int64)
-    assert found.count == 4
+    assert batches.count == 4
 
 
-@pytest.mark.parametrize(("count", "kept"), [(2, 1), (3, 1), (4, 2), (6, 3), (9, KEPT)])
-def test_the_last_batches_are_kept_aside(count: int, kept: int, tmp_path: Path):
+@pytest.mark.parametrize(("count", "aside"), [(2, 1), (3, 1), (4, 2), (6, 3), (9, KEPT)])
+def test_the_last_batches_are_kept_aside(count: int, aside: int, tmp_path: Path):
     body = f"batches = lambda: ([image * n, word] for n in range({count}))"
-    found = _given(tmp_path, body)
-    used = [int(image[0, 0]) for image, _ in found]
-    assert used == list(range(count - kept))
-    last = [int(one.inputs[0][0, 0]) for one in found.samples]
-    assert last == list(range(count - kept, count))
-    assert f"{count - kept} of {count} batches" in found.summary
-    assert f"{kept} kept aside" in found.summary
+    batches = _batches(tmp_path, body)
+    used = [int(image[0, 0]) for image, _ in batches]
+    assert used == list(range(count - aside))
+    last = [int(sample.inputs[0][0, 0]) for sample in batches.samples]
+    assert last == list(range(count - aside, count))
+    assert f"{count - aside} of {count} batches" in batches.summary
+    assert f"{aside} kept aside" in batches.summary
 
 
 def test_one_batch_is_calibrated_and_checked_with_and_that_is_said(tmp_path: Path):
-    found = _given(tmp_path, "batches = lambda: [[image, word]]")
-    assert len(list(found)) == len(found.samples) == 1
-    assert "one batch" in found.summary
-    assert "measured on too" in found.summary
+    batches = _batches(tmp_path, "batches = lambda: [[image, word]]")
+    assert len(list(batches)) == len(batches.samples) == 1
+    assert "one batch" in batches.summary
+    assert "measured on too" in batches.summary
 
 
 def test_batches_without_end_are_left_at_some_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(module, "MOST", 7)
-    found = _given(tmp_path, "def batches():\n    while True:\n        yield image, word")
-    assert len(list(found)) == 7 - KEPT
-    assert found.count == 7
+    batches = _batches(tmp_path, "def batches():\n    while True:\n        yield image, word")
+    assert len(list(batches)) == 7 - KEPT
+    assert batches.count == 7
 
 
 def test_random_inputs_take_the_place_of_batches():
     network: Any = _Network()
-    found = batches_of(network, None)
-    used = list(found)
-    assert len(used) + len(found.samples) == RANDOM
-    drawn = [*used, *(one.inputs for one in found.samples)]
+    batches = batches_of(network, None)
+    used = list(batches)
+    assert len(used) + len(batches.samples) == RANDOM
+    drawn = [*used, *(sample.inputs for sample in batches.samples)]
     assert len({image.tobytes() for image, _ in drawn}) == RANDOM
-    assert "random inputs" in found.summary
+    assert "random inputs" in batches.summary
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_random_inputs_take_the_place_of_batches():
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_what_is_no_batch_is_refused(body: str, said: str, hint: str, tmp_path: Path):
     with pytest.raises(ConfigError, match=said) as raised:
-        list(_given(tmp_path, body))
+        list(_batches(tmp_path, body))
     assert raised.value.hint is not None
     assert any(word in raised.value.hint for word in hint.replace("\\", "").split("|"))
 

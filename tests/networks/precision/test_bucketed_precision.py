@@ -68,10 +68,10 @@ BUCKETS = ["length=4", "length=12"]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Has the network and the batches."""
     pytest.importorskip("torch")
-    made = tmp_path_factory.mktemp("masked")
-    (made / "net.py").write_text(NETWORK)
-    (made / "data.py").write_text(DATA)
-    return made
+    base = tmp_path_factory.mktemp("masked")
+    (base / "net.py").write_text(NETWORK)
+    (base / "data.py").write_text(DATA)
+    return base
 
 
 def _masked(folder: Path, pad: float | None = 0.0) -> BucketedFrontend:
@@ -90,16 +90,16 @@ def source(folder: Path) -> BucketedFrontend:
 def test_batches_go_to_the_bucket_that_inference_would_take(
     source: BucketedFrontend, folder: Path
 ) -> None:
-    lengths, kept = {}, {}
+    lengths, aside = {}, {}
     for bucket, network in source.network.networks:
-        found = batches_of(network, f"{folder}/data.py:batches")
-        used = list(found)
+        batches = batches_of(network, f"{folder}/data.py:batches")
+        used = list(batches)
         assert {ids.shape for ids, _ in used} == {(1, *bucket.extents)}
         lengths[bucket.name] = [int(mask.sum()) for _, mask in used]
-        kept[bucket.name] = [int(one.inputs[1].sum()) for one in found.samples]
-        assert f"in bucket {bucket.name}, 2 kept aside" in found.summary
+        aside[bucket.name] = [int(sample.inputs[1].sum()) for sample in batches.samples]
+        assert f"in bucket {bucket.name}, 2 kept aside" in batches.summary
     assert lengths == {"length=4": [4, 3], "length=12": [12, 9]}
-    assert kept == {"length=4": [4, 2], "length=12": [7, 11]}
+    assert aside == {"length=4": [4, 2], "length=12": [7, 11]}
 
 
 def test_outputs_for_filled_up_inputs_are_cut_before_they_are_compared(
@@ -107,7 +107,7 @@ def test_outputs_for_filled_up_inputs_are_cut_before_they_are_compared(
 ) -> None:
     _, network = source.network.networks[1]
     samples = kept_samples(network, f"{folder}/data.py:batches")
-    assert [one.cuts for one in samples] == [((0, 1, 7),), ((0, 1, 11),)]
+    assert [sample.cuts for sample in samples] == [((0, 1, 7),), ((0, 1, 11),)]
 
     def run(inputs: Any) -> Any:
         return [inputs[1][..., None].repeat(32, 2), np.ones((1, 8))]
@@ -183,8 +183,8 @@ def test_alternatives_of_all_buckets_name_what_they_replace(folder: Path, target
     plain = frontend.tasks(target)
     frontend.compute_in(Precision(type="int8"))
     tasks = frontend.tasks(target)
-    assert [one for one in tasks if not one.alternative_of] == plain
-    assert {one.name: (one.alternative_of, one.weight) for one in tasks if one.alternative_of} == {
+    assert [t for t in tasks if not t.alternative_of] == plain
+    assert {t.name: (t.alternative_of, t.weight) for t in tasks if t.alternative_of} == {
         "hidden 16x32 @4 int8": ("hidden 16x32 @4", 1),
         "head 32x8 int8": ("head 32x8", 2),
         "hidden 16x32 @12 int8": ("hidden 16x32 @12", 1),
@@ -196,13 +196,13 @@ def test_names_that_tell_buckets_apart_are_those_that_alternatives_replace(
 ) -> None:
     def task(name: str, number: int, alternative_of: str = "") -> Task:
         arguments = {"number": number}
-        made = Task(name=name, operator="odd", arguments=arguments, target="llvm", flop=1)
-        return attrs.evolve(made, alternative_of=alternative_of)
+        own = Task(name=name, operator="odd", arguments=arguments, target="llvm", flop=1)
+        return attrs.evolve(own, alternative_of=alternative_of)
 
     first = [task("a", 1), task("a int8", 2, "a"), task("b", 3), task("c", 4, "a")]
     second = [task("a", 5), task("a int8", 6, "a"), task("d", 4), task("e", 3, "a")]
-    found = source._together([first, second])
-    assert [(one.name, one.alternative_of, one.weight) for one in found] == [
+    tasks = source._together([first, second])
+    assert [(t.name, t.alternative_of, t.weight) for t in tasks] == [
         ("a@length=4", "", 1),
         ("a int8@length=4", "a@length=4", 1),
         ("b", "", 2),
@@ -227,8 +227,8 @@ def settled(folder: Path, precision: Precision, trials: Any) -> dict[str, Any]:
     """What is settled on for each bucket, as a run folder keeps it."""
     frontend = _masked(folder)
     frontend.compute_in(precision)
-    found: dict[str, Any] = json.loads(json.dumps(frontend.decide(trials)))
-    return found
+    decisions: dict[str, Any] = json.loads(json.dumps(frontend.decide(trials)))
+    return decisions
 
 
 @pytest.fixture(scope="module")
@@ -252,15 +252,15 @@ def _error(folder: Path, source: BucketedFrontend, length: int) -> float:
     expected = source.network.with_extents((length,)).framework("torch", 1)(inputs)
     got = chameleon_networks.load(folder)(*inputs)
     return max(
-        float(np.abs(one - wanted).max() / np.abs(wanted).max())
-        for one, wanted in zip(got, expected, strict=True)
+        float(np.abs(output - wanted).max() / np.abs(wanted).max())
+        for output, wanted in zip(got, expected, strict=True)
     )
 
 
 def test_each_bucket_has_ranges_of_its_own_batches(settled: dict[str, Any]) -> None:
     types = {name: settled["buckets"][name]["types"] for name in BUCKETS}
-    assert [one["types"] for one in types.values()] == [["int8"], ["int8"]]
-    short, long = (list(one["ranges"].values()) for one in types.values())
+    assert [bucket["types"] for bucket in types.values()] == [["int8"], ["int8"]]
+    short, long = (list(bucket["ranges"].values()) for bucket in types.values())
     assert len(short) == len(long) > 0
     assert short != long
 
@@ -279,9 +279,9 @@ def test_the_result_says_which_types_each_bucket_has(
 ) -> None:
     result, folder = delivered
     assert result.precision == "int8"
-    told = result.precision_summary.split("; bucket ")
-    assert told[0].startswith("bucket length=4: of 2 operators 2 in int8; error ")
-    assert told[1].startswith("length=12: of 2 operators 2 in int8; error ")
+    sentences = result.precision_summary.split("; bucket ")
+    assert sentences[0].startswith("bucket length=4: of 2 operators 2 in int8; error ")
+    assert sentences[1].startswith("length=12: of 2 operators 2 in int8; error ")
     chosen = [row for row in result.front if row.delivered]
     assert [(row.bucket, row.types) for row in chosen] == [(name, {"int8": 2}) for name in BUCKETS]
     rows = result.buckets
@@ -323,12 +323,12 @@ def test_two_bytes_are_searched_in_buckets(
     asked = Precision(search=("bfloat16", "float16"), max_error=0.1)
     frontend = _masked(folder)
     frontend.compute_in(asked)
-    kept = frontend.decide(trials)
+    chosen = frontend.decide(trials)
     share = {"bfloat16": 0.25, "float16": 0.75}
-    result, made = delivered_in(source.network, kept, tmp_path / "network", asked, alone=share)
+    result, written = delivered_in(source.network, chosen, tmp_path / "network", asked, alone=share)
     assert result.failure is None
     assert result.precision == "bfloat16"
-    assert 1e-5 < _error(made, source, 9) < 0.1
+    assert 1e-5 < _error(written, source, 9) < 0.1
 
 
 @pytest.mark.long
@@ -365,9 +365,9 @@ def test_a_run_and_another_bound_from_the_command_line(
         own = [row for row in network["front"] if row["bucket"] == name]
         assert [row["delivered"] for row in own].count(True) == 1
     with read_store(tmp_path / "run") as store:
-        before = [len(store.measurements(one.id)) for one in store.tasks()]
-        others = [one.task for one in store.tasks() if one.task.alternative_of]
-    assert {one.alternative_of for one in others} == {
+        before = [len(store.measurements(stored.id)) for stored in store.tasks()]
+        others = [stored.task for stored in store.tasks() if stored.task.alternative_of]
+    assert {stored.alternative_of for stored in others} == {
         "hidden 16x32 @4",
         "head 32x8",
         "hidden 16x32 @12",
@@ -382,7 +382,7 @@ def test_a_run_and_another_bound_from_the_command_line(
     assert "precision: bucket length=4: float32, since " in printed
     assert "; bucket length=12: float32, since " in printed
     with read_store(tmp_path / "run") as store:
-        assert [len(store.measurements(one.id)) for one in store.tasks()] == before
+        assert [len(store.measurements(stored.id)) for stored in store.tasks()] == before
     assert _error(tmp_path / "exact", _masked(folder), 7) < 1e-4
 
 
@@ -390,7 +390,7 @@ def test_a_run_and_another_bound_from_the_command_line(
 
 
 def test_types_of_all_buckets_together(source: BucketedFrontend) -> None:
-    def one(precision: str, **types: int) -> NetworkResult:
+    def result(precision: str, **types: int) -> NetworkResult:
         row = FrontPoint(types=types, seconds=0.5, error=1e-3, delivered=True)
         other = FrontPoint(types={"bfloat16": 2}, seconds=1.0, error=1e-4, delivered=False)
         rival = RivalTime(asked="int8", precision="int8", seconds=0.25, max_relative_error=1e-2)
@@ -408,13 +408,13 @@ def test_types_of_all_buckets_together(source: BucketedFrontend) -> None:
 
     names: dict[str, dict[str, str]] = {name: {} for name in BUCKETS}
 
-    def found(short: NetworkResult, long: NetworkResult) -> NetworkResult:
+    def total(short: NetworkResult, long: NetworkResult) -> NetworkResult:
         return summed(source.network, dict(zip(BUCKETS, (short, long), strict=True)), names)
 
-    mixed = found(one("int8", int7=2), one("float32", float32=2))
+    mixed = total(result("int8", int7=2), result("float32", float32=2))
     assert mixed.precision == "int8, the rest float32"
-    told = "bucket length=4: in int8; bucket length=12: in float32"
-    assert mixed.precision_summary == told
+    summary = "bucket length=4: in int8; bucket length=12: in float32"
+    assert mixed.precision_summary == summary
     assert [(row.bucket, row.delivered) for row in mixed.front] == [
         ("length=4", False),
         ("length=4", True),
@@ -424,7 +424,7 @@ def test_types_of_all_buckets_together(source: BucketedFrontend) -> None:
     assert [row.precision for row in mixed.buckets] == ["int8", "float32"]
     # Like is held against like in each bucket.
     assert [row.ratio for row in mixed.buckets] == [0.5, 2.0]
-    both = found(one("int8", int8=2), one("bfloat16", bfloat16=2))
+    both = total(result("int8", int8=2), result("bfloat16", bfloat16=2))
     assert both.precision == "bfloat16 and int8"
-    failed = found(one("int8", int8=2), one("float32"))
+    failed = total(result("int8", int8=2), result("float32"))
     assert failed.precision == "int8, the rest float32"

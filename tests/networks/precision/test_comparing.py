@@ -32,7 +32,7 @@ def _same(inputs: Arrays) -> Arrays:
 
 
 def _arrays(request: ReducedRequest) -> list[Arrays]:
-    return [one.inputs for one in request.samples]
+    return [sample.inputs for sample in request.samples]
 
 
 @pytest.fixture
@@ -54,9 +54,9 @@ def test_the_users_inputs_are_used_once(tiny: Any, data: str):
 def test_random_inputs_are_others_than_those_checked(tiny: Any):
     request = reduced_request(tiny, ["int8"], None, _same)
     assert request.calibration
-    for [one] in request.calibration:
-        assert one.shape == (1, 3, 8, 8)
-        assert not any(np.array_equal(one, other) for [other] in _arrays(request))
+    for [image] in request.calibration:
+        assert image.shape == (1, 3, 8, 8)
+        assert not any(np.array_equal(image, other) for [other] in _arrays(request))
 
 
 def test_nothing_is_read_where_nothing_is_calibrated(tiny: Any):

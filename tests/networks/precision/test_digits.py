@@ -20,10 +20,10 @@ torch = pytest.importorskip("torch")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example, somewhere else."""
-    made = tmp_path_factory.mktemp("digits")
+    copy = tmp_path_factory.mktemp("digits")
     for name in ("digits.py", "digits.yaml"):
-        shutil.copy(Path(__file__).parents[3] / "examples" / name, made)
-    return made
+        shutil.copy(Path(__file__).parents[3] / "examples" / name, copy)
+    return copy
 
 
 def _module(file: Path) -> Any:

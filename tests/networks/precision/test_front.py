@@ -31,7 +31,7 @@ class Errors:
         self.asked = 0
 
     def errors_alone(self, kinds: Any) -> dict[tuple[int, str], float]:
-        return {(place, kind): EACH for kind in kinds for place in range(4)}
+        return {(index, kind): EACH for kind in kinds for index in range(4)}
 
     def error_of(self, types: Mapping[int, str]) -> float:
         self.asked += 1
@@ -45,29 +45,29 @@ def networks(tiny: Any) -> TypedNetworks:
 
 def _kernels(networks: TypedNetworks, target: str, faster: float) -> Kernels:
     """Every operator takes 1 ms in float32, and so much less in int8."""
-    found = {}
+    winners = {}
     for chains, seconds in (
         (networks.chains, 1e-3),
         (networks.uniform("int8").chains, 1e-3 / faster),
     ):
         for chain in chains:
             task = chain.spec.task("x", target)
-            found[task.key] = Winner(task=task, config=(0,), seconds=seconds)
-    return Kernels(found, None, target)  # type: ignore[arg-type]
+            winners[task.key] = Winner(task=task, config=(0,), seconds=seconds)
+    return Kernels(winners, None, target)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def front(networks: TypedNetworks, target: str) -> Any:
-    def made(*, faster: float = 2.0, factor: float = 1.0, rate: float = 1e15) -> Front:
-        found = OperatorSeconds(networks, ("int8",), _kernels(networks, target, faster))
-        return Front(networks, found.kinds, found.times, Errors(factor), rate=rate)
+    def curve(*, faster: float = 2.0, factor: float = 1.0, rate: float = 1e15) -> Front:
+        measured = OperatorSeconds(networks, ("int8",), _kernels(networks, target, faster))
+        return Front(networks, measured.kinds, measured.times, Errors(factor), rate=rate)
 
-    return made
+    return curve
 
 
-def _kinds(made: TypedNetwork) -> list[str]:
+def _kinds(network: TypedNetwork) -> list[str]:
     """The type of what computes each chain."""
-    return [made.chain(place).spec.dtype for place in range(4)]  # type: ignore[union-attr]
+    return [network.chain(index).spec.dtype for index in range(4)]  # type: ignore[union-attr]
 
 
 def test_every_chain_of_the_network_is_computed_in_eight_bits(networks: TypedNetworks) -> None:
@@ -77,36 +77,36 @@ def test_every_chain_of_the_network_is_computed_in_eight_bits(networks: TypedNet
 
 
 def test_the_front_goes_from_float32_to_the_fastest(front: Any) -> None:
-    made = front()
-    assert (made.float32.types, made.float32.error) == ({}, 0.0)
-    assert made.points[0] == made.float32
-    assert len(made.points[-1].types) == 4
-    seconds, errors = ([getattr(one, name) for one in made.points] for name in ("seconds", "error"))
+    curve = front()
+    assert (curve.float32.types, curve.float32.error) == ({}, 0.0)
+    assert curve.points[0] == curve.float32
+    assert len(curve.points[-1].types) == 4
+    seconds, errors = ([getattr(p, name) for p in curve.points] for name in ("seconds", "error"))
     assert seconds == sorted(seconds, reverse=True)
     assert errors == sorted(errors)
 
 
 @pytest.mark.parametrize(("bound", "count"), [(4e-3, 4), (3.5e-3, 3), (1e-4, 0), (math.inf, 4)])
 def test_the_fastest_within_the_bound_is_taken(front: Any, bound: float, count: int) -> None:
-    found = front().within(bound)
-    assert len(found.types) == count
-    assert found.error <= bound
+    point = front().within(bound)
+    assert len(point.types) == count
+    assert point.error <= bound
 
 
 @pytest.mark.parametrize("factor", [0.3, 3.0])
 def test_errors_together_decide_and_not_their_sum(front: Any, factor: float) -> None:
     bound = 2.0 * EACH
-    found = front(factor=factor).within(bound)
-    assert found.error == factor * EACH * len(found.types) <= bound
-    assert len(found.types) == min(4, int(bound / (factor * EACH)))
+    point = front(factor=factor).within(bound)
+    assert point.error == factor * EACH * len(point.types) <= bound
+    assert len(point.types) == min(4, int(bound / (factor * EACH)))
 
 
 def test_what_is_no_faster_is_not_chosen_and_told_of_all_the_same(front: Any) -> None:
-    made = front(faster=0.5)
-    assert made.points == [made.float32]
-    assert [len(one.types) for one in made.dominated] == [4]
-    assert made.uniform(math.inf) is None
-    assert made.within(math.inf) == made.float32
+    curve = front(faster=0.5)
+    assert curve.points == [curve.float32]
+    assert [len(point.types) for point in curve.dominated] == [4]
+    assert curve.uniform(math.inf) is None
+    assert curve.within(math.inf) == curve.float32
 
 
 def test_conversions_that_take_longer_than_they_save_are_not_chosen(front: Any) -> None:
@@ -115,11 +115,11 @@ def test_conversions_that_take_longer_than_they_save_are_not_chosen(front: Any) 
 
 
 def test_easing_ends_in_float32(front: Any) -> None:
-    made = front()
-    point = made.points[-1]
-    eased = made.eased(point, point.error)
+    curve = front()
+    point = curve.points[-1]
+    eased = curve.eased(point, point.error)
     assert len(eased.types) == len(point.types) - 1
-    assert made.eased(point, 0.0) == made.float32
+    assert curve.eased(point, 0.0) == curve.float32
 
 
 def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(
@@ -135,13 +135,13 @@ def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(
             return math.inf if 1 in types else super().error_of(types)
 
     known = OperatorSeconds(networks, ("int8",), _kernels(networks, target, 2.0))
-    made = Front(networks, known.kinds, known.times, Overflowing(1.0), rate=1e15)
-    assert sorted(made.within(math.inf).types) == [0, 2, 3]
-    found = made.uniform(math.inf)
-    assert found is not None
-    assert sorted(found.types) == [0, 2, 3]
-    [told] = made.notes
-    assert told.startswith("1 of 4 operators are not computed in int8")
+    curve = Front(networks, known.kinds, known.times, Overflowing(1.0), rate=1e15)
+    assert sorted(curve.within(math.inf).types) == [0, 2, 3]
+    uniform = curve.uniform(math.inf)
+    assert uniform is not None
+    assert sorted(uniform.types) == [0, 2, 3]
+    [note] = curve.notes
+    assert note.startswith("1 of 4 operators are not computed in int8")
 
 
 def test_a_chain_without_a_time_stays_in_float32(networks: TypedNetworks, target: str) -> None:
@@ -155,38 +155,38 @@ def test_a_chain_without_a_time_stays_in_float32(networks: TypedNetworks, target
     fewer = Kernels({**kernels.winners, **unmeasured}, None, target)  # type: ignore[arg-type]
     known = OperatorSeconds(networks, ("int8",), fewer)
     assert sorted(known.uniform("int8")) == [0, 1, 2]
-    found = Front(networks, known.kinds, known.times, Errors(1.0), rate=1e15).within(math.inf)
-    assert sorted(found.types) == [0, 1, 2]
+    point = Front(networks, known.kinds, known.times, Errors(1.0), rate=1e15).within(math.inf)
+    assert sorted(point.types) == [0, 1, 2]
 
 
 def test_an_output_of_another_type_takes_the_configuration_that_was_tuned(
     networks: TypedNetworks, target: str
 ) -> None:
     kernels = _kernels(networks, target, 2.0)
-    [alone] = [one for one in networks.of({1: "int8"}).chains if one.spec.dtype == "int8"]  # type: ignore[attr-defined]
+    [alone] = [chain for chain in networks.of({1: "int8"}).chains if chain.spec.dtype == "int8"]  # type: ignore[attr-defined]
     assert alone.spec.output_dtype == "float32"  # type: ignore[attr-defined]
     assert alone.spec.task("x", target).key not in kernels.winners
-    found = kernels.like(alone)
-    assert found is not None
-    assert found.seconds == 0.5e-3
+    winner = kernels.like(alone)
+    assert winner is not None
+    assert winner.seconds == 0.5e-3
     adapted = kernels.adapted([alone])
-    assert adapted.winners[alone.spec.task("x", target).key].config == found.config
+    assert adapted.winners[alone.spec.task("x", target).key].config == winner.config
 
 
 def test_tensors_are_those_between_chains(networks: TypedNetworks) -> None:
     network = networks.network
     assert order_of(network) == [0, 1, 2, 3]
-    found = tensors_of(network, ("float32", "int8"), 1.0)
-    assert sorted((one.producer is None, one.producer or 0, one.consumers) for one in found) == [
+    tensors = tensors_of(network, ("float32", "int8"), 1.0)
+    assert sorted((t.producer is None, t.producer or 0, t.consumers) for t in tensors) == [
         (False, 0, (1,)),
         (False, 1, (2,)),
         (False, 2, (3,)),
         (True, 0, (0,)),
     ]
-    assert not any(one.in_float32 for one in found)
-    for one in found:
-        assert np.diag(one.conversions).tolist() == [0.0, 0.0]
-        assert one.conversions[0, 1] == one.conversions[1, 0] > 0
+    assert not any(t.in_float32 for t in tensors)
+    for t in tensors:
+        assert np.diag(t.conversions).tolist() == [0.0, 0.0]
+        assert t.conversions[0, 1] == t.conversions[1, 0] > 0
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,6 @@ def test_a_point_in_words() -> None:
     point = Point(types={0: "int8", 2: "int8"}, seconds=1e-3, error=2e-3)
     assert point.line(3) == "1 ms, error 2.0e-03: 2 in int8, 1 in float32"
     types = {"int8": 2, "float32": 1}
-    told = FrontPoint(types=types, seconds=1e-3, error=2e-3, delivered=True)
-    assert point.row(3, delivered=True) == told
+    row = FrontPoint(types=types, seconds=1e-3, error=2e-3, delivered=True)
+    assert point.row(3, delivered=True) == row
     assert Precision(type="int8").types == ("int8",)

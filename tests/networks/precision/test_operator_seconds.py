@@ -27,8 +27,8 @@ def kernels(networks: TypedNetworks, target: str) -> Kernels:
     winners = {}
     for kind, seconds in (("float32", 2.0), ("int8", 1.0)):
         chains = networks.chains if kind == "float32" else networks.uniform(kind).chains
-        for place, chain in enumerate(chains):
-            task = chain.spec.task(f"{place} {kind}", target)
+        for index, chain in enumerate(chains):
+            task = chain.spec.task(f"{index} {kind}", target)
             winners[task.key] = Winner(task=task, config=(0,), seconds=seconds)
     return Kernels(winners, None, target)  # type: ignore[arg-type]
 
@@ -38,32 +38,32 @@ def _built(networks: TypedNetworks, kernels: Kernels, types: Mapping[int, str]) 
     return BuiltNetwork.of(types, network, kernels.adapted(network.chains), Path("none"))
 
 
-def _told(kind: str, *seconds: float) -> dict[str, float]:
-    return {f"{place} {kind}": took for place, took in enumerate(seconds)}
+def _took(kind: str, *seconds: float) -> dict[str, float]:
+    return {f"{index} {kind}": took for index, took in enumerate(seconds)}
 
 
 def test_operators_have_the_times_of_the_networks_they_were_seen_in(
     networks: TypedNetworks, kernels: Kernels
 ) -> None:
-    found = OperatorSeconds(networks, ("int8",), kernels)
-    assert found.times.tolist() == [[2.0, 1.0]] * 4
-    uniform = [_built(networks, kernels, types) for types in ({}, found.uniform("int8"))]
-    assert found.observe(uniform, [_told("float32", 3, 4, 5, 6), _told("int8", 6, 5, 4, 3)])
-    assert found.times.tolist() == [[3, 6], [4, 5], [5, 4], [6, 3]]
+    table = OperatorSeconds(networks, ("int8",), kernels)
+    assert table.times.tolist() == [[2.0, 1.0]] * 4
+    uniform = [_built(networks, kernels, types) for types in ({}, table.uniform("int8"))]
+    assert table.observe(uniform, [_took("float32", 3, 4, 5, 6), _took("int8", 6, 5, 4, 3)])
+    assert table.times.tolist() == [[3, 6], [4, 5], [5, 4], [6, 3]]
     mixed = _built(networks, kernels, {1: "int8", 2: "int8"})
-    told = {"0 float32": 7.0, "1 int8": 7.5, "2 int8": 8.0, "3 float32": 9.0}
-    assert found.observe([mixed], [told])
-    assert found.times.tolist() == [[7, 6], [4, 7.5], [5, 8], [9, 3]], "another type's stays"
+    seconds = {"0 float32": 7.0, "1 int8": 7.5, "2 int8": 8.0, "3 float32": 9.0}
+    assert table.observe([mixed], [seconds])
+    assert table.times.tolist() == [[7, 6], [4, 7.5], [5, 8], [9, 3]], "another type's stays"
 
 
 def test_times_alone_are_not_compared_with_times_in_networks(
     networks: TypedNetworks, kernels: Kernels
 ) -> None:
-    found = OperatorSeconds(networks, ("int8",), kernels)
-    uniform = [_built(networks, kernels, types) for types in ({}, found.uniform("int8"))]
-    assert not found.observe(uniform, [_told("float32", 3, 4, 5, 6), _told("int8", 6, 5, 4)])
-    assert not found.observe(uniform[:1], [_told("float32", 3, 4, 5, 6)])
-    assert found.times.tolist() == [[2.0, 1.0]] * 4
+    table = OperatorSeconds(networks, ("int8",), kernels)
+    uniform = [_built(networks, kernels, types) for types in ({}, table.uniform("int8"))]
+    assert not table.observe(uniform, [_took("float32", 3, 4, 5, 6), _took("int8", 6, 5, 4)])
+    assert not table.observe(uniform[:1], [_took("float32", 3, 4, 5, 6)])
+    assert table.times.tolist() == [[2.0, 1.0]] * 4
 
 
 def test_the_seconds_of_a_task_are_shared_by_its_occurrences(
@@ -71,7 +71,7 @@ def test_the_seconds_of_a_task_are_shared_by_its_occurrences(
 ) -> None:
     built = _built(networks, kernels, {})
     twice = attrs.evolve(built, tasks={**built.tasks, 4: built.tasks[0]})
-    seconds = twice.seconds(_told("float32", 3, 4, 5, 6))
+    seconds = twice.seconds(_took("float32", 3, 4, 5, 6))
     assert seconds == {0: 1.5, 1: 4.0, 2: 5.0, 3: 6.0, 4: 1.5}
 
 
@@ -79,10 +79,10 @@ def test_what_was_not_measured_stays_out_however_fast_it_is_in_a_network(
     networks: TypedNetworks, kernels: Kernels
 ) -> None:
     fewer = kernels.without(
-        frozenset(key for key, one in kernels.winners.items() if one.task.name == "3 int8")
+        frozenset(key for key, winner in kernels.winners.items() if winner.task.name == "3 int8")
     )
-    found = OperatorSeconds(networks, ("int8",), fewer)
-    assert sorted(found.uniform("int8")) == [0, 1, 2]
-    uniform = [_built(networks, fewer, types) for types in ({}, found.uniform("int8"))]
-    assert found.observe(uniform, [_told("float32", 3, 3, 3, 3), _told("int8", 1, 1, 1)])
-    assert np.isinf(found.times[3, 1])
+    table = OperatorSeconds(networks, ("int8",), fewer)
+    assert sorted(table.uniform("int8")) == [0, 1, 2]
+    uniform = [_built(networks, fewer, types) for types in ({}, table.uniform("int8"))]
+    assert table.observe(uniform, [_took("float32", 3, 3, 3, 3), _took("int8", 1, 1, 1)])
+    assert np.isinf(table.times[3, 1])

@@ -39,7 +39,7 @@ def test_each_output_is_of_the_type_that_its_reader_reads(
     networks._ranges = dict.fromkeys(networks._ranges, Affine.between(-8.0, 8.0))
     typed = networks.of({0: "int8", 1: "int8"})
     specs = [chain.spec for chain in typed.chains]
-    assert [one.output_dtype for one in specs[:2]] == ["uint8", "float32"]
+    assert [s.output_dtype for s in specs[:2]] == ["uint8", "float32"]
     space = AutoSpace(AutoOptions())
     winners = {}
     for spec, name in ((specs[0], "one int8"), (specs[2], "one")):
@@ -47,16 +47,16 @@ def test_each_output_is_of_the_type_that_its_reader_reads(
         config = tuple(map(int, space.design_space(task).first_guesses[0]))
         winners[task.key] = Winner(task=task, config=config, seconds=1.0)
     kernels = Kernels(winners, space, target).adapted(typed.chains)
-    assert [kernels.task_of(one).name for one in typed.chains] == ["one int8", "one int8", "one"]
-    made = compiled(typed.module, typed.chains, kernels, target)
+    assert [kernels.task_of(c).name for c in typed.chains] == ["one int8", "one int8", "one"]
+    network = compiled(typed.module, typed.chains, kernels, target)
     manifest = manifest_of(typed.module, typed.chains, kernels, target, 1)
-    write_package(tmp_path / "types", made.executable, manifest)
+    write_package(tmp_path / "types", network.executable, manifest)
     plain = compiled(module, chains, Kernels({}, space, target), target)
     manifest = manifest_of(module, chains, Kernels({}, space, target), target, 1)
     write_package(tmp_path / "plain", plain.executable, manifest)
     x = np.random.default_rng(1).standard_normal(SHAPE).astype("float32")
-    found, wanted = (load(tmp_path / name)(x) for name in ("types", "plain"))
-    assert 1e-4 < np.abs(found - wanted).max() / np.abs(wanted).max() < 0.1
+    output, wanted = (load(tmp_path / name)(x) for name in ("types", "plain"))
+    assert 1e-4 < np.abs(output - wanted).max() / np.abs(wanted).max() < 0.1
     rows = kernel_seconds(str(tmp_path / "types"), [x], runs=2, warm_up=0)
     calls = {row.name: row.calls for row in rows if row.tuned}
     assert calls == {"one int8": 2, "one": 1}, "both functions are told of by their task"

@@ -44,11 +44,11 @@ def test_a_run_measures_alternatives_beside_the_networks_own_operators(
     run: tuple[Path, dict[str, Any]],
 ) -> None:
     _, result = run
-    own = [one for one in result["operators"] if "alternative_of" not in one["task"]]
-    others = [one for one in result["operators"] if "alternative_of" in one["task"]]
-    assert [one["task"]["alternative_of"] for one in others] == [one["name"] for one in own]
-    assert sum(one["measurements"] for one in own) == MEASUREMENTS
-    assert 0 < sum(one["measurements"] for one in others) <= 0.6 * MEASUREMENTS
+    own = [row for row in result["operators"] if "alternative_of" not in row["task"]]
+    others = [row for row in result["operators"] if "alternative_of" in row["task"]]
+    assert [row["task"]["alternative_of"] for row in others] == [row["name"] for row in own]
+    assert sum(row["measurements"] for row in own) == MEASUREMENTS
+    assert 0 < sum(row["measurements"] for row in others) <= 0.6 * MEASUREMENTS
 
 
 def test_the_result_says_which_types_there_were_and_what_was_chosen(
@@ -70,7 +70,7 @@ def test_another_bound_is_compiled_without_measuring(
 ) -> None:
     folder, _ = run
     with read_store(folder) as store:
-        before = [len(store.measurements(one.id)) for one in store.tasks()]
+        before = [len(store.measurements(task.id)) for task in store.tasks()]
     words = ["compile", str(folder), "--max-error", "1e-9", "-o", str(folder / "exact")]
     assert command_line(words) == 0
     printed = capfd.readouterr().out
@@ -78,7 +78,7 @@ def test_another_bound_is_compiled_without_measuring(
     assert "operators in" in printed
     assert json.loads((folder / "exact" / "manifest.json").read_text())["precision"]["front"]
     with read_store(folder) as store:
-        assert [len(store.measurements(one.id)) for one in store.tasks()] == before
+        assert [len(store.measurements(task.id)) for task in store.tasks()] == before
 
 
 def test_a_run_in_float32_has_no_front_to_choose_from(

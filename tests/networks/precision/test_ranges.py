@@ -28,14 +28,14 @@ BATCHES = arrays.arrays(np.float32, st.integers(1, 60), elements=NUMBERS)
 
 def _counted(*batches: Any) -> Histogram:
     histogram = Histogram()
-    for one in batches:
-        histogram.add(np.asarray(one, np.float32))
+    for batch in batches:
+        histogram.add(np.asarray(batch, np.float32))
     return histogram
 
 
 @given(NUMBERS, NUMBERS)
-def test_zero_is_exact_in_every_range(one: float, other: float):
-    affine = Affine.between(min(one, other), max(one, other))
+def test_zero_is_exact_in_every_range(first: float, second: float):
+    affine = Affine.between(min(first, second), max(first, second))
     assert affine.scale > 0
     assert affine.scale == np.float32(affine.scale)
     zero = affine.quantized(np.zeros(1, np.float32))
@@ -109,15 +109,15 @@ def test_batches_are_counted_as_if_they_were_one(batches: list[np.ndarray]):
     merged = _counted(batches[0])
     for batch in batches[1:]:
         merged.merge(_counted(batch))
-    for one in (grown, merged):
-        assert (one.count, one.zeros, one.low, one.high) == (
+    for histogram in (grown, merged):
+        assert (histogram.count, histogram.zeros, histogram.low, histogram.high) == (
             whole.count,
             whole.zeros,
             whole.low,
             whole.high,
         )
-        assert one.bins()[1].sum() == whole.count - whole.zeros
-        for ours, wanted in zip(one.bins(), whole.bins(), strict=True):
+        assert histogram.bins()[1].sum() == whole.count - whole.zeros
+        for ours, wanted in zip(histogram.bins(), whole.bins(), strict=True):
             np.testing.assert_array_equal(ours, wanted)
 
 
@@ -138,25 +138,25 @@ def test_errors_by_the_histogram_are_those_of_the_values(batch: np.ndarray, clip
     values = (rng.choice(batch, 20_000) + rng.normal(0, largest / 5, 20_000)).astype(np.float32)
     histogram = _counted(values)
     affine = Affine.between(clipped * histogram.low, clipped * histogram.high)
-    [found] = mean_squared_errors(histogram, [affine])
+    [error] = mean_squared_errors(histogram, [affine])
     real = affine.real(affine.quantized(values)).astype(np.float64)
-    assert found == pytest.approx(np.mean((real - values) ** 2), rel=0.1)
+    assert error == pytest.approx(np.mean((real - values) ** 2), rel=0.1)
 
 
 def test_least_squares_clips_what_is_rare_and_far_away():
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.standard_normal(100_000), [60.0]]).astype(np.float32)
-    found = candidates(_counted(values))
+    ranges = candidates(_counted(values))
     histogram = _counted(values)
-    errors = dict(zip(found, mean_squared_errors(histogram, list(found.values())), strict=True))
+    errors = dict(zip(ranges, mean_squared_errors(histogram, list(ranges.values())), strict=True))
     assert errors[LEAST_SQUARES] == min(errors.values()) < 0.9 * errors[EXTREMES]
-    assert found[LEAST_SQUARES].high < 57.0
+    assert ranges[LEAST_SQUARES].high < 57.0
 
 
 def test_nothing_is_clipped_where_that_loses_more():
     values = np.random.default_rng(0).uniform(-1, 2, 50_000).astype(np.float32)
-    found = candidates(_counted(values))
-    assert found[LEAST_SQUARES] == found[EXTREMES]
+    ranges = candidates(_counted(values))
+    assert ranges[LEAST_SQUARES] == ranges[EXTREMES]
 
 
 def test_percentiles_leave_their_share_at_either_end():
@@ -172,9 +172,9 @@ def test_percentiles_leave_their_share_at_either_end():
     st.sampled_from(["int8", "int7"]),
 )
 def test_weights_are_off_by_half_a_step_of_their_channel(weights: np.ndarray, kind: str):
-    found = encoded_weights(weights, STORAGE[kind])
-    assert found.values.dtype == np.int8
-    assert np.abs(found.values.astype(int)).max() <= STORAGE[kind].symmetric
-    off = np.abs(found.real.astype(np.float64) - weights).reshape(len(weights), -1)
-    assert (off <= 0.5001 * found.scales[:, None].astype(np.float64)).all()
-    assert (found.values[weights == 0] == 0).all()
+    encoded = encoded_weights(weights, STORAGE[kind])
+    assert encoded.values.dtype == np.int8
+    assert np.abs(encoded.values.astype(int)).max() <= STORAGE[kind].symmetric
+    off = np.abs(encoded.real.astype(np.float64) - weights).reshape(len(weights), -1)
+    assert (off <= 0.5001 * encoded.scales[:, None].astype(np.float64)).all()
+    assert (encoded.values[weights == 0] == 0).all()

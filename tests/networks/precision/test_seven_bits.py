@@ -58,14 +58,14 @@ def networks(tiny: Any) -> TypedNetworks:
 def test_weights_are_between_the_ends_of_their_range() -> None:
     weights = np.random.default_rng(0).standard_normal((5, 4, 3, 3)).astype(np.float32)
     weights[2] = 0
-    found = {kind: encoded_weights(weights, STORAGE[kind]) for kind in KINDS}
-    assert [int(np.abs(one.values).max()) for one in found.values()] == [127, 64]
-    largest = np.abs(found["int7"].values.astype(np.int32)).reshape(5, -1).max(1)
+    encoded = {kind: encoded_weights(weights, STORAGE[kind]) for kind in KINDS}
+    assert [int(np.abs(own.values).max()) for own in encoded.values()] == [127, 64]
+    largest = np.abs(encoded["int7"].values.astype(np.int32)).reshape(5, -1).max(1)
     assert largest.tolist() == [64, 64, 0, 64, 64]
-    errors = [np.abs(one.real - weights).max() for one in found.values()]
+    errors = [np.abs(own.real - weights).max() for own in encoded.values()]
     assert 1.5 < errors[1] / errors[0] < 3
-    steps = found["int7"].scales[:, None, None, None]
-    assert (np.abs(found["int7"].real - weights) <= 0.5001 * steps).all()
+    steps = encoded["int7"].scales[:, None, None, None]
+    assert (np.abs(encoded["int7"].real - weights) <= 0.5001 * steps).all()
 
 
 def test_operators_that_gain_nothing_are_left_in_eight_bits(network_of: Any) -> None:
@@ -79,13 +79,13 @@ def test_operators_that_gain_nothing_are_left_in_eight_bits(network_of: Any) -> 
         return emit(relax.op.nn.conv2d(x, relax.const(filters[1]), padding=1, groups=8))
 
     module, chains = network_of(build, (1, 8, 6, 6))
-    found = eligible(chains, "int7")
-    assert found.places == (0,)
-    assert "no faster" in found.reasons[1]
-    made = TypedNetworks(module, chains, None)
-    assert (made.able("int7"), made.able("int8")) == ((0,), (0, 1))
-    uniform = made.uniform("int7")
-    written = [one.spec.output_dtype for one in uniform.chains]
+    able = eligible(chains, "int7")
+    assert able.places == (0,)
+    assert "no faster" in able.reasons[1]
+    networks = TypedNetworks(module, chains, None)
+    assert (networks.able("int7"), networks.able("int8")) == ((0,), (0, 1))
+    uniform = networks.uniform("int7")
+    written = [chain.spec.output_dtype for chain in uniform.chains]
     assert written == ["uint8", "float32"], "the one behind it reads eight bits"
 
 
@@ -102,7 +102,7 @@ class Errors:
     each: Mapping[str, float] = {"int8": 1e-3, "int7": 2e-3}
 
     def errors_alone(self, kinds: Any) -> dict[tuple[int, str], float]:
-        return {(place, kind): self.each[kind] for kind in kinds for place in range(4)}
+        return {(index, kind): self.each[kind] for kind in kinds for index in range(4)}
 
     def error_of(self, types: Mapping[int, str]) -> float:
         return sum(self.each[kind] for kind in types.values())
@@ -129,9 +129,9 @@ def test_the_error_decides_which_operators_have_fewer_bits(
     assert known.times.tolist() == [[4e-3, 2e-3, 1e-3]] * 4
     assert known.uniform("int7") == dict.fromkeys(range(4), "int7")
     front = Front(networks, known.kinds, known.times, Errors(), rate=1e15)
-    found = front.within(bound)
-    assert found.error <= bound
-    assert sorted(found.types.values()) == kinds
+    point = front.within(bound)
+    assert point.error <= bound
+    assert sorted(point.types.values()) == kinds
 
 
 @pytest.mark.usefixtures("_as_the_cpu_is")
@@ -146,9 +146,9 @@ def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(precision)
     before = [task.key for task in frontend.tasks(AVX2)]
-    kept = frontend.decide(type(trials)(AVX2))
-    assert kept is not None
-    assert kept["types"]["types"] == [*KINDS]
+    decisions = frontend.decide(type(trials)(AVX2))
+    assert decisions is not None
+    assert decisions["types"]["types"] == [*KINDS]
     tasks = frontend.tasks(AVX2)
     assert [task.key for task in tasks] == before
     others = [task for task in tasks if task.alternative_of]
@@ -156,7 +156,7 @@ def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
     assert all(task.name.endswith(f" {task.arguments['dtype']}") for task in others)
     delivered = delivered_in.func
     result, _ = delivered(
-        AVX2, tiny, kept, tmp_path / "network", precision, alone={"int8": 0.5, "int7": 0.4}
+        AVX2, tiny, decisions, tmp_path / "network", precision, alone={"int8": 0.5, "int7": 0.4}
     )
     assert result.failure is None
     assert result.precision == "int8"

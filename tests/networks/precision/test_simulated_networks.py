@@ -36,8 +36,8 @@ def _built(emit: Any, x: Any) -> Any:
 
     def convolved(data: Any, seed: int, *, groups: int = 1) -> Any:
         filters = relax.const(_normal(seed, 8, 8 // groups, 3, 3))
-        made = emit(relax.op.nn.conv2d(data, filters, padding=1, groups=groups))
-        return emit(relax.op.add(made, relax.const(_normal(seed + 50, 1, 8, 1, 1))))
+        sums = emit(relax.op.nn.conv2d(data, filters, padding=1, groups=groups))
+        return emit(relax.op.add(sums, relax.const(_normal(seed + 50, 1, 8, 1, 1))))
 
     first = emit(relax.op.nn.relu(convolved(x, 1)))
     pooled = emit(relax.op.nn.max_pool2d(first, (2, 2), (2, 2)))
@@ -87,10 +87,10 @@ def test_a_simulated_network_computes_what_the_typed_one_does(
     types: dict[int, str], network: Any, simulated: SimulatedNetwork, ran: Any
 ):
     module, chains = network
-    found = _calibrated(simulated, 4)
+    calibration = _calibrated(simulated, 4)
     x = _normal(0, *SHAPE)
-    ours = simulated.outputs([x], types, found.ranges)
-    typed = with_types(module, chains, types, found.ranges, found.means)
+    ours = simulated.outputs([x], types, calibration.ranges)
+    typed = with_types(module, chains, types, calibration.ranges, calibration.means)
     # A number next to the middle of two steps may be rounded to the other one.
     assert error_between(ours, ran(typed, x)) < 2e-3
     exact = simulated.outputs([x])
@@ -101,8 +101,8 @@ def test_what_is_observed_is_what_chains_read_in_float32(network: Any, simulated
     x = _normal(0, *SHAPE)
     seen: dict[tuple[int, int], np.ndarray] = {}
 
-    def observe(place: int, number: int, values: np.ndarray) -> None:
-        seen[place, number] = values.copy()
+    def observe(index: int, number: int, values: np.ndarray) -> None:
+        seen[index, number] = values.copy()
 
     ranges = dict.fromkeys(simulated.network.names.values(), Affine(scale=0.5, zero_point=9))
     simulated.outputs([x], {0: "int8"}, ranges, observe)
@@ -122,12 +122,12 @@ def test_ranges_reach_what_calibration_met_and_are_shared_where_numbers_move(
     batches = [_normal(seed, *SHAPE) for seed in range(3)]
     for batch in batches:
         calibrator.observe([batch])
-    found = calibrator.ranges()[EXTREMES]
+    ranges = calibrator.ranges()[EXTREMES]
     names = simulated.network.names
-    image = found[names[chains[0].inputs[0]]]
+    image = ranges[names[chains[0].inputs[0]]]
     assert image == Affine.between(float(np.min(batches)), float(np.max(batches)))
     # On both sides of the pooling.
-    assert found[names[chains[0].last]] == found[names[chains[1].inputs[0]]]
+    assert ranges[names[chains[0].last]] == ranges[names[chains[1].inputs[0]]]
 
 
 def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(
@@ -148,10 +148,10 @@ def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(
     simulated = SimulatedNetwork(module, chains, target)
     calibrator = Calibrator(simulated)
     calibrator.observe([_normal(0, 4, 8)])
-    found = calibrator.calibration()
+    calibration = calibrator.calibration()
     x, types = _normal(5, 4, 8), dict.fromkeys(able, "int8")
-    ours = simulated.outputs([x], types, found.ranges)
-    typed = with_types(module, chains, types, found.ranges, found.means)
+    ours = simulated.outputs([x], types, calibration.ranges)
+    typed = with_types(module, chains, types, calibration.ranges, calibration.means)
     assert error_between(ours, ran(typed, x)) < 2e-3
     assert error_between(simulated.outputs([x]), ran(module, x)) < 1e-5
 
@@ -170,16 +170,16 @@ def test_outputs_of_a_network_have_ranges_of_their_own(network_of: Any, target: 
     simulated = SimulatedNetwork(module, chains, target)
     calibrator = Calibrator(simulated)
     calibrator.observe([_normal(0, *SHAPE)])
-    found = calibrator.ranges()[EXTREMES]
-    small, large = (found[simulated.network.names[chain.inputs[0]]] for chain in chains[1:])
+    ranges = calibrator.ranges()[EXTREMES]
+    small, large = (ranges[simulated.network.names[chain.inputs[0]]] for chain in chains[1:])
     assert large.scale > 1e4 * small.scale
 
 
 def test_biases_are_corrected_where_that_helps_on_other_batches(simulated: SimulatedNetwork):
-    found = _calibrated(simulated, 8)
-    assert found.method in found.errors
-    helped = found.errors[CORRECTED] < found.errors[found.method]
-    assert bool(found.means) == helped
+    calibration = _calibrated(simulated, 8)
+    assert calibration.method in calibration.errors
+    helped = calibration.errors[CORRECTED] < calibration.errors[calibration.method]
+    assert bool(calibration.means) == helped
     # With as many as are tried there are no others to find means with.
     few = _calibrated(simulated, 2)
     assert CORRECTED not in few.errors
@@ -193,8 +193,8 @@ def test_a_corrected_bias_takes_back_the_mean_shift(network: Any):
         mean = channel_means(chain, data)
         np.testing.assert_allclose(mean, data.reshape(-1, 8).mean(axis=0), atol=1e-6)
         weights, bias = chain.constants.arrays
-        made, corrected = constants_in(chain, "int8", mean).arrays
-        errors = (made - weights).astype(np.float64)
+        rounded, corrected = constants_in(chain, "int8", mean).arrays
+        errors = (rounded - weights).astype(np.float64)
         shift = errors.sum(axis=(1, 2, 3)) * mean if chain is depthwise else errors @ mean
         np.testing.assert_allclose(corrected, bias - shift, atol=1e-6)
         assert constants_in(chain, "int8").bias is bias
@@ -234,22 +234,22 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(residual: Any, t
         simulation.sample(batches.samples)
         alone = simulation.errors_alone(["int8", "bfloat16"])
         assert set(alone) == {
-            (place, kind) for place in range(len(chains)) for kind in ("int8", "bfloat16")
+            (index, kind) for index in range(len(chains)) for kind in ("int8", "bfloat16")
         }
         assert all(0 < error < 0.2 for error in alone.values())
         assert simulation.error_of({}) == 0.0
         every = dict.fromkeys(range(len(chains)), "int8")
         error = simulation.error_of(every)
-        exact = [simulation.outputs(one.inputs, {}) for one in batches.samples]
+        exact = [simulation.outputs(sample.inputs, {}) for sample in batches.samples]
         scales = magnitudes(exact)
         assert error == max(
-            error_between(simulation.outputs(one.inputs, every), expected, scales)
-            for one, expected in zip(batches.samples, exact, strict=True)
+            error_between(simulation.outputs(sample.inputs, every), expected, scales)
+            for sample, expected in zip(batches.samples, exact, strict=True)
         )
         simulation.restore(ranges, simulation.means)
         assert simulation.error_of(every) == error
         assert simulation.error_of({99: "int8"}) == float("inf")
-        huge = [np.full_like(one, 3e38) for one in batches.samples[0].inputs]
+        huge = [np.full_like(array, 3e38) for array in batches.samples[0].inputs]
         with pytest.raises(ConfigError, match="of a tensor, which has no range"):
             simulation.calibrated([huge])
 

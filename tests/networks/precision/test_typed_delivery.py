@@ -30,8 +30,8 @@ def settled(tiny: Any, trials: Any) -> dict[str, Any]:
     """What a frontend of the network settles on in int8; calibration takes a second."""
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(Precision(type="int8"))
-    found: dict[str, Any] = frontend.decide(trials)
-    return found
+    decisions: dict[str, Any] = frontend.decide(trials)
+    return decisions
 
 
 Deliver = Callable[..., tuple[dict[str, Any], Path]]
@@ -85,10 +85,10 @@ def test_alternatives_are_tasks_that_name_what_they_are_alternatives_of(
 def test_each_step_says_what_it_has_taken(
     whole: tuple[dict[str, Any], Path], settled: dict[str, Any]
 ) -> None:
-    found, _ = whole
+    result, _ = whole
     in_types = {f"{step} types" for step in ("simulating", "choosing")}
     in_types |= {f"{step} in types" for step in ("compiling", "verifying", "timing")}
-    assert set(found.delivery_seconds) == {"reference", "compiling and verifying", *in_types}
+    assert set(result.delivery_seconds) == {"reference", "compiling and verifying", *in_types}
     assert set(settled["types"]["seconds"]) == {"types", "calibration"}
 
 
@@ -133,21 +133,21 @@ def test_a_bound_between_gives_some_operators_in_int8(
 def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
     kind: str, tiny: Any, trials: Any, tmp_path: Path, delivered_in: Deliver
 ) -> None:
-    place = STORAGE[kind].rounding
+    rounding = STORAGE[kind].rounding
     precision = Precision(type=kind, max_error=0.1)
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(precision)
-    kept = frontend.decide(trials)
-    assert kept is not None
-    assert kept["types"]["types"] == [kind]
+    decisions = frontend.decide(trials)
+    assert decisions is not None
+    assert decisions["types"]["types"] == [kind]
     folder = tmp_path / "network"
-    result, _ = delivered_in(tiny, kept, folder, precision)
+    result, _ = delivered_in(tiny, decisions, folder, precision)
     assert result.failure is None
     assert result.precision == kind
     [front] = [row for row in result.front if row.delivered]
     assert front.types == {kind: 4}
-    assert 0.02 * place < result.max_relative_error < 2 * front.error
-    assert 0.02 * place < _error(folder, tiny) < 13 * place
+    assert 0.02 * rounding < result.max_relative_error < 2 * front.error
+    assert 0.02 * rounding < _error(folder, tiny) < 13 * rounding
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {task["arguments"]["dtype"] for task in manifest["tasks"]} == {kind}
     # What the network gives is not rounded.
@@ -161,10 +161,10 @@ def test_types_are_mixed_in_one_network(
     precision = Precision(search=("bfloat16", "int8"), max_error=0.1)
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(precision)
-    kept = frontend.decide(trials)
-    assert kept is not None
-    assert kept["types"]["types"] == ["bfloat16", "int8"]
-    result, folder = delivered_in(tiny, kept, tmp_path / "network", precision)
+    decisions = frontend.decide(trials)
+    assert decisions is not None
+    assert decisions["types"]["types"] == ["bfloat16", "int8"]
+    result, folder = delivered_in(tiny, decisions, tmp_path / "network", precision)
     assert result.failure is None
     assert {kind for row in result.front for kind in row.types} >= {"bfloat16", "float32"}
     assert 1e-5 < _error(folder, tiny) < 0.1
@@ -202,9 +202,9 @@ def test_float32_is_delivered_and_said_where_int8_is_slower_or_too_inexact(
 def test_types_are_chosen_by_what_operators_take_in_networks(
     deliver: Deliver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def share(place: int, reduced: int) -> float:
+    def share(index: int, reduced: int) -> float:
         """One is slow in int8, and another one as soon as that is in float32."""
-        return 9.0 if place == 0 and reduced > 2 else 0.5
+        return 9.0 if index == 0 and reduced > 2 else 0.5
 
     chosen: list[dict[int, str]] = []
     tried = delivering.Candidates.tried
@@ -286,10 +286,10 @@ def test_a_type_that_no_operator_can_have_is_refused_or_left_out(
         frontend.decide(trials)
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(Precision(search=("float16", "int8"), max_error=0.1))
-    kept = frontend.decide(trials)
-    assert kept is not None
-    assert kept["types"]["types"] == ["int8"]
-    assert "float16" in kept["types"]["told"][0]
+    decisions = frontend.decide(trials)
+    assert decisions is not None
+    assert decisions["types"]["types"] == ["int8"]
+    assert "float16" in decisions["types"]["told"][0]
 
 
 def test_targets_and_networks_without_reduced_precision_are_refused(

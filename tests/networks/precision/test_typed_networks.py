@@ -20,11 +20,9 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 def test_a_sketch_has_the_operators_of_the_network(tiny: Any, kind: str, cpu: str) -> None:
     target = TVMTargets(NoOptions()).resolve(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
     networks = TypedNetworks(*prepared_network(tiny), None)
-    types = {
-        place: one for one in reading_as(kind) for place in eligible(networks.chains, one).places
-    }
+    types = {i: v for v in reading_as(kind) for i in eligible(networks.chains, v).places}
     sketched, rounded = networks.uniform(kind), networks.of(types)
     assert sketched.places == rounded.places
     # Whether weights are small enough for a faster instruction is told by their numbers.
-    specs = [[one.spec for one in fastest(made.chains, target)] for made in (sketched, rounded)]
+    specs = [[c.spec for c in fastest(n.chains, target)] for n in (sketched, rounded)]
     assert specs[0] == specs[1]

@@ -53,17 +53,17 @@ class _Simulated:
         self._types = types
         self._affines = [ranges[name] for name in names]
 
-    def data(self, place: int, values: np.ndarray, number: int | None = None) -> np.ndarray:
-        kind = self._types.get(place)
+    def data(self, index: int, values: np.ndarray, number: int | None = None) -> np.ndarray:
+        kind = self._types.get(index)
         if kind is None:
             return values
         if kind not in INTEGERS:
             return STORAGE[kind].rounded(values.astype(np.float32))
-        affine = self._affines[place if number is None else number]
+        affine = self._affines[index if number is None else number]
         return affine.real(affine.quantized(values))
 
-    def weights(self, place: int, values: np.ndarray) -> np.ndarray:
-        kind = self._types.get(place)
+    def weights(self, index: int, values: np.ndarray) -> np.ndarray:
+        kind = self._types.get(index)
         if kind is None:
             return values
         return (
@@ -75,9 +75,9 @@ class _Simulated:
     def network(self, x: np.ndarray, *, narrow: bool) -> np.ndarray:
         first = np.maximum(convolved(self.data(0, x), self.weights(0, FILTERS[0])), 0)
         inner = np.maximum(convolved(self.data(1, first), self.weights(1, FILTERS[1])), 0)
-        made = convolved(self.data(2, inner), self.weights(2, FILTERS[2]), 8)
+        sums = convolved(self.data(2, inner), self.weights(2, FILTERS[2]), 8)
         residual = self.data(2, first, 1) if narrow else first
-        added = np.maximum(made + BIAS.reshape(1, 8, 1, 1) + residual, 0)
+        added = np.maximum(sums + BIAS.reshape(1, 8, 1, 1) + residual, 0)
         last = convolved(self.data(3, added), self.weights(3, FILTERS[3]))
         pooled = last.mean(axis=(2, 3))
         return self.data(4, pooled) @ self.weights(4, MATRIX.T).T
@@ -88,8 +88,8 @@ class _Seeing(_Simulated):
 
     seen: list[np.ndarray]
 
-    def data(self, place: int, values: np.ndarray, number: int | None = None) -> np.ndarray:
-        self.seen = [*(self.seen if place else ()), values] if number is None else self.seen
+    def data(self, index: int, values: np.ndarray, number: int | None = None) -> np.ndarray:
+        self.seen = [*(self.seen if index else ()), values] if number is None else self.seen
         return values
 
 
@@ -99,7 +99,7 @@ def _calibrated(module: Any, chains: Any, x: np.ndarray) -> tuple[dict[str, Affi
     plain.network(x, narrow=False)
     network = Network(module, chains)
     names = [network.names[chain.inputs[0]] for chain in chains]
-    affines = [Affine.between(float(one.min()), float(one.max())) for one in plain.seen]
+    affines = [Affine.between(float(array.min()), float(array.max())) for array in plain.seen]
     return dict(zip(names, affines, strict=True)), names
 
 
@@ -126,17 +126,17 @@ def test_a_network_computes_what_its_types_say(
     assert Reads(Network(module, chains), types, ranges).narrow == narrow
     typed = with_types(module, chains, types, ranges)
     specs = [chain.spec for chain in chains_of(typed)]
-    small = {place for place, kind in types.items() if kind in INTEGERS}
-    assert {place for place, one in enumerate(specs) if one.dtype == "int8"} == small
-    outputs = {place for place, one in enumerate(specs) if one.output_dtype == "uint8"}
+    small = {index for index, kind in types.items() if kind in INTEGERS}
+    assert {index for index, spec in enumerate(specs) if spec.dtype == "int8"} == small
+    outputs = {index for index, spec in enumerate(specs) if spec.output_dtype == "uint8"}
     assert outputs == narrow & small
-    [found] = ran(typed, x)
+    [output] = ran(typed, x)
     expected = _Simulated(types, ranges, names).network(x, narrow=2 in narrow)
     # A number next to the middle of two may be rounded to the other one.
     scale = np.abs(expected).max()
-    assert np.abs(found - expected).max() <= 2e-3 * scale
+    assert np.abs(output - expected).max() <= 2e-3 * scale
     exact = _Simulated({}, ranges, names).network(x, narrow=False)
-    assert np.abs(found - exact).max() > np.abs(found - expected).max()
+    assert np.abs(output - exact).max() > np.abs(output - expected).max()
 
 
 def test_a_matrix_that_is_repeated_for_every_sample_is_one_matrix(network_of: Any, ran: Any):
@@ -167,13 +167,13 @@ def test_one_pair_serves_all_who_read_a_tensor(network_of: Any):
     # One for each chain's data; the residual is the second chain's data.
     assert called.count("quantize") == 5
     assert called.count("dequantize") == 5 + 5
-    assert [one.spec.kind for one in chains_of(module)] == [one.spec.kind for one in chains]
+    assert [chain.spec.kind for chain in chains_of(module)] == [chain.spec.kind for chain in chains]
 
 
 def test_what_moves_numbers_is_between_pairs_of_one_range(network_of: Any, ran: Any):
     def build(emit: Any, x: Any) -> Any:
-        parts = [emit(relax.op.nn.conv2d(x, relax.const(one), padding=1)) for one in FILTERS[:2]]
-        joined = emit(relax.op.concat([emit(relax.op.nn.relu(one)) for one in parts], axis=1))
+        parts = [emit(relax.op.nn.conv2d(x, relax.const(f), padding=1)) for f in FILTERS[:2]]
+        joined = emit(relax.op.concat([emit(relax.op.nn.relu(part)) for part in parts], axis=1))
         pooled = emit(relax.op.nn.max_pool2d(joined, (2, 2), (2, 2)))
         return emit(relax.op.nn.conv2d(pooled, relax.const(_normal(4, 16, 3, 3)), padding=1))
 
@@ -185,17 +185,17 @@ def test_what_moves_numbers_is_between_pairs_of_one_range(network_of: Any, ran: 
     assert Reads(network, types, same).narrow == {0, 1}
     other = {**same, network.names[chains[0].last]: Affine(scale=0.04, zero_point=7)}
     assert Reads(network, types, other).narrow == {1}
-    carried = {(network.names[one], network.names[to]) for one, to in network.carried()}
+    carried = {(network.names[v], network.names[to]) for v, to in network.carried()}
     assert len(carried) == 4  # two parts, the pool, and the permutation of what comes out
     x = _normal(1, 8, 8, 8)
-    [before], [behind] = (ran(with_types(module, chains, types, one), x) for one in (same, other))
+    [before], [behind] = (ran(with_types(module, chains, types, r), x) for r in (same, other))
     np.testing.assert_array_equal(before, behind)
 
 
 def test_images_are_flattened_on_eight_bits(network_of: Any, ran: Any):
     def build(emit: Any, x: Any) -> Any:
-        made = emit(relax.op.nn.conv2d(x, relax.const(FILTERS[0]), padding=1))
-        pooled = emit(relax.op.nn.max_pool2d(emit(relax.op.nn.relu(made)), (2, 2), (2, 2)))
+        sums = emit(relax.op.nn.conv2d(x, relax.const(FILTERS[0]), padding=1))
+        pooled = emit(relax.op.nn.max_pool2d(emit(relax.op.nn.relu(sums)), (2, 2), (2, 2)))
         flat = emit(relax.op.reshape(pooled, (1, 72)))
         return emit(relax.op.matmul(flat, relax.const(_normal(72, 5))))
 
@@ -203,7 +203,7 @@ def test_images_are_flattened_on_eight_bits(network_of: Any, ran: Any):
     names = Network(module, chains).names.values()
     ranges = dict.fromkeys(names, Affine(scale=0.1, zero_point=100))
     typed = with_types(module, chains, {0: "int8", 1: "int8"}, ranges)
-    assert [one.spec.output_dtype for one in chains_of(typed)] == ["uint8", "float32"]
+    assert [chain.spec.output_dtype for chain in chains_of(typed)] == ["uint8", "float32"]
     called = operators_of(typed)
     assert called.count("quantize") == 2
     assert np.isfinite(ran(typed, _normal(1, 8, 6, 6))[0]).all()
@@ -215,9 +215,9 @@ def test_what_cannot_have_a_type_says_why(network_of: Any):
         return emit(relax.op.matmul(product, relax.const(np.ones((70_000, 2), np.float32))))
 
     module, chains = network_of(build, (2, 4, 3), (2, 3, 70_000))
-    found = eligible(chains, "int8")
-    assert found.places == (0,)
-    assert "70000 products" in found.reasons[1]
+    able = eligible(chains, "int8")
+    assert able.places == (0,)
+    assert "70000 products" in able.reasons[1]
     assert eligible(chains, "bfloat16").places == (0, 1)
     with pytest.raises(ConfigError, match="operator 1 of the network cannot be computed in int8"):
         with_types(module, chains, {1: "int8"}, {})
@@ -251,9 +251,9 @@ def test_rounding_is_to_the_nearest_even_number(kind: str):
     values = RNG.uniform(0.01, 100, 10_000).astype(np.float32)
     bits = {"bfloat16": 8, "float16": 11}[kind]
     rounded = STORAGE[kind].rounded
-    found = rounded(values)
-    assert (rounded(found) == found).all()
-    assert (np.abs(found - values) <= 2.0**-bits * np.abs(values)).all()
+    result = rounded(values)
+    assert (rounded(result) == result).all()
+    assert (np.abs(result - values) <= 2.0**-bits * np.abs(values)).all()
     middle = np.float32(1 + 2.0**-bits)
     assert rounded(np.array([middle, 1 + 3 * (middle - 1)])).tolist() == [
         1.0,

@@ -85,8 +85,8 @@ def _sampled(path: Path, *inputs: Any) -> Folder:
 @pytest.fixture(scope="session")
 def called(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     """A network of calls, with parallel loops."""
-    made = deliverer(tmp_path_factory.mktemp("called"))
-    folder = made(module_of(_convolutions, (SHAPE, "float32")), guesses=True).folder
+    deliver = deliverer(tmp_path_factory.mktemp("called"))
+    folder = deliver(module_of(_convolutions, (SHAPE, "float32")), guesses=True).folder
     return _sampled(folder, RNG.standard_normal(SHAPE, np.float32))
 
 
@@ -107,9 +107,9 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 def bucketed(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     """A network for two shapes, which share weights."""
     folder = tmp_path_factory.mktemp("bucketed") / "network"
-    made = deliverer(tmp_path_factory.mktemp("buckets"))
+    deliver = deliverer(tmp_path_factory.mktemp("buckets"))
     for rows in (2, 4):
-        network = made(module_of(_with_table, ((rows, 5), "float32")))
+        network = deliver(module_of(_with_table, ((rows, 5), "float32")))
         shutil.copytree(network.folder, folder / f"rows{rows}")
     share_weights(folder, {f"rows{rows}": folder / f"rows{rows}" for rows in (2, 4)})
     write_loader(folder, "buckets.py")
@@ -131,18 +131,18 @@ def bucketed(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 @pytest.fixture(scope="session")
 def operator(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     """An operator with weights of its own packed."""
-    made = operator_deliverer(tmp_path_factory.mktemp("operator"))(
+    delivered = operator_deliverer(tmp_path_factory.mktemp("operator"))(
         DenseSpec(input=[4, 32], units=48, bias=True)
     )
-    made.pack()
-    return _sampled(made.folder, *made.activations)
+    delivered.pack()
+    return _sampled(delivered.folder, *delivered.activations)
 
 
 @pytest.fixture(scope="session")
 def packing(operator: Folder) -> Folder:
     """What packs weights for the operator."""
-    told = json.loads((operator.path / "packing.json").read_text())
-    constants = [RNG.standard_normal(one["shape"]).astype(one["dtype"]) for one in told["inputs"]]
+    facts = json.loads((operator.path / "packing.json").read_text())
+    constants = [RNG.standard_normal(t["shape"]).astype(t["dtype"]) for t in facts["inputs"]]
     samples = operator.samples.with_name("constants.npz")
     np.savez(samples, *constants, pack_weights(*constants, folder=operator.path))
     return Folder(path=operator.path, samples=samples, pack=True)

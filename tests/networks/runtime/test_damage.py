@@ -29,12 +29,12 @@ def _cut(content: bytes, rng: Any) -> Iterator[bytes]:
 
 
 def _flipped(content: bytes, rng: Any) -> Iterator[bytes]:
-    for place in rng.integers(0, len(content), 10):
-        yield _changed(content, int(place), 1 << int(rng.integers(8)))
+    for offset in rng.integers(0, len(content), 10):
+        yield _changed(content, int(offset), 1 << int(rng.integers(8)))
 
 
-def _changed(content: bytes, place: int, bits: int) -> bytes:
-    return b"%b%c%b" % (content[:place], content[place] ^ bits, content[place + 1 :])
+def _changed(content: bytes, offset: int, bits: int) -> bytes:
+    return b"%b%c%b" % (content[:offset], content[offset] ^ bits, content[offset + 1 :])
 
 
 def _is_answered(file: Path, said: str) -> bool:
@@ -106,10 +106,10 @@ def test_no_damage_is_silent(scratch: Folder, trying: Trying, data: st.DataObjec
     files = sorted(file for file in scratch.path.iterdir() if file.is_file())
     file = data.draw(st.sampled_from(files))
     content = file.read_bytes()
-    place = data.draw(st.integers(0, len(content) - 1))
+    offset = data.draw(st.integers(0, len(content) - 1))
     bits = data.draw(st.integers(1, 255))
-    end = data.draw(st.integers(place + 1, len(content)))
-    file.write_bytes(_changed(content, place, bits)[:end])
+    end = data.draw(st.integers(offset + 1, len(content)))
+    file.write_bytes(_changed(content, offset, bits)[:end])
     try:
         said = trying(scratch)
     finally:

@@ -43,10 +43,10 @@ def _variants(content: bytes) -> dict[str, bytes]:
     rng = np.random.default_rng(1)
     variants = {f"cut at {size}": content[:size] for size in rng.integers(0, len(content), 10)}
     # The table, which pointers come of, as well as constants.
-    for place in (*range(0, 200, 3), *rng.integers(0, len(content), 10)):
+    for offset in (*range(0, 200, 3), *rng.integers(0, len(content), 10)):
         flipped = bytearray(content)
-        flipped[place] ^= 1 << int(rng.integers(8))
-        variants[f"flipped at {place}"] = bytes(flipped)
+        flipped[offset] ^= 1 << int(rng.integers(8))
+        variants[f"flipped at {offset}"] = bytes(flipped)
     return {"empty": b"", **variants, "longer": content + bytes(64)}
 
 
@@ -58,7 +58,7 @@ def test_damage_is_told(bundle: Path, called: Folder, tmp_path: Path):
     for name, variant in _variants(content).items():
         weights.write_bytes(variant)
         said = in_child(lambda: _answer(bundle, weights, called.samples))
-        if name in {f"flipped at {place}" for place in unused}:
+        if name in {f"flipped at {offset}" for offset in unused}:
             assert said == "right"
         else:
             assert said.startswith(("the file of weights ", "the weights ")), (name, said)

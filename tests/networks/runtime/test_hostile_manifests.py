@@ -202,10 +202,10 @@ def test_any_value_gives_the_right_answer_or_a_sentence(
     text = file.read_text()
     manifest = copy.deepcopy(json.loads(text))
     keys = ("module", "run_time", "threads", "needs", "cpu_flags", "inputs", "outputs", "files")
-    place, key = manifest, data.draw(st.sampled_from((*keys, "constants", "shared_weights")))
-    while isinstance(place.get(key), dict) and place[key] and data.draw(st.booleans()):
-        place, key = place[key], data.draw(st.sampled_from(sorted(place[key])))
-    place[key] = data.draw(VALUES)
+    part, key = manifest, data.draw(st.sampled_from((*keys, "constants", "shared_weights")))
+    while isinstance(part.get(key), dict) and part[key] and data.draw(st.booleans()):
+        part, key = part[key], data.draw(st.sampled_from(sorted(part[key])))
+    part[key] = data.draw(VALUES)
     manifest.pop("digest")
     file.write_text(json.dumps({**manifest, "digest": digest_of(manifest)}))
     try:

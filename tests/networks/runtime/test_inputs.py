@@ -96,21 +96,21 @@ def network(called: Folder) -> Any:
         yield loaded
 
 
-def _address(given: Any) -> int:
-    if hasattr(given, "data_ptr"):
-        return int(given.data_ptr())
-    return int(np.asarray(getattr(given, "_array", given)).ctypes.data)
+def _address(value: Any) -> int:
+    if hasattr(value, "data_ptr"):
+        return int(value.data_ptr())
+    return int(np.asarray(getattr(value, "_array", value)).ctypes.data)
 
 
 @pytest.mark.parametrize("kind", [*WITHOUT_A_COPY, *WITH_A_COPY])
 def test_arrays_of_every_kind_are_read(network: Any, kind: str):
-    given = {**WITHOUT_A_COPY, **WITH_A_COPY}[kind](DATA)
-    [array] = network.arrays([given])
+    value = {**WITHOUT_A_COPY, **WITH_A_COPY}[kind](DATA)
+    [array] = network.arrays([value])
     assert array.flags.c_contiguous
     assert array.flags.aligned
     if kind in WITHOUT_A_COPY:
-        assert array.ctypes.data == _address(given)
-    np.testing.assert_array_equal(network(given), network(DATA))
+        assert array.ctypes.data == _address(value)
+    np.testing.assert_array_equal(network(value), network(DATA))
 
 
 def test_a_value_for_all_elements_is_read(network: Any):
@@ -119,7 +119,7 @@ def test_a_value_for_all_elements_is_read(network: Any):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("value", "said"),
     [
         (DATA[0], r"x0 must have shape \[1, 3, 12, 12\], not \[3, 12, 12\]"),
         (DATA.astype(str), "must hold float32, not <U"),
@@ -132,17 +132,17 @@ def test_a_value_for_all_elements_is_read(network: Any):
         ([[1, 2], [3]], "inhomogeneous shape"),
     ],
 )
-def test_what_does_not_fit_is_told(network: Any, given: Any, said: str):
+def test_what_does_not_fit_is_told(network: Any, value: Any, said: str):
     with pytest.raises(ValueError, match=said):
-        network(given)
+        network(value)
 
 
 def test_fractions_do_not_become_whole_numbers(whole_numbers: Any):
     assert whole_numbers([2, -3]).tolist() == [4, -6]
     assert whole_numbers(np.array([True, False])).tolist() == [2, 0]
-    for given in ([2.5, 1], np.zeros(2, np.float16)):
+    for value in ([2.5, 1], np.zeros(2, np.float16)):
         with pytest.raises(ValueError, match="x0 must hold int32, not float"):
-            whole_numbers(given)
+            whole_numbers(value)
 
 
 @pytest.fixture
@@ -156,15 +156,15 @@ def whole_numbers(tmp_path: Path) -> Any:
 def test_outputs_share_no_memory(network: Any):
     data = DATA.copy()
     outputs = [network(data) for _ in range(4)]
-    for place, output in enumerate(outputs):
+    for number, output in enumerate(outputs):
         assert output.flags.owndata
         assert output.flags.writeable
-        assert not any(np.shares_memory(output, other) for other in (data, *outputs[:place]))
-    kept = outputs[0].copy()
+        assert not any(np.shares_memory(output, other) for other in (data, *outputs[:number]))
+    copy = outputs[0].copy()
     data[...] = 0
     outputs[1][...] = 7
-    np.testing.assert_array_equal(outputs[0], kept)
-    np.testing.assert_array_equal(network(DATA), kept)
+    np.testing.assert_array_equal(outputs[0], copy)
+    np.testing.assert_array_equal(network(DATA), copy)
 
 
 @pytest.mark.parametrize("wrapped", [OnlyDlpack, OnlyInterface, np.ndarray.tolist])

@@ -27,13 +27,13 @@ def together(actions: list[Callable[[], object]]) -> list[BaseException]:
     """Run actions at the same time, each in a thread; the errors of those that failed."""
     errors: list[BaseException] = []
 
-    def kept(action: Callable[[], object]) -> None:
+    def work(action: Callable[[], object]) -> None:
         try:
             action()
         except BaseException as error:  # noqa: BLE001 - looked at by the caller
             errors.append(error)
 
-    threads = [threading.Thread(target=kept, args=(action,)) for action in actions]
+    threads = [threading.Thread(target=work, args=(action,)) for action in actions]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -40,8 +40,8 @@ def tried(request: dict[str, Any]) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-def _verdict(found: list[Any], wanted: list[Any]) -> str:
-    same = all(one.tobytes() == other.tobytes() for one, other in zip(found, wanted, strict=True))
+def _verdict(outputs: list[Any], wanted: list[Any]) -> str:
+    same = all(got.tobytes() == want.tobytes() for got, want in zip(outputs, wanted, strict=True))
     return "right" if same else "wrong"
 
 

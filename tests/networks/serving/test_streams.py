@@ -85,9 +85,9 @@ def test_a_client_that_fails_is_told_and_nobody_waits_for_it(tmp_path: Path):
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux tells it")
 def test_memory_is_that_of_the_process():
-    told = clients.memory("self")
-    assert 0 < told["pss"] <= told["rss"]
-    assert told["rss"] % 1024 == 0
+    sizes = clients.memory("self")
+    assert 0 < sizes["pss"] <= sizes["rss"]
+    assert sizes["rss"] % 1024 == 0
 
 
 def test_a_turn_has_the_variables_of_the_user_alone(tmp_path: Path):
@@ -122,8 +122,8 @@ def test_busy_processes_end_with_those_who_need_them():
         theirs = set(psutil.Process().children()) - before
         assert len(theirs) == 2
         # Systems may share cores among sessions.
-        assert {os.getsid(one.pid) for one in theirs} == {os.getsid(0)}
-    assert not any(one.is_running() for one in theirs)
+        assert {os.getsid(process.pid) for process in theirs} == {os.getsid(0)}
+    assert not any(process.is_running() for process in theirs)
 
 
 def test_busy_processes_end_where_their_parent_is_killed():
@@ -206,7 +206,7 @@ def test_each_has_its_best_way_and_turns_are_interleaved(
         return {"latencies": [took] * 10, "seconds": 10 * took, "precision": precision}
 
     monkeypatch.setattr(streams, "client_turn", turn)
-    found, left_out = served(asked)
+    figures, left_out = served(asked)
     assert left_out == {"other": "it is not there"}
     assert order[:7] == [
         "network",
@@ -215,17 +215,17 @@ def test_each_has_its_best_way_and_turns_are_interleaved(
         "onnxruntime",
         "network",
     ]
-    ways = {name: one["way"] for name, one in found[2].items()}
+    ways = {name: row["way"] for name, row in figures[2].items()}
     assert ways == {
         "network": "",
         "openvino": "throughput hint",
         "openvino bfloat16": "throughput hint",
         "onnxruntime": "2 sessions",
     }
-    assert found[2]["openvino bfloat16"]["precision"] == "bfloat16"
-    assert found[2]["onnxruntime"]["requests_per_second"] == pytest.approx(100.0)
-    assert found[1]["onnxruntime"]["turns"] == 3
-    assert command._request_ratios("network", found[1]) == pytest.approx(
+    assert figures[2]["openvino bfloat16"]["precision"] == "bfloat16"
+    assert figures[2]["onnxruntime"]["requests_per_second"] == pytest.approx(100.0)
+    assert figures[1]["onnxruntime"]["turns"] == 3
+    assert command._request_ratios("network", figures[1]) == pytest.approx(
         {"float32": 0.5, "bfloat16": 0.5}
     )
 
@@ -239,8 +239,8 @@ def test_one_that_fails_is_left_out_unless_it_is_ours(
         return {"latencies": [0.1], "seconds": 0.1, "precision": "f32"}
 
     monkeypatch.setattr(streams, "client_turn", turn)
-    found, left_out = served(asked)
-    assert list(found[1]) == ["network", "openvino"]
+    figures, left_out = served(asked)
+    assert list(figures[1]) == ["network", "openvino"]
     assert left_out["onnxruntime"] == "onnxruntime failed: it has no such operator"
     assert left_out["openvino bfloat16"] == (
         "asked for bfloat16 it computes in float32 on this CPU"
@@ -255,33 +255,33 @@ def test_one_that_fails_is_left_out_unless_it_is_ours(
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"), [((), (1,)), (("2",), (2,)), (("1,2, 4", "2"), (1, 2, 4))]
+    ("options", "expected"), [((), (1,)), (("2",), (2,)), (("1,2, 4", "2"), (1, 2, 4))]
 )
 def test_numbers_of_clients_come_one_by_one_or_in_a_list(
-    given: tuple[str, ...], expected: tuple[int, ...]
+    options: tuple[str, ...], expected: tuple[int, ...]
 ):
-    assert stream_numbers(given) == expected
+    assert stream_numbers(options) == expected
 
 
-@pytest.mark.parametrize("given", ["0", "two", "1,,2", "65", "-1"])
-def test_other_numbers_of_clients_are_refused(given: str):
+@pytest.mark.parametrize("option", ["0", "two", "1,,2", "65", "-1"])
+def test_other_numbers_of_clients_are_refused(option: str):
     with pytest.raises(ConfigError, match="whole numbers from 1 to 64"):
-        stream_numbers((given,))
+        stream_numbers((option,))
 
 
 def test_files_are_written_for_those_that_read_them(tiny: Any, tmp_path: Path):
     pytest.importorskip("openvino")
     names = ("onnxruntime", "openvino")
     files, left_out = model_files.model_files(tiny, names, ("int8", "as-it-comes"), None, tmp_path)
-    found = {name: (file.precision, file.hint) for name, file in files.items()}
-    assert found["onnxruntime"][0] == "float32"
-    assert found["openvino"] == ("float32", "f32")
-    assert found["openvino as it comes"] == ("as-it-comes", None)
+    facts = {name: (file.precision, file.hint) for name, file in files.items()}
+    assert facts["onnxruntime"][0] == "float32"
+    assert facts["openvino"] == ("float32", "f32")
+    assert facts["openvino as it comes"] == ("as-it-comes", None)
     assert files["openvino as it comes"].path == files["openvino"].path
-    assert found["onnxruntime int8"] == ("int8", None)
+    assert facts["onnxruntime int8"] == ("int8", None)
     assert files["onnxruntime"].path == tiny.options.source, "an ONNX file is there already"
     assert all(Path(file.path).is_file() for file in files.values())
-    assert set(found) | set(left_out) >= {"openvino int8"}
+    assert set(facts) | set(left_out) >= {"openvino int8"}
 
 
 def test_a_process_that_dies_says_its_last_words(monkeypatch: pytest.MonkeyPatch):

@@ -110,7 +110,7 @@ def dimensions_of(shapes: Mapping[str, Shape]) -> tuple[Dimension, ...]:
                 axis = Axis(input=name, axis=number, pad=extent.pad)
                 groups.setdefault(extent.name or extent.buckets, []).append((extent, axis))
     for buckets in [key for key in groups if isinstance(key, tuple)]:
-        # Without a name it is the dimension of these extents, where only one has a name.
+        # Without a name it is the dimension of these extents if only one has a name.
         named = [name for name, (first, *_) in groups.items() if first[0].buckets == buckets]
         if len(named) == 2:  # noqa: PLR2004 - itself and another one
             [other] = [name for name in named if name != buckets]
@@ -136,7 +136,7 @@ def _dimension(together: Sequence[tuple[Buckets, Axis]]) -> Dimension:
     if first.pad is not None and len(first.buckets) == 1:
         raise ConfigError(
             f"{axes[0]} has a `pad` and one bucket alone",
-            hint="Name at least two: by how outputs differ between them it is known where to cut.",
+            hint="Name at least two: Chameleon cuts outputs by how they differ between them.",
         )
     return Dimension(name=first.name, buckets=first.buckets, axes=axes)
 

@@ -30,7 +30,7 @@ class SourceLocation:
     """The place of an operator in a network.
 
     Attributes:
-        owner: the torch module (``layer4.0.conv1``) or the ONNX node that it is of; empty where
+        owner: the torch module (``layer4.0.conv1``) or the ONNX node that it is of; empty if
             that has no name.
         sentence: the operator, its owner, and for torch the line that calls it.
     """

@@ -13,7 +13,7 @@ class StepSeconds:
     Args:
         first: name of the step that it is in.
         since: when that step began, by ``time.monotonic``, which processes of one machine share;
-            now where None.
+            now if None.
     """
 
     def __init__(self, first: str, since: float | None = None) -> None:

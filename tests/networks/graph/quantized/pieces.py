@@ -32,13 +32,13 @@ class Affine:
         """A tensor quantized, and dequantized."""
         scale, zero = relax.const(self.scale, "float32"), relax.const(self.zero_point, self.dtype)
         axis = min(1, len(shape_of(x)) - 1)
-        made = emit(op.quantize(x, scale, zero, axis=axis, out_dtype=self.dtype))
-        return emit(op.dequantize(made, scale, zero, axis=axis))
+        numbers = emit(op.quantize(x, scale, zero, axis=axis, out_dtype=self.dtype))
+        return emit(op.dequantize(numbers, scale, zero, axis=axis))
 
 
 def dequantized(emit: Any, numbers: Array, scale: Array, zero: Array, axis: int) -> Any:
     """A constant as a network of a framework has it."""
-    constants = (relax.const(one) for one in (numbers, scale, zero))
+    constants = (relax.const(array) for array in (numbers, scale, zero))
     return emit(op.dequantize(*constants, axis=axis))
 
 
@@ -62,8 +62,8 @@ def weights_of(
 def bias_of(emit: Any, rng: np.random.Generator, scale: Array, data: float, rank: int) -> Any:
     """A bias in units of the sums, in the shape that is added to an NCHW tensor."""
     numbers = rng.integers(-3000, 3000, scale.shape).astype(np.int32)
-    made = dequantized(emit, numbers, scale * np.float32(data), np.zeros(len(scale), np.int32), 0)
-    return emit(op.reshape(made, [1, len(scale), *[1] * (rank - 2)]))
+    bias = dequantized(emit, numbers, scale * np.float32(data), np.zeros(len(scale), np.int32), 0)
+    return emit(op.reshape(bias, [1, len(scale), *[1] * (rank - 2)]))
 
 
 def convolution(
@@ -84,8 +84,8 @@ def convolution(
     shape = (filters, channels // groups, *[size] * (rank - 2))
     weights, scale = weights_of(emit, rng, shape, 0, largest=largest)
     kind = getattr(op.nn, f"conv{rank - 2}d")
-    made = emit(kind(x, weights, groups=groups, **more))
-    return emit(op.add(made, bias_of(emit, rng, scale, data, rank))) if bias else made
+    result = emit(kind(x, weights, groups=groups, **more))
+    return emit(op.add(result, bias_of(emit, rng, scale, data, rank))) if bias else result
 
 
 def dense(
@@ -93,10 +93,10 @@ def dense(
 ) -> Any:
     """A matrix product with quantized weights, and a bias."""
     weights, scale = weights_of(emit, rng, (shape_of(x)[-1], units), 1, largest=largest)
-    made = emit(op.matmul(x, weights))
+    sums = emit(op.matmul(x, weights))
     numbers = rng.integers(-3000, 3000, (units,)).astype(np.int32)
     units_of_sums, zeros = scale * np.float32(data), np.zeros(units, np.int32)
-    return emit(op.add(made, dequantized(emit, numbers, units_of_sums, zeros, 0)))
+    return emit(op.add(sums, dequantized(emit, numbers, units_of_sums, zeros, 0)))
 
 
 def evaluated(module: Any, *inputs: Array) -> Any:
@@ -104,12 +104,12 @@ def evaluated(module: Any, *inputs: Array) -> Any:
     function = module["main"]
     known: dict[Any, Any] = dict(zip(function.params, inputs, strict=True))
 
-    def value(one: Any) -> Any:
-        if isinstance(one, tvm.ir.GenericConst):
-            return array_of(one)
-        if isinstance(one, relax.Tuple):
-            return [value(field) for field in one.fields]
-        return known[one] if isinstance(one, relax.Var) else one
+    def value(part: Any) -> Any:
+        if isinstance(part, tvm.ir.GenericConst):
+            return array_of(part)
+        if isinstance(part, relax.Tuple):
+            return [value(field) for field in part.fields]
+        return known[part] if isinstance(part, relax.Var) else part
 
     for block in function.body.blocks:
         for binding in block.bindings:
@@ -131,8 +131,8 @@ def _along(call: Any, x: Array, numbers: Array) -> Array:
 
 def _quantize(call: Any, x: Array, scale: Array, zero: Array) -> Array:
     limits = np.iinfo(str(call.ty.dtype))
-    made = np.rint(x / _along(call, x, scale)) + _along(call, x, zero)
-    return np.clip(made, limits.min, limits.max)
+    numbers = np.rint(x / _along(call, x, scale)) + _along(call, x, zero)
+    return np.clip(numbers, limits.min, limits.max)
 
 
 def _dequantize(call: Any, x: Array, scale: Array, zero: Array) -> Array:
@@ -142,14 +142,14 @@ def _dequantize(call: Any, x: Array, scale: Array, zero: Array) -> Array:
 def _windows(call: Any, x: Array, size: Any, dilation: Any, fill: float) -> Array:
     """All windows of an NC... tensor: (N, C, places, taps)."""
     rank = x.ndim - 2
-    pads = [int(one) for one in call.attrs.padding]
+    pads = [int(number) for number in call.attrs.padding]
     widths = [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)]
     x = np.pad(x.astype(np.float64), widths, constant_values=fill)
     reach = [(int(k) - 1) * int(d) + 1 for k, d in zip(size, dilation, strict=True)]
     axes = tuple(range(2, x.ndim))
     seen = np.lib.stride_tricks.sliding_window_view(x, reach, axes)
-    steps = tuple(slice(None, None, int(one)) for one in call.attrs.strides)
-    taps = tuple(slice(None, None, int(one)) for one in dilation)
+    steps = tuple(slice(None, None, int(number)) for number in call.attrs.strides)
+    taps = tuple(slice(None, None, int(number)) for number in dilation)
     return seen[(slice(None), slice(None), *steps, *taps)]
 
 
@@ -160,10 +160,10 @@ def _convolution(call: Any, x: Array, weights: Array) -> Array:
     seen = seen.reshape(n, groups, c // groups, *rest)
     filters = weights.reshape(groups, -1, *weights.shape[1:])
     letters = "xyz"[:rank]
-    made = np.einsum(f"ngc{letters}...,gfc...->ngf{letters}...", seen, filters)
+    sums = np.einsum(f"ngc{letters}...,gfc...->ngf{letters}...", seen, filters)
     if rank:
-        made = made.sum(axis=tuple(range(made.ndim - rank, made.ndim)))
-    return made.reshape(n, -1, *made.shape[3:])
+        sums = sums.sum(axis=tuple(range(sums.ndim - rank, sums.ndim)))
+    return sums.reshape(n, -1, *sums.shape[3:])
 
 
 def _largest(call: Any, x: Array) -> Array:
@@ -173,7 +173,7 @@ def _largest(call: Any, x: Array) -> Array:
 
 
 def _sliced(call: Any, x: Array, *places: Any) -> Array:
-    axes, begins, ends = ([int(field.value) for field in one.fields] for one in call.args[1:4])
+    axes, begins, ends = ([int(field.value) for field in part.fields] for part in call.args[1:4])
     parts = [slice(None)] * x.ndim
     for axis, begin, end in zip(axes, begins, ends, strict=True):
         parts[axis] = slice(begin, end)
@@ -188,13 +188,13 @@ MEANINGS: dict[str, Callable[..., Array]] = {
     "matmul": lambda _, a, b: a.astype(np.float64) @ b.astype(np.float64),
     "add": lambda _, a, b: a.astype(np.float64) + b,
     "nn.relu": lambda _, x: np.maximum(x, 0.0),
-    "clip": lambda call, x, *_: np.clip(x, *(float(one.value) for one in call.args[1:])),
+    "clip": lambda call, x, *_: np.clip(x, *(float(part.value) for part in call.args[1:])),
     "nn.leakyrelu": lambda call, x: np.where(x < 0, float(call.attrs.alpha) * x, x),
     "sigmoid": lambda _, x: 1.0 / (1.0 + np.exp(-x)),
     "mean": lambda call, x: x.mean(
-        axis=tuple(int(one) for one in call.attrs.axis), keepdims=bool(call.attrs.keepdims)
+        axis=tuple(int(number) for number in call.attrs.axis), keepdims=bool(call.attrs.keepdims)
     ),
-    "reshape": lambda call, x, *_: x.reshape([int(one) for one in call.ty.shape]),
+    "reshape": lambda call, x, *_: x.reshape([int(number) for number in call.ty.shape]),
     "permute_dims": lambda call, x: x.transpose(axes_of(call)),
     "strided_slice": _sliced,
     "concat": lambda call, xs: np.concatenate(xs, axis=int(call.attrs.axis)),

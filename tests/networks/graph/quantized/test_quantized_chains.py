@@ -70,8 +70,8 @@ def test_what_a_factor_does_not_pass_through_is_multiplied_behind_it():
 
 def test_a_result_that_others_read_as_well_is_real():
     def build(emit: Any, x: Any) -> Any:
-        made = convolution(emit, DATA.pair(emit, x), 5, 3, DATA.scale, rng=rng())
-        return OUT.pair(emit, made), made
+        sums = convolution(emit, DATA.pair(emit, x), 5, 3, DATA.scale, rng=rng())
+        return OUT.pair(emit, sums), sums
 
     chain = chain_of(build, 1, 4, 6, 6)
     assert (chain.spec.dtype, chain.spec.output_dtype) == ("int8", "float32")
@@ -79,8 +79,8 @@ def test_a_result_that_others_read_as_well_is_real():
 
 def test_with_a_real_residual_the_result_is_real():
     def build(emit: Any, x: Any) -> Any:
-        made = convolution(emit, DATA.pair(emit, x), 4, 3, DATA.scale, rng=rng(), padding=1)
-        return OUT.pair(emit, emit(op.add(made, x)))
+        sums = convolution(emit, DATA.pair(emit, x), 4, 3, DATA.scale, rng=rng(), padding=1)
+        return OUT.pair(emit, emit(op.add(sums, x)))
 
     chain = chain_of(build, 1, 4, 6, 6)
     assert chain.spec.residual
@@ -92,10 +92,10 @@ def test_a_bias_that_may_pass_32_bits_is_added_to_real_numbers(*, residual: bool
     def build(emit: Any, x: Any) -> Any:
         data = DATA.pair(emit, x)
         weights, scale = weights_of(emit, rng(), (4, 4, 3, 3), 0)
-        made = emit(op.nn.conv2d(data, weights, padding=1))
+        sums = emit(op.nn.conv2d(data, weights, padding=1))
         large = np.full((1, 4, 1, 1), 2.0**31 * DATA.scale * scale.max(), np.float32)
-        made = emit(op.add(made, relax.const(large)))
-        return OUT.pair(emit, emit(op.add(made, data)) if residual else made)
+        sums = emit(op.add(sums, relax.const(large)))
+        return OUT.pair(emit, emit(op.add(sums, data)) if residual else sums)
 
     chain = chain_of(build, 1, 4, 6, 6)
     assert (chain.spec.dtype, chain.spec.output_dtype) == ("int8", "float32")
@@ -189,8 +189,8 @@ def test_other_ranks(deliver: Any, rank: int, layout: str):  # noqa: F811
     shape = (2, 4, 9, 8, 7)[: rank + 2]
     module = module_of(build, (shape, "float32"))
     image = np.random.default_rng(1).normal(0, 3, shape).astype(np.float32)
-    made = prepared(module, layout)
-    assert [chain.spec.dtype for chain in chains_of(made)] == ["int8", "int8"]
+    rewritten = prepared(module, layout)
+    assert [chain.spec.dtype for chain in chains_of(rewritten)] == ["int8", "int8"]
     network = deliver(module, layout=layout, guesses=True)
     np.testing.assert_array_equal(network.run(image), evaluated(module, image))
 

@@ -18,15 +18,15 @@ op = relax.op
 
 def test_no_layout_is_changed_between_quantized_convolutions():
     module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
-    made = prepared(module, "NHWC")
+    network = prepared(module, "NHWC")
     # The image alone comes in another layout.
-    assert left_over(made, chains_of(made))["permute_dims"] == 1
+    assert left_over(network, chains_of(network))["permute_dims"] == 1
 
 
 def test_steps_are_the_same_afterwards():
     module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
-    made = with_steps_passed(module, lambda one: one)
-    assert operators_in(made) == operators_in(module)
+    copy = with_steps_passed(module, lambda step: step)
+    assert operators_in(copy) == operators_in(module)
 
 
 def test_a_change_that_loses_a_step_is_refused():

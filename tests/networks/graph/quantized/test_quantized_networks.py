@@ -28,8 +28,8 @@ def small_resnet(emit: Any, x: Any) -> Any:
     x = emit(op.nn.relu(convolution(emit, x, 16, 3, IMAGE.scale, rng=rng, padding=1)))
     x = FIRST.pair(emit, x)
     x = FIRST.pair(emit, emit(op.nn.max_pool2d(x, (3, 3), (2, 2), (1, 1, 1, 1))))
-    made = convolution(emit, x, 16, 3, FIRST.scale, rng=rng, padding=1)
-    x = SECOND.pair(emit, emit(op.nn.relu(emit(op.add(made, x)))))
+    sums = convolution(emit, x, 16, 3, FIRST.scale, rng=rng, padding=1)
+    x = SECOND.pair(emit, emit(op.nn.relu(emit(op.add(sums, x)))))
     x = FIRST.pair(emit, emit(op.mean(x, [2, 3])))
     return SECOND.pair(emit, dense(emit, x, 10, FIRST.scale, rng=rng))
 
@@ -37,13 +37,13 @@ def small_resnet(emit: Any, x: Any) -> Any:
 def test_a_small_resnet_is_in_integers():
     module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
     for layout in ("NCHW", "NHWC"):
-        made = prepared(module, layout)
-        chains = chains_of(made)
+        network = prepared(module, layout)
+        chains = chains_of(network)
         assert [chain.spec.kind for chain in chains] == ["conv2d", "conv2d", "dense"]
         assert {chain.spec.dtype for chain in chains} == {"int8"}
         assert {chain.spec.output_dtype for chain in chains} == {"uint8"}
         assert [chain.spec.residual for chain in chains] == [False, True, False]
-        left = left_over(made, chains)
+        left = left_over(network, chains)
         left.pop("permute_dims", None)
         assert left == {"quantize": 2, "nn.max_pool2d": 1, "mean": 1, "dequantize": 2}
 

@@ -52,15 +52,15 @@ def activated(emit: Any, x: Any, name: str) -> Any:
 def network(emit: Any, x: Any, steps: Any, start: Affine) -> Any:
     """A network of some steps, each of which is quantized; it returns all their results."""
     rng = np.random.default_rng(len(steps))
-    found = [(start.pair(emit, x), start)]
+    values = [(start.pair(emit, x), start)]
     for kind, parameters, activation in steps:
-        x, wanted = found[-1]
+        x, wanted = values[-1]
         channels = shape_of(x)[1]
         if kind in {"conv", "depthwise", "residual"}:
             groups = channels if kind == "depthwise" else 1
             filters = 12 if kind == "conv" else channels
             x = convolution(emit, x, filters, 3, wanted.scale, rng=rng, groups=groups, padding=1)
-            others = [one for one, _ in found if shape_of(one) == shape_of(x)]
+            others = [value for value, _ in values if shape_of(value) == shape_of(x)]
             if kind == "residual" and others:
                 x = emit(op.add(x, others[0]))
             x, wanted = activated(emit, x, activation), parameters
@@ -72,11 +72,11 @@ def network(emit: Any, x: Any, steps: Any, start: Affine) -> Any:
             x = emit(op.strided_slice(x, [1], [0], [max(1, channels // 2)]))
         else:
             x = activated(emit, x, activation)
-        found.append((wanted.pair(emit, x), wanted))
-    last, known = found[-1]
+        values.append((wanted.pair(emit, x), wanted))
+    last, known = values[-1]
     flat = emit(op.reshape(last, [1, -1]))
     out = known.pair(emit, dense(emit, flat, 9, known.scale, rng=rng))
-    return tuple([one for one, _ in found] + [out])
+    return tuple([value for value, _ in values] + [out])
 
 
 @settings(
@@ -97,8 +97,8 @@ def test_random_networks(
 ):
     module = module_of(lambda emit, x: network(emit, x, steps, start), ((1, 6, 5, 7), "float32"))
     image = np.random.default_rng(seed).normal(0, 4, (1, 6, 5, 7)).astype(np.float32)
-    found = deliver(module, layout=layout, guesses=guesses).run(image)
-    for got, wanted in zip(found, evaluated(module, image), strict=True):
+    outputs = deliver(module, layout=layout, guesses=guesses).run(image)
+    for got, wanted in zip(outputs, evaluated(module, image), strict=True):
         np.testing.assert_array_equal(got, wanted)
     chains = chains_of(prepared(module, layout))
     assert {chain.spec.dtype for chain in chains} == {"int8"}

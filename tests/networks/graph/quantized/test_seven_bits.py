@@ -49,8 +49,8 @@ def chains(largest: int) -> list[FusedOperator]:
     return chains_of(prepared(module(largest), "NHWC"))
 
 
-def dtypes(found: list[FusedOperator], target: str) -> list[str]:
-    return [chain.spec.dtype for chain in fastest(found, target)]
+def dtypes(chains: list[FusedOperator], target: str) -> list[str]:
+    return [chain.spec.dtype for chain in fastest(chains, target)]
 
 
 def test_what_weights_allow_is_used_where_it_is_faster() -> None:
@@ -72,20 +72,20 @@ def test_kernels_that_were_tuned_for_all_weights_still_serve() -> None:
     assert own.key != wide.key
 
     def kernels(*tasks: Any) -> Kernels:
-        found = {task.key: Winner(task=task, config=(0,)) for task in tasks}
-        return Kernels(found, None, target)  # type: ignore[arg-type]
+        winners = {task.key: Winner(task=task, config=(0,)) for task in tasks}
+        return Kernels(winners, None, target)  # type: ignore[arg-type]
 
-    for known, taken in (((own, wide), own), ((wide,), wide), ((own,), own)):
-        assert kernels(*known).task_of(chain) == taken
-        assert kernels(*known).like(chain).task == taken  # type: ignore[union-attr]
+    for known, chosen in (((own, wide), own), ((wide,), wide), ((own,), own)):
+        assert kernels(*known).task_of(chain) == chosen
+        assert kernels(*known).like(chain).task == chosen  # type: ignore[union-attr]
     assert kernels().like(chain) is None
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_outputs_are_equal_bit_by_bit(deliver: Any, layout: str) -> None:  # noqa: F811
-    given = module(64)
-    network = deliver(given, layout=layout, guesses=True)
+    source = module(64)
+    network = deliver(source, layout=layout, guesses=True)
     image = 8 * np.random.default_rng(1).standard_normal((1, 3, 10, 10)).astype(np.float32)
-    found = network.run(image)
-    assert len(np.unique(found)) > 3
-    np.testing.assert_array_equal(found, evaluated(given, image))
+    output = network.run(image)
+    assert len(np.unique(output)) > 3
+    np.testing.assert_array_equal(output, evaluated(source, image))

@@ -34,18 +34,18 @@ class Delivered:
 
     Attributes:
         run: the loaded network.
-        made: what was compiled.
+        compiled: its kernels and calls.
         folder: where it is.
     """
 
     run: Callable[..., Any]
-    made: CompiledNetwork
+    compiled: CompiledNetwork
     folder: Path
 
     @property
     def kernels(self) -> list[str]:
         """Names of the kernels in the order of their calls."""
-        return [call.kernel for call in self.made.executable.sequence.calls]
+        return [call.kernel for call in self.compiled.executable.sequence.calls]
 
 
 def deliverer(base: Path) -> Any:
@@ -55,7 +55,7 @@ def deliverer(base: Path) -> Any:
     was prepared before.
     """
 
-    def made(
+    def deliver(
         module: Any,
         *,
         layout: str = "NCHW",
@@ -80,9 +80,9 @@ def deliverer(base: Path) -> Any:
         folder = base / f"network{len(list(base.iterdir()))}"
         manifest = manifest_of(module, chains, kernels, TARGET, THREADS)
         write_package(folder, result.executable, manifest)
-        return Delivered(run=load(folder), made=result, folder=folder)
+        return Delivered(run=load(folder), compiled=result, folder=folder)
 
-    return made
+    return deliver
 
 
 @pytest.fixture

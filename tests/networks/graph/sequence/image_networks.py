@@ -33,11 +33,11 @@ def shuffle(emit: Any, x: Any, groups: int) -> Any:
 def unit(emit: Any, x: Any) -> Any:
     """One of ShuffleNet v2: a half passes, the other is computed, and both are mixed."""
     halves = emit(op.split(x, 2, axis=1))
-    kept, read = emit(halves[0]), emit(halves[1])
+    passed, read = emit(halves[0]), emit(halves[1])
     half = int(read.ty.shape[1])
     inner = emit(op.nn.relu(conv(emit, read, half)))
-    made = emit(op.nn.relu(conv(emit, conv(emit, inner, half, 3, half), half)))
-    return shuffle(emit, emit(op.concat([kept, made], axis=1)), 2)
+    computed = emit(op.nn.relu(conv(emit, conv(emit, inner, half, 3, half), half)))
+    return shuffle(emit, emit(op.concat([passed, computed], axis=1)), 2)
 
 
 def image(*shape: int) -> Any:
@@ -46,13 +46,13 @@ def image(*shape: int) -> Any:
 
 def check(network: Delivered, module: Any, *inputs: Any) -> None:
     """The delivered network computes what the module does."""
-    found = network.run(*inputs)
-    for one, other in zip(
-        found if isinstance(found, list) else [found], expected(module, *inputs), strict=True
+    outputs = network.run(*inputs)
+    for output, other in zip(
+        outputs if isinstance(outputs, list) else [outputs], expected(module, *inputs), strict=True
     ):
-        assert one.shape == other.shape
+        assert output.shape == other.shape
         scale = max(float(np.abs(other).max(initial=0.0)), 1e-3)
-        np.testing.assert_allclose(one, other, atol=2e-5 * scale, rtol=0)
+        np.testing.assert_allclose(output, other, atol=2e-5 * scale, rtol=0)
 
 
 def values_of(emit: Any, program: Program, first: list[Any]) -> list[Any]:
@@ -73,22 +73,22 @@ def values_of(emit: Any, program: Program, first: list[Any]) -> list[Any]:
 def _step(emit: Any, what: str, x: Any, *of: int) -> list[Any]:
     """What one step makes of one value; nothing where it has too few channels."""
     channels = int(x.ty.shape[1])
-    made: list[Any] = []
+    results: list[Any] = []
     if what == "conv":
-        made = [conv(emit, x, *of)]
+        results = [conv(emit, x, *of)]
     elif what == "depthwise" and channels > 1:
-        made = [conv(emit, x, channels, 3, channels)]
+        results = [conv(emit, x, channels, 3, channels)]
     elif what == "relu":
-        made = [emit(op.nn.relu(x))]
+        results = [emit(op.nn.relu(x))]
     elif what == "pool":
-        made = [emit(op.nn.max_pool2d(x, (3, 3), (1, 1), (1, 1)))]
+        results = [emit(op.nn.max_pool2d(x, (3, 3), (1, 1), (1, 1)))]
     elif what == "unit" and channels % 2 == 0 and channels > 2:
-        made = [unit(emit, x)]
+        results = [unit(emit, x)]
     elif what == "split" and channels > of[0]:
         parts = emit(op.split(x, [of[0]], axis=1))
-        made = [emit(parts[0]), emit(parts[1])]
+        results = [emit(parts[0]), emit(parts[1])]
     elif what == "slice" and channels > of[0] + of[1]:
-        made = [emit(op.strided_slice(x, [1], [of[0]], [of[0] + of[1]]))]
+        results = [emit(op.strided_slice(x, [1], [of[0]], [of[0] + of[1]]))]
     elif what == "shuffle" and channels % of[0] == 0:
-        made = [shuffle(emit, x, of[0])]
-    return made
+        results = [shuffle(emit, x, of[0])]
+    return results

@@ -14,13 +14,13 @@ ROWS, WIDTH = 4, 8
 GAPS = (2 * WIDTH, 1)
 
 
-def _copying(lanes: int, place: Any) -> tirx.PrimFunc:
+def _copying(lanes: int, position: Any) -> tirx.PrimFunc:
     """Copies with vectors from where ``place(row, vector)`` says."""
     source, target = emit.buffer("source", (ROWS, WIDTH)), emit.buffer("target", (ROWS, WIDTH))
 
     def body(row: Any) -> Any:
         def copied(number: Any) -> Any:
-            vector = emit.load(source, place(row, number), lanes)
+            vector = emit.load(source, position(row, number), lanes)
             return emit.store(target, [row, number * lanes], vector, lanes)
 
         return emit.loop("number", WIDTH // lanes, copied)
@@ -63,21 +63,21 @@ def test_other_shapes_have_to_exist_there():
 
 def test_whoever_has_the_address_is_not_trusted():
     a = te.placeholder((ROWS, WIDTH), name="a")
-    made = te.extern(
+    result = te.extern(
         a.shape,
         [a],
         lambda ins, outs: tirx.call_packed("some.function", ins[0], outs[0]),
         dtype="float32",
     )
-    function = te.create_prim_func([a, made])
+    function = te.create_prim_func([a, result])
     assert not takes_strides(function, 0, GAPS)
     assert not takes_strides(function, 1, GAPS)
 
 
 def test_blocks_have_no_vectors_yet():
     a = te.placeholder((ROWS, WIDTH), name="a")
-    made = te.compute(a.shape, lambda i, j: a[i, j] + 1.0)
-    function = te.create_prim_func([a, made])
+    result = te.compute(a.shape, lambda i, j: a[i, j] + 1.0)
+    function = te.create_prim_func([a, result])
     assert takes_strides(function, 0, GAPS)
 
 

@@ -35,21 +35,21 @@ def test_a_network_gives_the_same_bits(deliver: Any, tmp_path: Path):
         module_of(build, ((1, 3, 16, 16), "float32"), ((1, 10), "float32")), guesses=True
     )
     inputs = [RNG.standard_normal((1, 3, 16, 16)), RNG.standard_normal((1, 10))]
-    inputs = [one.astype(np.float32) for one in inputs]
+    inputs = [array.astype(np.float32) for array in inputs]
     wanted = network.run(*inputs)
     bundle = tmp_path / "bundle"
     write_c_bundle(network.folder, bundle, "bundle")
     flags = ("-std=c++17", "-Wall", "-Werror", "-L.", "-Wl,-rpath,$ORIGIN", "-o", "example")
-    made = subprocess.run(
+    compiler = subprocess.run(
         [CXX, "main.cpp", *flags, "-lbundle"],
         cwd=bundle,
         check=False,
         capture_output=True,
         text=True,
     )
-    assert made.returncode == 0, made.stderr
-    for place, one in enumerate(inputs):
-        np.save(bundle / f"{place}.npy", one)
+    assert compiler.returncode == 0, compiler.stderr
+    for number, array in enumerate(inputs):
+        np.save(bundle / f"{number}.npy", array)
     ran = subprocess.run(
         ["./example", "weights.bin", "0.npy", "1.npy"],
         cwd=bundle,
@@ -61,7 +61,7 @@ def test_a_network_gives_the_same_bits(deliver: Any, tmp_path: Path):
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[:2] == ["output0.npy", "output1.npy"]
-    for place, one in enumerate(wanted):
-        assert np.load(bundle / f"output{place}.npy").tobytes() == one.tobytes()
+    for number, array in enumerate(wanted):
+        assert np.load(bundle / f"output{number}.npy").tobytes() == array.tobytes()
     words = (CC, "-std=c99", "-Wall", "-Werror", "-fsyntax-only", "bundle.h")
     assert subprocess.run(words, cwd=bundle, check=False).returncode == 0

@@ -21,27 +21,27 @@ SHAPE = (1, 8, 6, 5)
 X = RNG.standard_normal(SHAPE, np.float32)
 
 
-def _same(found: Any, wanted: Any) -> None:
-    found = found if isinstance(found, list) else [found]
-    assert [one.shape for one in found] == [one.shape for one in wanted]
-    for one, other in zip(found, wanted, strict=True):
-        assert one.dtype == other.dtype
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+def _same(outputs: Any, wanted: Any) -> None:
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    assert [output.shape for output in outputs] == [output.shape for output in wanted]
+    for output, other in zip(outputs, wanted, strict=True):
+        assert output.dtype == other.dtype
+        np.testing.assert_allclose(output, other, rtol=1e-5, atol=1e-5)
 
 
 def _everything(emit: Any, x: Any) -> Any:
     """Outputs of all origins: an input, a view of one, a constant, a kernel's, that again."""
     constant = relax.const(np.arange(6, dtype=np.int32))
-    made = emit(op.nn.relu(x))
-    flat = emit(op.reshape(made, (8, 30)))
-    total = emit(op.sum(made, axis=[1]))
-    return (x, emit(op.reshape(x, (48, 5))), constant, made, flat, total, made)
+    rectified = emit(op.nn.relu(x))
+    flat = emit(op.reshape(rectified, (8, 30)))
+    total = emit(op.sum(rectified, axis=[1]))
+    return (x, emit(op.reshape(x, (48, 5))), constant, rectified, flat, total, rectified)
 
 
 def test_outputs_may_be_anything(deliver: Any):
     module = module_of(_everything, (SHAPE, "float32"))
     network = deliver(module)
-    assert network.made.virtual_machine is None
+    assert network.compiled.virtual_machine is None
     wanted = expected(module, X)
     _same(network.run(X), wanted)
 
@@ -50,10 +50,10 @@ def test_results_are_the_callers(deliver: Any):
     module = module_of(_everything, (SHAPE, "float32"))
     network = deliver(module).run
     first = network(X)
-    kept = [one.copy() for one in first]
+    copies = [output.copy() for output in first]
     network(X + 1)
-    for one, other in zip(first, kept, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for output, other in zip(first, copies, strict=True):
+        np.testing.assert_array_equal(output, other)
     first[0][:] = 7
     np.testing.assert_array_equal(network(X)[0], X)
 
@@ -68,8 +68,8 @@ def test_inputs_are_taken_as_they_come(deliver: Any):
     fixed = X.copy()
     fixed.flags.writeable = False
     turned = np.asfortranarray(X)
-    for one in (odd, fixed, turned, X.astype(np.float64), X.tolist()):
-        _same(network(one), wanted)
+    for array in (odd, fixed, turned, X.astype(np.float64), X.tolist()):
+        _same(network(array), wanted)
 
 
 @pytest.mark.parametrize("instances", [1, 2, 5])
@@ -86,8 +86,8 @@ def test_threads_share_a_network(deliver: Any, instances: int):
     wrong: list[int] = []
 
     def work(number: int) -> None:
-        found = (network(inputs[number]) for _ in range(200))
-        wrong.extend(number for array in found if not np.array_equal(array, wanted[number]))
+        outputs = (network(inputs[number]) for _ in range(200))
+        wrong.extend(number for array in outputs if not np.array_equal(array, wanted[number]))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(len(inputs))]
     for thread in threads:
@@ -99,22 +99,22 @@ def test_threads_share_a_network(deliver: Any, instances: int):
 
 def test_callers_keep_the_cores_that_they_were_on(deliver: Any):
     folder = deliver(module_of(_everything, (SHAPE, "float32"))).folder
-    found = []
+    pairs = []
 
     def call() -> None:
         before = usable_cores()
         for _ in range(2):
             network = load(folder)
-            found.append((before, usable_cores()))
+            pairs.append((before, usable_cores()))
             for _ in range(3):
                 network(X)
-                found.append((before, usable_cores()))
+                pairs.append((before, usable_cores()))
 
     for caller in (threading.Thread(target=call), threading.Thread(target=call)):
         caller.start()
         caller.join()
-    assert len(found) == 16
-    assert all(before == after for before, after in found)
+    assert len(pairs) == 16
+    assert all(before == after for before, after in pairs)
 
 
 def test_tuples_and_functions_of_the_runtime(deliver: Any):
@@ -125,12 +125,12 @@ def test_tuples_and_functions_of_the_runtime(deliver: Any):
 
     module = module_of(build, ((4, 9), "float32"))
     network = deliver(module)
-    assert network.made.virtual_machine is None
+    assert network.compiled.virtual_machine is None
     values = RNG.permutation(36).astype(np.float32).reshape(4, 9)
-    found = network.run(values)
-    np.testing.assert_array_equal(found[0], -np.sort(-values, axis=1)[:, :2])
-    np.testing.assert_array_equal(found[1], np.argsort(-values, axis=1)[:, :2])
-    np.testing.assert_array_equal(found[2], np.argsort(-values, axis=1))
+    outputs = network.run(values)
+    np.testing.assert_array_equal(outputs[0], -np.sort(-values, axis=1)[:, :2])
+    np.testing.assert_array_equal(outputs[1], np.argsort(-values, axis=1)[:, :2])
+    np.testing.assert_array_equal(outputs[2], np.argsort(-values, axis=1))
 
 
 def test_a_kernel_that_fails_ends_the_call(deliver: Any):
@@ -139,13 +139,13 @@ def test_a_kernel_that_fails_ends_the_call(deliver: Any):
 
     tvm.register_global_func("chameleon.test.fail", fail, override=True)
     a = te.placeholder((4,), name="a")
-    made = te.extern(
+    result = te.extern(
         (4,),
         [a],
         lambda ins, outs: tirx.call_packed("chameleon.test.fail", ins[0], outs[0]),
         dtype="float32",
     )
-    kernel = te.create_prim_func([a, made]).without_attr("global_symbol")
+    kernel = te.create_prim_func([a, result]).without_attr("global_symbol")
 
     def build(emit: Any, x: Any) -> Any:
         opaque = kernel.with_attr("op_pattern", 8)
@@ -153,7 +153,7 @@ def test_a_kernel_that_fails_ends_the_call(deliver: Any):
         return emit(relax.call_tir(variable, [x], relax.TensorType([4], "float32")))
 
     network = deliver(module_of(build, (4,)))
-    assert network.made.virtual_machine is None
+    assert network.compiled.virtual_machine is None
     for _ in range(2):
         with pytest.raises(RuntimeError, match="the kernel gave up"):
             network.run(np.zeros(4, np.float32))
@@ -170,9 +170,9 @@ def test_what_is_no_call_is_left_to_the_virtual_machine(deliver: Any):
         return emit(relax.call_dps_packed("chameleon.test.double", (x,), out_ty=kind))
 
     network = deliver(module_of(build, ((3,), "float32")))
-    assert network.made.virtual_machine == "it calls relax.call_dps_packed"
+    assert network.compiled.virtual_machine == "it calls relax.call_dps_packed"
     _same(network.run(np.ones(3, np.float32)), [np.full(3, 2, np.float32)])
-    names = [one.name for one in kernel_seconds(str(network.folder), [np.ones(3, np.float32)])]
+    names = [k.name for k in kernel_seconds(str(network.folder), [np.ones(3, np.float32)])]
     assert AROUND in names
 
 
@@ -213,6 +213,6 @@ def test_weights_of_any_size_and_kind(deliver: Any):
 
     network = deliver(module_of(build, ((7,), "int32")))
     places = RNG.integers(0, 3000, 7).astype(np.int32)
-    found = network.run(places)
-    np.testing.assert_array_equal(found[0], table[places])
-    np.testing.assert_array_equal(found[1], table[:5] > 0)
+    outputs = network.run(places)
+    np.testing.assert_array_equal(outputs[0], table[places])
+    np.testing.assert_array_equal(outputs[1], table[:5] > 0)

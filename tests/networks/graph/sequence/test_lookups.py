@@ -34,7 +34,7 @@ def test_a_stage_of_units_moves_nothing(deliver: Any, channels: int, batch: int)
     module = module_of(build, ((batch, 8, 6, 7), "float32"))
     network = deliver(module, layout="NHWC", guesses=True)
     assert _moves(network) == []
-    looked_up = [call for call in network.made.executable.sequence.calls if call.lookups]
+    looked_up = [call for call in network.compiled.executable.sequence.calls if call.lookups]
     assert len(looked_up) == 5, "the first convolution of each unit, and the last one"
     check(network, module, image(batch, 8, 6, 7))
 
@@ -54,9 +54,9 @@ def test_who_cannot_look_up_gets_one_copy(deliver: Any):
 
 def test_callers_own_what_they_pass_and_get(deliver: Any):
     def build(emit: Any, x: Any) -> Any:
-        made = conv(emit, x, 4)
-        mixed = shuffle(emit, emit(op.concat([x, made], axis=1)), 4)
-        return made, mixed, conv(emit, mixed, 5)
+        new = conv(emit, x, 4)
+        mixed = shuffle(emit, emit(op.concat([x, new], axis=1)), 4)
+        return new, mixed, conv(emit, mixed, 5)
 
     module = module_of(build, ((2, 4, 5, 5), "float32"))
     for layout in ("NCHW", "NHWC"):
@@ -74,7 +74,7 @@ def test_what_would_be_looked_up_too_often_is_moved(deliver: Any):
     network = deliver(module, layout="NHWC", guesses=True)
     assert sum("shuffle" in name for name in network.kernels) == 1
     assert "_of_some_of_" not in "".join(network.kernels)
-    assert not any(call.lookups for call in network.made.executable.sequence.calls)
+    assert not any(call.lookups for call in network.compiled.executable.sequence.calls)
     check(network, module, image(1, 8, 6, 6))
 
 
@@ -120,9 +120,9 @@ def test_random_regions_compute_the_same(deliver: Any, program: Program, layout:
 
     def build(emit: Any, x: Any) -> Any:
         values = values_of(emit, program, [x, conv(emit, x, 12)])
-        return (*(conv(emit, one, 3) for one in values[-3:]), values[-1])
+        return (*(conv(emit, value, 3) for value in values[-3:]), values[-1])
 
     module = module_of(build, (shape, "float32"))
     network = deliver(module, layout=layout, guesses=True)
-    assert network.made.virtual_machine is None
+    assert network.compiled.virtual_machine is None
     check(network, module, image(*shape))

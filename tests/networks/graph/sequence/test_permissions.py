@@ -31,7 +31,7 @@ def _convolution(emit: Any, x: Any) -> Any:
 
 def test_permissions_of_kernels_are_those_of_the_network(deliver: Any, monkeypatch: Any):
     module = module_of(_convolution, (SHAPE, "float32"))
-    assert deliver(module, guesses=True).made.permissions == frozenset()
+    assert deliver(module, guesses=True).compiled.permissions == frozenset()
     of = Kernels.of
 
     def asking(self: Kernels, chain: Any) -> Any:
@@ -40,7 +40,7 @@ def test_permissions_of_kernels_are_those_of_the_network(deliver: Any, monkeypat
 
     monkeypatch.setattr(Kernels, "of", asking)
     network = deliver(module, guesses=True)
-    assert network.made.permissions == {AMX}
+    assert network.compiled.permissions == {AMX}
     inputs = np.random.default_rng(1).standard_normal(SHAPE, np.float32)
     (wanted,) = expected(module, inputs)
     np.testing.assert_allclose(network.run(inputs), wanted, rtol=1e-4, atol=1e-4)

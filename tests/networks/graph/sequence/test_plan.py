@@ -21,18 +21,17 @@ INTERVALS = st.builds(
 @given(st.lists(INTERVALS, max_size=12))
 def test_what_is_alive_together_lies_apart(intervals: list[Interval]):
     offsets, size = placed(intervals)
-    spans = [(o, o + one.size) for o, one in zip(offsets, intervals, strict=True)]
+    spans = [(o, o + i.size) for o, i in zip(offsets, intervals, strict=True)]
     assert all(offset % ALIGNMENT == 0 for offset in offsets)
-    for number, (one, (start, end)) in enumerate(zip(intervals, spans, strict=True)):
+    for number, (i, (start, end)) in enumerate(zip(intervals, spans, strict=True)):
         assert end <= size
         for other, (begin, stop) in list(zip(intervals, spans, strict=True))[:number]:
-            if one.first <= other.last and other.first <= one.last:
+            if i.first <= other.last and other.first <= i.last:
                 assert end <= begin or stop <= start
     together = [
-        sum(aligned(one.size) for one in intervals if one.first <= call <= one.last)
-        for call in range(20)
+        sum(aligned(i.size) for i in intervals if i.first <= call <= i.last) for call in range(20)
     ]
-    assert max(together) <= size <= sum(aligned(one.size) for one in intervals)
+    assert max(together) <= size <= sum(aligned(i.size) for i in intervals)
 
 
 def test_a_chain_needs_two_tensors_at_a_time():
@@ -66,13 +65,13 @@ def test_outputs_are_computed_where_they_are_wanted():
 
 @given(
     picked=st.lists(st.integers(0, 5), min_size=1, max_size=10),
-    place=st.integers(0, 8191),
+    index=st.integers(0, 8191),
 )
-def test_constants_are_shared_where_all_of_their_bytes_are_the_same(picked: list[int], place: int):
+def test_constants_are_shared_where_all_of_their_bytes_are_the_same(picked: list[int], index: int):
     """Also those that differ in a single place, which a look at some bytes may miss."""
     several = [np.zeros(8192, np.float32) for _ in range(4)]
-    several[1][place] = 1.0
-    several[2][(place + 1) % 8192] = 1.0
+    several[1][index] = 1.0
+    several[2][(index + 1) % 8192] = 1.0
     kinds = [*several, np.zeros(4096, np.float32), np.zeros(4096, np.float64)]
     storages = [Storage(size=kinds[kind].nbytes, constant=kinds[kind].copy()) for kind in picked]
     x, y = Storage(size=8, input=0), Storage(size=8)

@@ -16,7 +16,7 @@ from ...modules import module_of  # noqa: TID252 - shared by folders
 op = relax.op
 
 
-def _found(build: Any, shape: tuple[int, ...]) -> Shuffle | None:
+def _shuffle(build: Any, shape: tuple[int, ...]) -> Shuffle | None:
     """What the last reshape or permutation shuffles."""
     module = module_of(build, (shape, "float32"))
     bindings = module["main"].body.blocks[0].bindings
@@ -37,7 +37,7 @@ def test_its_table_says_where_each_index_was(
     order = data.draw(st.permutations(range(len(digits))))
     whole = (*before, math.prod(digits), *after)
     axis = len(before)
-    axes = [*range(axis), *(axis + one for one in order)]
+    axes = [*range(axis), *(axis + shift for shift in order)]
     axes += range(len(axes), len(axes) + len(after))
 
     def build(emit: Any, x: Any) -> Any:
@@ -46,12 +46,12 @@ def test_its_table_says_where_each_index_was(
 
     array = np.arange(math.prod(whole)).reshape(whole)
     wanted = array.reshape(*before, *digits, *after).transpose(axes).reshape(whole)
-    found = _found(build, whole)
-    if found is None:
+    shuffle = _shuffle(build, whole)
+    if shuffle is None:
         np.testing.assert_array_equal(wanted, array)
     else:
-        assert sorted(found.table) == list(range(whole[found.axis]))
-        np.testing.assert_array_equal(np.take(array, found.table, found.axis), wanted)
+        assert sorted(shuffle.table) == list(range(whole[shuffle.axis]))
+        np.testing.assert_array_equal(np.take(array, shuffle.table, shuffle.axis), wanted)
 
 
 def test_several_in_a_row_are_one():
@@ -61,10 +61,10 @@ def test_several_in_a_row_are_one():
             x = emit(op.reshape(emit(op.permute_dims(apart, [0, 2, 1])), (5, 12)))
         return x
 
-    found = _found(build, (5, 12))
-    assert found is not None
+    shuffle = _shuffle(build, (5, 12))
+    assert shuffle is not None
     once = np.arange(12).reshape(2, 6).T.reshape(-1)
-    assert found.table == tuple(once.reshape(3, 4).T.reshape(-1))
+    assert shuffle.table == tuple(once.reshape(3, 4).T.reshape(-1))
 
 
 def test_what_moves_two_axes_is_none():
@@ -72,6 +72,6 @@ def test_what_moves_two_axes_is_none():
         apart = emit(op.reshape(x, (2, 2, 2, 3)))
         return emit(op.reshape(emit(op.permute_dims(apart, [1, 0, 3, 2])), (4, 6)))
 
-    assert _found(build, (4, 6)) is None
-    assert _found(lambda emit, x: emit(op.permute_dims(x, [1, 0])), (4, 4)) is None
-    assert _found(lambda emit, x: emit(op.reshape(x, (6, 4))), (4, 6)) is None
+    assert _shuffle(build, (4, 6)) is None
+    assert _shuffle(lambda emit, x: emit(op.permute_dims(x, [1, 0])), (4, 4)) is None
+    assert _shuffle(lambda emit, x: emit(op.reshape(x, (6, 4))), (4, 6)) is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 def _factors(data: st.DataObject, number: int, count: int) -> tuple[int, ...]:
     factors = []
     for _ in range(count - 1):
-        divisors = [one for one in range(1, number + 1) if number % one == 0]
+        divisors = [divisor for divisor in range(1, number + 1) if number % divisor == 0]
         factors.append(data.draw(st.sampled_from(divisors)))
         number //= factors[-1]
     return (*factors, number)
@@ -26,14 +26,14 @@ def test_reshapes_without_a_copy_are_those_of_numpy(number: int, data: st.DataOb
     gaps = [data.draw(st.sampled_from([0, 0, 3])) for _ in shape]
     whole = np.zeros([extent + gap for extent, gap in zip(shape, gaps, strict=True)], np.int8)
     part = whole[tuple(slice(extent) for extent in shape)]
-    found = reshaped_strides(shape, part.strides, wanted)
+    strides = reshaped_strides(shape, part.strides, wanted)
     moved = part.reshape(wanted)
     if not np.shares_memory(moved, whole):
-        assert found is None
+        assert strides is None
         return
-    assert found is not None
-    pairs = zip(found, moved.strides, wanted, strict=True)
-    assert all(one == other for one, other, extent in pairs if extent != 1)
+    assert strides is not None
+    pairs = zip(strides, moved.strides, wanted, strict=True)
+    assert all(ours == theirs for ours, theirs, extent in pairs if extent != 1)
 
 
 @given(st.lists(st.integers(1, 4), max_size=4))

@@ -42,7 +42,7 @@ def test_a_fire_module_concatenates_for_nothing(deliver: Any, layout: str, seed:
 def test_branches_read_their_part_of_a_split(deliver: Any, layout: str, seed: int | None):
     def build(emit: Any, x: Any) -> Any:
         parts = emit(op.split(conv(emit, x, 48), [16, 20], axis=1))
-        left, thin, right = (emit(parts[place]) for place in range(3))
+        left, thin, right = (emit(parts[number]) for number in range(3))
         pooled = emit(op.nn.avg_pool2d(thin, (3, 3), (1, 1), (1, 1)))
         return emit(op.concat([conv(emit, left, 16, 3), pooled, conv(emit, right, 8)], axis=1))
 
@@ -56,9 +56,9 @@ def test_branches_read_their_part_of_a_split(deliver: Any, layout: str, seed: in
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_cannot_be_a_view_is_copied_alone(deliver: Any, layout: str):
     def build(emit: Any, x: Any) -> Any:
-        one, other = conv(emit, x, 6), conv(emit, x, 5)
-        twice = emit(op.concat([one, other, one], axis=1))
-        again = emit(op.concat([conv(emit, twice, 4), other], axis=1))
+        first, second = conv(emit, x, 6), conv(emit, x, 5)
+        twice = emit(op.concat([first, second, first], axis=1))
+        again = emit(op.concat([conv(emit, twice, 4), second], axis=1))
         return conv(emit, twice, 3), conv(emit, again, 3)
 
     module = module_of(build, ((1, 8, 6, 6), "float32"))
@@ -82,10 +82,10 @@ def test_dense_blocks_share_one_tensor(deliver: Any):
 
 def test_results_and_inputs_of_the_network_stay_the_callers(deliver: Any):
     def build(emit: Any, x: Any) -> Any:
-        one = conv(emit, x, 4)
-        both = emit(op.concat([one, x, conv(emit, x, 4)], axis=1))
+        first = conv(emit, x, 4)
+        both = emit(op.concat([first, x, conv(emit, x, 4)], axis=1))
         halves = emit(op.split(conv(emit, both, 6), 2, axis=1))
-        return one, both, emit(halves[0]), conv(emit, emit(halves[1]), 3)
+        return first, both, emit(halves[0]), conv(emit, emit(halves[1]), 3)
 
     module = module_of(build, ((2, 4, 5, 5), "float32"))
     for layout in LAYOUTS:
@@ -94,11 +94,11 @@ def test_results_and_inputs_of_the_network_stay_the_callers(deliver: Any):
 
 def test_slices_are_read_where_they_are(deliver: Any):
     def build(emit: Any, x: Any) -> Any:
-        made = conv(emit, x, 8)
-        inner = emit(op.strided_slice(made, [2, 3], [1, -6], [7, -1]))
-        every = emit(op.strided_slice(made, [1], [2], [6]))
-        skipped = emit(op.strided_slice(made, [2], [0], [8], [2]))
-        return tuple(conv(emit, one, 3) for one in (inner, every, skipped))
+        whole = conv(emit, x, 8)
+        inner = emit(op.strided_slice(whole, [2, 3], [1, -6], [7, -1]))
+        every = emit(op.strided_slice(whole, [1], [2], [6]))
+        skipped = emit(op.strided_slice(whole, [2], [0], [8], [2]))
+        return tuple(conv(emit, part, 3) for part in (inner, every, skipped))
 
     module = module_of(build, ((2, 4, 8, 8), "float32"))
     network = deliver(module)
@@ -138,5 +138,5 @@ def test_random_networks_compute_the_same(
 
     module = module_of(build, (shape, "float32"))
     network = deliver(module, layout=layout, seed=0 if tuned else None)
-    assert network.made.virtual_machine is None
+    assert network.compiled.virtual_machine is None
     check(network, module, image(*shape))

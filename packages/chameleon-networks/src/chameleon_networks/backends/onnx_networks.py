@@ -44,8 +44,8 @@ class ChameleonRep(BackendRep):
 
     def __init__(self, model: Any) -> None:
         self._model = in_real_numbers(model)
-        constants = {one.name for one in model.graph.initializer}
-        self._names = [one.name for one in model.graph.input if one.name not in constants]
+        constants = {tensor.name for tensor in model.graph.initializer}
+        self._names = [tensor.name for tensor in model.graph.input if tensor.name not in constants]
         self._fixed: dict[Any, tuple[str, ...]] = {}
         self._networks: dict[Any, Any] = {}
         self.fixed: tuple[str, ...] = ()
@@ -57,8 +57,8 @@ class ChameleonRep(BackendRep):
             ChameleonError: the network cannot be compiled.
         """
         if not isinstance(inputs, Mapping):
-            given = inputs if isinstance(inputs, list | tuple) else [inputs]
-            inputs = dict(zip(self._names, given, strict=True))
+            values = inputs if isinstance(inputs, list | tuple) else [inputs]
+            inputs = dict(zip(self._names, values, strict=True))
         if any(isinstance(value, list) or value is None for value in inputs.values()):
             raise ConfigError(
                 "an input is a sequence or left out",
@@ -74,10 +74,10 @@ class ChameleonRep(BackendRep):
             self._fixed[shapes] = self.fixed
             key = (shapes, *(arrays[name].tobytes() for name in self.fixed))
             self._networks[key] = network
-        given = [to_interface(arrays[name]) for name in self._names if name not in self.fixed]
-        result = network(*given)
+        tensors = [to_interface(arrays[name]) for name in self._names if name not in self.fixed]
+        result = network(*tensors)
         result = result if isinstance(result, list) else [result]
-        kinds = (_kind(one) for one in self._model.graph.output)
+        kinds = (_kind(output) for output in self._model.graph.output)
         return tuple(from_interface(*pair) for pair in zip(result, kinds, strict=True))
 
     def _compiled(self, arrays: Mapping[str, Any]) -> Any:
@@ -137,14 +137,14 @@ class ChameleonBackend(Backend):
     ) -> tuple[Any, ...]:
         """The outputs of a node of the newest version of the standard."""
         super().run_node(node, inputs, device, outputs_info)
-        arrays = [np.asarray(one) for one in inputs]
+        arrays = [np.asarray(value) for value in inputs]
         kind = onnx.helper.np_dtype_to_tensor_dtype
-        given = [
+        read = [
             onnx.helper.make_tensor_value_info(name, kind(array.dtype), array.shape)
             for name, array in zip(filter(None, node.input), arrays, strict=True)
         ]
-        made = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output]
-        model = onnx.helper.make_model(onnx.helper.make_graph([node], "node", given, made))
+        written = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output]
+        model = onnx.helper.make_model(onnx.helper.make_graph([node], "node", read, written))
         return cls.run_model(model, arrays, device)
 
     @classmethod

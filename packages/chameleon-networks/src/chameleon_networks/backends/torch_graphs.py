@@ -75,14 +75,14 @@ def chameleon(
         ConfigError: an option is unknown or has a wrong value.
     """
     known = {field.name for field in attrs.fields(BackendOptions)}
-    given = {**(options or {}), **({} if mode is None else {"mode": mode})}
-    if unknown := sorted(given.keys() - known):
+    values = {**(options or {}), **({} if mode is None else {"mode": mode})}
+    if unknown := sorted(values.keys() - known):
         raise ConfigError(
             f"the backend chameleon has no option {', '.join(unknown)}",
             hint=f"its options are {', '.join(sorted(known))}",
         )
     try:
-        chosen = BackendOptions(**given)
+        chosen = BackendOptions(**values)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"the backend chameleon does not take its options: {error}") from error
     reason = _reason_to_stay(example_inputs)

@@ -33,17 +33,17 @@ def command(older_than: str | None, *, as_json: bool) -> None:
     removed = [network for network in networks if limit is not None and network.age > limit]
     for network in removed:
         shutil.rmtree(folder / network.name, ignore_errors=True)
-    kept = [network for network in networks if network not in removed]
+    left = [network for network in networks if network not in removed]
     if as_json:
-        lists = {"networks": kept, "removed": removed}
+        lists = {"networks": left, "removed": removed}
         facts = {name: [attrs.asdict(network) for network in v] for name, v in lists.items()}
         click.echo(json.dumps({"folder": str(folder), **facts}))
         return
-    for network in kept:
+    for network in left:
         size, age = f"{network.bytes / _MIB:8.1f} MiB", f"{network.age / _DAY:6.1f} days ago"
         click.echo(f"{network.name}  {size}  {age}  {network.state}")
     gone = f", {len(removed)} removed" if removed else ""
-    click.echo(f"{counted(len(kept), 'network')} in {folder}{gone}")
+    click.echo(f"{counted(len(left), 'network')} in {folder}{gone}")
 
 
 @attrs.frozen(kw_only=True)

@@ -207,7 +207,7 @@ def _times(comparison: SideBySide) -> Summary:
 
 
 def _facts(about: ComputedIn | None) -> Summary:
-    """What it computes in, with the types of our own."""
+    """Facts about its precision, with the types of our own."""
     return {} if about is None else {k: v for k, v in attrs.asdict(about).items() if v != ()}
 
 
@@ -293,7 +293,7 @@ def _served_rivals(network: ImportedNetwork, asked: Sequence[str] | None) -> tup
 
 
 def _served_times(asked: Served, *, all_rivals: bool) -> Summary:
-    """What came of it, with the ratios of requests a second by the precision of the others.
+    """The figures, with the ratios of requests a second by the precision of the others.
 
     Args:
         asked: who is called.

@@ -24,7 +24,7 @@ from chameleon_networks.delivery.frontends import NetworksFrontend
 def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:
     """Model and space of the pipeline that a run folder belongs to.
 
-    The stages that searched need not be installed where nothing is searched for.
+    The stages that searched need not be installed if nothing is searched for.
 
     Args:
         run: the run folder.

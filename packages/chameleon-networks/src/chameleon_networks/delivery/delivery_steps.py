@@ -56,7 +56,7 @@ ANOTHER, DEFAULT = "another guess", "default schedule"
 """An operator without a time is delivered with one of these."""
 
 _UNBLAMED = (
-    "it fails without any tuned kernel too, as where a model has other weights each time it is made"
+    "it fails without any tuned kernel too, as if the model had other weights each time it is built"
 )
 
 

@@ -52,7 +52,7 @@ class NetworkFrontend(SettledNetwork):
         asked = network.options.layout != AUTO
         self.choice = LayoutChoice(
             layout=network.layout,
-            reason="as the pipeline says" if asked else "where nothing is measured",
+            reason="as the pipeline says" if asked else "since nothing is measured",
         )
         self._checked: CheckReport | None = None
         self._loops: tuple[CostlyFunction, ...] = ()

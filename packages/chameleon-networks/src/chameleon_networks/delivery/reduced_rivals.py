@@ -261,6 +261,6 @@ def max_relative_error(run: Run, samples: Sequence[Sample], expected: Sequence[A
         if verdict.problem is not None or error is None:
             raise ChameleonError(str(verdict.problem))
         if not np.isfinite(error):
-            raise ChameleonError("its outputs are not finite where those in float32 are")
+            raise ChameleonError("its outputs are not finite, and those in float32 are")
         worst = max(worst, error)
     return worst

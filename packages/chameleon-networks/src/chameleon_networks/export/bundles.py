@@ -50,7 +50,7 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
 
     Args:
         delivered: what ``chameleon run`` left in ``network``, or ``deliver_operator`` wrote.
-        folder: made where it is missing.
+        folder: made if it is missing.
         name: of the library.
 
     Returns:
@@ -135,7 +135,7 @@ def to_libraries(
     Args:
         winners: of a run.
         space: what they are configurations of.
-        folder: made where it is missing. One operator lies in it as a network does; of several,
+        folder: made if it is missing. One operator lies in it as a network does; of several,
             each gets a folder in it.
         threads: that they were measured with.
 
@@ -184,8 +184,8 @@ def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
 
     Args:
         network: the folder that a run delivered it in.
-        folder: made where it is missing.
-        name: of the library; the folder's where None.
+        folder: made if it is missing.
+        name: of the library; the folder's if None.
 
     Raises:
         RunFolderError: there is no delivered network.

@@ -184,7 +184,7 @@ def to_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) 
     Args:
         winners: of a run.
         space: what they are configurations of.
-        folder: made where it is missing.
+        folder: made if it is missing.
 
     Raises:
         ConfigError: a task is built by something else than TVM, or a file is there already.

@@ -285,7 +285,7 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
     Args:
         winner: of a run.
         space: what it is a configuration of.
-        folder: made where it is missing.
+        folder: made if it is missing.
         threads: that it was measured with.
 
     Raises:
@@ -456,7 +456,7 @@ def _packed(builder: TVMBuilder, winner: Winner, constants: Arrays) -> Arrays:
 
 
 def _reference(recording: Recording, array: NDArray[Any]) -> dict[str, int]:
-    """Where ``pack.py`` finds a packed array."""
+    """A packed array as ``pack.py`` finds it."""
     number = recording.number_of(array)
     if number is None:
         raise NotRecordedError("something that leaves the recording")

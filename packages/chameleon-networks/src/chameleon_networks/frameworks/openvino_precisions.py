@@ -28,7 +28,7 @@ HINTS = {ours: theirs for theirs, ours in NAMES.items()}
 def as_it_comes(asked: Reduction) -> ReducedNetwork:
     """The network without a word about its precision.
 
-    OpenVINO takes bfloat16 or float16 where the CPU has instructions for it (OpenVINO, CPU
+    OpenVINO takes bfloat16 or float16 if the CPU has instructions for it (OpenVINO, CPU
     device, floating-point data types specifics).
     """
     return _opened(model_of(asked.forms), threads=asked.threads)

@@ -5,7 +5,7 @@ computes in half precision on a CPU. Every number of float16 and of bfloat16 is 
 the weights stay exactly the same. The results can only be closer to the network's meaning than the
 framework's own rounding is.
 
-Those in float32 are run in float64 where it matters how much of a difference is rounding.
+Those in float32 are run in float64 if it matters how much of a difference is rounding.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Reduced:
         precision: one of ``frameworks.PRECISIONS``.
         factory: ``module:function`` of a ``Reduction``, which gives a ``ReducedNetwork``.
         needs: modules without which it does not run.
-        converts: modules that it needs as well where the network is one of torch.
+        converts: modules that it needs as well if the network is one of torch.
         of_torch: whether it runs networks of torch alone.
         calibrated: whether it has to see inputs first.
     """

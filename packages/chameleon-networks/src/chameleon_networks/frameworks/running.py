@@ -86,7 +86,7 @@ def asked_threads(threads: int) -> int | None:
 
 
 def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
-    """An exported program run by torch; where it is in half precision, it gets and gives float32.
+    """An exported program run by torch; if it is in half precision, it gets and gives float32.
 
     Args:
         program: the ``torch.export.ExportedProgram``.
@@ -188,9 +188,9 @@ def openvino_network(
     Args:
         model: an ONNX file, or a ``torch.export.ExportedProgram``.
         threads: it computes with.
-        shapes: of inputs that the model leaves open, by name; it is faster where it knows them.
+        shapes: of inputs that the model leaves open, by name; it is faster if it knows them.
     """
-    # Without the hint bfloat16 is used where the CPU has it.
+    # Without the hint bfloat16 is used if the CPU has it.
     compiled = openvino_compiled(openvino_model(model, shapes), threads=threads, hint="f32")
     return openvino_inference(compiled)
 

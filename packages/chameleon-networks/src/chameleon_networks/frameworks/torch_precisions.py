@@ -36,7 +36,7 @@ def quantized(asked: Reduction) -> ReducedNetwork:
 
     As in PyTorch's tutorial (PyTorch 2 Export Quantization with X86 Backend through Inductor):
     activations of uint8, weights of int8 per channel, compiled with frozen weights. Activations
-    have 7 bits where sums saturate, as torchao advises before VNNI.
+    have 7 bits if sums saturate, as torchao advises before VNNI.
 
     Raises:
         Exception: torch cannot quantize or compile it.

@@ -332,7 +332,7 @@ class _Mover(relax.PyExprMutator):
             arguments.append(known[0])
         if axes is None or (constants and hasattr(call.attrs, "axis")):
             return None  # parameters of quantization that belong to one axis stay with it
-        # Where the permutation stays, it may be read as it is by others: it would be there twice.
+        # If the permutation stays, others may read it as it is: it would be there twice.
         if constants and not self._undone(variable, axes):
             return None
         for position, array in constants.items():

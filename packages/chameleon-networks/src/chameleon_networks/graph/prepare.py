@@ -442,7 +442,7 @@ def prepared(module: Any, layout: str) -> Any:
             for name, orders in channels_last_layouts().items()
             if name in operators_in(folded)
         }
-        # It breaks on some networks of other operators, where it has nothing to convert.
+        # It breaks on some networks of other operators, in which it has nothing to convert.
         if layout == "NHWC" and layouts:
             folded = _sequence(
                 folded,

@@ -13,7 +13,7 @@ from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.shapes import Buckets, check_shapes
 
 PRECISIONS = tuple(sorted({display_name(name) for name in types.REDUCED}))
-"""Types that networks may be computed in beside float32, where the target has them."""
+"""Types that networks may be computed in beside float32, if the target has them."""
 
 AUTO = "auto"
 """The layout that is chosen by measurement."""

@@ -105,12 +105,12 @@ def _check_torch_source(source: str) -> None:
 
 
 def no_torch() -> ConfigError:
-    """The error of a network of torch where there is no torch."""
+    """The error of a network of torch if torch is missing."""
     return ConfigError("torch is not installed", hint="Install it: pip install torch.")
 
 
 def no_onnx() -> ConfigError:
-    """The error of a network in ONNX where its package is missing."""
+    """The error of a network in ONNX if its package is missing."""
     hint = "Install it: pip install onnx."
     return ConfigError("the package onnx is not installed", hint=hint)
 

@@ -162,7 +162,7 @@ class Buckets:
         return filled
 
     def _cuts(self, shapes: Shapes) -> list[tuple[int, int, int]]:
-        """What of the outputs belongs to inputs of these shapes; see ``Placed``."""
+        """The parts of outputs that belong to inputs of these shapes; see ``Placed``."""
         return [
             (number, axis, factor * _extent(dimension, shapes))
             for dimension in self._manifest["dimensions"]
@@ -183,7 +183,7 @@ class Buckets:
 
 
 def _array(tensor: Any) -> Any:
-    """What an input is as an array of NumPy's."""
+    """An input as an array of NumPy's."""
     dlpack = hasattr(tensor, "__dlpack__") and not hasattr(tensor, "__array__")
     return np.asarray(np.from_dlpack(tensor) if dlpack else tensor)
 

@@ -241,7 +241,7 @@ class TypeChoice:
         _, states = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
         return states.reshape(-1)
 
-    # -- improving where fronts were thinned -------------------------------------------------
+    # -- improving if fronts were thinned -------------------------------------------------
 
     def _improved(self, start: Assignment) -> Assignment:
         """An assignment after moves of single operators that make it faster and no less exact."""

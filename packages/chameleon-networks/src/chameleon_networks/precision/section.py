@@ -34,7 +34,7 @@ class Precision(Section):
     """
 
     type: str | None = option(
-        None, "the only type beside float32, where that is faster", precisions=True
+        None, "the only type beside float32, if that is faster", precisions=True
     )
     search: tuple[str, ...] = option(
         (), "types that are searched, each operator's by itself", precisions=True

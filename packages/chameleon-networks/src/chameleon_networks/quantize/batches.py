@@ -20,7 +20,7 @@ from chameleon_networks.running.samples import Sample
 log = structlog.get_logger()
 
 RANDOM = 8
-"""Batches of random numbers where the user has none: ranges hardly change after so many."""
+"""Batches of random numbers if the user has none: ranges hardly change after so many."""
 MOST = 512
 """Batches that are read at most, of all buckets: a loader may go round its data for ever."""
 KEPT = 3

@@ -90,8 +90,8 @@ FEW_ROUNDS, HOPELESS = 3, 8.0
 """Networks this many times slower than the fastest have that few turns."""
 
 DISTURBED = 4.0
-"""No disturbance of the machine makes a turn this many times longer: where even that would leave a
-network hopeless that is compiled ahead, one turn is enough."""
+"""No disturbance of the machine makes a turn this many times longer. If a network that is compiled
+ahead would be hopeless even then, one turn is enough."""
 
 APART = 2.0
 """Turns of one network that differ by more than this factor are not of the same thing: something
@@ -152,7 +152,7 @@ def turn_seconds(
 def _add_turn(
     process: NetworkProcess, inputs: Arrays, watch: CoreWatch, times: dict[str, list[float] | None]
 ) -> None:
-    """One more turn of a network; it has none at all where it fails."""
+    """One more turn of a network; it has none at all if it fails."""
     turns = times[process.name]
     if turns is None:
         return

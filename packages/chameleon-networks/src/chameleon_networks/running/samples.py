@@ -15,8 +15,8 @@ class Sample:
 
     Attributes:
         inputs: one array each, of the shapes that the network is compiled for.
-        cuts: of outputs what belongs to the inputs, where these were filled up to a bucket of
-            shapes; what is not named is kept whole.
+        cuts: the parts of outputs that belong to the inputs, if these were filled up to a bucket
+            of shapes. Other outputs are kept whole.
     """
 
     inputs: Arrays

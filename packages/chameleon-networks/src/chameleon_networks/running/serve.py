@@ -111,7 +111,7 @@ class Server:
         return {"seconds": seconds_of(self._network, inputs, about=request["seconds"])}
 
     def _profile(self, request: Message) -> Message:
-        """Where the time of a delivered network goes; it is loaded once more."""
+        """The time of a delivered network by kernel; it is loaded once more."""
         profile = importlib.import_module("chameleon_networks.running.profile")
         inputs = read_arrays(Path(request["inputs"]))
         kernels = profile.kernel_seconds(request["folder"], inputs, quantile=request["quantile"])

@@ -16,8 +16,8 @@ TOLERANCE = 1e-3
 rounding makes of the networks here, a hundredth of what a wrong kernel does."""
 
 ILL_CONDITIONED = 1e-1
-"""The same where the framework's own rounding is larger than ``TOLERANCE``, at most: above it
-nothing can be told from a wrong kernel."""
+"""The same if the framework's own rounding is larger than ``TOLERANCE``. Above it a wrong kernel
+would go unnoticed."""
 
 _ROUNDINGS_APART = 2.0
 """Two right answers may be on either side of the exact one, each off by its own rounding."""
@@ -46,7 +46,7 @@ class OutputCheck:
 
     Attributes:
         max_relative_error: over all samples and outputs; None if nothing could be compared.
-        problem: a sentence where the network is not fit to be delivered.
+        problem: a sentence if the network is not fit to be delivered.
     """
 
     max_relative_error: float | None
@@ -159,7 +159,7 @@ class Expected:
     Args:
         samples: inputs.
         answers: the framework's in float32, for each sample.
-        exact: the same in float64, or for nudged samples, asked for where it matters; None if
+        exact: the same in float64, or for nudged samples, asked for if it matters; None if
             nothing can.
         rounded: whether the network rounds to quantized numbers, so that samples are nudged.
     """
@@ -177,7 +177,7 @@ class Expected:
         return least if self.conditioning is None else max(least, self.conditioning.tolerance)
 
     def verdict(self, run: Run) -> OutputCheck:
-        """Compare a network's outputs; where they are off by little, with regard to rounding.
+        """Compare a network's outputs; if they are off by little, with regard to rounding.
 
         Args:
             run: the network; what it raises is a verdict too.
@@ -240,7 +240,7 @@ def agreement(
         return OutputCheck(max_relative_error=worst)
     return OutputCheck(
         max_relative_error=worst if np.isfinite(worst) else None,
-        problem=f"its outputs are off by {worst:.1e} of the largest one, where "
+        problem=f"its outputs are off by {worst:.1e} of the largest one; at most "
         f"{tolerance:.0e} is allowed",
     )
 
@@ -252,7 +252,7 @@ def _magnitude(array: NDArray[Any]) -> float:
 
 
 def _error(got: NDArray[Any], wanted: NDArray[Any], scale: float) -> float:
-    """Largest difference over a scale, where that is not 0; infinite where numbers are missing.
+    """Largest difference over a scale, if that is not 0; infinite if numbers are missing.
 
     Equal infinities, such as those of a mask, are no difference.
     """
@@ -272,7 +272,7 @@ def guilty(keys: Sequence[str], fails: Callable[[frozenset[str]], bool]) -> list
         fails: whether the network fails with the tuned kernels of these tasks alone.
 
     Returns:
-        One task; several where they fail only together; none if it fails without any.
+        One task; several if they fail only together; none if it fails without any.
     """
     if fails(frozenset()):
         return []

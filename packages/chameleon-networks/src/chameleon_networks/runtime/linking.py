@@ -144,7 +144,7 @@ def run_compiler(*words: str) -> None:
 
 @functools.cache
 def _shared_objects() -> tuple[Path, ...]:
-    """What all libraries have alike, compiled once in this process."""
+    """The code that all libraries share, compiled once in this process."""
     folder = tempfile.TemporaryDirectory(prefix="chameleon-runtime-")
     _FOLDERS.append(folder)
     objects = []

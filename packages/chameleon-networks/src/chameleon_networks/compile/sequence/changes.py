@@ -75,7 +75,7 @@ def _parts_copied(changes: Changes, position: int) -> list[Call]:
     copies = []
     start = 0
     for number in range(len(call.reads)):
-        # Where a part is there twice, the second one has moved with the first.
+        # If a part is there twice, the second one has moved with the first.
         [call] = changes.calls[position]
         part, [result] = call.reads[number], call.writes
         view = part_of(result, part.shape, _at(start, axis, part))

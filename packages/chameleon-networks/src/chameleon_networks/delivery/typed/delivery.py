@@ -37,7 +37,7 @@ from chameleon_networks.running.processes import NetworkProcess, delivered_proce
 from chameleon_networks.running.verify import agreement, magnitudes
 
 ANY = 1e30
-"""What outputs may be off by where the pipeline names no bound: they have to be numbers."""
+"""The bound of the error if the pipeline names none: outputs have to be numbers."""
 
 COMPILING, VERIFYING = "compiling in types", "verifying in types"
 """Steps of a delivery."""
@@ -154,7 +154,7 @@ class Candidates:
         drop = self._drops(run)
         if drop <= most:
             return None
-        return f"its metric is {drop:.3g} below that in float32, where {most:g} is allowed"
+        return f"its metric is {drop:.3g} below that in float32; at most {most:g} is allowed"
 
     def process(self, name: str, folder: Path) -> NetworkProcess:
         """A process that has the network of a folder open."""

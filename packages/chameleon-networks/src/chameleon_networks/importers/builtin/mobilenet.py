@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Unit(nn.Sequential):
-    """A convolution, its batch normalisation and, where asked for, ReLU6."""
+    """A convolution, its batch normalisation and, if asked for, ReLU6."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Unit(nn.Sequential):
 
 
 class InvertedResidual(nn.Module):
-    """Expansion by 1x1, depthwise 3x3, projection by 1x1, and a shortcut where shapes allow."""
+    """Expansion by 1x1, depthwise 3x3, projection by 1x1, and a shortcut if shapes allow."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class InvertedResidual(nn.Module):
         self.shortcut = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        """The residual of x, with x added where shapes allow."""
+        """The residual of x, with x added if shapes allow."""
         y: Tensor = self.residual(x)
         return x + y if self.shortcut else y
 
