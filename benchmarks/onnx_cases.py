@@ -14,10 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from case_suite import RefusedError, Suite, WrongAnswerError, main
 from onnx import numpy_helper
+from onnx.backend.test.runner import Runner
 
 ENGINES = ("chameleon", "onnxruntime")
 _KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
@@ -116,34 +116,10 @@ def _compare(got: Any, expected: Any, rtol: float, atol: float) -> None:
     Raises:
         WrongAnswerError: they differ.
     """
-    if len(got) != len(expected):
-        raise WrongAnswerError(f"{len(got)} outputs instead of {len(expected)}")
-    for place, (have, want) in enumerate(zip(got, expected, strict=True)):
-        if isinstance(want, list):
-            if not isinstance(have, list):
-                raise WrongAnswerError(f"output {place} is no sequence")
-            _compare(have, want, rtol, atol)
-            continue
-        have, want = np.asarray(have), np.asarray(want)  # noqa: PLW2901
-        if have.shape != want.shape:
-            raise WrongAnswerError(f"output {place} has shape {have.shape}, not {want.shape}")
-        if have.dtype != want.dtype and "O" not in (have.dtype.char, want.dtype.char):
-            raise WrongAnswerError(f"output {place} is {have.dtype}, not {want.dtype}")
-        if want.dtype.kind in "OUSbiu":
-            same = bool(np.all(have == want))
-        else:
-            numbers = (np.asarray(one, np.float64) for one in (have, want))
-            same = bool(np.allclose(*numbers, rtol=rtol, atol=atol, equal_nan=True))
-        if not same:
-            raise WrongAnswerError(f"output {place} differs: {_difference(have, want)}")
-
-
-def _difference(have: Any, want: Any) -> str:
     try:
-        apart = np.abs(np.asarray(have, np.float64) - np.asarray(want, np.float64))
-        return f"by {np.nanmax(apart)}"
-    except (TypeError, ValueError):
-        return "other values"
+        Runner.assert_similar_outputs(expected, got, rtol, atol)
+    except AssertionError as error:
+        raise WrongAnswerError(" ".join(str(error).split())) from error
 
 
 def _chameleon(model: Any) -> Any:

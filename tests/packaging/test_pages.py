@@ -38,6 +38,11 @@ def pages():
     return [file for file in sorted(result) if reference not in file.parents]
 
 
+def written_pages():
+    """The pages that say how figures were made, too."""
+    return [*pages(), ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+
+
 def blocks(file):
     return FENCE.findall(file.read_text(encoding="utf-8"))
 
@@ -106,6 +111,28 @@ def test_every_command_that_is_shown_exists_with_its_options(file):
             parsed(words)
         except click.UsageError as error:
             pytest.fail(f"chameleon {shlex.join(words)}: {error.format_message()}")
+
+
+PATH = re.compile(r"(?<![\w/.-])((?:benchmarks|tools|examples|tests|packages)/[\w./-]*\w)")
+SCRIPT = re.compile(r"python(?:3\.11)? ((?:benchmarks|tools)/\S+\.py)([^`\n|#]*)")
+
+
+def test_files_of_the_repository_that_pages_name_are_there():
+    named = {(file, name) for file in written_pages() for name in PATH.findall(file.read_text())}
+    assert len(named) > 50
+    assert {(file, name) for file, name in named if not (ROOT / name).exists()} == set()
+
+
+def test_options_of_the_scripts_that_pages_show_are_theirs():
+    shown = {
+        (file.name, script, option)
+        for file in written_pages()
+        for script, rest in SCRIPT.findall(file.read_text().replace("\\\n", " "))
+        for option in re.findall(r"(?<!\S)--[\w-]+", rest)
+    }
+    assert len(shown) > 20
+    wrong = {one for one in shown if f'"{one[2]}"' not in (ROOT / one[1]).read_text()}
+    assert wrong == set()
 
 
 def test_commands_are_found_and_wrong_ones_refused():

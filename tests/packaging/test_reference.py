@@ -7,6 +7,7 @@ import re
 import shlex
 
 import click
+import language
 import pytest
 from chameleon_cli.json_schema.document import pipeline_schema
 from chameleon_core.pipeline.resolve import KEYS
@@ -112,6 +113,16 @@ def test_every_command_has_an_example_that_it_takes(pages, reference):
         assert command.epilog in command.get_help(click.Context(command, info_name=words))
         assert command.epilog.removeprefix("Example: ") in pages["commands"]
         command.make_context(words, arguments[len(own) :])  # refuses an option that there is not
+
+
+def test_help_texts_and_messages_keep_the_rule_of_language(pages):
+    faults = [
+        f"{name}: {fault}: {sentence.text}"
+        for name in pages.writers.keys() - {"commands", "hooks", "results"}
+        for sentence in language.sentences_of_document(name, pages[name])
+        for fault in sentence.faults()
+    ]
+    assert not faults
 
 
 def test_every_key_of_a_result_is_explained(reference):

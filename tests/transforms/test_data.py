@@ -58,7 +58,7 @@ ZEROS, CLASSES = torch.zeros(4, *SHAPE), torch.arange(4)
 @pytest.mark.parametrize(
     ("pair", "words"),
     [
-        (ZEROS, "a Tensor where a pair"),
+        (ZEROS, "a Tensor instead of a pair"),
         ((torch.zeros(4, 3, 8, 8), CLASSES), "the network takes"),
         ((ZEROS, CLASSES[:3]), "classes of shape"),
         ((ZEROS, CLASSES.float()), "float32"),

@@ -81,7 +81,7 @@ def knobs_page() -> str:
     """All examples."""
     head = section(
         "Knobs of some operators",
-        "What `chameleon space` shows of them; [Knobs](../knobs.md) says what the names mean.",
+        "Output of `chameleon space`; [Knobs](../knobs.md) explains the names.",
         level=1,
     )
     return "\n".join([head, *map(example_section, EXAMPLES)])

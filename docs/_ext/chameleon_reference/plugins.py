@@ -47,7 +47,7 @@ def pipeline_page(registry: Registry) -> str:
         for key in keys_of(registry)
     ]
     parts = [
-        section("Pipeline files", "What stands in a file that `chameleon run` takes.", level=1),
+        section("Pipeline files", "Keys of a file that `chameleon run` takes.", level=1),
         table(["key", "default", "", "choices"], rows),
     ]
     for key in (*SECTIONS, *registry.sections):
@@ -69,7 +69,7 @@ def kind_page(kind: Kind, registry: Registry) -> str:
     parts = [section(title, where, hook, level=1)]
     for entry in registry.entries(kind.name):
         name = registry.full_name(entry)
-        about = [f"{entry.record.summary.rstrip('.')}. Of `{entry.distribution}`."]
+        about = [f"{entry.record.summary.rstrip('.')}. Comes with `{entry.distribution}`."]
         about += _more(entry.record)
         options = _options(kind, name, entry.record, definitions, registry)
         parts.append(section(f"`{name}`", *about, options))
@@ -109,7 +109,7 @@ def _more(record: Any) -> list[str]:
     if getattr(record, "targets", ()):
         lines.append("Targets: " + ", ".join(map(code, record.targets)) + ".")
     if getattr(record, "precisions", ()):
-        lines.append("Types beside float32: " + ", ".join(map(code, record.precisions)) + ".")
+        lines.append("Dtypes besides float32: " + ", ".join(map(code, record.precisions)) + ".")
     if getattr(record, "architecture", ""):
         needs = ", ".join(map(code, record.features)) or "nothing more"
         lines.append(f"Architecture: `{record.architecture}`; needs {needs}.")
@@ -123,7 +123,7 @@ def hooks_page() -> str:
     parts = [
         section(
             "Hooks",
-            "What a plugin may implement; [Writing a plugin](../plugins.md) says how.",
+            "Functions that a plugin may implement; [Writing a plugin](../plugins.md) says how.",
             level=1,
         )
     ]

@@ -14,12 +14,12 @@ from chameleon_reference.markdown import section
 SHOWN: tuple[tuple[str, str, ModuleType], ...] = (
     ("Programs and notebooks", "Tuning from Python, and reading runs.", chameleon_core),
     ("Delivered networks", "Loading a network that a run delivered.", chameleon_networks),
-    ("Design spaces", "What a search walks through.", space),
-    ("Contracts of stages", "What a plugin's classes do, and what they are given.", stages),
-    ("Schedulers", "What decides which task gets the next batch.", schedulers),
-    ("Pipelines", "Reading a pipeline, and what it is then.", pipeline),
+    ("Design spaces", "Knobs and configurations that a search walks through.", space),
+    ("Contracts of stages", "Methods of a plugin's classes, and their arguments.", stages),
+    ("Schedulers", "Choice of the task that gets the next batch.", schedulers),
+    ("Pipelines", "Reading a pipeline, and its sections.", pipeline),
     ("Runs", "Running a pipeline from Python.", loop),
-    ("Events", "What listeners and event hooks are called with.", records),
+    ("Events", "Arguments of listeners and event hooks.", records),
 )
 """Modules whose public names have a page: its title, a sentence, the module."""
 

@@ -51,7 +51,7 @@ def results() -> dict[str, dict[str, str]]:
         "The run": _told(RunResult, [*run.to_json(), "slower"]),
         "An operator": _told(OperatorResult, [*operator.to_json(), "recorded", "predicted"]),
         "A variant of an operator's comparison": _told(VariantResult, _fields(VariantResult)),
-        "Where an operator's wall-clock went": _told(Spending, _fields(Spending)),
+        "An operator's wall-clock time": _told(Spending, _fields(Spending)),
         "The network": _told(NetworkResult, [*_fields(NetworkResult), "ratio"]),
         **{title: _told(kind, _fields(kind)) for title, kind in _PARTS.items()},
         "A bucket of shapes": _told(BucketResult, [*_fields(BucketResult), "ratio"]),

@@ -71,9 +71,9 @@ def test_a_batch_is_told_once_whole_and_before_the_next(tuner, tiles):
     with pytest.raises(ConfigError, match="the 3 configurations that were asked for last"):
         search.ask(3)
     for wrong in ([1.0], [1.0] * 4):
-        with pytest.raises(ConfigError, match=f"{len(wrong)} seconds came for 3"):
+        with pytest.raises(ConfigError, match=f"{len(wrong)} seconds were told for 3"):
             search.tell(first, wrong)
-    with pytest.raises(ConfigError, match="1 values of 'error' came for 3"):
+    with pytest.raises(ConfigError, match="1 values of 'error' were told for 3"):
         search.tell(first, [1.0] * 3, other={"error": [0.0]})
     for wrong in (1.0, "abc", {0: 1.0, 1: 1.0, 2: 1.0}, {1.0, 2.0, 3.0}):
         with pytest.raises(ConfigError, match="no sequence"):
@@ -316,7 +316,7 @@ def test_an_exhausted_space_has_nothing_to_evaluate(tuner, tiles):
     assert not len(nothing)
     search.tell(nothing, [])
     search.evaluate(nothing, bowl)
-    with pytest.raises(ConfigError, match="1 seconds came for 0"):
+    with pytest.raises(ConfigError, match="1 seconds were told for 0"):
         search.tell(nothing, [1.0])
 
 

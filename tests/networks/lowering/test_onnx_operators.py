@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 
@@ -52,14 +53,7 @@ def test_weights_that_follow_from_constants_are_constants():
 
 
 def test_what_is_refused_names_its_node():
-    model = CASES["lstm"]()
-    proto = one(
-        "LSTM",
-        list(model.inputs.values()),
-        *model.constants.values(),
-        hidden_size=5,
-        activations=["Relu", "Tanh", "Tanh"],
-        outputs=3,
-    ).proto
-    with pytest.raises(ConfigError, match=r"node 'the_LSTM' \(LSTM\) .* activations are Relu"):
+    numbers = np.ones((2, 3), np.float32)
+    proto = one("Dropout", [numbers], np.float32(0.5), np.asarray(True)).proto
+    with pytest.raises(ConfigError, match=r"node 'the_Dropout' \(Dropout\) .* training mode"):
         imported(proto, {})

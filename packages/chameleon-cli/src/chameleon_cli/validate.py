@@ -32,8 +32,9 @@ def command(
 ) -> None:
     """Check PIPELINE and print it with presets expanded and every default written out.
 
-    The target is resolved, stages are imported, and the model is tried as a run tries it before it
-    measures: read, compiled without tuning, and compared once with its framework.
+    Chameleon resolves the target, imports the stages, and tries the model as a run does before it
+    measures. It reads a network, compiles it without tuning, and compares it once with its
+    framework.
     """
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)

@@ -41,6 +41,7 @@ def with_hint(error: ChameleonError) -> str:
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 _MANY = 1e3
+_LARGE = 100.0
 
 
 def in_seconds(value: float | None, form: str = ".4g") -> str:
@@ -56,3 +57,8 @@ def in_seconds(value: float | None, form: str = ".4g") -> str:
     unit, scale = next((unit for unit in _UNITS if rounded >= unit[1]), _UNITS[-1])
     # Many seconds would be written with an exponent.
     return f"{format(rounded / scale, form if rounded < _MANY else '.0f').rstrip('.')} {unit}"
+
+
+def in_ratio(value: float) -> str:
+    """A ratio of times, with decimals if it is small, as in ``2.75`` and ``1050``."""
+    return f"{value:.2f}" if value < _LARGE else f"{value:.0f}"

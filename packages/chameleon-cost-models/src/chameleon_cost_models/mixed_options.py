@@ -37,8 +37,8 @@ class MixedOptions:
         default=0.0,
         validator=validators.ge(0.0),
         metadata={
-            "help": "what a score loses, in standard deviations, for every doubling of the "
-            "seconds that building and running is expected to take; 0: seconds do not matter"
+            "help": "standard deviations that a score loses if building and running is expected to "
+            "take twice as long; 0: seconds do not matter"
         },
     )
     prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)

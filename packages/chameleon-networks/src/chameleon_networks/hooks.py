@@ -38,7 +38,7 @@ FRONTENDS = tuple(
 @hookimpl
 def chameleon_sections() -> Iterable[SectionRecord]:
     """The section about types."""
-    summary = "what numbers a network may be computed in"
+    summary = "the dtypes that a network may be computed in"
     yield SectionRecord(name="precision", summary=summary, options=Precision)
 
 

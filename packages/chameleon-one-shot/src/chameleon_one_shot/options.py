@@ -16,8 +16,8 @@ class OneShotOptions:
     model: str = attrs.field(
         default=AUTO,
         metadata={
-            "help": "a file that `chameleon pretrain` wrote, the name of an included model, or "
-            "auto for the one whose target is most like this one"
+            "help": "a file of `chameleon pretrain`, the name of an included model, or auto for "
+            "the included one whose target is most like this one"
         },
     )
     finetune: bool = attrs.field(

@@ -47,7 +47,7 @@ def chameleon_frontends() -> Iterable[PluginRecord]:
 @hookimpl
 def chameleon_spaces() -> Iterable[PluginRecord]:
     """The design spaces of this package."""
-    summary = "The configurations of a recorded table, a knob for each of its parameters"
+    summary = "The configurations of a recorded table, with a knob for each parameter"
     yield _record("table", summary, "replay.space:TableSpace", operators=("table",))
 
 

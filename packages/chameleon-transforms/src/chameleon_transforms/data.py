@@ -105,7 +105,7 @@ def checked(pair: Any, shape: Shape, classes: int) -> tuple[Tensor, Tensor]:
     """
     if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004
         raise ConfigError(
-            f"the data yields a {type(pair).__name__} where a pair of images and classes is due",
+            f"the data yields a {type(pair).__name__} instead of a pair of images and classes",
             hint="Let the DataLoader yield (images, classes).",
         )
     images, labels = (torch.as_tensor(part) for part in pair)

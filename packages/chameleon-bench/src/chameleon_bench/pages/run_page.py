@@ -12,7 +12,7 @@ import attrs
 from chameleon_core.loop.end.result import slower
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.run_folder import REPORT
-from chameleon_core.words import in_seconds
+from chameleon_core.words import in_ratio, in_seconds
 from chameleon_system.files import write_whole
 
 from chameleon_bench.pages import search_tables
@@ -266,13 +266,13 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
     if rival is not None:
         name, seconds = rival
         sentence += f"; {name}, the fastest alternative here, takes {in_seconds(seconds)}"
-        sentence += f", {seconds / latency:.2f} times as long"
+        sentence += f", {in_ratio(seconds / latency)} times as long"
     sentences = [f"{sentence}."]
     if network.untuned_seconds:
         times = network.untuned_seconds / latency
         sentences.append(
             f"Compiled by TVM without tuning it takes {in_seconds(network.untuned_seconds)}, "
-            f"{times:.3g} times as long."
+            f"{in_ratio(times)} times as long."
         )
     return sentences
 
@@ -292,7 +292,7 @@ def _of_operator(task: TaskRecord) -> str:
         "the first guess": task.first_seconds,
     }
     compared = [
-        f"{name} {in_seconds(seconds)} ({seconds / best:.3g} times as long)"
+        f"{name} {in_seconds(seconds)} ({in_ratio(seconds / best)} times as long)"
         for name, seconds in others.items()
         if seconds and best
     ]
@@ -302,16 +302,20 @@ def _of_operator(task: TaskRecord) -> str:
 def _of_operators(record: RunRecord, timed: list[TaskRecord]) -> list[str]:
     sentences = [f"{len(timed)} of {len(record.tasks)} operators have a time."]
     if guessed := _times_as_fast(timed, lambda task: task.first_seconds):
-        sentences.append(f"{guessed:.3g} times as fast as the first guesses in the geometric mean.")
+        sentences.append(
+            f"{in_ratio(guessed)} times as fast as the first guesses in the geometric mean."
+        )
     ratios = [task.operator.ratio for task in timed if task.operator.ratio]
-    if ratios:
+    if mean := _mean(ratios):
         ahead = sum(ratio >= 1.0 for ratio in ratios)
         sentences.append(
-            f"{_mean(ratios):.2f} times as fast as the vendor's in the geometric mean, and at "
-            f"least as fast in {ahead} of {len(ratios)} operators."
+            f"{in_ratio(mean)} times as fast as the vendor's in the geometric mean, and "
+            f"at least as fast in {ahead} of {len(ratios)} operators."
         )
     if untuned := _times_as_fast(timed, lambda task: task.operator.untuned_seconds):
-        sentences.append(f"{untuned:.3g} times as fast as untuned ones in the geometric mean.")
+        sentences.append(
+            f"{in_ratio(untuned)} times as fast as untuned ones in the geometric mean."
+        )
     return [sentences[0], *(f"Tuned kernels are {rest}" for rest in sentences[1:])]
 
 

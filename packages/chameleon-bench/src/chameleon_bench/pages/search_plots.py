@@ -83,7 +83,7 @@ def _importance(task: TaskRecord) -> Plot | None:
         return None
     return Plot(
         key="knobs",
-        title="Which knobs matter",
+        title="Importance of knobs",
         about="The share of the variance of log time that a knob explains by itself, among what "
         "was measured: one-way analysis of variance, 1 - mean square within its values / mean "
         "square in all (epsilon squared). Shares need not add up to 100 %, since knobs act "

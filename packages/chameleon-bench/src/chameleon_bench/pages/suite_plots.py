@@ -191,7 +191,7 @@ def _spending(task: str, rows: Sequence[Row]) -> Plot | None:
         return None
     return Plot(
         key="seconds",
-        title="Where seconds went",
+        title="Seconds by activity",
         about="Medians over seeds; building and running are summed over workers.",
         columns=columns,
         **stacked_seconds(tuple(PARTS), "pipeline"),

@@ -70,7 +70,7 @@ def one_each(values: Any, count: int, what: str) -> None:
         )
     if len(values) != count:
         raise ConfigError(
-            f"{len(values)} {what} came for {count} configurations",
+            f"{len(values)} {what} were told for {count} configurations",
             hint="tell one for each, in their order; None for those that have none",
         )
 
@@ -106,7 +106,7 @@ def functions(value: Any, what: str) -> list[Callable[..., Any]]:
     if values is None or not all(map(callable, values)):
         raise ConfigError(
             f"'{what}' must be a list of functions, not {value!r}",
-            hint=f"write {what}=[function], also for one",
+            hint=f"write {what}=[function], also for a single one",
         )
     return values
 

@@ -91,7 +91,7 @@ def design_space(
     if isinstance(first, Mapping):
         raise ConfigError(
             f"'first' must be a list of configurations, not {first!r}",
-            hint="write first=[{...}], also for one",
+            hint="write first=[{...}], also for a single one",
         )
     if first:
         rows = np.array([config_of(whole, choice) for choice in first], np.int32)

@@ -103,7 +103,7 @@ class ChameleonRep(BackendRep):
 def _network(model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any]) -> Any:
     """A model as a function, compiled without tuning."""
     target = TVMTargets(NoOptions()).resolve("native")
-    module = prepared(imported(model, shapes, values, rounds=True).module, DEFAULT)
+    module = prepared(imported(model, shapes, values).module, DEFAULT)
     chains, none = chains_of(module), no_kernels(target)
     executable = compiled(module, chains, none, target).executable
     with tempfile.TemporaryDirectory(prefix="chameleon-backend-") as folder:

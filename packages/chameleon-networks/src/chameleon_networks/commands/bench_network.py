@@ -36,7 +36,7 @@ MOST = 64
 @click.option(
     "--calibrate",
     metavar="FILE:FUNCTION",
-    help="What yields inputs to calibrate with; the run's own, or random ones, if none.",
+    help="A function that yields calibration inputs; the run's own, or random ones, if none.",
 )
 @click.option(
     "--streams",

@@ -14,12 +14,12 @@ from chameleon_cli.options import trust_option
     "-o",
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the network goes, instead of RUN/network.",
+    help="The folder for the network, instead of RUN/network.",
 )
 @click.option(
     "--max-error",
     type=click.FloatRange(min=0.0, min_open=True),
-    help="Of a run with a precision: largest error, instead of the pipeline's.",
+    help="The largest error of a run with a precision, instead of the pipeline's.",
 )
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")

@@ -24,10 +24,10 @@ from chameleon_cli.options import trust_option
     "--output",
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the files go.",
+    help="The folder for the files.",
 )
 @click.option("--task", "only", multiple=True, help="Only this operator. May be given again.")
-@click.option("--name", help="What a bundle for C is called; else as its folder.")
+@click.option("--name", help="The name of a bundle for C; its folder's by default.")
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(

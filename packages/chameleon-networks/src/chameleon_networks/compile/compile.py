@@ -13,6 +13,7 @@ from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import tirx
 
 from chameleon_networks.compile.defaults import OURS, symbol_of, with_default_schedules
+from chameleon_networks.compile.extremes import with_infinite_extremes
 from chameleon_networks.compile.kernels import Kernels, OperatorKernel
 from chameleon_networks.compile.loop_tasks import TunedLoops
 from chameleon_networks.compile.network_pipeline import PIPELINE
@@ -138,6 +139,7 @@ def fused(module: Any) -> Any:
     for module_pass in (
         with_marks,
         passes.LegalizeOps(),
+        with_infinite_extremes,
         passes.AnnotateTIROpPattern(),
         with_useful_marks,
         passes.FuseOps(),

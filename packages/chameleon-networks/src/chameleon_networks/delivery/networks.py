@@ -148,7 +148,7 @@ class NetworkFrontend(SettledNetwork):
                 raise ConfigError(
                     f"there is NaN among the weights of {names[chain.spec].name}, "
                     f"a {chain.spec.kind} that gives {list(shape_of(chain.last))}",
-                    hint="What it computes could not be checked; mend the weights.",
+                    hint="Chameleon could not check its outputs. Fix the weights.",
                 )
         return self.named_tasks(target)
 

@@ -60,9 +60,9 @@ class NetworkOptions:
         factory=dict,
         validator=lambda _, __, value: check_shapes(value),
         metadata={
-            "help": "shapes of inputs by name, other than those of the example or left open by "
-            "the file; an extent may be {buckets: [64, 128]}, for a network of each, and with "
-            "`pad: 0` inputs between them are filled up"
+            "help": "shapes of inputs by name, instead of the example's or of those that the file "
+            "leaves open. An extent {buckets: [64, 128]} makes a network of each; `pad: 0` fills "
+            "up inputs between them"
         },
     )
 

@@ -70,7 +70,7 @@ def encoded_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
     if not np.isfinite(weights).all():
         raise ConfigError(
             "there are infinities or NaN among weights, which have no range then",
-            hint="Mend the weights.",
+            hint="Fix the weights.",
         )
     most = kind.symmetric
     flat = weights.reshape(len(weights), -1)

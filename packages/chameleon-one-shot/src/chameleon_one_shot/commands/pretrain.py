@@ -44,9 +44,9 @@ from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
 @click.option("--width", type=click.IntRange(min=4), help="Width of a token.")
 @click.option("--layers", type=click.IntRange(min=1), help="Layers of attention.")
 @click.option("--ranking", type=click.FloatRange(min=0.0), help="Weight of the ranking loss.")
-@click.option("--seed", default=0, show_default=True, help="Seed of everything that is drawn.")
+@click.option("--seed", default=0, show_default=True, help="The seed of all random choices.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.")
-@click.option("--device", default="cpu", show_default=True, help="What torch trains on.")
+@click.option("--device", default="cpu", show_default=True, help="The device that torch trains on.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(  # noqa: PLR0917 - click passes them by name
     dataset: Path,

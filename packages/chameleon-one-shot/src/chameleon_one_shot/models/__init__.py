@@ -51,7 +51,8 @@ def model_file(wanted: str, device: Mapping[str, Any], folder: Path = FOLDER) ->
         if not Path(wanted).exists():
             names = ", ".join(boxed) or "none"
             raise NoModelError(
-                f"there is no model {wanted!r}: no file, and no included model ({names})",
+                f"there is no model {wanted!r}: it is neither a file nor one of the included "
+                f"models ({names})",
                 hint=_MAKE,
             )
         return Path(wanted)

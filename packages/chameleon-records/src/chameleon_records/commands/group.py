@@ -33,8 +33,8 @@ _PLACE = click.argument("place", required=False)
 def command() -> None:
     """Add to record databases; merge, list, export and prune them.
 
-    A PLACE is a SQLite file, a folder, an exported file, or an http(s) URL; the user's own database
-    (or the one that CHAMELEON_RECORDS names) where it is left out.
+    A PLACE is a SQLite file, a folder, an exported file, or an http(s) URL. Without one, it is your
+    own database, or the one that CHAMELEON_RECORDS names.
     """
 
 
@@ -109,7 +109,7 @@ def listed(place: str | None, operator: str | None, *, as_json: bool) -> None:
     type=click.Choice(["jsonl", "csv", "parquet", "kernel-tuner", "t4"]),
     default="jsonl",
     show_default=True,
-    help="What others read it with; of the last two FILE is a folder, with a file for each task.",
+    help="The format. For kernel-tuner and t4, FILE is a folder with a file for each task.",
 )
 @_JSON
 def export(file: Path, place: str | None, form: str, *, as_json: bool) -> None:
@@ -144,9 +144,9 @@ def _dumped(file: Path, place: str | None) -> int:
 
 @command.command("prune", epilog="Example: chameleon records prune --older-than 2160h --dry-run")
 @_PLACE
-@click.option("--older-than", metavar="DURATION", help="What was measured longer ago, as 2160h.")
+@click.option("--older-than", metavar="DURATION", help="Records that are older, as 2160h.")
 @click.option(
-    "--version", "versions", multiple=True, help="What depends on it, as apache-tvm=0.26.0."
+    "--version", "versions", multiple=True, help="Records of this version, as apache-tvm=0.26.0."
 )
 @click.option("--target", "targets", multiple=True, help="Targets with this text, as znver2.")
 @click.option("--best", type=click.IntRange(min=1), help="All but the fastest N of each task.")

@@ -23,11 +23,11 @@ _TEND_SECONDS = 0.3
     type=click.IntRange(0, 65535),
     help="The tracker's port; the servers' follow it. 0 for free ones.",
 )
-@click.option("--key", default="local", show_default=True, help="The key of the devices.")
+@click.option("--key", default="local", show_default=True, help="The name of the devices.")
 @click.option(
     "--servers", default=1, show_default=True, type=click.IntRange(min=1), help="How many."
 )
-@click.option("--announce", default="", help="Address that clients are told, if --host is 0.0.0.0.")
+@click.option("--announce", default="", help="Address that clients are told if --host is 0.0.0.0.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of a server's kernels.")
 @click.option("--json", "as_json", is_flag=True, help="Print what is served as one JSON object.")
 def command(  # noqa: PLR0917 - click gives them by name
@@ -47,8 +47,8 @@ def command(  # noqa: PLR0917 - click gives them by name
     )
     if not plan.private:
         click.echo(
-            f"warning: {host} can be reached by other machines, and TVM's RPC has neither "
-            "passwords nor encryption: whoever connects can upload a program and run it as you. "
+            f"warning: other machines can reach {host}, and TVM's RPC has neither passwords "
+            "nor encryption. Anyone who connects can upload a program and run it as you. "
             "Use a network that you trust, or 127.0.0.1 and `ssh -L`.",
             err=True,
         )

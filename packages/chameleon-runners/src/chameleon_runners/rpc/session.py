@@ -139,7 +139,7 @@ class RpcSession:
                 f"{self.name} cannot run a function of two lines built for {target}: "
                 f"{brief(error)}",
                 hint="See that the target describes the device, and that both sides have the "
-                "same version of apache-tvm (and a compiler there, where none is here).",
+                "same version of apache-tvm (and a compiler there, if none is here).",
             ) from error
         if not is_right(output):
             raise DeviceLostError(

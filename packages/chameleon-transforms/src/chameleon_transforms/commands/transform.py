@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @set_option("transform.candidates=200")
 @click.option("--point", type=int, help="Deliver this point of the front, searching if needed.")
 @click.option("--again", is_flag=True, help="Search again, though the front is known.")
-@click.option("--no-compile", is_flag=True, help="Write a point's code and weights alone.")
+@click.option("--no-compile", is_flag=True, help="Write code and weights of a point alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @output_option("The run folder")
 def command(  # noqa: PLR0917 - click passes them by name

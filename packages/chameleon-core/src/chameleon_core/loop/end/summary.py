@@ -12,12 +12,10 @@ from chameleon_core.dtypes import FLOAT32
 from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.stages.jobs import TUNED
-from chameleon_core.words import counted, in_seconds
+from chameleon_core.words import counted, in_ratio, in_seconds
 
 _FORM = "#.3g"
 """Three digits are all that timings are good for."""
-_LARGE = 100.0
-"""Ratios from here on have no decimals."""
 
 
 def summary_lines(result: RunResult) -> list[str]:
@@ -55,7 +53,7 @@ def _network_lines(network: NetworkResult) -> list[str]:
     ]
     if rival is not None and ratio is not None:
         fastest = f"{rival[0]} ({in_seconds(rival[1], _FORM)}), the fastest other"
-        first = f"It is {_ratio(ratio)} times as fast as {fastest}"
+        first = f"It is {in_ratio(ratio)} times as fast as {fastest}"
         lines.append("; ".join(filter(None, [first, ", ".join(others)])) + ".")
     elif others:
         lines.append(f"Others: {', '.join(others)}.")
@@ -89,14 +87,10 @@ def _against(name: str, timed: Sequence[OperatorResult]) -> str | None:
         return None
     ratios = [theirs / ours for theirs, ours in pairs]
     if len(timed) == 1:
-        return f"{_ratio(ratios[0])} times as fast as {name} ({in_seconds(pairs[0][0], _FORM)})"
-    span = f"{_ratio(min(ratios))} to {_ratio(max(ratios))}"
-    mean = _ratio(statistics.geometric_mean(ratios))
+        return f"{in_ratio(ratios[0])} times as fast as {name} ({in_seconds(pairs[0][0], _FORM)})"
+    span = f"{in_ratio(min(ratios))} to {in_ratio(max(ratios))}"
+    mean = in_ratio(statistics.geometric_mean(ratios))
     return f"{mean} times as fast as {name} (geometric mean of {len(ratios)}, from {span})"
-
-
-def _ratio(value: float) -> str:
-    return f"{value:.2f}" if value < _LARGE else f"{value:.0f}"
 
 
 def _shown(folder: Path) -> str:

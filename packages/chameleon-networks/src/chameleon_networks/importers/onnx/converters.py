@@ -9,13 +9,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import onnx
 from chameleon_tvm.quick_tvm import tvm
 
-from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.importers.onnx.arithmetic import ARITHMETIC
 from chameleon_networks.importers.onnx.nodes import Node, Unsupported, dtype_of, scalar
+from chameleon_networks.importers.onnx.normalizing import NORMALIZING
+from chameleon_networks.importers.onnx.quantizing import QUANTIZING
 from chameleon_networks.importers.onnx.recurrent import RECURRENT
+from chameleon_networks.importers.onnx.resizing import RESIZING
+from chameleon_networks.importers.onnx.shaping import SHAPING
+from chameleon_networks.importers.onnx.signals import SIGNALS
+from chameleon_networks.importers.onnx.training import TRAINING
 from chameleon_networks.importers.onnx.typed import E8M0, TYPES, rounded
 
 op = relax.op
@@ -27,17 +32,6 @@ KERNEL_TYPES = frozenset(
     )
 )
 """Types that kernels compute in."""
-
-
-def _power(node: Node) -> Any:
-    """A power has the type of its base; the exponent's may be another."""
-    base, exponent = node[0], node[1]
-    wanted = dtype_of(base)
-    if isinstance(exponent, tvm.ir.GenericConst):
-        exponent = relax.const(array_of(exponent).astype(wanted), wanted)
-    elif dtype_of(exponent) != wanted:
-        exponent = node.emit(op.astype(exponent, wanted))
-    return op.power(base, exponent)
 
 
 def _one_hot(node: Node) -> Any:
@@ -53,7 +47,7 @@ def _one_hot(node: Node) -> Any:
 
 
 def _cast(node: Node) -> Any:
-    kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(node.attributes["to"])).name
+    kind = node.named_type(node.attributes["to"])
     value = node[0]
     if kind in TYPES:
         if dtype_of(value) == "float64":
@@ -69,9 +63,15 @@ def _cast(node: Node) -> Any:
 
 
 CONVERTERS: dict[str, Callable[[Node], Any]] = {
+    **ARITHMETIC,
+    **NORMALIZING,
+    **QUANTIZING,
+    **SHAPING,
     **RECURRENT,
+    **RESIZING,
+    **SIGNALS,
+    **TRAINING,
     "Cast": _cast,
     "OneHot": _one_hot,
-    "Pow": _power,
 }
 """By kind of node."""

@@ -47,15 +47,7 @@ from chameleon_networks.importers.onnx.standard import (
     schema_of,
     with_attributes,
 )
-from chameleon_networks.importers.onnx.typed import (
-    HALVES,
-    TYPES,
-    Typed,
-    interface,
-    read,
-    rounded,
-    written,
-)
+from chameleon_networks.importers.onnx.typed import TYPES, Typed, interface, read, written
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
 Scope = dict[str, Value]
@@ -78,8 +70,6 @@ def imported(
     model: Any,
     shapes: Mapping[str, Sequence[int]],
     values: Mapping[str, NDArray[Any]] | None = None,
-    *,
-    rounds: bool = False,
 ) -> ImportedGraph:
     """An ONNX model as Relax has it; its variables come from nodes.
 
@@ -87,14 +77,12 @@ def imported(
         model: an ``onnx.ModelProto``.
         shapes: of inputs that it leaves open, by name.
         values: of inputs that are constants from now on, by name.
-        rounds: whether what each node gives in half precision is rounded to that, not only what
-            the network casts and gives; this costs time.
 
     Raises:
         InputNeededError: an operator needs the value of an input.
         ConfigError: a node cannot be read; names it.
     """
-    importer = _Importer(model, shapes, values or {}, rounds=rounds)
+    importer = _Importer(model, shapes, values or {})
     module = importer.module()
     return ImportedGraph(
         module=module,
@@ -112,11 +100,9 @@ class _Importer:
         model: Any,
         shapes: Mapping[str, Sequence[int]],
         values: Mapping[str, NDArray[Any]],
-        *,
-        rounds: bool,
     ) -> None:
         self._model = onnx.inliner.inline_local_functions(model) if model.functions else model
-        self._shapes, self._values, self._rounds = shapes, values, rounds
+        self._shapes, self._values = shapes, values
         self._builder = relax.BlockBuilder()
         self._locations: dict[Any, SourceLocation] = {}
         self._inputs: dict[Any, str] = {}
@@ -275,14 +261,14 @@ class _Importer:
         problem: Exception = Unsupported("the compiler has no such operator")
         if domain in DOMAINS:
             try:
-                return self._typed(self._by_converter(node, given), given, schema)
+                return _typed(self._by_converter(node, given), given, schema)
             except ValueNeeded:
                 raise
             except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
                 problem = error
         body = body_of(node, schema, inputs, opset)
         if body is not None:
-            return self._by_body(node, body, inputs)
+            return self._by_body(node, body, inputs, schema)
         if isinstance(problem, Unsupported):
             raise problem
         raise Unsupported(first_line(problem)) from problem
@@ -290,9 +276,9 @@ class _Importer:
     def _by_converter(self, node: Any, given: Node) -> list[Value]:
         """What a converter of ours makes of an operator, or TVM's."""
         convert = CONVERTERS.get(node.op_type)
-        if convert is None:
+        values = NotImplemented if convert is None else convert(given)
+        if values is NotImplemented:
             return self._by_tvm(node, given)
-        values = convert(given)
         return list(values) if isinstance(values, list | tuple) else [values]
 
     def _by_tvm(self, node: Any, given: Node) -> list[Value]:
@@ -328,11 +314,15 @@ class _Importer:
                 raise Unsupported("the shape of what it gives depends on the numbers it reads")
         return values
 
-    def _by_body(self, node: Any, body: Any, inputs: Sequence[Value]) -> list[Value]:
+    def _by_body(self, node: Any, body: Any, inputs: Sequence[Value], schema: Any) -> list[Value]:
         """What the nodes of an operator's function make of it."""
         opsets = {one.domain: one.version for one in body.opset_import}
-        given = {one.name: one for one in node.attribute}
-        given = {**{one.name: one for one in body.attribute_proto}, **given}
+        usual = (attribute.default_value for attribute in schema.attributes.values())
+        given = {
+            attribute.name: attribute
+            for attribute in (*usual, *body.attribute_proto, *node.attribute)
+            if attribute.name
+        }
         scope: Scope = dict.fromkeys(body.input)
         scope.update(zip(body.input, inputs, strict=False))
         nodes = [with_attributes(one, given, node) for one in body.node]
@@ -366,29 +356,25 @@ class _Importer:
             chosen.append(Typed(made, kind) if kind else made)
         return chosen
 
-    def _typed(self, values: list[Value], node: Node, schema: Any) -> list[Value]:
-        """A node's outputs in the types that its inputs stand for, rounded if that is wanted."""
-        if schema is None or not any(node.kinds):
-            return values
-        kinds = {}
-        for place, kind in enumerate(node.kinds):
-            formal = schema.inputs[min(place, len(schema.inputs) - 1)]
-            if kind:
-                kinds[formal.type_str] = kind
-        typed = []
-        for place, value in enumerate(values):
-            kind = kinds.get(schema.outputs[min(place, len(schema.outputs) - 1)].type_str)
-            if kind is None or not isinstance(value, relax.Expr):
-                typed.append(value)
-            elif self._rounds and kind in HALVES:
-                typed.append(rounded(self._builder, self._builder.emit(value), kind))
-            else:
-                typed.append(Typed(value, kind))
-        return typed
-
     def emit(self, value: Any) -> Any:
         """A value bound to a variable."""
         return self._builder.emit(value)
+
+
+def _typed(values: list[Value], node: Node, schema: Any) -> list[Value]:
+    """A node's outputs in the types that its inputs stand for."""
+    if schema is None or not any(node.kinds):
+        return values
+    kinds = {}
+    for place, kind in enumerate(node.kinds):
+        formal = schema.inputs[min(place, len(schema.inputs) - 1)]
+        if kind:
+            kinds[formal.type_str] = kind
+    typed: list[Value] = []
+    for place, value in enumerate(values):
+        kind = kinds.get(schema.outputs[min(place, len(schema.outputs) - 1)].type_str)
+        typed.append(Typed(value, kind) if kind and isinstance(value, relax.Expr) else value)
+    return typed
 
 
 def _constant(tensor: Any) -> Any:

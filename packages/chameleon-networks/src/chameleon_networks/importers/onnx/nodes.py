@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+import onnx
 from chameleon_tvm.quick_tvm import tvm
 from numpy.typing import NDArray
 
@@ -104,6 +105,10 @@ class Node:
         """The same, as a list of integers."""
         return [int(number) for number in self.value(place).reshape(-1)]
 
+    def named_type(self, number: int) -> str:
+        """The name of an element type of ONNX."""
+        return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)).name)
+
     def refuse(self, *names: str) -> None:
         """Refuse attributes that have a value other than zero."""
         for name in names:
@@ -131,6 +136,9 @@ VALUES: Mapping[str, tuple[int, ...]] = {
     "Range": (0, 1, 2),
     "Slice": (1, 2, 3, 4),
     "Resize": (1, 2, 3),
+    "Compress": (1,),
+    "Dropout": (1, 2),
+    "NonZero": (0,),
     "Pad": (1, 2, 3),
     "OneHot": (1, 2),
     "AffineGrid": (1,),
@@ -153,6 +161,11 @@ def dtype_of(value: Any) -> str:
     if isinstance(value, Typed):
         return value.kind
     return str(value.ty.dtype)
+
+
+def positive(axis: int, rank: int) -> int:
+    """An axis counted from the front."""
+    return axis + rank if axis < 0 else axis
 
 
 def scalar(number: Any, like: Any) -> Any:

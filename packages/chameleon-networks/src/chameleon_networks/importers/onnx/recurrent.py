@@ -2,163 +2,238 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
-from chameleon_tvm.quick_tvm import tvm
-from numpy.typing import NDArray
 
-from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.onnx.nodes import Node, Unsupported, ValueNeeded
+from chameleon_networks.importers.onnx.nodes import Node, dtype_of, scalar, shape_of
 
-Emit = Callable[[Any], Any]
-_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-_DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
-_INPUTS = {"LSTM": 8, "GRU": 6}
-_GATES = {"LSTM": 4, "GRU": 3}
+op = relax.op
 
-
-def _recurrent(kind: str) -> Callable[[Node], Any]:
-    """A recurrent network as one product for all steps' inputs, and the steps one by one."""
-
-    def convert(node: Node) -> Any:
-        emit, inputs, attrs = node.emit, node.inputs, node.attributes
-        given = [*inputs, *[None] * (_INPUTS[kind] - len(inputs))]
-        x, weights, recurrent, bias, lengths, first, *cells = given
-        _check(kind, attrs, lengths, peepholes=cells[1] if len(cells) > 1 else None)
-        steps, batch, _ = (int(extent) for extent in x.ty.shape)
-        hidden = int(attrs["hidden_size"])
-        directions = _DIRECTIONS[_text(attrs.get("direction", "forward"))]
-        w, r = _constant(weights), _constant(recurrent)
-        gates = _GATES[kind]
-        b = (
-            np.zeros((len(directions), 2 * gates * hidden), w.dtype)
-            if bias is None
-            else _constant(bias)
-        )
-        sequences, states = [], []
-        for place, backwards in enumerate(directions):
-            state = [
-                _start(emit, one, place, (batch, hidden), w.dtype)
-                for one in (first, *cells[: 1 if kind == "LSTM" else 0])
-            ]
-            step = _STEPS[kind](emit, r[place], b[place], hidden, attrs)
-            inside = _projected(emit, x, w[place], b[place][: gates * hidden])
-            order = range(steps)[::-1] if backwards else range(steps)
-            found: dict[int, Any] = {}
-            for time in order:
-                state = step(inside[time], state)
-                found[time] = state[0]
-            sequences.append(emit(relax.op.stack([found[time] for time in range(steps)], 0)))
-            states.append(state)
-        last = [emit(relax.op.stack(list(parts), 0)) for parts in zip(*states, strict=True)]
-        return [emit(relax.op.stack(sequences, 1)), *last]
-
-    return convert
+Function = Callable[[Any], Any]
+Make = Callable[[float, float], Function]
 
 
-def _check(kind: str, attrs: Mapping[str, Any], lengths: Any, *, peepholes: Any) -> None:
-    """Refuse what is rare."""
-    functions = tuple(map(_text, attrs.get("activations", ())))
-    usual = _DEFAULTS[kind]
-    if functions not in {(), usual, usual * 2}:
-        raise Unsupported(f"its activations are {', '.join(functions)}")
-    for name, value in (("sequence_lens", lengths), ("peepholes", peepholes)):
-        if value is not None:
-            raise Unsupported(f"it has {name}")
-    for name in ("clip", "layout", "input_forget"):
-        if attrs.get(name):
-            raise Unsupported(f"it has the attribute {name}")
+def _scaled(number: float, value: Any) -> Any:
+    return op.multiply(scalar(number, value), value)
 
 
-def _projected(emit: Emit, x: Any, weights: NDArray[Any], bias: NDArray[Any]) -> list[Any]:
-    """The inputs' part of the gates of each step, (batch, gates)."""
-    steps, batch, width = (int(extent) for extent in x.ty.shape)
-    flat = emit(relax.op.reshape(x, [steps * batch, width]))
-    made = emit(relax.op.matmul(flat, relax.const(np.ascontiguousarray(weights.T))))
-    made = emit(relax.op.add(made, relax.const(bias)))
-    if steps == 1:
-        return [made]
-    parts = emit(relax.op.split(made, steps, 0))
-    return [emit(relax.TupleGetItem(parts, time)) for time in range(steps)]
+def _shifted(number: float, value: Any) -> Any:
+    return op.add(scalar(number, value), value)
 
 
-def _lstm_step(
-    emit: Emit, recurrent: NDArray[Any], bias: NDArray[Any], hidden: int, _attrs: Any
-) -> Callable[[Any, list[Any]], list[Any]]:
-    """Gates are input, output, forget and cell, as ONNX has them."""
-    weights = relax.const(np.ascontiguousarray(recurrent.T))
-    added = relax.const(bias[4 * hidden :])
-
-    def step(inside: Any, state: list[Any]) -> list[Any]:
-        held, cell = state
-        sums = emit(relax.op.add(emit(relax.op.matmul(held, weights)), added))
-        parts = emit(relax.op.split(emit(relax.op.add(inside, sums)), 4, 1))
-        gate, out, forget, new = (emit(relax.TupleGetItem(parts, place)) for place in range(4))
-        gate, out, forget = (emit(relax.op.sigmoid(one)) for one in (gate, out, forget))
-        kept = emit(relax.op.multiply(forget, cell))
-        cell = emit(relax.op.add(kept, emit(relax.op.multiply(gate, emit(relax.op.tanh(new))))))
-        return [emit(relax.op.multiply(out, emit(relax.op.tanh(cell)))), cell]
-
-    return step
-
-
-def _gru_step(
-    emit: Emit, recurrent: NDArray[Any], bias: NDArray[Any], hidden: int, attrs: Mapping[str, Any]
-) -> Callable[[Any, list[Any]], list[Any]]:
-    """Gates are update, reset and hidden; the reset comes before the product, or after it."""
-    after = bool(attrs.get("linear_before_reset", 0))
-    both, last = (
-        relax.const(np.ascontiguousarray(part.T))
-        for part in (recurrent[: 2 * hidden], recurrent[2 * hidden :])
-    )
-    both_bias, last_bias = (
-        relax.const(part) for part in (bias[3 * hidden : 5 * hidden], bias[5 * hidden :])
-    )
-
-    def step(inside: Any, state: list[Any]) -> list[Any]:
-        [held] = state
-        given = emit(relax.op.split(inside, [2 * hidden], 1))
-        gates_in, new_in = (emit(relax.TupleGetItem(given, place)) for place in range(2))
-        sums = emit(relax.op.add(emit(relax.op.matmul(held, both)), both_bias))
-        gates = emit(relax.op.sigmoid(emit(relax.op.add(gates_in, sums))))
-        parts = emit(relax.op.split(gates, 2, 1))
-        update, reset = (emit(relax.TupleGetItem(parts, place)) for place in range(2))
-        source = held if after else emit(relax.op.multiply(reset, held))
-        found = emit(relax.op.add(emit(relax.op.matmul(source, last)), last_bias))
-        found = emit(relax.op.multiply(reset, found)) if after else found
-        new = emit(relax.op.tanh(emit(relax.op.add(new_in, found))))
-        change = emit(relax.op.multiply(update, emit(relax.op.subtract(held, new))))
-        return [emit(relax.op.add(new, change))]
-
-    return step
-
-
-_STEPS: dict[str, Callable[..., Callable[[Any, list[Any]], list[Any]]]] = {
-    "LSTM": _lstm_step,
-    "GRU": _gru_step,
+_ACTIVATIONS: Mapping[str, tuple[Make, float, float]] = {
+    "Relu": (lambda _a, _b: op.nn.relu, 0, 0),
+    "Tanh": (lambda _a, _b: op.tanh, 0, 0),
+    "Sigmoid": (lambda _a, _b: op.sigmoid, 0, 0),
+    "Affine": (lambda a, b: lambda x: _shifted(b, _scaled(a, x)), 1, 0),
+    "LeakyRelu": (lambda a, _b: lambda x: op.nn.leakyrelu(x, a), 0.01, 0),
+    "ThresholdedRelu": (
+        lambda a, _b: lambda x: op.where(op.greater(x, scalar(a, x)), x, scalar(0, x)),
+        1,
+        0,
+    ),
+    "ScaledTanh": (lambda a, b: lambda x: _scaled(a, op.tanh(_scaled(b, x))), 1, 1),
+    "HardSigmoid": (lambda a, b: lambda x: op.clip(_shifted(b, _scaled(a, x)), 0, 1), 0.2, 0.5),
+    "Elu": (
+        lambda a, _b: (
+            lambda x: op.where(op.less(x, scalar(0, x)), _scaled(a, _shifted(-1, op.exp(x))), x)
+        ),
+        1,
+        0,
+    ),
+    "Softsign": (lambda _a, _b: lambda x: op.divide(x, _shifted(1, op.abs(x))), 0, 0),
+    "Softplus": (lambda _a, _b: op.nn.softplus, 0, 0),
 }
+"""What makes an activation of its two numbers, and the numbers that are left out."""
+
+_USUAL = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+_GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
-def _start(emit: Emit, given: Any, place: int, shape: tuple[int, int], dtype: Any) -> Any:
-    """A direction's first state; zeros where none is given."""
-    if given is None:
-        return relax.const(np.zeros(shape, dtype))
-    part = emit(relax.op.strided_slice(given, [0], [place], [place + 1]))
-    return emit(relax.op.reshape(part, list(shape)))
+def _functions(node: Node, count: int) -> Iterator[Function]:
+    """The activations of all directions, one after the other."""
+    names = node.attributes.get("activations") or _USUAL[node.kind] * count
+    alphas, betas = (list(node.attributes.get(f"activation_{word}", ())) for word in _NUMBERS)
+    for name in names:
+        make, alpha, beta = _ACTIVATIONS[name]
+        # A list of numbers has one for each activation that takes one.
+        if alpha and alphas:
+            alpha = alphas.pop(0)
+        if beta and betas:
+            beta = betas.pop(0)
+        yield make(alpha, beta)
 
 
-def _constant(value: Any) -> NDArray[Any]:
-    if not isinstance(value, tvm.ir.GenericConst):
-        raise ValueNeeded(value)
-    return array_of(value)
+_NUMBERS = ("alpha", "beta")
 
 
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+@attrs.frozen(kw_only=True, eq=False)
+class _Direction:
+    """The weights of a direction, and what it computes with.
+
+    Attributes:
+        node: the operator.
+        hidden: width of the state.
+        functions: activations.
+        weights: of the inputs, (width, gates).
+        recurrent: of the state, (hidden, gates).
+        bias: of the inputs' gates.
+        recurrent_bias: of the state's gates.
+        peepholes: of the cell, for each of three gates, or none.
+    """
+
+    node: Node
+    hidden: int
+    functions: Sequence[Function]
+    weights: Any
+    recurrent: Any
+    bias: Any
+    recurrent_bias: Any
+    peepholes: Sequence[Any]
+
+    def activated(self, place: int, value: Any) -> Any:
+        """What an activation makes of gates, which are clipped if the node says so."""
+        limit = self.node.attributes.get("clip")
+        if limit:
+            value = self.node.emit(op.clip(self.node.emit(value), -limit, limit))
+        return self.node.emit(self.functions[place](value))
+
+    def from_state(self, state: Any) -> Any:
+        """The state's part of the gates."""
+        return self.node.emit(op.add(op.matmul(state, self.recurrent), self.recurrent_bias))
+
+    def RNN(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
+        """A step."""
+        return [self.activated(0, op.add(inside, self.from_state(state[0])))]
+
+    def GRU(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
+        """A step; gates are update, reset and hidden."""
+        emit, hidden, [held] = self.node.emit, self.hidden, state
+        *given, new = _parts(self.node, inside, 3, 1)
+        cuts = [
+            emit(op.strided_slice(tensor, [axis], [begin], [end]))
+            for tensor, axis in ((self.recurrent, 1), (self.recurrent_bias, 0))
+            for begin, end in ((0, 2 * hidden), (2 * hidden, 3 * hidden))
+        ]
+        sums = emit(op.add(op.matmul(held, cuts[0]), cuts[2]))
+        update, reset = (
+            self.activated(0, op.add(*pair))
+            for pair in zip(given, _parts(self.node, sums, 2, 1), strict=True)
+        )
+        # The reset comes before the product, or after it.
+        after = bool(self.node.attributes.get("linear_before_reset", 0))
+        source = held if after else emit(op.multiply(reset, held))
+        change = emit(op.add(op.matmul(source, cuts[1]), cuts[3]))
+        change = emit(op.multiply(reset, change)) if after else change
+        new = self.activated(1, op.add(new, change))
+        return [emit(op.add(new, op.multiply(update, op.subtract(held, new))))]
+
+    def LSTM(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
+        """A step; gates are input, output, forget and cell."""
+        emit, (held, cell) = self.node.emit, state
+        sums = emit(op.add(inside, self.from_state(held)))
+        entering, leaving, forgetting, new = _parts(self.node, sums, 4, 1)
+        if self.peepholes:
+            entering = op.add(entering, op.multiply(self.peepholes[0], cell))
+            forgetting = op.add(forgetting, op.multiply(self.peepholes[2], cell))
+        forget = self.activated(0, forgetting)
+        if self.node.attributes.get("input_forget"):
+            enter = emit(op.subtract(scalar(1, forget), forget))
+        else:
+            enter = self.activated(0, entering)
+        change = self.activated(1, new)
+        cell = emit(op.add(op.multiply(forget, cell), op.multiply(enter, change)))
+        if self.peepholes:
+            leaving = op.add(leaving, op.multiply(self.peepholes[1], cell))
+        leave = self.activated(0, leaving)
+        return [emit(op.multiply(leave, self.node.emit(self.functions[2](cell)))), cell]
 
 
-RECURRENT = {kind: _recurrent(kind) for kind in _STEPS}
+def _parts(node: Node, value: Any, count: int, axis: int) -> list[Any]:
+    """A tensor cut into equal parts."""
+    if count == 1:
+        return [value]
+    parts = node.emit(op.split(value, count, axis))
+    return [node.emit(relax.TupleGetItem(parts, place)) for place in range(count)]
+
+
+def _recurrent(node: Node) -> list[Any]:
+    emit, gates = node.emit, _GATES[node.kind]
+    x, first, batch_first = node[0], [node[5]], bool(node.attributes.get("layout", 0))
+    if node.kind == "LSTM":
+        first.append(node[6])
+    if batch_first:
+        x = emit(op.permute_dims(x, [1, 0, 2]))
+        first = [
+            None if start is None else emit(op.permute_dims(start, [1, 0, 2])) for start in first
+        ]
+    (steps, batch, width), hidden = shape_of(x), shape_of(node[2])[2]
+    directions = _DIRECTIONS[str(node.attributes.get("direction", "forward"))]
+    functions, per = list(_functions(node, len(directions))), len(_USUAL[node.kind])
+    masks = _masks(node, steps)
+    sequences, states = [], []
+    for place, backwards in enumerate(directions):
+
+        def of_direction(tensor: Any, shape: Sequence[int], place: int = place) -> Any:
+            return emit(op.reshape(op.strided_slice(tensor, [0], [place], [place + 1]), shape))
+
+        if node[3] is None:
+            biases = [relax.const(np.zeros(gates * hidden, dtype_of(x)))] * 2
+        else:
+            biases = _parts(node, of_direction(node[3], [2 * gates * hidden]), 2, 0)
+        peepholes = []
+        if node.kind == "LSTM" and node[7] is not None:
+            peepholes = _parts(node, of_direction(node[7], [3 * hidden]), 3, 0)
+        direction = _Direction(
+            node=node,
+            hidden=hidden,
+            functions=functions[place * per : (place + 1) * per],
+            weights=emit(op.permute_dims(of_direction(node[1], [gates * hidden, width]))),
+            recurrent=emit(op.permute_dims(of_direction(node[2], [gates * hidden, hidden]))),
+            bias=biases[0],
+            recurrent_bias=biases[1],
+            peepholes=peepholes,
+        )
+        state = [
+            relax.const(np.zeros([batch, hidden], dtype_of(x)))
+            if start is None
+            else of_direction(start, [batch, hidden])
+            for start in first
+        ]
+        flat = emit(op.matmul(op.reshape(x, [steps * batch, width]), direction.weights))
+        inside = _parts(node, emit(op.add(flat, direction.bias)), steps, 0)
+        outputs: dict[int, Any] = {}
+        for time in range(steps)[::-1] if backwards else range(steps):
+            new = getattr(direction, node.kind)(inside[time], state)
+            outputs[time] = new[0]
+            if masks:
+                outputs[time] = emit(op.where(masks[time], new[0], scalar(0, new[0])))
+                pairs = zip(new, state, strict=True)
+                new = [emit(op.where(masks[time], *pair)) for pair in pairs]
+            state = new
+        sequences.append(emit(op.stack([outputs[time] for time in range(steps)], 0)))
+        states.append(state)
+    last = [emit(op.stack(list(parts), 0)) for parts in zip(*states, strict=True)]
+    whole = emit(op.stack(sequences, 1))
+    if batch_first:
+        whole = emit(op.permute_dims(whole, [2, 0, 1, 3]))
+        last = [emit(op.permute_dims(state, [1, 0, 2])) for state in last]
+    return [whole, *last]
+
+
+def _masks(node: Node, steps: int) -> list[Any]:
+    """Of each step, which sequences have it; none if all are of one length."""
+    lengths = node[4]
+    if lengths is None:
+        return []
+    column = node.emit(op.expand_dims(lengths, 1))
+    return [node.emit(op.greater(column, scalar(time, lengths))) for time in range(steps)]
+
+
+RECURRENT: Mapping[str, Callable[[Node], Any]] = dict.fromkeys(_GATES, _recurrent)
 """Converters by kind of node."""

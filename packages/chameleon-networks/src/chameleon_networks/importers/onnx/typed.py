@@ -16,7 +16,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 from chameleon_tvm.instructions.conversions import rounding, widening
-from chameleon_tvm.quick_tvm import te
+from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, STORAGE, StorageType
 from numpy.typing import NDArray
 
@@ -26,7 +26,7 @@ op = relax.op
 
 HALVES = (FLOAT16, BFLOAT16)
 """Types of half precision."""
-_INTEGERS: Mapping[str, str] = {
+INTEGERS: Mapping[str, str] = {
     "int4": "int8",
     "uint4": "uint8",
     "int2": "int8",
@@ -42,7 +42,7 @@ _FLOATS = tuple(
 E8M0 = "float8_e8m0fnu"
 """A type of powers of two."""
 
-TYPES = frozenset((*HALVES, *_INTEGERS, *_FLOATS))
+TYPES = frozenset((*HALVES, *INTEGERS, *_FLOATS))
 """Names of the types that something stands for."""
 
 
@@ -61,7 +61,7 @@ class Typed:
 
 def stand_in(kind: str) -> str:
     """The type of what stands for a type."""
-    return _INTEGERS.get(kind, "float32") if kind in TYPES else kind
+    return INTEGERS.get(kind, "float32") if kind in TYPES else kind
 
 
 def interface(kind: str) -> str:
@@ -126,7 +126,7 @@ def rounded(
         saturate: whether what is too large becomes the largest number.
         mode: ``nearest``, ``up`` or ``down``; halves go to the even code.
     """
-    if kind in _INTEGERS:
+    if kind in INTEGERS:
         return Typed(_wrapped(builder, value, kind), kind)
     if str(value.ty.dtype) != FLOAT32:
         value = builder.emit(op.astype(value, FLOAT32))
@@ -136,12 +136,15 @@ def rounded(
 
 
 def _half(builder: Any, value: Any, kind: StorageType) -> Any:
-    def nearest(source: te.Tensor) -> te.Tensor:
-        return te.compute(
-            source.shape, lambda *at: widening(kind, rounding(kind, source(*at))), name="round"
-        )
+    def nearest(number: Any) -> Any:
+        # Rounding reads a number several times, which may be a long expression once it is fused.
+        variable = tirx.Var("number", FLOAT32)
+        return tirx.Let(variable, number, widening(kind, rounding(kind, variable)))
 
-    return builder.call_te(nearest, value, primfunc_name_hint=f"round_{kind.name}")
+    def whole(source: te.Tensor) -> te.Tensor:
+        return te.compute(source.shape, lambda *at: nearest(source(*at)), name="round")
+
+    return builder.call_te(whole, value, primfunc_name_hint=f"round_{kind.name}")
 
 
 def _wrapped(builder: Any, value: Any, kind: str) -> Any:
@@ -152,7 +155,7 @@ def _wrapped(builder: Any, value: Any, kind: str) -> Any:
     if not kind.startswith("u"):
         sign = relax.const((mask + 1) // 2, "int32")
         low = emit(op.subtract(emit(op.bitwise_xor(low, sign)), sign))
-    return emit(op.astype(low, _INTEGERS[kind]))
+    return emit(op.astype(low, INTEGERS[kind]))
 
 
 @cache
@@ -185,7 +188,7 @@ def _looked_up(
     place = emit(op.sum(emit(op.astype(emit(over), "int32")), [1]))
     made = emit(op.take(relax.const(table, table.dtype.name), place, 0))
     nan_or_zero = relax.const(np.asarray(nan, table.dtype), table.dtype.name)
-    made = emit(op.where(emit(op.not_equal(flat, flat)), nan_or_zero, made))
+    made = emit(op.where(emit(op.isnan(flat)), nan_or_zero, made))
     [minus_zero] = np.nonzero((numbers == 0) & np.signbit(numbers))
     if len(minus_zero):
         zero = emit(op.equal(flat, relax.const(0.0)))

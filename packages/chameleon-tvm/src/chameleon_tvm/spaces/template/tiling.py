@@ -148,7 +148,7 @@ class ConvolutionTiling(Tiling):
         return (
             *self.of_registers(enough),
             Constraint(
-                reason="a tile read in place may have one row only where the input is padded",
+                reason="a tile read in place may have one row only if the input is padded",
                 holds=lambda v: (
                     (v["input"] == "copy") | (v["tile_rows"] == 1) | (not geometry.padded[0])
                 ),

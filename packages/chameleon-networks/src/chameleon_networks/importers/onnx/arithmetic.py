@@ -1,0 +1,208 @@
+"""Converters of arithmetic of ONNX where TVM's importer gives other numbers, or none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from chameleon_tvm.quick_tvm import te, tirx, tvm
+
+from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.importers.onnx.nodes import (
+    Node,
+    Unsupported,
+    dtype_of,
+    positive,
+    scalar,
+    shape_of,
+)
+
+op = relax.op
+
+
+def _is_whole(value: Any) -> bool:
+    return np.dtype(dtype_of(value)).kind in "iu"
+
+
+def _power(node: Node) -> Any:
+    """A power has the type of its base; the exponent's may be another."""
+    base, exponent = node[0], node[1]
+    kind = wanted = dtype_of(base)
+    if _is_whole(base):
+        # Powers are of floating numbers alone; those of 64 bits hold 53.
+        wanted = "float64"
+        base = op.astype(base, wanted)
+    if isinstance(exponent, tvm.ir.GenericConst):
+        exponent = relax.const(array_of(exponent).astype(wanted), wanted)
+    elif dtype_of(exponent) != wanted:
+        exponent = op.astype(exponent, wanted)
+    power = op.power(base, exponent)
+    return power if kind == wanted else op.astype(power, kind)
+
+
+def _modulo(node: Node) -> Any:
+    """The sign is the dividend's if ``fmod`` is set, else the divisor's; infinite ones included."""
+    x, y = node[0], node[1]
+    if _is_whole(x):
+        return (op.mod if node.attributes.get("fmod") else op.floor_mod)(x, y)
+    rest = node.emit(op.mod(x, y))
+    if node.attributes.get("fmod"):
+        return rest
+    zero = scalar(0, x)
+    negative = node.emit(op.less(y, zero))
+    other = op.not_equal(op.less(rest, zero), negative)
+    whole = op.where(negative, scalar(-0.0, x), zero)
+    return op.where(op.equal(rest, zero), whole, op.where(other, op.add(rest, y), rest))
+
+
+def _shift(node: Node) -> Any:
+    """Bits that are shifted by more than there are, or by less than none, are lost."""
+    x, y = node[0], node[1]
+    right = node.attributes["direction"] == "RIGHT"
+    shifted = (op.right_shift if right else op.left_shift)(x, y)
+    bits = 8 * np.dtype(dtype_of(x)).itemsize
+    inside = op.less(y, scalar(bits, y))
+    lost = scalar(0, x)
+    if np.dtype(dtype_of(x)).kind == "i":
+        inside = op.logical_and(inside, op.greater_equal(y, scalar(0, y)))
+        if right:
+            lost = op.right_shift(x, scalar(bits - 1, x))
+    return op.where(inside, shifted, lost)
+
+
+def _is_infinite(node: Node) -> Any:
+    x, limit = node[0], math.inf
+    wanted = [
+        op.equal(x, scalar(number, x))
+        for number, name in ((limit, "detect_positive"), (-limit, "detect_negative"))
+        if node.attributes.get(name)
+    ]
+    if not wanted:
+        return relax.const(np.zeros(shape_of(x), np.bool_))
+    return wanted[0] if len(wanted) == 1 else op.logical_or(*wanted)
+
+
+def _extreme(node: Node) -> Any:
+    """The largest or least number along axes; those of bool are whole ones."""
+    x, largest = node[0], node.kind == "ReduceMax"
+    shape, kind = shape_of(x), np.dtype(dtype_of(x))
+    axes = node.attributes.get("axes") or ([] if node[1] is None else node.integers(1))
+    if not axes and node.attributes.get("noop_with_empty_axes"):
+        return x
+    axes = [positive(axis, len(shape)) for axis in axes] or list(range(len(shape)))
+    keep = bool(node.attributes.get("keepdims", 1))
+    if 0 not in shape:
+        reduce = op.max if largest else op.min
+        if kind != np.bool_:
+            return reduce(x, axes, keep)
+        return op.astype(reduce(op.astype(x, "uint8"), axes, keep), "bool")
+    # Nothing is larger than all numbers or less than all.
+    left = [1 if axis in axes else extent for axis, extent in enumerate(shape)]
+    left = left if keep else [extent for axis, extent in enumerate(shape) if axis not in axes]
+    if kind == np.bool_:
+        nothing: Any = not largest
+    elif kind.kind == "f":
+        nothing = -math.inf if largest else math.inf
+    else:
+        nothing = np.iinfo(kind).min if largest else np.iinfo(kind).max
+    return relax.const(np.full(left, nothing, kind))
+
+
+def _cumulative_product(node: Node) -> Any:
+    x = node[0]
+    axis = positive(node.integers(1)[0], len(shape_of(x)))
+    reverse = bool(node.attributes.get("reverse"))
+    if reverse:
+        x = node.emit(op.flip(x, axis))
+    exclusive = bool(node.attributes.get("exclusive"))
+    product = op.cumprod(x, axis, dtype_of(x), exclusive)
+    return op.flip(product, axis) if reverse else product
+
+
+def _determinant(node: Node) -> Any:
+    """By elimination: rows are exchanged where the largest number of a column is below."""
+    x = node[0]
+    *batch, size, _ = shape_of(x)
+    rows = node.emit(op.reshape(x, [math.prod(batch), size, size]))
+    product: Any = relax.const(np.ones([math.prod(batch)], dtype_of(x)))
+    for step in range(size):
+        rows, product = _eliminated(node, rows, product, size - step)
+    return op.reshape(product, batch)
+
+
+def _eliminated(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, Any]:
+    """What is left of a matrix without its first column, and the product so far."""
+    emit, count = node.emit, shape_of(rows)[0]
+    column = emit(op.strided_slice(rows, [2], [0], [1]))
+    sizes = op.reshape(op.abs(column), [count, size])
+    places = relax.const(np.arange(size)[None], "int64")
+    pivot = emit(op.equal(places, op.expand_dims(op.argmax(sizes, 1), 1)))
+    chosen = emit(op.expand_dims(op.astype(pivot, dtype_of(rows)), 2))
+    row = emit(op.sum(op.multiply(chosen, rows), [1], True))
+    head = emit(op.strided_slice(row, [2], [0], [1]))
+    first = emit(op.strided_slice(pivot, [1], [0], [1]))
+    sign = op.where(first, scalar(1, rows), scalar(-1, rows))
+    factor = op.multiply(op.reshape(sign, [count]), op.reshape(head, [count]))
+    product = emit(op.multiply(product, factor))
+    if size == 1:
+        return rows, product
+    # The first row takes the pivot's place.
+    top = op.strided_slice(rows, [1], [0], [1])
+    moved = op.where(op.expand_dims(pivot, 2), top, rows)
+    below = emit(op.strided_slice(moved, [1, 2], [1, 0], [size, size]))
+    empty = op.equal(head, scalar(0, rows))
+    divisor = op.where(empty, scalar(1, rows), head)
+    ratio = op.divide(op.strided_slice(below, [2], [0], [1]), divisor)
+    rest = emit(op.subtract(below, op.multiply(ratio, row)))
+    return emit(op.strided_slice(rest, [2], [1], [size])), product
+
+
+def _same_bits(node: Node) -> Any:
+    """The bits of numbers read as another type."""
+    kind = node.named_type(node.attributes["to"])
+    x = node[0]
+    if any(node.kinds) or kind not in _BITS or dtype_of(x) not in {*_BITS, "bool"}:
+        raise Unsupported(f"it reads {node.kinds[0] or dtype_of(x)} as {kind}")
+    if dtype_of(x) == "bool" or dtype_of(x) == kind:
+        return op.astype(x, kind)
+
+    def read(source: te.Tensor) -> te.Tensor:
+        return te.compute(source.shape, lambda *at: tirx.reinterpret(kind, source(*at)))
+
+    return node.builder.call_te(read, x, primfunc_name_hint="bits")
+
+
+_BITS = frozenset(
+    (
+        *("float32", "float64", "int8", "int16", "int32", "int64"),
+        *("uint8", "uint16", "uint32", "uint64"),
+    )
+)
+
+
+def _prelu(node: Node) -> Any:
+    """Slopes of one axis were those of channels before version 7 of the standard."""
+    x, slope = node[0], node[1]
+    rank = len(shape_of(x))
+    per_channel = node.opset < 7 and len(shape_of(slope)) == 1  # noqa: PLR2004 - the version
+    if per_channel and shape_of(slope) != [1]:
+        slope = op.reshape(slope, [1, -1, *[1] * (rank - 2)])
+    return op.where(op.less(x, scalar(0, x)), op.multiply(x, slope), x)
+
+
+ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
+    "Pow": _power,
+    "Mod": _modulo,
+    "BitShift": _shift,
+    "BitCast": _same_bits,
+    "IsInf": _is_infinite,
+    "ReduceMax": _extreme,
+    "ReduceMin": _extreme,
+    "CumProd": _cumulative_product,
+    "Det": _determinant,
+    "PRelu": _prelu,
+}
+"""Converters by kind of node."""

@@ -1,0 +1,171 @@
+"""Converters of ONNX's operators that move and select numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.importers.onnx.nodes import (
+    Node,
+    Unsupported,
+    dtype_of,
+    positive,
+    relax_constant,
+    scalar,
+    shape_of,
+)
+
+op = relax.op
+
+
+def _axes(node: Node, rank: int) -> list[int]:
+    """Axes of an attribute or of the second input, counted from the front."""
+    given = node.attributes.get("axes")
+    if given is None:
+        given = () if node[1] is None else node.integers(1)
+    return [positive(int(axis), rank) for axis in given]
+
+
+def _unsqueeze(node: Node) -> Any:
+    shape = shape_of(node[0])
+    count = len(node.attributes.get("axes") or node.integers(1))
+    axes, left = _axes(node, len(shape) + count), iter(shape)
+    rank = len(shape) + count
+    return op.reshape(node[0], [1 if axis in axes else next(left) for axis in range(rank)])
+
+
+def _slice(node: Node) -> Any:
+    x = node[0]
+    shape = shape_of(x)
+    if "starts" in node.attributes:
+        starts, ends = node.attributes["starts"], node.attributes["ends"]
+        axes, steps = node.attributes.get("axes"), None
+    else:
+        starts, ends = node.integers(1), node.integers(2)
+        axes, steps = (None if node[at] is None else node.integers(at) for at in (3, 4))
+    axes = [positive(int(axis), len(shape)) for axis in (axes or range(len(starts)))]
+    begins, stops, strides, turned = {}, {}, {}, []
+    for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes), strict=True):
+        places = range(*slice(start, end, step).indices(shape[axis]))
+        if step < 0:
+            # The same places from the front, turned round afterwards.
+            places = places[::-1]
+            turned.append(axis)
+        first = places[0] if places else 0
+        begins[axis], strides[axis] = first, abs(step)
+        stops[axis] = places[-1] + 1 if places else first
+    cut = op.strided_slice(
+        x, list(begins), list(begins.values()), list(stops.values()), list(strides.values())
+    )
+    for axis in turned:
+        cut = op.flip(cut, axis)
+    return cut
+
+
+def _compress(node: Node) -> Any:
+    x, axis = node[0], node.attributes.get("axis")
+    if axis is None:
+        x, axis = op.reshape(x, [-1]), 0
+    places = np.flatnonzero(node.value(1)).astype(np.int64)
+    return op.take(x, relax.const(places), positive(int(axis), len(shape_of(node[0]))))
+
+
+def _eye(node: Node) -> Any:
+    number = node.attributes.get("dtype")
+    kind = node.named_type(number) if number else node.kinds[0] or dtype_of(node[0])
+    rows, columns = shape_of(node[0])
+    eye = np.eye(rows, columns, k=int(node.attributes["k"]))
+    return relax_constant(eye.astype(np.dtype(kind)))
+
+
+def _space_to_depth(node: Node) -> Any:
+    block, (batch, channels, height, width) = int(node.attributes["blocksize"]), shape_of(node[0])
+    split = [batch, channels, height // block, block, width // block, block]
+    depth_first = node.attributes.get("mode", "DCR") == "DCR"
+    order = [0, 3, 5, 1, 2, 4] if depth_first else [0, 1, 3, 5, 2, 4]
+    moved = op.permute_dims(op.reshape(node[0], split), order)
+    return op.reshape(moved, [batch, channels * block**2, height // block, width // block])
+
+
+def _reverse_sequence(node: Node) -> Any:
+    """Of each sequence of the batch, as many places as it is long are turned round."""
+    x, lengths = node[0], node.emit(op.astype(node[1], "int64"))
+    shape = shape_of(x)
+    time, batch = int(node.attributes["time_axis"]), int(node.attributes["batch_axis"])
+    steps = np.arange(shape[time]).reshape([-1 if a == time else 1 for a in range(len(shape))])
+    at = relax.const(steps, "int64")
+    longs = op.reshape(lengths, [-1 if axis == batch else 1 for axis in range(len(shape))])
+    one = relax.const(1, "int64")
+    turned = op.subtract(op.subtract(longs, one), at)
+    places = node.emit(op.where(op.less(at, longs), turned, at))
+    return op.gather_elements(x, op.broadcast_to(places, shape), time)
+
+
+def _tensor_scatter(node: Node) -> Any:
+    """A cache with new rows in it, from a place on that differs between sequences."""
+    cache, update, begins = node[0], node[1], node[2]
+    shape = shape_of(cache)
+    axis = positive(int(node.attributes.get("axis", -2)), len(shape))
+    extent, added = shape[axis], shape_of(update)[axis]
+    steps = np.arange(extent).reshape([-1 if a == axis else 1 for a in range(len(shape))])
+    rest: Any = relax.const(np.broadcast_to(steps, [shape[0], *steps.shape[1:]]), "int64")
+    if begins is not None:
+        first = op.reshape(node.emit(op.astype(begins, "int64")), [-1, *[1] * (len(shape) - 1)])
+        rest = op.subtract(rest, first)
+    if node.attributes.get("mode") == "circular":
+        rest = op.floor_mod(rest, relax.const(extent, "int64"))
+    zero, last = (relax.const(number, "int64") for number in (0, added - 1))
+    inside = op.logical_and(op.greater_equal(rest, zero), op.less_equal(rest, last))
+    places = node.emit(op.minimum(op.maximum(rest, zero), last))
+    taken = op.gather_elements(update, op.broadcast_to(places, shape), axis)
+    return op.where(inside, taken, cache)
+
+
+def _dropout(node: Node) -> list[Any]:
+    """What a network in use does with it: nothing."""
+    training = node.known(2)
+    ratio = node.known(1)
+    if training is not None and training.any() and (ratio is None or ratio.any()):
+        raise Unsupported("it is in training mode, which draws random numbers")
+    return [node[0], relax.const(np.ones(shape_of(node[0]), np.bool_))][: node.outputs]
+
+
+def _array_features(node: Node) -> Any:
+    """Columns of the last axis; the second input names them."""
+    x, places = node[0], op.reshape(node[1], [-1])
+    taken = op.take(x, places, len(shape_of(x)) - 1)
+    return op.reshape(taken, [1, -1]) if len(shape_of(x)) == 1 else taken
+
+
+def _binarizer(node: Node) -> Any:
+    x, limit = node[0], float(node.attributes["threshold"])
+    return op.astype(op.greater(x, scalar(limit, x)), dtype_of(x))
+
+
+def _refused(reason: str) -> Callable[[Node], Any]:
+    def refuse(_node: Node) -> Any:
+        raise Unsupported(reason)
+
+    return refuse
+
+
+_UNKNOWN_SHAPE = _refused("the shape of what it gives depends on the numbers it reads")
+
+SHAPING: Mapping[str, Callable[[Node], Any]] = {
+    "Unsqueeze": _unsqueeze,
+    "Slice": _slice,
+    "Compress": _compress,
+    "EyeLike": _eye,
+    "SpaceToDepth": _space_to_depth,
+    "ReverseSequence": _reverse_sequence,
+    "TensorScatter": _tensor_scatter,
+    "Dropout": _dropout,
+    "ArrayFeatureExtractor": _array_features,
+    "Binarizer": _binarizer,
+    "NonMaxSuppression": _UNKNOWN_SHAPE,
+    "Unique": _UNKNOWN_SHAPE,
+}
+"""Converters by kind of node."""

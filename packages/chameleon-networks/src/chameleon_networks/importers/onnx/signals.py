@@ -1,0 +1,103 @@
+"""Fourier transforms of ONNX as products with a matrix of sines and cosines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.importers.onnx.nodes import Node, dtype_of, positive, shape_of
+
+op = relax.op
+_AXIS_SINCE = 20
+"""The version of the standard from which the axis of ``DFT`` is an input."""
+
+
+def _forward(length: int, parts: int, *, onesided: bool, sign: float) -> NDArray[Any]:
+    """Input's place and part by output's place and part: real, imaginary."""
+    out = length // 2 + 1 if onesided else length
+    angles = sign * 2 * np.pi * np.outer(np.arange(length), np.arange(out)) / length
+    real = np.stack([np.cos(angles), np.sin(angles)], -1)
+    imaginary = np.stack([-np.sin(angles), np.cos(angles)], -1)
+    return np.stack([real, imaginary][:parts], 1).reshape(length * parts, out * 2)
+
+
+def _to_real(length: int) -> NDArray[Any]:
+    """The real signal of one half of its frequencies; the other half mirrors it."""
+    count = length // 2 + 1
+    angles = 2 * np.pi * np.outer(np.arange(count), np.arange(length)) / length
+    weights = np.full([count, 1], 2.0)
+    weights[0] = 1
+    if length % 2 == 0:
+        weights[-1] = 1
+    waves = np.stack([weights * np.cos(angles), -weights * np.sin(angles)], 1) / length
+    return waves.reshape(count * 2, length)
+
+
+def _transformed(
+    node: Node, signal: Any, axis: int, length: int | None, *, inverse: bool, onesided: bool
+) -> Any:
+    """A Fourier transform along an axis; the last one has a number's parts."""
+    emit, shape = node.emit, shape_of(signal)
+    parts, rank = shape[-1], len(shape)
+    to_real = inverse and onesided
+    wanted = length or (2 * (shape[axis] - 1) if to_real else shape[axis])
+    read = wanted // 2 + 1 if to_real else wanted
+    if shape[axis] > read:
+        signal = emit(op.strided_slice(signal, [axis], [0], [read]))
+    elif shape[axis] < read:
+        widths = [0] * (2 * rank)
+        widths[2 * axis + 1] = read - shape[axis]
+        signal = emit(op.nn.pad(signal, widths))
+    if to_real:
+        matrix, out, left = _to_real(wanted), wanted, 1
+    else:
+        matrix = _forward(wanted, parts, onesided=onesided, sign=1.0 if inverse else -1.0)
+        out, left = matrix.shape[1] // 2, 2
+        matrix = matrix / wanted if inverse else matrix
+    order = [*(place for place in range(rank - 1) if place != axis), axis, rank - 1]
+    others = [shape[place] for place in order[:-2]]
+    flat = op.reshape(op.permute_dims(signal, order), [math.prod(others), read * parts])
+    # Sums of waves cancel each other, which takes more digits than they have in the end.
+    product = emit(op.matmul(op.astype(flat, "float64"), relax.const(matrix, "float64")))
+    whole = op.reshape(op.astype(product, dtype_of(signal)), [*others, out, left])
+    return op.permute_dims(whole, np.argsort(order).tolist())
+
+
+def _dft(node: Node) -> Any:
+    x = node[0]
+    lengths = [] if node[1] is None else node.integers(1)
+    axis = int(node.attributes.get("axis", 1))
+    if node.opset >= _AXIS_SINCE:
+        axis = -2 if node[2] is None else node.integers(2)[0]
+    return _transformed(
+        node,
+        x,
+        positive(axis, len(shape_of(x))),
+        lengths[0] if lengths else None,
+        inverse=bool(node.attributes.get("inverse")),
+        onesided=bool(node.attributes.get("onesided")),
+    )
+
+
+def _stft(node: Node) -> Any:
+    signal, window = node[0], node[2]
+    [step], length = (
+        node.integers(1),
+        shape_of(window)[0] if node[3] is None else node.integers(3)[0],
+    )
+    frames = (shape_of(signal)[1] - length) // step + 1
+    places = np.arange(frames)[:, None] * step + np.arange(length)
+    cut = node.emit(op.take(signal, relax.const(places, "int64"), 1))
+    if window is not None:
+        cut = node.emit(op.multiply(cut, op.reshape(window, [length, 1])))
+    onesided = bool(node.attributes.get("onesided", 1))
+    return _transformed(node, cut, 2, None, inverse=False, onesided=onesided)
+
+
+SIGNALS: Mapping[str, Callable[[Node], Any]] = {"DFT": _dft, "STFT": _stft}
+"""Converters by kind of node."""
