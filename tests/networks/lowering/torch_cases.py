@@ -32,7 +32,7 @@ FAMILIES: dict[str, Cases] = {
 REFUSED: Cases = {
     "masked_select": lambda: of(lambda x: torch.masked_select(x, x > 0), r(3)),
     "_to_copy": lambda: of(lambda x: x.bfloat16() * 2, r(3)),
-    "cummax": lambda: of(lambda x: x.cummax(1).values, r(2, 6)),
+    "mode": lambda: of(lambda x: x.mode(1).values, r(2, 6)),
     "cumprod": lambda: of(
         lambda x: torch.view_as_real(torch.view_as_complex(x).cumprod(0)), r(3, 2)
     ),

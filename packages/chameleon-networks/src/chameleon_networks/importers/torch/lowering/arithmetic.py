@@ -90,6 +90,14 @@ def _extreme(operator: Any, call: Call) -> Any:
     return call.emit(operator(call.value(0), axes, keep))
 
 
+def _any(call: Call) -> Any:
+    """``any`` of numbers of any type, which is a bool but for bytes."""
+    axes, keep = call.given(1, "dim", None), bool(call.given(2, "keepdim", False))
+    axes = None if axes == [] else axes
+    bits = call.emit(relax.op.astype(call.tensor(call.node.args[0], "bool"), "int8"))
+    return call.emit(relax.op.astype(call.emit(relax.op.max(bits, axes, keep)), call.dtype))
+
+
 def _extreme_and_place(operator: Any, place: Any, call: Call) -> Any:
     """``max.dim`` and ``min.dim``: the number, and where it was."""
     axis, keep = call.given(1, "dim"), bool(call.given(2, "keepdim", False))
@@ -153,6 +161,7 @@ CONVERTERS: dict[str, Converter] = {
     "floor_divide.default": partial(_promoted, relax.op.floor_divide),
     "clamp_max.default": partial(_promoted, relax.op.minimum),
     "amax.default": partial(_extreme, relax.op.max),
+    **dict.fromkeys(("any.default", "any.dim", "any.dims"), _any),
     "amin.default": partial(_extreme, relax.op.min),
     "max.dim": partial(_extreme_and_place, relax.op.max, relax.op.argmax),
     "min.dim": partial(_extreme_and_place, relax.op.min, relax.op.argmin),

@@ -10,9 +10,15 @@ from typing import Any
 import torch
 from chameleon_core.errors import ConfigError
 from torch._decomp import global_decomposition_table
+from torch._higher_order_ops.effects import with_effects
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
-from chameleon_networks.importers.torch.lowering import windows
+from chameleon_networks.importers.torch.lowering import (
+    linear_algebra,
+    orders,
+    special_functions,
+    windows,
+)
 from chameleon_networks.importers.torch.lowering.complex_numbers import has_complex, without_complex
 from chameleon_networks.importers.torch.lowering.empty_tensors import without_empty_tensors
 
@@ -35,7 +41,7 @@ def decomposed(program: Any, readable: Container[str]) -> Any:
     if _sparse(program):
         return program  # torch cannot decompose it; TVM reads some operators as they are
     table = torch.export.default_decompositions()
-    table.update({**DECOMPOSITIONS, **windows.DECOMPOSITIONS})
+    table.update(DECOMPOSITIONS)
     made = program.run_decompositions(table)
     if has_complex(made):
         made = without_complex(made).run_decompositions(table)
@@ -78,13 +84,17 @@ def _drop_what_computes_nothing(program: Any) -> None:
         ConfigError: no output is left.
     """
     signature, graph = program.graph_signature, program.graph_module.graph
-    constants = {spec.arg.name for spec in signature.input_specs if _is_constant(spec)}
-    signature.input_specs[:] = [spec for spec in signature.input_specs if not _is_constant(spec)]
+    effects = [node for node in graph.nodes if node.target is with_effects]
+    checked = all(map(_is_check, effects))
+    constants = {spec.arg.name for spec in signature.input_specs if _is_nothing(spec, checked)}
+    signature.input_specs[:] = [
+        one for one in signature.input_specs if one.arg.name not in constants
+    ]
     last = graph.output_node()
     outputs = [
         (spec, value)
         for spec, value in zip(signature.output_specs, last.args[0], strict=True)
-        if not _is_constant(spec)
+        if not _is_nothing(spec, checked)
     ]
     if all(spec.kind is not OutputKind.USER_OUTPUT for spec, _ in outputs):
         raise ConfigError(
@@ -93,11 +103,20 @@ def _drop_what_computes_nothing(program: Any) -> None:
     signature.output_specs[:] = [spec for spec, _ in outputs]
     last.args = (tuple(value for _, value in outputs),)
     for node in reversed(list(graph.nodes)):
-        checks = node.op == "call_function" and node.target.__name__.startswith("_assert")
-        if checks or (node.op == "placeholder" and node.name in constants):
+        if (checked and _is_check(node)) or (node.op == "placeholder" and node.name in constants):
             graph.erase_node(node)
     graph.eliminate_dead_code()
     program.graph_module.recompile()
+
+
+def _is_check(node: Any) -> bool:
+    """Whether a node only raises an error, or orders such nodes."""
+    if node.target is getitem:
+        return bool(node.args[0].target is with_effects and _is_check(node.args[0]))
+    if node.target is with_effects:
+        check = _ATEN._linalg_check_errors.default  # noqa: SLF001 - it is called so
+        return bool(node.args[1] is check)
+    return node.op == "call_function" and str(node.target.__name__).startswith("_assert")
 
 
 def _uses_more(node: Any) -> bool:
@@ -105,8 +124,10 @@ def _uses_more(node: Any) -> bool:
     return any(user.target is getitem and user.args[1] and user.users for user in node.users)
 
 
-def _is_constant(spec: Any) -> bool:
-    return isinstance(spec.arg, ConstantArgument)
+def _is_nothing(spec: Any, checked: bool) -> bool:
+    """Whether an input or output is no tensor: a constant, or what orders checks alone."""
+    token = checked and spec.kind in (InputKind.TOKEN, OutputKind.TOKEN)
+    return token or isinstance(spec.arg, ConstantArgument)
 
 
 def _sparse(program: Any) -> bool:
@@ -209,27 +230,18 @@ def _scattered(
     return total / (count + 1.0 if include_self else count.clamp(min=1.0))
 
 
-def _of_rank(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """``kthvalue``: the number, and where it was."""
-    return tuple(
-        found.narrow(dim, k - 1, 1) if keepdim else found.select(dim, k - 1)
-        for found in torch.sort(x, dim)
-    )
-
-
-def _in_order(x: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
-    """``sort``; TVM's is stable always."""
-    del stable
-    return torch.sort(x, dim, descending)
-
-
 def _distances(one: Any, two: Any, p: float, _mode: int | None) -> Any:
-    apart = (one.unsqueeze(-2) - two.unsqueeze(-3)).abs()
+    return _apart(one.unsqueeze(-2) - two.unsqueeze(-3), p)
+
+
+def _apart(difference: Any, p: float) -> Any:
+    """The norm of differences along the last axis."""
     if p == 2.0:  # noqa: PLR2004 - Euclid's
-        return (apart * apart).sum(-1).sqrt()
-    if math.isinf(p):
-        return apart.amax(-1)
-    return apart.pow(p).sum(-1).pow(1 / p)
+        return (difference * difference).sum(-1).sqrt()
+    if p == 0.0:
+        return (difference != 0).to(difference.dtype).sum(-1)
+    size = difference.abs()
+    return size.amax(-1) if math.isinf(p) else size.pow(p).sum(-1).pow(1 / p)
 
 
 def _selu(x: Any) -> Any:
@@ -238,20 +250,104 @@ def _selu(x: Any) -> Any:
     return scale * torch.where(x > 0, x, alpha * torch.expm1(x))
 
 
-def _any(x: Any) -> Any:
-    return _ATEN.any.dim(x.reshape(-1), 0)
+def _pairs_apart(x: Any, p: float = 2.0) -> Any:
+    """``pdist``: the distances of the pairs of rows, each once."""
+    rows, others = torch.triu_indices(len(x), len(x), 1)
+    return _apart(x[rows] - x[others], p)
+
+
+def _reduced_by_index(
+    x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    """``index_reduce``, whose index is of one axis."""
+    shape = [1] * x.ndim
+    shape[dim] = -1
+    where = index.reshape(shape).expand(source.shape)
+    names = {"prod": "prod", "mean": "mean", "amax": "amax", "amin": "amin"}
+    return x.scatter_reduce(dim, where, source, names[reduce], include_self=include_self)
+
+
+def _scattered_value(x: Any, dim: int, index: Any, value: float, *, reduce: str) -> Any:
+    source = torch.full(index.shape, value, dtype=x.dtype)
+    return _scattered_source(x, dim, index, source, reduce=reduce)
+
+
+def _scattered_source(x: Any, dim: int, index: Any, source: Any, *, reduce: str) -> Any:
+    kind = {"add": "sum", "multiply": "prod"}[reduce]
+    part = source[tuple(slice(extent) for extent in index.shape)]
+    return x.scatter_reduce(dim, index, part, kind)
+
+
+def _put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    flat = x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
+def _onto_diagonal(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """``diagonal_scatter``."""
+    moved = x.movedim((dim1, dim2), (0, 1))
+    places = torch.arange(source.shape[-1])
+    rows, columns = places + max(-offset, 0), places + max(offset, 0)
+    made = moved.index_put((rows, columns), source.movedim(-1, 0))
+    return made.movedim((0, 1), (dim1, dim2))
+
+
+def _scattered_by_mask(x: Any, mask: Any, source: Any) -> Any:
+    shape = torch.broadcast_shapes(x.shape, mask.shape)
+    mask = mask.expand(shape)
+    place = (mask.reshape(-1).cumsum(0) - 1).clamp(0, source.numel() - 1).reshape(shape)
+    return torch.where(mask, source.reshape(-1)[place], x.expand(shape))
+
+
+def _negative(x: Any) -> Any:
+    """``signbit``, which zero may have; a NaN has none here."""
+    return (x < 0) | ((x == 0) & (1 / x < 0)) if x.is_floating_point() else x < 0
+
+
+def _with_sign(x: Any, y: Any) -> Any:
+    y = torch.full((), y, dtype=torch.float32) if isinstance(y, int | float) else y
+    x = x if x.is_floating_point() else x.float()
+    return torch.where(_negative(y), -x.abs(), x.abs())
+
+
+def _parts_of_number(x: Any) -> Any:
+    """``frexp``: a fraction from a half to one, and a power of two."""
+    some = torch.where((x == 0) | ~x.isfinite(), 1.0, x.abs())
+    power = some.log2().floor() + 1
+    fraction = some * torch.exp2(-power)
+    power = torch.where(fraction >= 1, power + 1, torch.where(2 * fraction < 1, power - 1, power))
+    ordinary = (x != 0) & x.isfinite()
+    exact = torch.where(ordinary, x * torch.exp2(-power), x)
+    return exact, torch.where(ordinary, power, 0).to(torch.int32)
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    **linear_algebra.DECOMPOSITIONS,
+    **orders.DECOMPOSITIONS,
+    **special_functions.DECOMPOSITIONS,
+    **windows.DECOMPOSITIONS,
+    _ATEN._pdist_forward.default: _pairs_apart,  # noqa: SLF001
+    _ATEN.index_reduce.default: _reduced_by_index,
+    _ATEN.scatter.value_reduce: _scattered_value,
+    _ATEN.scatter.reduce: _scattered_source,
+    _ATEN.put.default: _put,
+    _ATEN.diagonal_scatter.default: _onto_diagonal,
+    _ATEN.masked_scatter.default: _scattered_by_mask,
+    _ATEN.signbit.default: _negative,
+    _ATEN.copysign.Tensor: _with_sign,
+    _ATEN.copysign.Scalar: _with_sign,
+    _ATEN.frexp.Tensor: _parts_of_number,
+    _ATEN.fmax.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x >= y, x, y)),
+    _ATEN.fmin.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x <= y, x, y)),
+    _ATEN.ldexp.Tensor: lambda x, y: x * torch.exp2(y.float()),
+    _ATEN.addbmm.default: lambda x, y, z, *, beta=1, alpha=1: beta * x + alpha * (y @ z).sum(0),
+    _ATEN.angle.default: lambda x: torch.where(x < 0, math.pi, torch.where(x.isnan(), x, 0.0)),
     _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator is called so
     _ATEN.scatter_reduce.two: _scattered,
-    _ATEN.kthvalue.default: _of_rank,
-    _ATEN.sort.stable: _in_order,
     _ATEN.rrelu_with_noise_functional.default: _rrelu,
     _ATEN.var_mean.correction: _variance_and_mean,
     _ATEN._native_batch_norm_legit_functional.default: _normalised_by_batch,  # noqa: SLF001
     _ATEN._cdist_forward.default: _distances,  # noqa: SLF001
-    _ATEN.any.default: _any,
     _ATEN.selu.default: _selu,
     _ATEN.exp2.default: lambda x: torch.exp(x * math.log(2.0)),
     _ATEN.erfc.default: lambda x: 1.0 - torch.erf(x),

@@ -5,6 +5,7 @@ The values of an empty tensor are none, so what depends on empty tensors alone i
 
 from __future__ import annotations
 
+from operator import getitem
 from typing import Any
 
 import torch
@@ -65,12 +66,16 @@ def _constant_value(node: Any) -> Any:
     """The value of all elements of a node's result, if it depends on empty tensors alone."""
     if _is_empty(node):
         return 0
-    inputs = node.all_input_nodes
+    call = node.args[0] if node.target is getitem else node
+    inputs = call.all_input_nodes
     if not inputs or not all(map(_is_empty, inputs)):
         return None
     given = {one: torch.empty(one.meta["val"].shape, dtype=one.meta["val"].dtype) for one in inputs}
-    args, kwargs = map_arg((node.args, node.kwargs), given.__getitem__)
-    return node.target(*args, **kwargs).flatten()[0].item()
+    args, kwargs = map_arg((call.args, call.kwargs), given.__getitem__)
+    result = call.target(*args, **kwargs)
+    numbers = (result if call is node else result[node.args[1]]).flatten().tolist()
+    # NaN is unlike itself.
+    return numbers[0] if len({*map(str, numbers)}) == 1 else None
 
 
 def _is_empty(node: Any) -> bool:

@@ -244,7 +244,9 @@ def _of_any_size(call: Call, rows: Any, inside: Any) -> Any:
 
 
 CONVERTERS: dict[str, Converter] = {
-    "_embedding_bag.default": _embedding_bag,
+    **dict.fromkeys(
+        ("_embedding_bag.default", "_embedding_bag_forward_only.default"), _embedding_bag
+    ),
     "embedding.default": _embedding,
     "index_select.default": _index_select,
     "select.int": _select,

@@ -146,10 +146,10 @@ def _convolved_back(  # noqa: PLR0917 - the operator's signature
 ) -> Any:
     """A transposed convolution as one over its input with zeros in between.
 
-    TVM's own is neither dilated nor in groups, if its weights are no constants.
+    TVM's own is neither dilated nor in groups nor of volumes, if its weights are no constants.
     """
-    axes = x.ndim - 2
-    if not transposed or (max(dilation) == 1 and groups == 1):
+    axes, volumes = x.ndim - 2, 3
+    if not transposed or (max(dilation) == 1 and groups == 1 and axes != volumes):
         return NotImplemented
     for axis, step in enumerate(stride, 2):
         if step > 1:
