@@ -234,7 +234,8 @@ class _Importer:
 
     def _by_kind(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
         domain = "" if node.domain in STANDARD else node.domain
-        opset = opsets.get(node.domain, opsets.get(domain, 1))
+        # A model of other domains may leave the standard's version out.
+        opset = opsets.get(node.domain, opsets.get(domain) or onnx.defs.onnx_opset_version())
         inputs = [scope[name] if name else None for name in node.input]
         if node.op_type == "CastLike":
             node, inputs = as_cast(node, dtype_of(inputs[1])), inputs[:1]

@@ -127,13 +127,11 @@ VALUES: Mapping[str, tuple[int, ...]] = {
         (1,),
     ),
     **dict.fromkeys(
-        (
-            *("ConstantOfShape", "RandomNormal", "BlackmanWindow", "HammingWindow", "HannWindow"),
-            *("MelWeightMatrix",),
-        ),
+        (*("ConstantOfShape", "RandomNormal", "BlackmanWindow", "HammingWindow", "HannWindow"),),
         (0,),
     ),
     "Range": (0, 1, 2),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
     "Slice": (1, 2, 3, 4),
     "Resize": (1, 2, 3),
     "Compress": (1,),
