@@ -143,11 +143,18 @@ def _ort_value(value: Any) -> Any:
     if not isinstance(value, np.ndarray | np.generic):
         return value
     array = np.asarray(value)
-    # ml_dtypes has them, as structures of bytes.
-    if array.dtype.kind != "V":
+    # It takes numbers of less than a byte in another form.
+    if not array.dtype.name.startswith(("bfloat16", "float8")):
         return array
     kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
     return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array, kind)
+
+
+def _of_type(value: Any, output: Any) -> Any:
+    """An output in its own type: onnxruntime gives numbers of 8 bits as bytes."""
+    kind = onnx.helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type or 1)
+    bytes_of = isinstance(value, np.ndarray) and value.dtype == np.uint8
+    return value.view(kind) if bytes_of and kind.name.startswith("float8") else value
 
 
 def _onnxruntime(model: Any) -> Any:
@@ -167,9 +174,10 @@ def _onnxruntime(model: Any) -> Any:
     def run(inputs: Any) -> Any:
         given = [_ort_value(value) for value in inputs]
         try:
-            return session.run(None, dict(zip(names, given, strict=True))), None
+            outputs = session.run(None, dict(zip(names, given, strict=True)))
         except Exception as error:
             raise RefusedError(" ".join(str(error).split())) from error
+        return [_of_type(*pair) for pair in zip(outputs, model.graph.output, strict=True)], None
 
     return run
 
