@@ -40,6 +40,8 @@ RIGHT, REFUSED, WRONG, ERROR, CRASHED, LATE, NO_NETWORK = KINDS = (
 
 _LONGEST_REASON = 300
 _START_SECONDS = 120.0
+_LINE = 150
+"""Letters of a reason in a page."""
 
 
 class WrongAnswerError(Exception):
@@ -306,7 +308,7 @@ def results(groups: Mapping[str, str], found: Mapping[str, Outcome], most: int) 
     """The table, the reasons, and what they were found on, in Markdown."""
     made = origin(Path(__file__).parents[1])
     found_on = f"Commit {made['commit']}, {made['processor']}, {made['cores']} virtual cores."
-    listed = reasons(found.values(), most)
+    listed = "\n".join(line[:_LINE] for line in reasons(found.values(), most).splitlines())
     return f"\n{table(groups, found)}\n\n{found_on}\n\n```text\n{listed}\n```\n\n"
 
 
