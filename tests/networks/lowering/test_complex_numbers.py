@@ -10,13 +10,14 @@ torch = pytest.importorskip("torch")
 
 from chameleon_networks.importers.torch.lowering.complex_numbers import LONGEST  # noqa: E402
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed  # noqa: E402
+from chameleon_networks.importers.torch.lowering.importing import readable  # noqa: E402
 
 from .torch_networks import Of  # noqa: E402
 
 
 def _decomposed(function, *inputs):
     with torch.no_grad():
-        return decomposed(torch.export.export(Of(function), inputs))
+        return decomposed(torch.export.export(Of(function), inputs), readable())
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_the_program_of_the_user_is_left_as_it_is():
         Of(lambda x: torch.view_as_real(torch.view_as_complex(x) * turns)), (torch.ones(3, 2),)
     )
     before = program.module()(torch.ones(3, 2))
-    output = decomposed(program).module()(torch.ones(3, 2))
+    output = decomposed(program, readable()).module()(torch.ones(3, 2))
     assert {constant.dtype for constant in program.constants.values()} == {torch.complex64}
     np.testing.assert_allclose(output.numpy(), before.numpy(), rtol=1e-6)
     np.testing.assert_array_equal(program.module()(torch.ones(3, 2)).numpy(), before.numpy())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch.nn import functional as F  # noqa: N812 - as everywhere
 
 from .torch_arithmetic import ELEMENTWISE, PRODUCTS, REDUCTIONS
 from .torch_complex import COMPLEX
@@ -12,6 +11,7 @@ from .torch_images import IMAGES
 from .torch_indexing import INDEXING, MOVES
 from .torch_layers import CONVOLUTIONS, NORMALISATIONS
 from .torch_networks import Cases, of, r
+from .torch_samples import SAMPLES
 from .torch_sequences import SEQUENCES
 
 FAMILIES: dict[str, Cases] = {
@@ -26,18 +26,18 @@ FAMILIES: dict[str, Cases] = {
     "products": PRODUCTS,
     "complex": COMPLEX,
     "idioms": IDIOMS,
+    "samples": SAMPLES,
 }
 
 REFUSED: Cases = {
-    "cummax": lambda: of(lambda x: x.cummax(1).values, r(2, 6)),
+    "masked_select": lambda: of(lambda x: torch.masked_select(x, x > 0), r(3)),
+    "_to_copy": lambda: of(lambda x: x.bfloat16() * 2, r(3)),
+    "mode": lambda: of(lambda x: x.mode(1).values, r(2, 6)),
     "cumprod": lambda: of(
         lambda x: torch.view_as_real(torch.view_as_complex(x).cumprod(0)), r(3, 2)
     ),
     "repeat_interleave": lambda: of(
         lambda x: torch.repeat_interleave(x, torch.tensor([1, 2, 1]), dim=0, output_size=4), r(3, 2)
-    ),
-    "max_pool2d_with_indices": lambda: of(
-        lambda x: F.max_pool2d(x, 2, return_indices=True), r(1, 3, 4, 4)
     ),
 }
 """By the operator that a refusal has to name."""

@@ -86,7 +86,20 @@ def interpreted(module: Any, target: str, loops: TunedLoops) -> Any:
         loops: schedules of functions that are no chains; others get a default one.
     """
     module = with_default_schedules(module, target, lambda _, function: loops.plan(function))
+    main = _WithoutEmptyConstants(module).visit_expr(module["main"])
+    module.update_func(module.get_global_var("main"), main)
     return relax.build(module, tvm_target(target), tir_pipeline=PIPELINE)
+
+
+@relax.expr_functor.mutator
+class _WithoutEmptyConstants(relax.PyExprMutator):
+    """Allocates empty tensors; TVM cannot load them from a file."""
+
+    def visit_generic_const_(self, constant: Any) -> Any:
+        if 0 not in map(int, getattr(constant.ty, "shape", ())):
+            return constant
+        made = relax.op.builtin.alloc_tensor(constant.ty.shape, str(constant.ty.dtype), 0)
+        return self.builder_.emit(made)
 
 
 def fused_functions(

@@ -49,7 +49,7 @@ def product_of(value: Any, numbers: NDArray[Any] | None = None) -> Product | Non
         return None
     left, right = value.args
     a, b = shape_of(left), shape_of(right)
-    if str(left.ty.dtype) != FLOAT32 or len(a) < _MATRIX or len(b) < _MATRIX:
+    if str(left.ty.dtype) != FLOAT32 or len(a) < _MATRIX or len(b) < _MATRIX or 0 in (*a, *b):
         return None
     if numbers is None and isinstance(right, tvm.ir.GenericConst):
         numbers = array_of(right)

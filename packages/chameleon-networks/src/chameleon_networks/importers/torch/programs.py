@@ -105,7 +105,21 @@ def exported(source: str) -> ExampleProgram:
             hint="Return the torch module and a tuple of example inputs.",
         )
     _check_float(network, source)
-    return _exported(evaluated(network), *_arguments(inputs), source)
+    return program_of(evaluated(network), inputs, source)
+
+
+def program_of(network: Any, inputs: Any, owner: str) -> ExampleProgram:
+    """The program of a torch module for example inputs.
+
+    Args:
+        network: the module, which is evaluated.
+        inputs: a tensor, a sequence, a mapping, or a pair of a sequence and a mapping.
+        owner: the network, for errors.
+
+    Raises:
+        ConfigError: torch cannot export it.
+    """
+    return _exported(network, *_arguments(inputs), owner)
 
 
 def _check_float(network: Any, source: str) -> None:

@@ -90,6 +90,14 @@ def _extreme(operator: Any, call: Call) -> Any:
     return call.emit(operator(call.value(0), axes, keep))
 
 
+def _any(call: Call) -> Any:
+    """``any`` of numbers of any type, which is a bool but for bytes."""
+    axes, keep = call.given(1, "dim", None), bool(call.given(2, "keepdim", False))
+    axes = None if axes == [] else axes
+    bits = call.emit(relax.op.astype(call.tensor(call.node.args[0], "bool"), "int8"))
+    return call.emit(relax.op.astype(call.emit(relax.op.max(bits, axes, keep)), call.dtype))
+
+
 def _extreme_and_place(operator: Any, place: Any, call: Call) -> Any:
     """``max.dim`` and ``min.dim``: the number, and where it was."""
     axis, keep = call.given(1, "dim"), bool(call.given(2, "keepdim", False))
@@ -101,6 +109,13 @@ def _along(operator: Any, call: Call) -> Any:
     """``prod.dim_int``: along one axis."""
     axis, keep = call.given(1, "dim"), bool(call.given(2, "keepdim", False))
     return call.emit(operator(*call.operands(1), axis, keep))
+
+
+def _choice(call: Call) -> Any:
+    """``where`` of two operands that are promoted."""
+    condition = call.tensor(call.node.args[0], "bool")
+    chosen = (call.tensor(one, call.dtype) for one in call.node.args[1:3])
+    return call.emit(relax.op.where(condition, *chosen))
 
 
 def _cumulative(operator: Any, call: Call) -> Any:
@@ -146,9 +161,11 @@ CONVERTERS: dict[str, Converter] = {
     "floor_divide.default": partial(_promoted, relax.op.floor_divide),
     "clamp_max.default": partial(_promoted, relax.op.minimum),
     "amax.default": partial(_extreme, relax.op.max),
+    **dict.fromkeys(("any.default", "any.dim", "any.dims"), _any),
     "amin.default": partial(_extreme, relax.op.min),
     "max.dim": partial(_extreme_and_place, relax.op.max, relax.op.argmax),
     "min.dim": partial(_extreme_and_place, relax.op.min, relax.op.argmin),
+    "where.self": _choice,
     "prod.dim_int": partial(_along, relax.op.prod),
     "cumsum.default": partial(_cumulative, relax.op.cumsum),
     "cumprod.default": partial(_cumulative, relax.op.cumprod),

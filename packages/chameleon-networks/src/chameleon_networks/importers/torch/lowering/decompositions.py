@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from operator import getitem
 from typing import Any
 
 import torch
 from chameleon_core.errors import ConfigError
-from torch.export.graph_signature import ConstantArgument, OutputKind
+from torch._decomp import global_decomposition_table
+from torch._higher_order_ops.effects import with_effects
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
+from chameleon_networks.importers.torch.lowering import (
+    linear_algebra,
+    orders,
+    special_functions,
+    windows,
+)
 from chameleon_networks.importers.torch.lowering.complex_numbers import has_complex, without_complex
+from chameleon_networks.importers.torch.lowering.empty_tensors import without_empty_tensors
 
 _ATEN = torch.ops.aten
 
+_FIRST_ALONE = {
+    *(_ATEN.native_layer_norm.default, _ATEN.native_group_norm.default),
+    *(_ATEN.max_pool2d_with_indices.default, _ATEN.max_pool3d_with_indices.default),
+}
+"""Operators of which the importers give the first result alone."""
 
-def decomposed(program: Any) -> Any:
+
+def decomposed(program: Any, readable: Container[str]) -> Any:
     """The program in torch's core operators, and in fewer of them than that where TVM lacks one.
 
     Args:
         program: a ``torch.export.ExportedProgram``.
+        readable: names of the operators that TVM's importer and ours read.
     """
     if _sparse(program):
         return program  # torch cannot decompose it; TVM reads some operators as they are
@@ -28,8 +45,36 @@ def decomposed(program: Any) -> Any:
     made = program.run_decompositions(table)
     if has_complex(made):
         made = without_complex(made).run_decompositions(table)
+    while further := _further_decompositions(made, readable, table):
+        table.update(further)
+        made = made.run_decompositions(table)
+    without_empty_tensors(made)
     _drop_what_computes_nothing(made)
     return made
+
+
+def _further_decompositions(
+    program: Any, readable: Container[str], table: Container[Any]
+) -> dict[Any, Callable[..., Any]]:
+    """Decompositions of what nobody reads as it is in a program, most of them torch's own."""
+    signature = program.graph_signature
+    varying = {spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT}
+    lacking = {
+        node.target
+        for node in program.graph.nodes
+        if node.op == "call_function"
+        and (
+            node.target.__name__ not in readable
+            or (node.target in _FIRST_ALONE and _uses_more(node))
+            or (node.target is _ATEN.convolution.default and node.args[1].name in varying)
+        )
+    }
+    written = {**global_decomposition_table["post_autograd"], **windows.SOME}
+    return {
+        operator: written[operator]
+        for operator in lacking
+        if operator in written and operator not in table
+    }
 
 
 def _drop_what_computes_nothing(program: Any) -> None:
@@ -39,13 +84,17 @@ def _drop_what_computes_nothing(program: Any) -> None:
         ConfigError: no output is left.
     """
     signature, graph = program.graph_signature, program.graph_module.graph
-    constants = {spec.arg.name for spec in signature.input_specs if _is_constant(spec)}
-    signature.input_specs[:] = [spec for spec in signature.input_specs if not _is_constant(spec)]
+    effects = [node for node in graph.nodes if node.target is with_effects]
+    checked = all(map(_is_check, effects))
+    constants = {spec.arg.name for spec in signature.input_specs if _is_nothing(spec, checked)}
+    signature.input_specs[:] = [
+        one for one in signature.input_specs if one.arg.name not in constants
+    ]
     last = graph.output_node()
     outputs = [
         (spec, value)
         for spec, value in zip(signature.output_specs, last.args[0], strict=True)
-        if not _is_constant(spec)
+        if not _is_nothing(spec, checked)
     ]
     if all(spec.kind is not OutputKind.USER_OUTPUT for spec, _ in outputs):
         raise ConfigError(
@@ -54,15 +103,31 @@ def _drop_what_computes_nothing(program: Any) -> None:
     signature.output_specs[:] = [spec for spec, _ in outputs]
     last.args = (tuple(value for _, value in outputs),)
     for node in reversed(list(graph.nodes)):
-        checks = node.op == "call_function" and node.target.__name__.startswith("_assert")
-        if checks or (node.op == "placeholder" and node.name in constants):
+        if (checked and _is_check(node)) or (node.op == "placeholder" and node.name in constants):
             graph.erase_node(node)
     graph.eliminate_dead_code()
     program.graph_module.recompile()
 
 
-def _is_constant(spec: Any) -> bool:
-    return isinstance(spec.arg, ConstantArgument)
+def _is_check(node: Any) -> bool:
+    """Whether a node only raises an error, or orders such nodes."""
+    if node.target is getitem:
+        return bool(node.args[0].target is with_effects and _is_check(node.args[0]))
+    if node.target is with_effects:
+        check = _ATEN._linalg_check_errors.default  # noqa: SLF001 - it is called so
+        return bool(node.args[1] is check)
+    return node.op == "call_function" and str(node.target.__name__).startswith("_assert")
+
+
+def _uses_more(node: Any) -> bool:
+    """Whether anything reads another one of several results of a node than the first."""
+    return any(user.target is getitem and user.args[1] and user.users for user in node.users)
+
+
+def _is_nothing(spec: Any, checked: bool) -> bool:
+    """Whether an input or output is no tensor: a constant, or what orders checks alone."""
+    token = checked and spec.kind in (InputKind.TOKEN, OutputKind.TOKEN)
+    return token or isinstance(spec.arg, ConstantArgument)
 
 
 def _sparse(program: Any) -> bool:
@@ -165,57 +230,18 @@ def _scattered(
     return total / (count + 1.0 if include_self else count.clamp(min=1.0))
 
 
-def _of_rank(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """``kthvalue``: the number, and where it was."""
-    return tuple(
-        found.narrow(dim, k - 1, 1) if keepdim else found.select(dim, k - 1)
-        for found in torch.sort(x, dim)
-    )
-
-
-def _in_order(x: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
-    """``sort``; TVM's is stable always."""
-    del stable
-    return torch.sort(x, dim, descending)
-
-
 def _distances(one: Any, two: Any, p: float, _mode: int | None) -> Any:
-    apart = (one.unsqueeze(-2) - two.unsqueeze(-3)).abs()
+    return _apart(one.unsqueeze(-2) - two.unsqueeze(-3), p)
+
+
+def _apart(difference: Any, p: float) -> Any:
+    """The norm of differences along the last axis."""
     if p == 2.0:  # noqa: PLR2004 - Euclid's
-        return (apart * apart).sum(-1).sqrt()
-    if math.isinf(p):
-        return apart.amax(-1)
-    return apart.pow(p).sum(-1).pow(1 / p)
-
-
-def _windows(x: Any, dimension: int, size: int, step: int) -> Any:
-    """``Tensor.unfold``: windows along an axis, in a last one."""
-    dimension %= x.ndim
-    count = (x.shape[dimension] - size) // step + 1
-    starts = torch.arange(count, device=x.device) * step
-    places = (starts[:, None] + torch.arange(size, device=x.device)).reshape(-1)
-    parts = x.index_select(dimension, places)
-    shape = (*x.shape[:dimension], count, size, *x.shape[dimension + 1 :])
-    return parts.reshape(shape).movedim(dimension + 1, -1)
-
-
-def _largest_of_windows(x: Any, size: list[int]) -> Any:
-    """``adaptive_max_pool2d`` by its definition; the indices are not computed."""
-    for axis, count in zip((-2, -1), size, strict=True):
-        extent = x.shape[axis]
-        parts = [
-            x.narrow(axis, (place * extent) // count, _width(place, extent, count)).amax(
-                axis, keepdim=True
-            )
-            for place in range(count)
-        ]
-        x = parts[0] if count == 1 else torch.cat(parts, axis)
-    return x, torch.empty_like(x, dtype=torch.int64)
-
-
-def _width(place: int, extent: int, count: int) -> int:
-    """Elements of a window of adaptive pooling."""
-    return -((-(place + 1) * extent) // count) - (place * extent) // count
+        return (difference * difference).sum(-1).sqrt()
+    if p == 0.0:
+        return (difference != 0).to(difference.dtype).sum(-1)
+    size = difference.abs()
+    return size.amax(-1) if math.isinf(p) else size.pow(p).sum(-1).pow(1 / p)
 
 
 def _selu(x: Any) -> Any:
@@ -224,22 +250,104 @@ def _selu(x: Any) -> Any:
     return scale * torch.where(x > 0, x, alpha * torch.expm1(x))
 
 
-def _any(x: Any) -> Any:
-    return _ATEN.any.dim(x.reshape(-1), 0)
+def _pairs_apart(x: Any, p: float = 2.0) -> Any:
+    """``pdist``: the distances of the pairs of rows, each once."""
+    rows, others = torch.triu_indices(len(x), len(x), 1)
+    return _apart(x[rows] - x[others], p)
+
+
+def _reduced_by_index(
+    x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    """``index_reduce``, whose index is of one axis."""
+    shape = [1] * x.ndim
+    shape[dim] = -1
+    where = index.reshape(shape).expand(source.shape)
+    names = {"prod": "prod", "mean": "mean", "amax": "amax", "amin": "amin"}
+    return x.scatter_reduce(dim, where, source, names[reduce], include_self=include_self)
+
+
+def _scattered_value(x: Any, dim: int, index: Any, value: float, *, reduce: str) -> Any:
+    source = torch.full(index.shape, value, dtype=x.dtype)
+    return _scattered_source(x, dim, index, source, reduce=reduce)
+
+
+def _scattered_source(x: Any, dim: int, index: Any, source: Any, *, reduce: str) -> Any:
+    kind = {"add": "sum", "multiply": "prod"}[reduce]
+    part = source[tuple(slice(extent) for extent in index.shape)]
+    return x.scatter_reduce(dim, index, part, kind)
+
+
+def _put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    flat = x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
+def _onto_diagonal(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """``diagonal_scatter``."""
+    moved = x.movedim((dim1, dim2), (0, 1))
+    places = torch.arange(source.shape[-1])
+    rows, columns = places + max(-offset, 0), places + max(offset, 0)
+    made = moved.index_put((rows, columns), source.movedim(-1, 0))
+    return made.movedim((0, 1), (dim1, dim2))
+
+
+def _scattered_by_mask(x: Any, mask: Any, source: Any) -> Any:
+    shape = torch.broadcast_shapes(x.shape, mask.shape)
+    mask = mask.expand(shape)
+    place = (mask.reshape(-1).cumsum(0) - 1).clamp(0, source.numel() - 1).reshape(shape)
+    return torch.where(mask, source.reshape(-1)[place], x.expand(shape))
+
+
+def _negative(x: Any) -> Any:
+    """``signbit``, which zero may have; a NaN has none here."""
+    return (x < 0) | ((x == 0) & (1 / x < 0)) if x.is_floating_point() else x < 0
+
+
+def _with_sign(x: Any, y: Any) -> Any:
+    y = torch.full((), y, dtype=torch.float32) if isinstance(y, int | float) else y
+    x = x if x.is_floating_point() else x.float()
+    return torch.where(_negative(y), -x.abs(), x.abs())
+
+
+def _parts_of_number(x: Any) -> Any:
+    """``frexp``: a fraction from a half to one, and a power of two."""
+    some = torch.where((x == 0) | ~x.isfinite(), 1.0, x.abs())
+    power = some.log2().floor() + 1
+    fraction = some * torch.exp2(-power)
+    power = torch.where(fraction >= 1, power + 1, torch.where(2 * fraction < 1, power - 1, power))
+    ordinary = (x != 0) & x.isfinite()
+    exact = torch.where(ordinary, x * torch.exp2(-power), x)
+    return exact, torch.where(ordinary, power, 0).to(torch.int32)
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    **linear_algebra.DECOMPOSITIONS,
+    **orders.DECOMPOSITIONS,
+    **special_functions.DECOMPOSITIONS,
+    **windows.DECOMPOSITIONS,
+    _ATEN._pdist_forward.default: _pairs_apart,  # noqa: SLF001
+    _ATEN.index_reduce.default: _reduced_by_index,
+    _ATEN.scatter.value_reduce: _scattered_value,
+    _ATEN.scatter.reduce: _scattered_source,
+    _ATEN.put.default: _put,
+    _ATEN.diagonal_scatter.default: _onto_diagonal,
+    _ATEN.masked_scatter.default: _scattered_by_mask,
+    _ATEN.signbit.default: _negative,
+    _ATEN.copysign.Tensor: _with_sign,
+    _ATEN.copysign.Scalar: _with_sign,
+    _ATEN.frexp.Tensor: _parts_of_number,
+    _ATEN.fmax.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x >= y, x, y)),
+    _ATEN.fmin.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x <= y, x, y)),
+    _ATEN.ldexp.Tensor: lambda x, y: x * torch.exp2(y.float()),
+    _ATEN.addbmm.default: lambda x, y, z, *, beta=1, alpha=1: beta * x + alpha * (y @ z).sum(0),
+    _ATEN.angle.default: lambda x: torch.where(x < 0, math.pi, torch.where(x.isnan(), x, 0.0)),
     _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator is called so
     _ATEN.scatter_reduce.two: _scattered,
-    _ATEN.kthvalue.default: _of_rank,
-    _ATEN.sort.stable: _in_order,
     _ATEN.rrelu_with_noise_functional.default: _rrelu,
     _ATEN.var_mean.correction: _variance_and_mean,
     _ATEN._native_batch_norm_legit_functional.default: _normalised_by_batch,  # noqa: SLF001
     _ATEN._cdist_forward.default: _distances,  # noqa: SLF001
-    _ATEN.unfold.default: _windows,
-    _ATEN.adaptive_max_pool2d.default: _largest_of_windows,
-    _ATEN.any.default: _any,
     _ATEN.selu.default: _selu,
     _ATEN.exp2.default: lambda x: torch.exp(x * math.log(2.0)),
     _ATEN.erfc.default: lambda x: 1.0 - torch.erf(x),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -13,9 +14,18 @@ from chameleon_networks.importers.torch.lowering.values import Call, Converter, 
 
 def _nearest(call: Call) -> Any:
     """``upsample_nearest2d``: the pixel at the rounded-down place, not at the nearest centre."""
+    x = call.value(0)
+    if not _whole(call, extents(x)):
+        for axis, (extent, factor) in enumerate(
+            zip(call.shape[2:], call.node.args[2], strict=True)
+        ):
+            places = (torch.arange(extent) * (1.0 / factor)).floor().long()
+            places = places.clamp(max=extents(x)[axis + 2] - 1)
+            x = call.emit(relax.op.take(x, relax.const(places.numpy(), "int64"), axis + 2))
+        return x
     return call.emit(
         relax.op.image.resize2d(
-            call.value(0),
+            x,
             call.shape[2:],
             layout="NCHW",
             method="nearest_neighbor",
@@ -25,29 +35,51 @@ def _nearest(call: Call) -> Any:
     )
 
 
-def _smoothed(mode: str, call: Call) -> Any:
-    """Resizing with ``antialias``: two products with constant matrices, one for each axis.
+def _whole(call: Call, shape: Sequence[int]) -> bool:
+    """Whether factors of resizing, if there are any, are what extents say they are."""
+    factors = call.node.args[-1]
+    return factors is None or all(
+        new == old * factor
+        for new, old, factor in zip(call.shape[2:], shape[2:], factors, strict=True)
+    )
 
-    Resizing is linear and separable, so the image of each unit vector is a column.
+
+def _smooth(mode: str, method: str, call: Call) -> Any:
+    """Resizing without ``antialias``; TVM knows no factors but those of the extents."""
+    if _whole(call, extents(call.value(0))) or call.node.args[2]:
+        return getattr(call.importer, method)(call.node)
+    return _resized(mode, call, call.node.args[3], antialias=False)
+
+
+def _smoothed(mode: str, call: Call) -> Any:
+    """Resizing with ``antialias``."""
+    return _resized(mode, call, None, antialias=True)
+
+
+def _resized(mode: str, call: Call, factors: Any, *, antialias: bool) -> Any:
+    """Resizing as two products with constant matrices, one for each axis.
+
+    It is linear and separable, so the image of each unit vector is a column.
     """
     x = call.value(0)
     aligned = bool(call.given(2, "align_corners", False))
     rows, columns = (
-        relax.const(_weights(mode, old, new, aligned=aligned), call.dtype)
-        for old, new in zip(extents(x)[2:], call.shape[2:], strict=True)
+        relax.const(
+            _weights(mode, old, new, factor, align_corners=aligned, antialias=antialias), call.dtype
+        )
+        for old, new, factor in zip(
+            extents(x)[2:], call.shape[2:], factors or (None, None), strict=True
+        )
     )
     wide = call.emit(relax.op.matmul(x, call.emit(relax.op.permute_dims(columns))))
     return call.emit(relax.op.matmul(rows, wide))
 
 
-def _weights(mode: str, old: int, new: int, *, aligned: bool) -> Any:
+def _weights(mode: str, old: int, new: int, factor: float | None, **options: bool) -> Any:
     """The matrix (new, old) of resizing along one axis."""
+    scale = {"size": (new, old)} if factor is None else {"scale_factor": (factor, 1.0)}
     made = torch.nn.functional.interpolate(
-        torch.eye(old).reshape(1, 1, old, old),
-        size=(new, old),
-        mode=mode,
-        antialias=True,
-        align_corners=aligned,
+        torch.eye(old).reshape(1, 1, old, old), mode=mode, **scale, **options
     )
     return made.reshape(new, old).numpy()
 
@@ -65,26 +97,42 @@ def _grid_sample(call: Call) -> Any:
     return call.emit(made)
 
 
-def _average(call: Call) -> Any:
-    """``avg_pool2d``; with ``divisor_override`` the padding counts, whatever else is said."""
-    divisor = call.given(6, "divisor_override")
-    if divisor is None:
-        return call.importer._avg_pool2d(call.node)  # noqa: SLF001 - it has no other way in
+def _average(axes: int, call: Call) -> Any:
+    """``avg_pool1d``, ``avg_pool2d`` and ``avg_pool3d``.
+
+    TVM has no divisor of its own, and counts what is beyond the padding if it rounds up.
+    """
+    kernel = _each(call.node.args[1], axes)
+    ceil, divisor = bool(call.given(4, "ceil_mode", False)), call.given(6, "divisor_override")
+    if not ceil and divisor is None:
+        return getattr(call.importer, f"_avg_pool{axes}d")(call.node)
+    strides = _each(call.given(2, "stride") or kernel, axes)
+    padding = _each(call.given(3, "padding", 0), axes)
     x = call.value(0)
-    kernel = _each(call.node.args[1], 2)
-    made = call.emit(
-        relax.op.nn.avg_pool2d(
-            x,
-            pool_size=kernel,
-            strides=_each(call.given(2, "stride") or kernel, 2),
-            padding=_each(call.given(3, "padding", 0), 2),
-            ceil_mode=bool(call.given(4, "ceil_mode", False)),
-            count_include_pad=True,
-            layout="NCHW",
+    shape, made = extents(x)[-axes:], call.shape[-axes:]
+    pads = [(0, 0)] * (len(extents(x)) - axes) + [
+        (low, max(0, (count - 1) * step + size - extent - low))
+        for low, count, step, size, extent in zip(
+            padding, made, strides, kernel, shape, strict=True
         )
-    )
-    scale = kernel[0] * kernel[1] / divisor
-    return call.emit(relax.op.multiply(made, relax.const(scale, str(x.ty.dtype))))
+    ]
+    pool = getattr(torch.nn.functional, f"avg_pool{axes}d")
+    ones = torch.ones([1, 1, *shape])
+    counted = bool(call.given(5, "count_include_pad", True))
+    others = () if axes == 1 else (divisor,)
+    wanted = pool(ones, kernel, strides, padding, ceil, counted, *others)
+    flat = [one for pair in reversed(pads[-axes:]) for one in pair]
+    have = pool(torch.nn.functional.pad(ones, flat), kernel, strides)
+    have = have[(..., *(slice(count) for count in made))]
+    x = call.emit(relax.op.nn.pad(x, [one for pair in pads for one in pair]))
+    batched = [1] * (axes + 2 - len(extents(x))) + extents(x)
+    x = call.emit(relax.op.reshape(x, batched))
+    layout = f"NC{'DHW'[-axes:] if axes > 1 else 'W'}"
+    pooled = call.emit(getattr(relax.op.nn, f"avg_pool{axes}d")(x, kernel, strides, layout=layout))
+    cut = [[0] * axes, made]
+    pooled = call.emit(relax.op.strided_slice(pooled, list(range(2, axes + 2)), *cut))
+    factors = relax.const((wanted / have).numpy(), call.dtype)
+    return call.emit(relax.op.reshape(call.emit(relax.op.multiply(pooled, factors)), call.shape))
 
 
 def _each(value: Any, axes: int) -> list[int]:
@@ -127,10 +175,12 @@ def _transposed(call: Call) -> Any:
 
 CONVERTERS: dict[str, Converter] = {
     "upsample_nearest2d.vec": _nearest,
+    "upsample_bilinear2d.vec": partial(_smooth, "bilinear", "_upsample_bilinear2d"),
+    "upsample_bicubic2d.vec": partial(_smooth, "bicubic", "_upsample_bicubic2d"),
     "_upsample_bilinear2d_aa.default": partial(_smoothed, "bilinear"),
     "_upsample_bicubic2d_aa.default": partial(_smoothed, "bicubic"),
     "grid_sampler_2d.default": _grid_sample,
-    "avg_pool2d.default": _average,
+    **{f"avg_pool{axes}d.default": partial(_average, axes) for axes in (1, 2, 3)},
     "max_pool2d_with_indices.default": partial(_largest, "_max_pool2d_with_indices"),
     "max_pool3d_with_indices.default": partial(_largest, "_max_pool3d_with_indices"),
     "convolution.default": _transposed,

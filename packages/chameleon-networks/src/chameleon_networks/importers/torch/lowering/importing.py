@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+import torch
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.quick_tvm import tvm  # noqa: F401 - imports it without torch, before the next
 from chameleon_tvm.words import WAY_OUT, first_line
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from chameleon_networks.graph.relaxed import relax
@@ -21,6 +23,7 @@ from chameleon_networks.importers.torch.lowering import (
 )
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed
 from chameleon_networks.importers.torch.lowering.origins import location_of
+from chameleon_networks.importers.torch.lowering.scalars import along_vectors, is_along_number
 from chameleon_networks.importers.torch.lowering.values import Call, Converter
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
@@ -44,7 +47,7 @@ def torch_graph(program: Any) -> ImportedGraph:
     importer = _Importer()
     try:
         module = importer.from_exported_program(
-            decomposed(program),
+            decomposed(program, readable()),
             keep_params_as_input=False,
             unwrap_unit_return_tuple=False,
             no_bind_return_tuple=False,
@@ -68,6 +71,11 @@ def torch_graph(program: Any) -> ImportedGraph:
     )
 
 
+def readable() -> frozenset[str]:
+    """Names of the operators that TVM's importer and ours read."""
+    return frozenset({*ExportedProgramImporter().convert_map, *CONVERTERS})
+
+
 _IN_FLOAT32 = "Its weights are torch.float64; return the module in float32 (`.float()`)."
 
 
@@ -80,6 +88,27 @@ def _double(program: Any) -> bool:
     return any(str(value.dtype) == "torch.float64" for value in program.state_dict.values())
 
 
+def _check_results(nodes: Iterable[Any]) -> None:
+    """See that all results have a shape that is known, and a type that TVM computes.
+
+    Raises:
+        ConfigError: one has none.
+    """
+    for node in nodes:
+        value = node.meta.get("val") if node.op == "call_function" else None
+        if free_unbacked_symbols(value):
+            raise ConfigError(
+                f"{location_of(node).sentence} gives a result whose shape depends on its numbers",
+                hint=WAY_OUT,
+            )
+        # TVM's compiler ends the process at some of them.
+        if getattr(value, "dtype", None) is torch.bfloat16:
+            raise ConfigError(
+                f"{location_of(node).sentence} gives bfloat16, which the compiler does not compute",
+                hint=WAY_OUT,
+            )
+
+
 class _Importer(ExportedProgramImporter):
     """Remembers which node each variable is of."""
 
@@ -90,6 +119,7 @@ class _Importer(ExportedProgramImporter):
     def create_input_vars(self, exported_program: Any) -> Any:
         """See the base class; operators that are lacking are told before inputs of theirs are."""
         self._check_unsupported_func_type(exported_program.graph.nodes)
+        _check_results(exported_program.graph.nodes)
         return super().create_input_vars(exported_program)
 
     def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
@@ -99,8 +129,11 @@ class _Importer(ExportedProgramImporter):
 
     def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
         def noted(node: Any, *importer: Any) -> Any:
+            converted = partial(convert, node, *importer)
             try:
-                made = convert(node, *importer)
+                made = (
+                    along_vectors(converted, node, self) if is_along_number(node) else converted()
+                )
             except ConfigError:
                 raise
             except Exception as error:

@@ -35,6 +35,13 @@ def _select(call: Call) -> Any:
     return call.emit(relax.op.squeeze(part, [axis]))
 
 
+def _parts(call: Call) -> Any:
+    """``split_with_sizes``; TVM makes no tuple of a single part."""
+    if len(call.node.meta["val"]) == 1:
+        return call.emit(relax.Tuple([call.value(0)]))
+    return call.importer._split(call.node)  # noqa: SLF001 - it has no other way in
+
+
 def _index(call: Call) -> Any:
     """``x[..., i, j, ...]`` as NumPy and torch define it.
 
@@ -237,10 +244,13 @@ def _of_any_size(call: Call, rows: Any, inside: Any) -> Any:
 
 
 CONVERTERS: dict[str, Converter] = {
-    "_embedding_bag.default": _embedding_bag,
+    **dict.fromkeys(
+        ("_embedding_bag.default", "_embedding_bag_forward_only.default"), _embedding_bag
+    ),
     "embedding.default": _embedding,
     "index_select.default": _index_select,
     "select.int": _select,
+    **dict.fromkeys(("split_with_sizes.default", "split.Tensor"), _parts),
     "index.Tensor": _index,
     **dict.fromkeys(("index_put.default", "index_put_.default"), _index_put),
     "scatter_add.default": partial(_scatter, "add"),

@@ -1,0 +1,283 @@
+"""PyTorch's own samples of its operators: OpInfo's ``op_db`` in float32, each sample as a network.
+
+python benchmarks/torch_cases.py --samples 3    # three samples of each entry, drawn by a digest
+python benchmarks/torch_cases.py                # all of them
+
+Tensors among a sample's arguments are the network's inputs; everything else is a constant. A sample
+counts as no network if it draws random numbers, if torch itself refuses it, if it changes an input
+in place, or if an input or the result is no dense tensor of real numbers. Each other one is
+exported, compiled untuned, delivered, loaded, and compared with torch. Torch's samples need the
+package ``expecttest``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from case_suite import NoNetworkError, Suite, WrongAnswerError, main
+from chameleon_core.plugins import NoOptions
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.uncompilable import no_kernels
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.importers.options import DEFAULT
+from chameleon_networks.importers.torch.lowering.importing import torch_graph
+from chameleon_networks.importers.torch.programs import program_of
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_tvm.device.targets import TVMTargets
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_TOLERANCES = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-4, "float64": 1e-6}
+"""Accepted |difference|, relative to |expected| or to 1, whichever is larger; others are exact."""
+
+_ROUNDINGS_APART = 4.0
+"""A result may be off by so many times as much as torch's in float32 is off from float64."""
+
+
+class OpInfoCases(Suite):
+    """Samples of operators.
+
+    Args:
+        samples: of each entry at most, as a word; 0 for all.
+    """
+
+    def __init__(self, samples: str) -> None:
+        self._most = int(samples)
+        self._last: tuple[str, list[Any]] = "", []
+
+    @cached_property
+    def _entries(self) -> dict[str, Any]:
+        from torch.testing._internal.common_methods_invocations import op_db  # noqa: PLC0415 - seconds
+
+        return {
+            ".".join(filter(None, (one.name, one.variant_test_name))): one
+            for one in op_db
+            if torch.float32 in one.dtypes
+        }
+
+    def cases(self) -> Mapping[str, str]:
+        found = {}
+        for name in self._entries:
+            numbers = range(len(self._samples(name)))
+            drawn = sorted(numbers, key=lambda number: _digest(f"{name}/{number}"))
+            for number in sorted(drawn[: self._most or None]):
+                found[f"{name}/{number}"] = _group(name)
+        return found
+
+    def run(self, case: str) -> str | None:
+        warnings.simplefilter("ignore")
+        name, _, number = case.rpartition("/")
+        entry, sample = self._entries[name], self._samples(name)[int(number)]
+        if "dropout" in name and sample.kwargs.get("training", True):
+            raise NoNetworkError("it leaves out numbers as in training")
+        network = Sampled(entry.op, (sample.input, *sample.args), sample.kwargs)
+        expected = _expected(network)
+        program = _program(network, case)
+        got = _outputs(program, network.inputs)
+        return _compare(got, expected, network)
+
+    def _samples(self, name: str) -> list[Any]:
+        if self._last[0] != name:
+            torch.manual_seed(0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = list(self._entries[name].sample_inputs("cpu", torch.float32))
+            self._last = name, found
+        return self._last[1]
+
+
+def _digest(word: str) -> bytes:
+    return hashlib.sha256(word.encode()).digest()
+
+
+def _group(name: str) -> str:
+    """The name space of an operator."""
+    space, _, rest = name.partition(".")
+    known = {"nn", "linalg", "fft", "special", "masked", "signal", "_refs"}
+    return space if rest and space in known else "torch"
+
+
+class Sampled(torch.nn.Module):
+    """A sample as a module, of which the tensors among the arguments are inputs.
+
+    Attributes:
+        inputs: copies of these, each in one piece.
+    """
+
+    def __init__(self, function: Any, args: Any, kwargs: Any) -> None:
+        super().__init__()
+        self._function = function
+        self._leaves, self._structure = pytree.tree_flatten((args, kwargs))
+        self._places = [
+            place for place, one in enumerate(self._leaves) if isinstance(one, torch.Tensor)
+        ]
+        self.inputs = tuple(_in_one_piece(self._leaves[place]) for place in self._places)
+        for place in self._places:
+            self._leaves[place] = None
+
+    def forward(self, *tensors: Any) -> Any:
+        """The function's result."""
+        leaves = list(self._leaves)
+        for place, one in zip(self._places, tensors, strict=True):
+            leaves[place] = one
+        args, kwargs = pytree.tree_unflatten(leaves, self._structure)
+        return self._function(*args, **kwargs)
+
+
+def _in_one_piece(tensor: Any) -> Any:
+    """A copy of a tensor.
+
+    Raises:
+        NoNetworkError: it is none of dense real numbers.
+    """
+    _check_dense(tensor, "an input")
+    if tensor.is_floating_point() and tensor.isnan().any():
+        raise NoNetworkError("an input is not a number")
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+
+def _check_dense(tensor: Any, what: str) -> None:
+    if tensor.layout != torch.strided or tensor.is_nested:
+        raise NoNetworkError(f"{what} is not dense")
+    if tensor.is_complex() or tensor.is_quantized:
+        raise NoNetworkError(f"{what} is {tensor.dtype}")
+
+
+def _expected(network: Sampled) -> list[Any]:
+    """Torch's result.
+
+    Raises:
+        NoNetworkError: there is none, or it is none of a network.
+    """
+    if not network.inputs:
+        raise NoNetworkError("it has no input")
+    given = [one.clone() for one in network.inputs]
+    try:
+        with torch.no_grad(), _Draws() as draws:
+            result = _tensors(network(*given))
+    except Exception as error:
+        raise NoNetworkError(f"torch refuses it: {' '.join(str(error).split())}") from error
+    if not all(map(_same, given, network.inputs)):
+        raise NoNetworkError("it changes an input in place")
+    if not result:
+        raise NoNetworkError("it gives no tensor")
+    for one in result:
+        _check_dense(one, "the result")
+    if draws.some:
+        raise NoNetworkError("it draws random numbers")
+    return result
+
+
+class _Draws(TorchDispatchMode):
+    """Notes whether any operator draws random numbers."""
+
+    some = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.some |= torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
+
+
+def _tensors(result: Any) -> list[Any]:
+    return [one for one in pytree.tree_leaves(result) if isinstance(one, torch.Tensor)]
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one.shape == other.shape and bool(
+        torch.equal(one, other)
+        or torch.allclose(one.double(), other.double(), rtol=0, atol=0, equal_nan=True)
+    )
+
+
+def _program(network: Sampled, owner: str) -> Any:
+    return program_of(network.eval(), network.inputs, owner).in_shapes({})
+
+
+def _outputs(program: Any, inputs: Any) -> list[Any]:
+    """What a program gives when it is compiled untuned and loaded as a delivered network is."""
+    target = TVMTargets(NoOptions()).resolve("native")
+    with warnings_once():
+        module = prepared(torch_graph(program).module, DEFAULT)
+        chains, none = chains_of(module), no_kernels(target)
+        executable = compiled(module, chains, none, target).executable
+    with tempfile.TemporaryDirectory(prefix="chameleon-case-") as folder:
+        manifest = {**manifest_of(module, chains, none, target, 1), "untuned": {}}
+        write_package(Path(folder), executable, manifest)
+        network = load(folder)
+    made = network(*(one.numpy() for one in inputs))
+    return list(made) if isinstance(made, list | tuple) else [made]
+
+
+def _compare(got: list[Any], expected: list[Any], network: Sampled) -> str | None:
+    """Compare results, if need be with regard to torch's own rounding.
+
+    Raises:
+        WrongAnswerError: they differ.
+    """
+    if len(got) != len(expected):
+        raise WrongAnswerError(f"{len(got)} outputs instead of {len(expected)}")
+    exact: list[Any] | None = None
+    remark = None
+    for place, (have, wanted) in enumerate(zip(got, expected, strict=True)):
+        have, want = np.asarray(have), _array(wanted)  # noqa: PLW2901
+        if have.shape != want.shape:
+            raise WrongAnswerError(f"output {place} has shape {have.shape}, not {want.shape}")
+        dtype = str(wanted.dtype).removeprefix("torch.")
+        if str(have.dtype) != dtype and dtype != "bfloat16":
+            raise WrongAnswerError(f"output {place} is {have.dtype}, not {dtype}")
+        tolerance = _TOLERANCES.get(dtype, 0.0)
+        apart = _apart(have, want)
+        if apart <= tolerance:
+            continue
+        exact = exact or _exact(network)
+        own = _apart(want, _array(exact[place])) if exact else 0.0
+        if not apart <= _ROUNDINGS_APART * own:
+            raise WrongAnswerError(f"output {place} differs by {apart:.3g}, torch's by {own:.3g}")
+        remark = f"torch's own error is {own:.3g}"
+    return remark
+
+
+def _array(tensor: Any) -> Any:
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def _apart(have: Any, want: Any) -> float:
+    """The largest difference, relative to what is expected or to 1; equal NaN are no difference."""
+    if want.dtype.kind in "biu":
+        return 0.0 if np.array_equal(have, want) else float("inf")
+    ours, theirs = have.astype(np.float64), want.astype(np.float64)
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(ours - theirs)[~same] / np.maximum(np.abs(theirs[~same]), 1.0)
+    worst = float(apart.max(initial=0.0)) if apart.size else 0.0
+    return worst if np.isfinite(worst) and not np.isnan(apart).any() else float("inf")
+
+
+def _exact(network: Sampled) -> list[Any] | None:
+    """Torch's result in float64, if it has any."""
+    inputs = [one.double() if one.is_floating_point() else one.clone() for one in network.inputs]
+    try:
+        with torch.no_grad():
+            return _tensors(network(*inputs))
+    except Exception:  # noqa: BLE001 - of torch's own; only a reason to allow more is lost
+        return None
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--samples", default="0", help="of each entry, drawn by a digest")
+    given, words = parser.parse_known_args()
+    sys.exit(main("torch_cases:OpInfoCases", words, options=(given.samples,)))

@@ -1,0 +1,86 @@
+"""A torch program without operators on empty tensors, which TVM cannot schedule.
+
+The values of an empty tensor are none, so what depends on empty tensors alone is a constant.
+"""
+
+from __future__ import annotations
+
+from operator import getitem
+from typing import Any
+
+import torch
+from torch.fx.node import map_arg
+
+_ATEN = torch.ops.aten
+
+_PRODUCTS = {_ATEN.addmm.default, _ATEN.baddbmm.default}
+"""Operators that add a product to their first operand."""
+
+_UPDATES = {
+    *(_ATEN.index_put.default, _ATEN.scatter.src, _ATEN.scatter.value, _ATEN.scatter_add.default),
+    *(_ATEN.scatter_reduce.two, _ATEN.slice_scatter.default),
+}
+"""Operators that write into their first operand, or add to it."""
+
+
+def without_empty_tensors(program: Any) -> None:
+    """Replace what is empty, and what is computed of empty tensors alone, by constants.
+
+    Args:
+        program: a ``torch.export.ExportedProgram``, which is changed.
+    """
+    graph = program.graph_module.graph
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
+            continue
+        if node.target is _ATEN.cat.default:
+            kept = [one for one in node.args[0] if not _is_empty(one)]
+            node.args = (kept or node.args[0], *node.args[1:])
+        with graph.inserting_before(node):
+            other = _replacement(graph, node)
+        if other is not None:
+            other.meta = {**node.meta, **other.meta}
+            node.replace_all_uses_with(other)
+    graph.eliminate_dead_code()
+    program.graph_module.recompile()
+
+
+def _replacement(graph: Any, node: Any) -> Any:
+    """What gives the same without an empty tensor; None if a node has none that matters."""
+    result, value = node.meta["val"], _constant_value(node)
+    if value is not None:
+        arguments = list(result.shape), value
+        return graph.call_function(_ATEN.full.default, arguments, {"dtype": result.dtype})
+    if not any(map(_is_empty, node.all_input_nodes)):
+        return None
+    if node.target in _UPDATES:
+        return node.args[0]
+    if node.target not in _PRODUCTS:
+        return None
+    scaled = graph.call_function(_ATEN.mul.Scalar, (node.args[0], node.kwargs.get("beta", 1)))
+    scaled.meta = dict(node.args[0].meta)
+    return graph.call_function(_ATEN.expand.default, (scaled, list(result.shape)))
+
+
+def _constant_value(node: Any) -> Any:
+    """The value of all elements of a node's result, if it depends on empty tensors alone."""
+    if _is_empty(node):
+        return 0
+    call = node.args[0] if node.target is getitem else node
+    inputs = call.all_input_nodes
+    if not inputs or not all(map(_is_empty, inputs)):
+        return None
+    given = {one: torch.empty(one.meta["val"].shape, dtype=one.meta["val"].dtype) for one in inputs}
+    args, kwargs = map_arg((call.args, call.kwargs), given.__getitem__)
+    result = call.target(*args, **kwargs)
+    numbers = (result if call is node else result[node.args[1]]).flatten().tolist()
+    # NaN is unlike itself.
+    return numbers[0] if len({*map(str, numbers)}) == 1 else None
+
+
+def _is_empty(node: Any) -> bool:
+    value = node.meta.get("val")
+    # An extent that nobody knows yet cannot be compared.
+    return isinstance(value, torch.Tensor) and any(
+        isinstance(extent, int) and extent == 0 for extent in value.shape
+    )

@@ -1,0 +1,251 @@
+"""Factorisations of small matrices, step by step; larger ones are refused.
+
+The algorithms are those of Golub and Van Loan, Matrix Computations: 3.4.1 (LU with partial
+pivoting), 4.2.2 (Cholesky) and 5.2.1 (QR by Householder's reflections).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_ATEN = torch.ops.aten
+
+LARGEST = 32
+"""Rows and columns of a matrix; each takes about ten operators."""
+
+
+def _small(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a matrix, of one that is small enough and not empty."""
+
+    def checked(matrix: Any, *args: Any, **kwargs: Any) -> Any:
+        if matrix.numel() == 0 or max(matrix.shape[-2:]) > LARGEST:
+            return NotImplemented
+        return function(matrix, *args, **kwargs)
+
+    return checked
+
+
+def _no_error(matrix: Any) -> Any:
+    return torch.zeros(matrix.shape[:-2], dtype=torch.int32)
+
+
+def _lower_factor(a: Any, upper: bool = False) -> Any:
+    """Cholesky's factor."""
+    a = a.mT if upper else a
+    rows, columns = torch.arange(a.shape[-1]), []
+    for place in range(a.shape[-1]):
+        column = a[..., place] / a[..., place, place, None].sqrt()
+        column = torch.where(rows >= place, column, 0.0)
+        columns.append(column)
+        a = a - column.unsqueeze(-1) * column.unsqueeze(-2)
+    factor = torch.stack(columns, -1)
+    return factor.mT if upper else factor
+
+
+def _lower_factor_checked(a: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
+    del check_errors
+    return _lower_factor(a, upper), _no_error(a)
+
+
+def _substituted(a: Any, b: Any, *, upper: bool, unit: bool) -> Any:
+    """The solution of ``a @ x = b`` for a triangular matrix."""
+    if upper:
+        return _substituted(a.flip([-1, -2]), b.flip([-2]), upper=False, unit=unit).flip([-2])
+    found: list[Any] = []
+    for place in range(a.shape[-1]):
+        row = b[..., place : place + 1, :]
+        if found:
+            row = row - a[..., place : place + 1, :place] @ torch.cat(found, -2)
+        found.append(row if unit else row / a[..., place : place + 1, place : place + 1])
+    # Both are broadcast to each other.
+    return torch.cat(torch.broadcast_tensors(*found), -2) if len(found) > 1 else found[0]
+
+
+def _solved_triangular(
+    a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Any:
+    if left:
+        return _substituted(a, b, upper=upper, unit=unitriangular)
+    return _substituted(a.mT, b.mT, upper=not upper, unit=unitriangular).mT
+
+
+def _solved_triangular_of_old(
+    b: Any, a: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Any:
+    """``triangular_solve``, which gives its matrix as well."""
+    matrix = a.mT if transpose else a
+    made = _substituted(matrix, b, upper=upper != transpose, unit=unitriangular)
+    return made, a.expand(*made.shape[:-2], *a.shape[-2:]).clone()
+
+
+def _solved_by_factor(b: Any, factor: Any, upper: bool = False) -> Any:
+    """``cholesky_solve``."""
+    lower = factor.mT if upper else factor
+    made = _substituted(lower, b, upper=False, unit=False)
+    return _substituted(lower.mT, made, upper=True, unit=False)
+
+
+def _inverted_by_factor(factor: Any, upper: bool = False) -> Any:
+    """``cholesky_inverse``."""
+    unit = torch.eye(factor.shape[-1]).expand(factor.shape)
+    triangle = factor.triu() if upper else factor.tril()
+    return _solved_by_factor(unit, triangle, upper)
+
+
+def _exchanged(order: Any, place: int, other: Any) -> Any:
+    """An order in which a place and another one, which is computed, are exchanged."""
+    rows = torch.arange(order.shape[-1])
+    source = torch.where(rows == place, other, torch.where(rows == other, place, rows))
+    return order.gather(-1, source)
+
+
+def _rows(a: Any, order: Any) -> Any:
+    return a.gather(-2, order.unsqueeze(-1).expand(*order.shape, a.shape[-1]))
+
+
+def _factors(a: Any, pivot: bool = True) -> tuple[Any, Any]:
+    """Both triangles in one matrix, and the exchanges of rows, counted from 1."""
+    rows, columns = (torch.arange(extent) for extent in a.shape[-2:])
+    straight = rows.expand(a.shape[:-1])
+    pivots = []
+    for place in range(min(a.shape[-2:])):
+        largest = torch.where(rows >= place, a[..., place].abs(), -1.0).argmax(-1, keepdim=True)
+        largest = largest if pivot else torch.full_like(largest, place)
+        pivots.append(largest)
+        a = _rows(a, _exchanged(straight, place, largest))
+        divisor = a[..., place, place, None]
+        factor = a[..., place] / torch.where(divisor == 0, 1.0, divisor)
+        factor = torch.where(rows > place, factor, 0.0).unsqueeze(-1)
+        row = torch.where(columns > place, a[..., place, :], 0.0).unsqueeze(-2)
+        below = (rows > place)[:, None] & (columns == place)
+        a = torch.where(below, factor, a - factor * row)
+    return a, (torch.cat(pivots, -1) + 1).to(torch.int32)
+
+
+def _factors_checked(a: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    del check_errors
+    return (*_factors(a, pivot), _no_error(a))
+
+
+def _order(pivots: Any, count: int) -> Any:
+    """The order of rows after all exchanges."""
+    order = torch.arange(count).expand(*pivots.shape[:-1], count)
+    for place in range(pivots.shape[-1]):
+        order = _exchanged(order, place, pivots[..., place, None].long() - 1)
+    return order
+
+
+def _solved(factors: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: bool = False) -> Any:
+    """``linalg_lu_solve``."""
+    if not left:
+        return _solved(factors, pivots, b.mT, adjoint=not adjoint).mT
+    batch = torch.broadcast_shapes(factors.shape[:-2], b.shape[:-2])
+    factors = factors.expand(*batch, *factors.shape[-2:])
+    order = _order(pivots, factors.shape[-1]).expand(*batch, factors.shape[-1])
+    b = b.expand(*batch, *b.shape[-2:])
+    if adjoint:
+        made = _substituted(factors.mT, b, upper=False, unit=False)
+        made = _substituted(factors.mT, made, upper=True, unit=True)
+        return _rows(made, order.argsort(-1))
+    made = _substituted(factors, _rows(b, order), upper=False, unit=True)
+    return _substituted(factors, made, upper=True, unit=False)
+
+
+def _sign(pivots: Any) -> Any:
+    """Of the permutation: -1 for an odd number of exchanges."""
+    straight = torch.arange(1, pivots.shape[-1] + 1)
+    return 1.0 - 2.0 * ((pivots != straight).sum(-1) % 2)
+
+
+def _diagonal(factors: Any) -> Any:
+    return factors.diagonal(0, -2, -1)
+
+
+def _determinant(a: Any) -> Any:
+    factors, pivots = _factors(a)
+    return _diagonal(factors).prod(-1) * _sign(pivots), factors, pivots
+
+
+def _log_determinant(a: Any) -> Any:
+    factors, pivots = _factors(a)
+    diagonal = _diagonal(factors)
+    sign = diagonal.sign().prod(-1) * _sign(pivots)
+    return sign, diagonal.abs().log().sum(-1), factors, pivots
+
+
+def _inverse(a: Any, *, check_errors: bool = False) -> Any:
+    del check_errors
+    unit = torch.eye(a.shape[-1]).expand(a.shape)
+    return _solved(*_factors(a), unit), _no_error(a)
+
+
+def _solution(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+    del check_errors
+    factors, pivots = _factors(a)
+    vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
+    right = b.unsqueeze(-1) if vector else b
+    made = _solved(factors, pivots, right, left=left or vector)
+    return made.squeeze(-1) if vector else made, factors, pivots, _no_error(a)
+
+
+def _unpacked(
+    factors: Any, pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True
+) -> Any:
+    """``lu_unpack``."""
+    if not (unpack_data and unpack_pivots):
+        return NotImplemented
+    count, width = factors.shape[-2:]
+    least = min(count, width)
+    lower = factors[..., :least].tril(-1) + torch.eye(count, least)
+    order = _order(pivots, count)
+    permutation = torch.eye(count)[order].mT
+    return permutation, lower, factors[..., :least, :].triu()
+
+
+def _three_factors(a: Any, *, pivot: bool = True) -> Any:
+    return _unpacked(*_factors(a, pivot))
+
+
+def _orthogonal(a: Any, mode: str = "reduced") -> Any:
+    """``linalg_qr`` with the signs that LAPACK gives."""
+    rows, unit = a.shape[-2], torch.eye(a.shape[-2]).expand(*a.shape[:-2], a.shape[-2], a.shape[-2])
+    q, r = unit, a
+    for place in range(min(rows - 1, a.shape[-1])):
+        column = torch.where(torch.arange(rows) >= place, r[..., place], 0.0)
+        head = column[..., place, None]
+        rest = torch.where(torch.arange(rows) > place, column, 0.0).abs().amax(-1, keepdim=True)
+        length = (column * column).sum(-1, keepdim=True).sqrt()
+        apart = column + torch.where(head < 0, -length, length) * (torch.arange(rows) == place)
+        norm = (apart * apart).sum(-1, keepdim=True)
+        scaled = torch.where(rest > 0, 2.0 / torch.where(norm > 0, norm, 1.0), 0.0) * apart
+        turn = unit - scaled.unsqueeze(-1) * apart.unsqueeze(-2)
+        q, r = q @ turn, turn @ r
+    kept = rows if mode == "complete" else min(a.shape[-2:])
+    q = a.new_empty(0) if mode == "r" else q[..., :kept]
+    return q, r[..., :kept, :].triu()
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    operator: _small(function)
+    for operator, function in (
+        (_ATEN.cholesky.default, _lower_factor),
+        (_ATEN.linalg_cholesky_ex.default, _lower_factor_checked),
+        (_ATEN.cholesky_solve.default, _solved_by_factor),
+        (_ATEN.cholesky_inverse.default, _inverted_by_factor),
+        (_ATEN.linalg_solve_triangular.default, _solved_triangular),
+        (_ATEN.triangular_solve.default, _solved_triangular_of_old),
+        (_ATEN.linalg_lu_factor_ex.default, _factors_checked),
+        (_ATEN.linalg_lu_solve.default, _solved),
+        (_ATEN.linalg_lu.default, _three_factors),
+        (_ATEN.lu_unpack.default, _unpacked),
+        (_ATEN._linalg_det.default, _determinant),  # noqa: SLF001 - it is called so
+        (_ATEN._linalg_slogdet.default, _log_determinant),  # noqa: SLF001
+        (_ATEN.linalg_inv_ex.default, _inverse),
+        (_ATEN._linalg_solve_ex.default, _solution),  # noqa: SLF001
+        (_ATEN.linalg_qr.default, _orthogonal),
+    )
+}
+"""Functions of torch that are traced in the place of an operator, by operator."""

@@ -1,0 +1,197 @@
+"""Pooling to the largest numbers and their places, and other operators on windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+_ATEN = torch.ops.aten
+
+
+def _sliding(extent: int, size: int, step: int, margin: int, spread: int, *, ceil: bool) -> Any:
+    """The places (count, size) in the windows of pooling along an axis.
+
+    One outside is that of another number in the same window.
+    """
+    reach = spread * (size - 1) + 1
+    count = (extent + 2 * margin - reach + (step - 1 if ceil else 0)) // step + 1
+    if ceil and (count - 1) * step >= extent + margin:
+        count -= 1
+    first = (torch.arange(count) * step - margin)[:, None]
+    places = first + torch.arange(size) * spread
+    last = first + (extent - 1 - first) // spread * spread
+    return torch.minimum(torch.where(places < 0, first % spread, places), last)
+
+
+def _adaptive(extent: int, count: int) -> Any:
+    """The places (count, width) in the windows of adaptive pooling along an axis."""
+    bounds = list(map(partial(_bounds, extent, count), range(count)))
+    number = torch.arange(count)[:, None]
+    width = torch.arange(max((end - start for start, end in bounds), default=0))
+    last = ((number + 1) * extent + count - 1) // count - 1
+    return torch.minimum(number * extent // count + width, last)
+
+
+def _bounds(extent: int, count: int, number: int) -> tuple[int, int]:
+    """Start and end of a window of adaptive pooling."""
+    return number * extent // count, -(-(number + 1) * extent // count)
+
+
+def _largest(x: Any, windows: Sequence[Any]) -> tuple[Any, Any]:
+    """The largest number of each window, and its place in its image."""
+    before, images = x.ndim - len(windows), x.shape[x.ndim - len(windows) :]
+    flat = torch.arange(1).squeeze(0)
+    for axis, index in enumerate(windows):
+        x = x.index_select(before + 2 * axis, index.flatten())
+        x = x.unflatten(before + 2 * axis, index.shape)
+        flat = flat[..., None, None] * images[axis] + index
+    counts = [*range(before), *range(before, x.ndim, 2)]
+    widths = range(before + 1, x.ndim, 2)
+    x = x.permute(*counts, *widths).flatten(len(counts))
+    flat = flat.permute(*(axis - before for axis in (*counts[before:], *widths)))
+    flat = flat.flatten(len(windows)).expand(x.shape)
+    index = x.argmax(-1, keepdim=True)
+    return x.amax(-1), flat.gather(-1, index).squeeze(-1)
+
+
+def _pooled(  # noqa: PLR0917 - the operator's signature
+    x: Any,
+    size: list[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> Any:
+    axes = 3 if x.ndim - len(size) not in (1, 2) else len(size)
+    options = [
+        list(one) * (axes if len(one) == 1 else 1)
+        for one in (size, stride or size, padding, dilation)
+    ]
+    extents = x.shape[-axes:]
+    return _largest(
+        x, [_sliding(*one, ceil=ceil_mode) for one in zip(extents, *options, strict=True)]
+    )
+
+
+def _pooled_adaptively(x: Any, size: list[int]) -> Any:
+    """The indices are left out later if nothing reads them."""
+    windows, values = [], x
+    for axis, count in enumerate(size, x.ndim - len(size)):
+        extent = x.shape[axis]
+        windows.append(_adaptive(extent, count))
+        bounds = map(partial(_bounds, extent, count), range(count))
+        parts = [
+            values.narrow(axis, start, end - start).amax(axis, keepdim=True)
+            for start, end in bounds
+        ]
+        values = parts[0] if len(parts) == 1 else torch.cat(parts, axis)
+    return values, _largest(x, windows)[1]
+
+
+def _sliced(x: Any, dimension: int, size: int, step: int) -> Any:
+    """``Tensor.unfold``: windows along an axis, in a last one."""
+    dimension %= max(x.ndim, 1)
+    if x.ndim == 0:
+        return x.reshape(1).narrow(0, 0, size)
+    index = _sliding(x.shape[dimension], size, step, 0, 1, ceil=False)
+    parts = x.index_select(dimension, index.flatten())
+    return parts.unflatten(dimension, index.shape).movedim(dimension + 1, -1)
+
+
+def _of_memory(x: Any, size: list[int], stride: list[int], offset: int | None = None) -> Any:
+    """``as_strided`` of a tensor in one piece."""
+    if not _in_one_piece(x, size, stride, offset):
+        return NotImplemented
+    return x.reshape(-1)[_addresses(x, size, stride, offset)]
+
+
+def _into_memory(
+    x: Any, source: Any, size: list[int], stride: list[int], offset: int | None = None
+) -> Any:
+    """``as_strided_scatter``."""
+    if not _in_one_piece(x, size, stride, offset):
+        return NotImplemented
+    index = _addresses(x, size, stride, offset).flatten()
+    return x.reshape(-1).index_put((index,), source.reshape(-1)).reshape(x.shape)
+
+
+def _in_one_piece(x: Any, size: Sequence[int], stride: Sequence[int], offset: int | None) -> bool:
+    """Whether a tensor is, and has all that is at some addresses."""
+    first = 0 if offset is None else offset - x.storage_offset()
+    last = first + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    return x.is_contiguous() and first >= 0 and last < x.numel()
+
+
+def _addresses(x: Any, size: Sequence[int], stride: Sequence[int], offset: int | None) -> Any:
+    first = 0 if offset is None else offset - x.storage_offset()
+    place = torch.full((), first, dtype=torch.int64)
+    for extent, step in zip(size, stride, strict=True):
+        place = place[..., None] + torch.arange(extent) * step
+    return place
+
+
+def _convolved_back(  # noqa: PLR0917 - the operator's signature
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Any:
+    """A transposed convolution as one over its input with zeros in between.
+
+    TVM's own is neither dilated nor in groups nor of volumes, if its weights are no constants.
+    """
+    axes, volumes = x.ndim - 2, 3
+    if not transposed or (max(dilation) == 1 and groups == 1 and axes != volumes):
+        return NotImplemented
+    for axis, step in enumerate(stride, 2):
+        if step > 1:
+            zeros = x.new_zeros((*x.shape[: axis + 1], step - 1, *x.shape[axis + 1 :]))
+            extent = (x.shape[axis] - 1) * step + 1
+            x = torch.cat([x.unsqueeze(axis + 1), zeros], axis + 1).flatten(axis, axis + 1)
+            x = x.narrow(axis, 0, extent)
+    low = [
+        step * (extent - 1) - margin
+        for step, extent, margin in zip(dilation, weight.shape[2:], padding, strict=True)
+    ]
+    high = [one + more for one, more in zip(low, output_padding, strict=True)]
+    pads = [one for pair in zip(reversed(low), reversed(high), strict=True) for one in pair]
+    weight = weight.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
+    weight = weight.flip(list(range(2, x.ndim)))
+    none = [0] * axes
+    return _ATEN.convolution.default(
+        torch.nn.functional.pad(x, pads),
+        weight,
+        bias,
+        [1] * axes,
+        none,
+        dilation,
+        False,
+        none,
+        groups,
+    )
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    _ATEN.adaptive_max_pool2d.default: _pooled_adaptively,
+    _ATEN.adaptive_max_pool3d.default: _pooled_adaptively,
+    _ATEN.unfold.default: _sliced,
+    _ATEN.as_strided.default: _of_memory,
+    _ATEN.as_strided_copy.default: _of_memory,
+    _ATEN.as_strided_scatter.default: _into_memory,
+}
+"""Functions of torch that are traced in the place of an operator, by operator."""
+
+SOME: dict[Any, Callable[..., Any]] = {
+    _ATEN.convolution.default: _convolved_back,
+    _ATEN.max_pool2d_with_indices.default: _pooled,
+    _ATEN.max_pool3d_with_indices.default: _pooled,
+}
+"""The same of operators in a program that reads their second result, or computes their weights."""

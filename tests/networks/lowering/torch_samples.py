@@ -1,0 +1,175 @@
+"""Networks that torch's own samples of its operators have shown to be wrong or to fail."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F  # noqa: N812 - as everywhere
+
+from .torch_networks import Cases, of, r
+
+
+def _symmetric(x: torch.Tensor) -> torch.Tensor:
+    """A positive definite matrix of any one."""
+    return x @ x.mT + torch.eye(x.shape[-1])
+
+
+def _with_nothing(x: torch.Tensor) -> torch.Tensor:
+    """Numbers, some of which are none."""
+    return torch.where(x > 0.5, torch.nan, x)
+
+
+_BESSEL = (
+    *("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "i0", "i0e", "i1", "i1e", "erfcx"),
+    *("modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1"),
+    *("scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "spherical_bessel_j0"),
+)
+_SPREAD = torch.linspace(-6.0, 9.0, 91)
+
+SAMPLES: Cases = {
+    "cumulative sum of a number": lambda: of(lambda x: x.cumsum(0), r()),
+    "largest along a number": lambda: of(lambda x: x.max(0), r()),
+    "a number in order": lambda: of(lambda x: x.sort(0), r()),
+    "spread of nothing": lambda: of(lambda x: torch.std_mean(x, 1), r(0, 5)),
+    "mean of nothing": lambda: of(lambda x: x.mean(1), r(3, 0)),
+    "product over nothing": lambda: of(lambda x, y: x @ y + 1, r(3, 0), r(0, 2)),
+    "bias without inputs": lambda: of(F.linear, r(2, 0), r(3, 0), r(3)),
+    "nothing beside something": lambda: of(lambda x, y: torch.cat([x, y]), r(0), r(2)),
+    "choice of two types": lambda: of(
+        lambda x: torch.where(x > 0, x, torch.zeros((), dtype=torch.int64)), r(3, 4)
+    ),
+    "places of adaptive pooling": lambda: of(
+        lambda x: F.adaptive_max_pool2d(x, (3, 2), return_indices=True), r(2, 3, 7, 5)
+    ),
+    "places of adaptive pooling in volumes": lambda: of(
+        lambda x: F.adaptive_max_pool3d(x, (3, 2, 1), return_indices=True), r(1, 3, 7, 5, 4)
+    ),
+    "places of pooling": lambda: of(
+        lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True), r(1, 3, 8, 7)
+    ),
+    "places of spread pooling": lambda: of(
+        lambda x: F.max_pool2d(x, 3, 2, 1, dilation=2, return_indices=True), r(3, 8, 7)
+    ),
+    "statistics of a layer": lambda: of(
+        lambda x: torch.native_layer_norm(x, (4,), None, None, 1e-5), r(3, 4)
+    ),
+    "mean that rounds up": lambda: of(
+        lambda x: F.avg_pool2d(x, 4, (2, 3), 1, ceil_mode=True), r(3, 9, 8)
+    ),
+    "mean with a divisor that rounds up": lambda: of(
+        lambda x: F.avg_pool3d(x, 2, padding=1, ceil_mode=True, divisor_override=3),
+        r(1, 3, 4, 4, 4),
+    ),
+    "nearest by a fraction": lambda: of(
+        lambda x: F.interpolate(x, scale_factor=1.7), r(1, 2, 4, 4)
+    ),
+    "bilinear by a fraction": lambda: of(
+        lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"), r(1, 2, 4, 5)
+    ),
+    "bicubic by a fraction": lambda: of(
+        lambda x: F.interpolate(x, scale_factor=0.6, mode="bicubic"), r(1, 2, 7, 6)
+    ),
+    "transposed by computed weights in groups": lambda: of(
+        lambda x, w: F.conv_transpose2d(x, w, stride=2, groups=2), r(1, 4, 8, 7), r(4, 3, 3, 3)
+    ),
+    "transposed by computed weights, dilated": lambda: of(
+        lambda x, w: F.conv_transpose1d(x, w, None, 2, 1, 1, 2, dilation=3), r(1, 4, 8), r(4, 3, 3)
+    ),
+    "memory": lambda: of(lambda x: x.as_strided((2, 3), (1, 2)), r(3, 8)),
+    "one part": lambda: of(lambda x: torch.split(x, 5), r(3)),
+    "any of numbers": lambda: of(lambda x: (x.any(), x.any(0)), r(3, 2)),
+    "nothing": lambda: of(lambda x: x > 1, r(1, 0, 3)),
+    "transposed volumes by computed weights": lambda: of(
+        lambda x, w: F.conv_transpose3d(x, w, None, 2, 2, 1), r(1, 3, 4, 4, 4), r(3, 3, 3, 3, 3)
+    ),
+    "bessel": lambda: of(
+        lambda x: [getattr(torch.special, name)(x) for name in _BESSEL], _SPREAD[_SPREAD != 0]
+    ),
+    "gamma": lambda: of(
+        lambda x: (x.lgamma(), x.digamma(), *(torch.polygamma(n, x) for n in range(4))),
+        torch.linspace(-4.45, 9.0, 31),
+    ),
+    "inverse of errors": lambda: of(lambda x: (x.erfinv(), torch.special.ndtri(x)), torch.rand(40)),
+    "running extremes": lambda: of(
+        lambda x: (*x.cummax(1), *x.cummin(0)), torch.tensor([[1.0, 3, 3, 2], [0, 5, -1, 5]])
+    ),
+    "running logarithm of a sum": lambda: of(lambda x: x.logcumsumexp(1), 9 * r(3, 7)),
+    "median of what is a number": lambda: of(
+        lambda x: _with_nothing(x).nanmedian(1).values, r(4, 9)
+    ),
+    "numbers by index": lambda: of(
+        lambda x, y: [
+            x.index_reduce(0, torch.tensor([2, 0, 2]), y, kind)
+            for kind in ("prod", "mean", "amax", "amin")
+        ],
+        r(4, 3),
+        r(3, 3),
+    ),
+    "put": lambda: of(lambda x, y: x.put(torch.tensor([5, 1]), y, True), r(3, 4), r(2)),
+    "scattered by a mask": lambda: of(lambda x, y: x.masked_scatter(x > 0, y), r(3, 4), r(12)),
+    "scattered products": lambda: of(
+        lambda x: x.scatter(1, torch.tensor([[0, 1], [2, 2]]), 3.0, reduce="multiply"), r(2, 4)
+    ),
+    "onto a diagonal": lambda: of(lambda x, y: x.diagonal_scatter(y, 1), r(4, 4), r(3)),
+    "signs": lambda: of(
+        lambda x, y: (x.copysign(y), x.copysign(-1), x.signbit(), x.angle()), r(3, 4), r(4)
+    ),
+    "parts of numbers": lambda: of(
+        lambda x: (*torch.frexp(x), torch.ldexp(x, torch.tensor(3))),
+        torch.tensor([0.0, 1.0, -8.0, 0.3, -1e-20, 7e9]),
+    ),
+    "extremes of what is a number": lambda: of(
+        lambda x, y: (
+            torch.fmax(_with_nothing(x), _with_nothing(y)),
+            torch.fmin(_with_nothing(x), _with_nothing(y)),
+        ),
+        r(4, 9),
+        r(4, 9),
+    ),
+    "distances of pairs": lambda: of(lambda x: (F.pdist(x), F.pdist(x, 1.0)), r(4, 3)),
+    "sum of products": lambda: of(
+        lambda x, y, z: torch.addbmm(x, y, z, beta=0.5, alpha=2.0), r(3, 5), r(2, 3, 4), r(2, 4, 5)
+    ),
+    "cholesky": lambda: of(
+        lambda x, y: (
+            torch.linalg.cholesky(_symmetric(x), upper=True),
+            torch.cholesky_solve(y, torch.linalg.cholesky(_symmetric(x))),
+            torch.cholesky_inverse(torch.linalg.cholesky(_symmetric(x))),
+        ),
+        r(2, 4, 4),
+        r(2, 4, 3),
+    ),
+    "lu": lambda: of(lambda x: (*torch.linalg.lu(x), *torch.linalg.lu_factor(x.mT)), r(2, 5, 4)),
+    "inverse": lambda: of(
+        lambda x, y: (
+            torch.linalg.inv(x),
+            torch.linalg.det(x),
+            *torch.linalg.slogdet(x),
+            torch.linalg.solve(x, y),
+            torch.linalg.solve(x, y.mT, left=False),
+        ),
+        r(2, 4, 4),
+        r(2, 4, 3),
+    ),
+    "solutions by factors": lambda: of(
+        lambda x, y: [
+            torch.linalg.lu_solve(*torch.linalg.lu_factor(x), y, adjoint=adjoint)
+            for adjoint in (False, True)
+        ],
+        r(2, 4, 4),
+        r(2, 4, 3),
+    ),
+    "qr": lambda: of(
+        lambda x: (*torch.linalg.qr(x), *torch.linalg.qr(x.mT, "complete")), r(2, 5, 3)
+    ),
+    "hyperbolic": lambda: of(lambda x: (x.sinh(), x.cosh()), torch.linspace(-9.0, 9.0, 64)),
+    "rank of a number": lambda: of(lambda x: torch.kthvalue(x, 1), r()),
+    "places in an order": lambda: of(
+        lambda x, y: (
+            torch.searchsorted(x.sort(1).values, y),
+            torch.searchsorted(x, y, right=True, sorter=x.argsort(1)),
+        ),
+        r(3, 5),
+        r(3, 2),
+    ),
+    "determinant of nothing": lambda: of(torch.linalg.det, r(0, 0)),
+}
