@@ -387,18 +387,18 @@ def final_result(
         shared: as for ``best_of``.
     """
     config = winner(comparison, shared=shared)
-    winner = None if config is None else run.records.measured.get(config)
+    leader = None if config is None else run.records.measured.get(config)
     # A comparison builds and checks again; the measurement itself takes its place without one.
     recorded = run.records.is_recorded(config) and any(
-        measurement is winner for measurement in comparison.measurements
+        measurement is leader for measurement in comparison.measurements
     )
     return attrs.evolve(
         _counted(run.records),
         config=config,
         alternatives=alternatives(run.tuner.measurements, config),
         best=None if config is None else run.space.decode(config),
-        search_seconds=None if winner is None else winner.cost,
-        max_relative_error=None if winner is None else winner.max_relative_error,
+        search_seconds=None if leader is None else leader.cost,
+        max_relative_error=None if leader is None else leader.max_relative_error,
         guesses=_instead(run, config) if recorded or not run.records.measured else (),
         recorded=recorded,
         predicted=run.tuner.predicted and not run.records.measured,
