@@ -2,8 +2,9 @@
 
 A suite is a module of this folder with a class of ``Suite``, and a command that calls ``main``:
 
-    python benchmarks/onnx_cases.py                      # what has no outcome yet, and a table
+    python benchmarks/onnx_cases.py                      # runs what has no outcome yet
     python benchmarks/onnx_cases.py --again refused      # runs again what was refused
+    python benchmarks/onnx_cases.py --page docs/suites.md   # puts the table into a page
     python benchmarks/onnx_cases.py --only 'conv|pool'   # some cases, chosen by their names
 
 A crash or a time-out of a case ends the child process, and another one goes on with the next case.
@@ -30,6 +31,7 @@ from pathlib import Path
 import attrs
 from chameleon_core.errors import ChameleonError
 from chameleon_system.processes.child import ChildProcess, status_words
+from corpus_provenance import origin
 
 RIGHT, REFUSED, WRONG, ERROR, CRASHED, LATE, NO_NETWORK = KINDS = (
     *("right", "refused", "wrong", "error", "crashed", "timed out", "no network"),
@@ -101,11 +103,14 @@ class Outcomes:
         self._file = file
         self.by_case: dict[str, Outcome] = {}
         if file.exists():
-            for line in file.read_text(encoding="utf-8").splitlines():
-                # Whoever ends this process may cut off the last line.
-                if line.endswith("}"):
-                    outcome = Outcome(**json.loads(line))
-                    self.by_case[outcome.case] = outcome
+            text = file.read_text(encoding="utf-8")
+            # Whoever ends this process may cut off the last line.
+            whole = text[: text.rfind("\n") + 1]
+            if whole != text:
+                file.write_text(whole, encoding="utf-8")
+            for line in whole.splitlines():
+                outcome = Outcome(**json.loads(line))
+                self.by_case[outcome.case] = outcome
 
     def add(self, outcome: Outcome) -> None:
         """Keep an outcome."""
@@ -276,6 +281,35 @@ def reasons(found: Iterable[Outcome], most: int) -> str:
     )
 
 
+def put(page: Path, mark: str, text: str) -> None:
+    """Put text between two comments of a page of Markdown.
+
+    Args:
+        page: has the lines ``<!-- MARK -->`` and, further down, ``<!-- end -->``.
+        mark: what the first comment says.
+        text: takes the place of what is between them.
+
+    Raises:
+        ChameleonError: the page has no such comment.
+    """
+    between = re.compile(rf"(?<=<!-- {re.escape(mark)} -->\n).*?(?=<!-- end -->)", re.DOTALL)
+    old = page.read_text(encoding="utf-8")
+    if not between.search(old):
+        raise ChameleonError(
+            f"{page} has no comment {mark!r}",
+            hint=f"Write the lines `<!-- {mark} -->` and `<!-- end -->` into it.",
+        )
+    page.write_text(between.sub(lambda _: text, old, count=1), encoding="utf-8")
+
+
+def results(groups: Mapping[str, str], found: Mapping[str, Outcome], most: int) -> str:
+    """The table, the reasons, and what they were found on, in Markdown."""
+    made = origin(Path(__file__).parents[1])
+    found_on = f"Commit {made['commit']}, {made['processor']}, {made['cores']} virtual cores."
+    listed = reasons(found.values(), most)
+    return f"\n{table(groups, found)}\n\n{found_on}\n\n```text\n{listed}\n```\n\n"
+
+
 def main(name: str, words: Sequence[str] | None = None, *, options: Sequence[str] = ()) -> int:
     """Run a suite's cases that have no outcome yet, and print the table.
 
@@ -294,6 +328,7 @@ def main(name: str, words: Sequence[str] | None = None, *, options: Sequence[str
     parser.add_argument("--fraction", type=float, default=1.0, help="of cases, chosen by a digest")
     parser.add_argument("--again", default="", help="kinds of outcomes to run again, with commas")
     parser.add_argument("--seconds", type=float, default=60.0, help="limit of each case")
+    parser.add_argument("--page", type=Path, help="page of Markdown to put the table into")
     parser.add_argument("--reasons", type=int, default=20, help="most frequent reasons to print")
     given = parser.parse_args(words)
     again = set(filter(None, given.again.split(",")))
@@ -313,6 +348,8 @@ def main(name: str, words: Sequence[str] | None = None, *, options: Sequence[str
     found = {case: kept.by_case[case] for case in groups}
     print(table(groups, found))
     print(reasons(found.values(), given.reasons))
+    if given.page:
+        put(given.page, own.stem, results(groups, found, given.reasons))
     return int(any(one.kind in (WRONG, ERROR, CRASHED) for one in found.values()))
 
 

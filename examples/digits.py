@@ -22,10 +22,10 @@ HELD_OUT = 14 * BATCH
 
 def images() -> tuple[np.ndarray, np.ndarray]:
     """Images of shape (n, 1, 8, 8) from 0 to 1, in an order of their own, and their digits."""
-    found = load_digits()
-    order = np.random.default_rng(0).permutation(len(found.target))
-    pictures = found.images[order, None].astype(np.float32) / 16.0
-    return pictures, found.target[order]
+    scans = load_digits()
+    order = np.random.default_rng(0).permutation(len(scans.target))
+    pictures = scans.images[order, None].astype(np.float32) / 16.0
+    return pictures, scans.target[order]
 
 
 def network() -> torch.nn.Sequential:
@@ -49,16 +49,16 @@ def train(epochs: int = 8) -> None:
     """Train the network for a few seconds, and keep its weights."""
     torch.manual_seed(0)
     torch.set_num_threads(1)  # more of them would wait for each other: the images are small
-    made = network()
-    pictures, digits = (torch.from_numpy(one[HELD_OUT:]) for one in images())
-    optimizer = torch.optim.Adam(made.parameters(), 2e-3)
+    model = network()
+    pictures, digits = (torch.from_numpy(array[HELD_OUT:]) for array in images())
+    optimizer = torch.optim.Adam(model.parameters(), 2e-3)
     for _ in range(epochs):
         for rows in torch.randperm(len(digits)).split(BATCH):
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(made(pictures[rows]), digits[rows]).backward()
+            torch.nn.functional.cross_entropy(model(pictures[rows]), digits[rows]).backward()
             optimizer.step()
     part = WEIGHTS.with_suffix(f".{os.getpid()}")
-    torch.save(made.state_dict(), part)
+    torch.save(model.state_dict(), part)
     part.replace(WEIGHTS)
 
 
@@ -66,9 +66,9 @@ def make() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     """The trained network and its example inputs."""
     if not WEIGHTS.is_file():
         train()
-    made = network()
-    made.load_state_dict(torch.load(WEIGHTS, weights_only=True))
-    return made.eval(), (torch.zeros(BATCH, 1, 8, 8),)
+    model = network()
+    model.load_state_dict(torch.load(WEIGHTS, weights_only=True))
+    return model.eval(), (torch.zeros(BATCH, 1, 8, 8),)
 
 
 def batches() -> Iterator[np.ndarray]:
@@ -90,5 +90,5 @@ def accuracy(network: Callable[[np.ndarray], np.ndarray]) -> float:
 def share_right(network: Callable[[np.ndarray], np.ndarray], first: int, last: int) -> float:
     """The share of images that a network reads right, of those between two."""
     pictures, digits = images()
-    found = [network(pictures[at : at + BATCH]) for at in range(first, last, BATCH)]
-    return float((np.concatenate(found).argmax(axis=1) == digits[first:last]).mean())
+    outputs = [network(pictures[at : at + BATCH]) for at in range(first, last, BATCH)]
+    return float((np.concatenate(outputs).argmax(axis=1) == digits[first:last]).mean())

@@ -51,10 +51,10 @@ def main(work_dir: str = "runs/metaschedule_strategy") -> None:
     rng = np.random.default_rng(0)
     data = rng.standard_normal((ROWS, FEATURES), "float32")
     weights = rng.standard_normal((FEATURES, UNITS), "float32")
-    given = [tvm.runtime.tensor(array) for array in (data, weights, np.zeros((ROWS, UNITS), "f4"))]
-    built["main"](*given)
-    np.testing.assert_allclose(given[-1].numpy(), data @ weights, rtol=1e-4, atol=1e-3)
-    seconds = built.time_evaluator("main", tvm.cpu(), number=50, repeat=5)(*given).median
+    args = [tvm.runtime.tensor(array) for array in (data, weights, np.zeros((ROWS, UNITS), "f4"))]
+    built["main"](*args)
+    np.testing.assert_allclose(args[-1].numpy(), data @ weights, rtol=1e-4, atol=1e-3)
+    seconds = built.time_evaluator("main", tvm.cpu(), number=50, repeat=5)(*args).median
     flop = 2 * ROWS * FEATURES * UNITS
     print(  # noqa: T201 - the result
         f"{len(database)} records, best {seconds * 1e6:.0f} us, {flop / seconds / 1e9:.0f} GFLOP/s"

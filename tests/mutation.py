@@ -106,13 +106,13 @@ def mutants(path: Path) -> Iterator[str]:
     Args:
         path: relative to the folder, which is the working directory.
     """
-    made = mutate_file_contents(str(path), path.read_text())
+    result = mutate_file_contents(str(path), path.read_text())
     functions = {
         node.name: _meaning(node)
-        for node in ast.walk(ast.parse(made.code))
+        for node in ast.walk(ast.parse(result.code))
         if isinstance(node, ast.FunctionDef)
     }
-    for name in made.mutant_names:
+    for name in result.mutant_names:
         original = name.rpartition("__mutmut_")[0] + "__mutmut_orig"
         if functions[name] != functions[original]:
             yield get_mutant_name(path, name)
@@ -134,9 +134,9 @@ def run(folder: Path, part: Part, *, seed: int, sample: int | None) -> Counter[s
     os.chdir(folder)
     reset_config()
     modules = Path("src", part.package).glob(part.modules)
-    made = {name: module for module in modules for name in mutants(module)}
-    wanted = min(part.sample if sample is None else sample, len(made))
-    drawn = sorted(random.Random(seed).sample(sorted(made), wanted))
+    result = {name: module for module in modules for name in mutants(module)}
+    wanted = min(part.sample if sample is None else sample, len(result))
+    drawn = sorted(random.Random(seed).sample(sorted(result), wanted))
     # What tests start in processes of their own is to find the mutants as well. The folder has to
     # be there from the start: Python remembers which are not.
     copies = folder / "mutants" / "src"
@@ -151,15 +151,15 @@ def run(folder: Path, part: Part, *, seed: int, sample: int | None) -> Counter[s
         done = subprocess.run(command, check=False, stdout=log, env=environment)
     if done.returncode:
         raise SystemExit(f"mutmut failed: see {log.name} in {folder}")
-    print(f"{len(made)} mutants, {len(drawn)} drawn")
+    print(f"{len(result)} mutants, {len(drawn)} drawn")
     ends = Counter[str]()
     for name in drawn:
-        data = SourceFileMutationData(path=made[name])
+        data = SourceFileMutationData(path=result[name])
         data.load()
         end = status_by_exit_code[data.exit_code_by_key[name]]
         ends[end] += 1
         if end not in KILLED:
-            print(f"# {name}: {end}", get_diff_for_mutant(name, path=made[name]), sep="\n")
+            print(f"# {name}: {end}", get_diff_for_mutant(name, path=result[name]), sep="\n")
     return ends
 
 
@@ -170,15 +170,15 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", help=f"which: {', '.join(PARTS)}; all by default")
     parser.add_argument("--sample", type=int, help="mutants drawn of each part")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
-    given = parser.parse_args()
-    told, ends = [], Counter[str]()
-    for name in given.parts or PARTS:
-        folder = given.folder.resolve() / name
+    arguments = parser.parse_args()
+    messages, ends = [], Counter[str]()
+    for name in arguments.parts or PARTS:
+        folder = arguments.folder.resolve() / name
         shutil.rmtree(folder, ignore_errors=True)
-        part_ends = run(folder, PARTS[name], seed=given.seed, sample=given.sample)
-        told.append(_sentence(name, part_ends))
+        part_ends = run(folder, PARTS[name], seed=arguments.seed, sample=arguments.sample)
+        messages.append(_sentence(name, part_ends))
         ends += part_ends
-    print(*told, _sentence("together", ends), sep="\n")
+    print(*messages, _sentence("together", ends), sep="\n")
     sys.exit(_killed(ends) < BAR)
 
 

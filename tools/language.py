@@ -158,10 +158,10 @@ def main() -> int:
     asked = parser.parse_args()
     sources = ("packages/*/src/*.py",) if asked.docstrings else ("*.md",)
     sentences = read(asked.files or tracked(*sources))
-    faults = [(one, fault) for one in sentences for fault in one.faults()]
+    faults = [(sentence, fault) for sentence in sentences for fault in sentence.faults()]
     for sentence, fault in faults:
         print(f"{sentence.file}:{sentence.line}: {fault}: {sentence.text}")
-    mean = sum(one.words for one in sentences) / max(len(sentences), 1)
+    mean = sum(row.words for row in sentences) / max(len(sentences), 1)
     print(f"{len(sentences)} sentences, {mean:.1f} words on average, {len(faults)} faults")
     return int(bool(faults))
 

@@ -127,7 +127,7 @@ def written(text: str, title: str, lines: list[str]) -> str:
     tree = "\n".join(["```text", *lines, "```"])
     line = r"(?:(?!```).*\n)*"
     pattern = rf"(\n## {re.escape(title)}\n{line})```text\n{line}```"
-    return re.sub(pattern, lambda found: found[1] + tree, text, count=1)
+    return re.sub(pattern, lambda match: match[1] + tree, text, count=1)
 
 
 def main() -> None:

@@ -43,14 +43,14 @@ def _bench(file, tmp_path):
 
 def functions_of(module):
     tree = ast.parse((BENCHMARKS / "corpus_networks" / f"{module}.py").read_text(encoding="utf-8"))
-    return {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
+    return {row.name for row in tree.body if isinstance(row, ast.FunctionDef)}
 
 
 def test_every_network_of_the_corpus_is_written():
     plan = plans.read_plan(BENCHMARKS / "corpus.yaml")
     named = {tuple(case.network.split(":")) for case in plan.cases}
     modules = {module: functions_of(module) for module, _ in named}
-    assert [one for one in named if one[1] not in modules[one[0]]] == []
+    assert [row for row in named if row[1] not in modules[row[0]]] == []
     written = {
         (module, name)
         for module, functions in modules.items()
@@ -75,8 +75,8 @@ def test_chance_alone_holds_networks_out():
 
 def test_networks_of_much_work_get_more_time(file):
     plan = plans.read_plan(file)
-    one, two, _ = plan.cases
-    assert plan.budget_of(one) == {"measurements": 8, "wall_time": "10s", "scope": "network"}
+    row, two, _ = plan.cases
+    assert plan.budget_of(row) == {"measurements": 8, "wall_time": "10s", "scope": "network"}
     assert plan.budget_of(two)["wall_time"] == "30s"
     assert plan.deadline_seconds == 60.0
 
@@ -159,15 +159,15 @@ def test_a_folder_without_a_store_has_no_measurements(tmp_path):
 @pytest.fixture(name="commands")
 def _commands(monkeypatch):
     """The commands that would have been run; each answers with a delivered network."""
-    given = []
+    arguments = []
 
     def fake(command, environment, limit):
-        given.append((list(command), environment, limit))
+        arguments.append((list(command), environment, limit))
         return ended(out=json.dumps(RESULT))
 
     monkeypatch.setattr(runs, "in_time", fake)
     monkeypatch.setattr(runs, "origin", lambda _: ORIGIN)
-    return given
+    return arguments
 
 
 def test_an_outcome_is_kept_and_not_made_again(bench, commands):
@@ -267,9 +267,9 @@ def test_the_code_is_known_by_its_files_and_their_changes(tmp_path):
         command = ["git", "-C", str(tmp_path), *who, *words]
         subprocess.run(command, check=True, capture_output=True)
 
-    for place in ("packages", "benchmarks/corpus_networks", "docs"):
-        tmp_path.joinpath(place).mkdir(parents=True)
-        tmp_path.joinpath(place, "file").write_text("1")
+    for folder in ("packages", "benchmarks/corpus_networks", "docs"):
+        tmp_path.joinpath(folder).mkdir(parents=True)
+        tmp_path.joinpath(folder, "file").write_text("1")
     git("init")
     git("add", ".")
     git("commit", "-m", "one")
@@ -381,9 +381,9 @@ def test_an_internal_error_is_the_commands_failure(command, commands, monkeypatc
 def test_mistakes_and_empty_folders_are_sentences(command, capsys):
     assert command("--only", "none") == 2
     assert command("--report") == 2
-    told = capsys.readouterr().err
-    assert "the corpus has no 'none'" in told
-    assert "there is no outcome" in told
+    printed = capsys.readouterr().err
+    assert "the corpus has no 'none'" in printed
+    assert "there is no outcome" in printed
 
 
 def test_the_networks_are_listed(command, capsys):

@@ -101,20 +101,20 @@ def test_the_goals(shares, met):
     for row, share in zip(rows, shares, strict=True):
         row["share_of_seconds"]["median"] = share
     rows += [chased("SA", "L1", 0.9, reaches="AE+AS"), chased("AE", "L1", 0.5)]
-    made = summed(figures, rows)
-    ablation = made["ablation"]["AE+AS"]
-    assert set(made["ablation"]) == {"AE+AS", "AE"}
+    result = summed(figures, rows)
+    ablation = result["ablation"]["AE+AS"]
+    assert set(result["ablation"]) == {"AE+AS", "AE"}
     assert ablation["never"] == (["L2"] if shares[1] is None else [])
-    assert [goal["met"] for goal in made["goals"]] == [met, True]
+    assert [goal["met"] for goal in result["goals"]] == [met, True]
 
 
 def test_what_was_not_measured_meets_no_goal_and_is_listed_with_its_reason():
     broken = {
         "L1": compared(side("cudnn", None, None, "run_error: built without CUDA"), side("SA", 1e-3))
     }
-    made = summed(figures, [chased("AE+AS", "L1", None)], broken)
-    assert [goal["met"] for goal in made["goals"]] == [None, None]
-    assert made["missing"] == [
+    result = summed(figures, [chased("AE+AS", "L1", None)], broken)
+    assert [goal["met"] for goal in result["goals"]] == [None, None]
+    assert result["missing"] == [
         "cudnn on L1: run_error: built without CUDA",
         "AE+AS on L1: no search found a kernel",
         "metaschedule on L1: no search found a kernel",
@@ -125,8 +125,8 @@ def test_the_suite_is_table_5_in_float32_for_every_tuner():
     suite = load_suite(BENCHMARKS / "suites" / "gpu.yaml", ["target=cuda -arch=sm_80"])
     assert suite.tasks == [f"L{number}" for number in range(1, 9)]
     assert suite.pipelines == ["SA", "AE", "SA+AS", "AE+AS", "default", "metaschedule"]
-    assert {one.document["budget"]["wall_time"] for one in suite.pairings} == {300.0}
-    assert {one.document["runner"]["name"] for one in suite.pairings} == {"cuda"}
+    assert {pairing.document["budget"]["wall_time"] for pairing in suite.pairings} == {300.0}
+    assert {pairing.document["runner"]["name"] for pairing in suite.pairings} == {"cuda"}
 
 
 def run(*words, **more):
@@ -152,7 +152,7 @@ def test_the_cpu_stands_in_and_nothing_is_done_twice(tmp_path):
     assert (value["vendor"], value["missing"], value["failed_searches"]) == ("onednn", [], {})
     assert set(value["layers"]["L0"]) == {"onednn", "SA", "AE+AS"}
     assert value["machine"]["versions"]["apache-tvm"]
-    assert all(one["max_relative_error"] < 1e-4 for one in value["comparisons"]["L0"]["sides"])
+    assert all(side["max_relative_error"] < 1e-4 for side in value["comparisons"]["L0"]["sides"])
     again = run(*words, "--layers", "L0", cwd=tmp_path)
     assert "comparing" not in again.stderr
     assert json.loads(again.stdout)["layers"] == value["layers"]

@@ -48,7 +48,7 @@ def _graph(tmp_path):
     file.write_text(BRANCHED)
     network = TorchNetwork(TorchOptions(source=f"{file}:make"))
     module, chains = prepared_network(network, "NCHW")
-    names = [str(place) for place in range(len(chains))]
+    names = [str(number) for number in range(len(chains))]
     return layout_graph.graph_of(module, chains, names, LAYOUTS)
 
 
@@ -65,7 +65,7 @@ def _problems(draw):
     )
     cost = st.one_of(st.integers(0, 9).map(float), st.just(math.inf))
     return sizes, [
-        (tuple(scope), [draw(cost) for _ in range(math.prod(sizes[one] for one in scope))])
+        (tuple(scope), [draw(cost) for _ in range(math.prod(sizes[var] for var in scope))])
         for scope in scopes
     ]
 
@@ -74,19 +74,19 @@ def _problems(draw):
 def test_no_labels_cost_less(problem):
     sizes, tables = problem
     factors = [
-        labels.Factor(variables=scope, table=np.array(table).reshape([sizes[one] for one in scope]))
+        labels.Factor(variables=scope, table=np.array(table).reshape([sizes[var] for var in scope]))
         for scope, table in tables
     ]
 
     def cost(chosen):
-        return sum(one.table[tuple(chosen[name] for name in one.variables)] for one in factors)
+        return sum(var.table[tuple(chosen[name] for name in var.variables)] for var in factors)
 
     total, chosen = labels.least(sizes, factors)
     every = [
         dict(zip(sizes, at, strict=True))
         for at in itertools.product(*(range(size) for size in sizes.values()))
     ]
-    assert total == min(cost(one) for one in every)
+    assert total == min(cost(var) for var in every)
     assert cost(chosen) == total
 
 
@@ -105,7 +105,7 @@ def test_the_graph_has_what_lies_between_convolutions(graph):
     # Three channels are in no block of eight.
     assert graph.allowed[stem.read] == ("NHWC", "NCHW")
     assert graph.allowed[stem.written] == LAYOUTS
-    joined = {(one.written, one.read) for one in graph.tensors}
+    joined = {(var.written, var.read) for var in graph.tensors}
     # The residual is read in the layout that is written.
     assert {(stem.written, left.read), (stem.written, left.written)} <= joined
     pool = next(
@@ -119,8 +119,8 @@ def test_the_graph_has_what_lies_between_convolutions(graph):
 
 def test_a_layout_that_one_convolution_is_faster_in_is_worth_a_cheap_move(graph):
     seconds = {
-        one.spec: dict.fromkeys(itertools.product(LAYOUTS, repeat=2), 10.0)
-        for one in graph.convolutions
+        var.spec: dict.fromkeys(itertools.product(LAYOUTS, repeat=2), 10.0)
+        for var in graph.convolutions
     }
     stem, _, right, last = graph.convolutions
     del right
@@ -131,16 +131,16 @@ def test_a_layout_that_one_convolution_is_faster_in_is_worth_a_cheap_move(graph)
     for price, gain in ((1.0, 5.0), (3.0, 3.0), (7.0, 0.0)):
         moves = dict.fromkeys(graph.moves(), price)
         # In NHWC the others are faster, so that one move alone pays.
-        for one in graph.convolutions[:-1]:
-            seconds[one.spec]["NHWC", "NHWC"] = seconds[one.spec]["NCHW", "NHWC"] = 7.0
-        found = layouts.compared(graph, seconds, moves)
-        assert found["seconds"]["NHWC"] == 31.0
-        assert found["seconds"]["NCHW"] == 34.0
-        assert found["best"] == "NHWC"
-        assert found["seconds"]["per edge"] == 31.0 - gain
-        assert found["gain"] == pytest.approx(gain / 31.0)
-        assert found["moved"] == len(found["differ"]) == (gain > 0)
-        assert found["seconds"]["bound"] == 25.0
+        for var in graph.convolutions[:-1]:
+            seconds[var.spec]["NHWC", "NHWC"] = seconds[var.spec]["NCHW", "NHWC"] = 7.0
+        result = layouts.compared(graph, seconds, moves)
+        assert result["seconds"]["NHWC"] == 31.0
+        assert result["seconds"]["NCHW"] == 34.0
+        assert result["best"] == "NHWC"
+        assert result["seconds"]["per edge"] == 31.0 - gain
+        assert result["gain"] == pytest.approx(gain / 31.0)
+        assert result["moved"] == len(result["differ"]) == (gain > 0)
+        assert result["seconds"]["bound"] == 25.0
 
 
 def test_kernels_of_one_name_are_one_and_hopeless_ones_get_few_turns():

@@ -16,8 +16,8 @@ def test_every_row_names_its_precision_and_its_error():
         "openvino": ComputedIn(asked="float32", precision="float32", max_relative_error=2e-7),
     }
     times = {"torch": [0.04, 0.05, 0.03], "openvino int8": [0.002, 0.003], "openvino": None}
-    found = precision.SideBySide(times=times, about=about, left_out={})
-    first, second = precision.rows_of(found)
+    result = precision.SideBySide(times=times, about=about, left_out={})
+    first, second = precision.rows_of(result)
     assert (first["name"], first["seconds"], first["turns"]) == ("openvino int8", 0.0025, 2)
     lines = precision.table([first, second]).splitlines()
     assert (

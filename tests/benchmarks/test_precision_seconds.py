@@ -21,7 +21,7 @@ def _batch(name, count, *, search=0.0, model=0.0, measure=0.0):
 def _folder(folder, events, *, settled=None, network=(), alternative=False):
     started = {"event": "RunStarted", "settled": settled}
     folder.mkdir()
-    lines = [json.dumps(one) for one in [started, *events]]
+    lines = [json.dumps(row) for row in [started, *events]]
     (folder / "events.jsonl").write_text("\n".join(lines))
     operators = [{"name": "a", "measurements": 9, "task": {"name": "a"}}]
     if alternative:
@@ -89,7 +89,7 @@ def test_the_two_pipelines_differ_in_the_precision_alone(tmp_path):
     )
     precision = {"search": ["int8"], "max_error": 0.01}
     base, types = (
-        from_dict(seconds.document_of(options, tmp_path, one)) for one in (None, precision)
+        from_dict(seconds.document_of(options, tmp_path, row)) for row in (None, precision)
     )
     assert (base.budget, base.seed, base.scheduler) == (types.budget, 3, types.scheduler)
     assert "precision" not in base.sections

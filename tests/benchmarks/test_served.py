@@ -84,9 +84,9 @@ def test_a_fresh_process_is_compared_with_what_was_said(subject, monkeypatch):
 
 def test_sections_have_a_figure_for_each_contender(subject, monkeypatch):
     monkeypatch.setattr(served, "CROWD", 2)
-    assert [one.name for one in served.two_streams(subject)] == ["network: requests"]
+    assert [stream.name for stream in served.two_streams(subject)] == ["network: requests"]
     if Path("/proc/self/smaps_rollup").exists():
-        names = {one.name for one in served.cold(subject)}
+        names = {row.name for row in served.cold(subject)}
         assert names >= {"network: first answer", "network: PSS", "network: files"}
         *_, ratio = served.crowd(subject)
         assert ratio.name == "network: 2 over one"

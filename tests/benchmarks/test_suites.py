@@ -45,8 +45,8 @@ def test_the_ablation_differs_in_explorer_sampler_and_synthesizer_alone(data):
     suite = load_suite(SUITES / "paper-ablation.yaml", [f"data={data}"])
     varied = {"explorer", "sampler", "synthesizer", "model"}
     rest = {
-        json.dumps({k: v for k, v in one.document.items() if k not in varied}, sort_keys=True)
-        for one in suite.pairings
+        json.dumps({k: v for k, v in pairing.document.items() if k not in varied}, sort_keys=True)
+        for pairing in suite.pairings
     }
     assert len(rest) == 1
 

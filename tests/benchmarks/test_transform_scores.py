@@ -27,21 +27,21 @@ def test_what_costs_alone_explain_is_no_merit():
 def test_a_partial_correlation_is_that_of_the_textbook():
     """Spearman's (r12 - r13 r23) / sqrt((1 - r13^2) (1 - r23^2))."""
     rng = np.random.default_rng(0)
-    one, other, cost = rng.random((3, 30))
-    other += one
-    ranks = np.corrcoef([one.argsort().argsort() for one in (one, other, cost)])
+    row, other, cost = rng.random((3, 30))
+    other += row
+    ranks = np.corrcoef([row.argsort().argsort() for row in (row, other, cost)])
     r12, r13, r23 = ranks[0, 1], ranks[0, 2], ranks[1, 2]
     expected = (r12 - r13 * r23) / np.sqrt((1 - r13**2) * (1 - r23**2))
-    assert scores.given_cost(one, other, cost) == pytest.approx(expected)
+    assert scores.given_cost(row, other, cost) == pytest.approx(expected)
 
 
 def test_networks_of_a_band_cost_what_it_says():
     space = digits.space_of(digits.untrained("digits_plain"))
     before = space.candidate(space.original).multiply_adds
-    found = list(scores.chosen(space, 8))
-    assert [band for band, _, _ in found] == [0, 1, 2, 3] * 2
-    assert len({config for _, config, _ in found}) == 8
-    for band, config, candidate in found:
+    result = list(scores.chosen(space, 8))
+    assert [band for band, _, _ in result] == [0, 1, 2, 3] * 2
+    assert len({config for _, config, _ in result}) == 8
+    for band, config, candidate in result:
         low, high = scores.BANDS[band]
         assert low <= before / candidate.multiply_adds < high
         assert candidate == space.candidate(config)

@@ -188,9 +188,9 @@ def test_plugins_lists_what_is_installed_with_its_options(chameleon):
     assert "annealing  The annealing." in text
     assert "chains: 128" in text
     assert "template" not in text
-    found = json.loads(chameleon("plugins", "--json").out)
-    assert found["errors"] == []
-    (annealing,) = [one for one in found["plugins"] if one["name"] == "annealing"]
+    facts = json.loads(chameleon("plugins", "--json").out)
+    assert facts["errors"] == []
+    (annealing,) = [row for row in facts["plugins"] if row["name"] == "annealing"]
     assert annealing["distribution"] == "fakes"
     assert annealing["options"][0] == {
         "name": "chains",
@@ -274,15 +274,15 @@ def test_what_init_writes_is_right_up_to_the_operators_of_a_frontend(chameleon, 
 
 
 def test_env_names_versions_and_processor(chameleon):
-    found = json.loads(chameleon("env", "--json").out)
-    assert found["packages"]["chameleon-tuner-core"]
-    assert 1 <= found["cpu"]["usable"] <= found["cpu"]["affinity"] <= found["cpu"]["logical"]
+    facts = json.loads(chameleon("env", "--json").out)
+    assert facts["packages"]["chameleon-tuner-core"]
+    assert 1 <= facts["cpu"]["usable"] <= facts["cpu"]["affinity"] <= facts["cpu"]["logical"]
     processor = this_processor()
     if processor is not None:
-        assert set(found["cpu"]["instructions"]) <= processor.flags
-        assert ("avx2" in found["cpu"]["instructions"]) == ("avx2" in processor.flags)
-        assert "smep" not in found["cpu"]["instructions"]
-    assert found["python"].startswith("3.")
+        assert set(facts["cpu"]["instructions"]) <= processor.flags
+        assert ("avx2" in facts["cpu"]["instructions"]) == ("avx2" in processor.flags)
+        assert "smep" not in facts["cpu"]["instructions"]
+    assert facts["python"].startswith("3.")
     assert "numpy" in chameleon("env").out
 
 

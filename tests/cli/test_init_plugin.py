@@ -42,8 +42,8 @@ def suite_of(folder):
     spec = importlib.util.spec_from_file_location(f"probe_tests_{folder.name}", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    (found,) = [one for name, one in vars(module).items() if name.startswith("Test")]
-    return found
+    (result,) = [variable for name, variable in vars(module).items() if name.startswith("Test")]
+    return result
 
 
 @pytest.mark.usefixtures("everything")
@@ -57,10 +57,10 @@ def test_it_passes_its_tests_and_the_check_of_the_command_line(kind, capsys):
     assert run(["--plugin", ".", *check[1:], "--json"]) == ExitCode.OK
     checks = json.loads(capsys.readouterr().out)["checks"]
     assert checks[0]["name"] == "record"
-    assert not [one for one in checks if one["failure"] or one["skipped"]]
-    found = list(outcomes(suite_of(Path.cwd()), {}))
-    assert not [one.failure or one.skipped for one in found if one.failure or one.skipped]
-    assert len(found) >= 2
+    assert not [check for check in checks if check["failure"] or check["skipped"]]
+    result = list(outcomes(suite_of(Path.cwd()), {}))
+    assert not [row.failure or row.skipped for row in result if row.failure or row.skipped]
+    assert len(result) >= 2
     for file in Path.cwd().glob("pipeline.yaml"):
         assert run(["validate", str(file)]) == ExitCode.OK
 
@@ -107,8 +107,8 @@ def test_an_author_gets_from_nothing_to_a_bench_without_opening_our_source(tmp_p
     folder = tmp_path / "probe-bench"
     own = (folder / "src/probe_bench/explorer.py").read_text()
     assert len(own.splitlines()) <= 30
-    given = ("--plugin", folder)
+    values = ("--plugin", folder)
     chameleon("bench", folder / "bench.yaml", "--dry-run", code=2)
-    listed = chameleon(*given, "bench", folder / "bench.yaml", "--dry-run").stdout
+    listed = chameleon(*values, "bench", folder / "bench.yaml", "--dry-run").stdout
     assert "probe-bench" in listed
     assert "ppo" in listed

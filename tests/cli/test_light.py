@@ -66,8 +66,8 @@ def test_nothing_heavy_is_imported(tmp_path, arguments, codes):
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("model: {no-such-frontend: []}\ntarget: native\nexplorer: no-such\n")
     files = {"PIPELINE": str(pipeline), "WRONG": str(wrong)}
-    given = [files.get(one, one) for one in arguments]
-    code, modules = modules_after(PROGRAM, *given, folder=tmp_path)
+    values = [files.get(argument, argument) for argument in arguments]
+    code, modules = modules_after(PROGRAM, *values, folder=tmp_path)
     assert not (HEAVY | {"numpy"}) & modules
     # Whether the installed frontends take an empty list is theirs to say.
     assert code in (codes if arguments[-1] != "PIPELINE" else {0, 2, 3})

@@ -45,18 +45,18 @@ def _installed(install, monkeypatch):
 
 def test_a_broken_one_ends_with_a_sentence_and_exit_code_3(capsys):
     assert run(["plugins", "check", "broken"]) == ExitCode.PLUGIN
-    told = capsys.readouterr()
-    assert "FAILED  It chooses rows to measure" in told.out
-    assert "configurations are not an array" in told.out
-    assert "2 checks passed" in told.out or "3 checks passed" in told.out
-    assert "Traceback" not in told.err
+    printed = capsys.readouterr()
+    assert "FAILED  It chooses rows to measure" in printed.out
+    assert "configurations are not an array" in printed.out
+    assert "2 checks passed" in printed.out or "3 checks passed" in printed.out
+    assert "Traceback" not in printed.err
 
 
 def test_debug_shows_the_traceback_of_what_a_plugin_raises(capsys):
     assert run(["plugins", "check", "unwelcome"]) == ExitCode.PLUGIN
-    told = capsys.readouterr()
-    assert "it raises LookupError: nothing here" in told.out
-    assert "--debug" in told.err
+    printed = capsys.readouterr()
+    assert "it raises LookupError: nothing here" in printed.out
+    assert "--debug" in printed.err
     assert run(["--debug", "plugins", "check", "unwelcome"]) == ExitCode.PLUGIN
     assert "Traceback" in capsys.readouterr().err
 
@@ -65,13 +65,13 @@ def test_a_name_of_several_kinds_has_to_be_told_apart(capsys):
     assert run(["plugins", "check", "synthetic"]) == ExitCode.USAGE
     assert "samplers:synthetic" in capsys.readouterr().err
     assert run(["plugins", "check", "samplers:synthetic", "--json"]) == ExitCode.OK
-    told = json.loads(capsys.readouterr().out)
-    assert (told["kind"], told["name"], told["distribution"]) == (
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["kind"], printed["name"], printed["distribution"]) == (
         "samplers",
         "synthetic",
         "in-process",
     )
-    assert not [one["failure"] for one in told["checks"] if one["failure"]]
+    assert not [check["failure"] for check in printed["checks"] if check["failure"]]
     assert run(["plugins", "check", "samplers:in-process:broken"]) == ExitCode.PLUGIN
 
 
@@ -83,9 +83,9 @@ def test_an_unknown_name_is_a_plugin_s_error(name, capsys):
 
 def test_an_unknown_name_says_what_is_alike_and_how_to_give_a_folder(capsys):
     assert run(["plugins", "check", "brocken"]) == ExitCode.PLUGIN
-    told = capsys.readouterr().err
-    assert "did you mean 'broken'" in told
-    assert "chameleon --plugin FOLDER plugins check brocken" in told
+    printed = capsys.readouterr().err
+    assert "did you mean 'broken'" in printed
+    assert "chameleon --plugin FOLDER plugins check brocken" in printed
 
 
 @pytest.mark.parametrize("kind", ["sampler", "samplers", "Sampler", "cost-model", "cost_models"])

@@ -30,20 +30,20 @@ def space(tmp_path, install, capsys):
 
 def test_json_has_every_operator_with_every_value(space):
     code, out, _ = space("--json")
-    told = json.loads(out)
+    document = json.loads(out)
     assert code == ExitCode.OK
-    assert told["space"] == "synthetic"
-    for operator in told["operators"]:
+    assert document["space"] == "synthetic"
+    for operator in document["operators"]:
         assert operator["size"] >= len(operator["knobs"][0]["values"])
         assert 0 <= operator["legal"]["share"] <= 1
         assert all(knob["values"] for knob in operator["knobs"])
 
 
 def test_people_read_knobs_sizes_and_shares(space):
-    told = json.loads(space("--json")[1])
+    document = json.loads(space("--json")[1])
     code, out, _ = space()
     assert code == ExitCode.OK
-    for operator in told["operators"]:
+    for operator in document["operators"]:
         assert f"{operator['operator']}: {operator['kind']}" in out
         for knob in operator["knobs"]:
             assert f"\n    {knob['name']}" in out
@@ -59,9 +59,9 @@ def test_a_size_is_told_whatever_it_is(size, said):
 
 
 def test_one_operator_alone_and_one_that_is_not_there(space):
-    first, *others = (one["operator"] for one in json.loads(space("--json")[1])["operators"])
-    told = json.loads(space("--json", "--operator", first)[1])
-    assert [one["operator"] for one in told["operators"]] == [first]
+    first, *others = (row["operator"] for row in json.loads(space("--json")[1])["operators"])
+    document = json.loads(space("--json", "--operator", first)[1])
+    assert [row["operator"] for row in document["operators"]] == [first]
     code, _, err = space("--operator", f"{first}x")
     assert code == ExitCode.USAGE
     assert f"did you mean '{first}'" in err
@@ -69,7 +69,7 @@ def test_one_operator_alone_and_one_that_is_not_there(space):
 
 
 def test_samples_are_as_many_as_asked_for_at_most(space):
-    told = json.loads(space("--json", "--samples", "2", "--guesses", "0")[1])
-    for operator in told["operators"]:
+    document = json.loads(space("--json", "--samples", "2", "--guesses", "0")[1])
+    for operator in document["operators"]:
         assert operator["legal"]["samples"] <= 2
         assert operator["guesses"] == []

@@ -30,46 +30,46 @@ NOTHING = Constraint(reason="nothing is legal", holds=lambda values: np.zeros(1,
     [((), 1.0, 3 + 4 * 3), ((UNROLLED,), 2 / 3, 2 + 4 * 2), ((NOTHING,), 0.0, 0)],
 )
 def test_a_small_space_is_counted(constraints, share, configurations):
-    found = legal_share(space(constraints=constraints), 100, RNG(0))
-    assert found.exact
-    assert found.samples == 24
-    assert found.share == pytest.approx(share)
-    assert found.configurations == configurations
+    legal = legal_share(space(constraints=constraints), 100, RNG(0))
+    assert legal.exact
+    assert legal.samples == 24
+    assert legal.share == pytest.approx(share)
+    assert legal.configurations == configurations
 
 
 def test_a_large_space_is_drawn_from():
     knobs = [Choice(name=f"k{n}", options=tuple(range(16))) for n in range(30)]
     half = Constraint(reason="half of it", holds=lambda values: values["k0"] < 8)
-    found = legal_share(DesignSpace(knobs, constraints=[half]), 2000, RNG(1))
-    assert not found.exact
-    assert found.samples == 2000
-    assert found.configurations is None
+    legal = legal_share(DesignSpace(knobs, constraints=[half]), 2000, RNG(1))
+    assert not legal.exact
+    assert legal.samples == 2000
+    assert legal.configurations is None
     # Eight standard deviations of a share of one half.
-    assert found.share == pytest.approx(0.5, abs=8 * 0.5 / 2000**0.5)
+    assert legal.share == pytest.approx(0.5, abs=8 * 0.5 / 2000**0.5)
 
 
 @pytest.mark.parametrize("index", [0, 15])
 def test_every_choice_is_drawn_as_often(index):
     knobs = [Choice(name=f"k{n}", options=tuple(range(16))) for n in range(30)]
-    one = Constraint(reason="one of them", holds=lambda values: values["k0"] == index)
-    found = legal_share(DesignSpace(knobs, constraints=[one]), 4000, RNG(1))
+    first = Constraint(reason="one of them", holds=lambda values: values["k0"] == index)
+    legal = legal_share(DesignSpace(knobs, constraints=[first]), 4000, RNG(1))
     # Six standard deviations.
-    assert found.share == pytest.approx(1 / 16, abs=6 * (15 / 16**2 / 4000) ** 0.5)
+    assert legal.share == pytest.approx(1 / 16, abs=6 * (15 / 16**2 / 4000) ** 0.5)
 
 
 def test_what_is_told_of_a_space():
-    made = space(constraints=[UNROLLED], first_guesses=np.array([[1, 2, 1], [0, 0, 1], [0, 0, 0]]))
-    told = describe_space(made, samples=10, guesses=2, seed=0)
-    assert json.loads(json.dumps(told))["size"] == 24
-    assert told["knobs"][1] == {
+    grid = space(constraints=[UNROLLED], first_guesses=np.array([[1, 2, 1], [0, 0, 1], [0, 0, 0]]))
+    described = describe_space(grid, samples=10, guesses=2, seed=0)
+    assert json.loads(json.dumps(described))["size"] == 24
+    assert described["knobs"][1] == {
         "name": "tile",
         "values": [(1, 8), (2, 4), (4, 2), (8, 1)],
         "when": {"knob": "algorithm", "values": ["blocked"]},
     }
-    assert told["constraints"] == ["unrolled too far"]
-    assert told["first_guesses"] == 3
+    assert described["constraints"] == ["unrolled too far"]
+    assert described["first_guesses"] == 3
     # A knob that does not apply has no value.
-    assert told["guesses"] == [
+    assert described["guesses"] == [
         {"algorithm": "blocked", "tile": (4, 2), "unroll": 2},
         {"algorithm": "direct", "unroll": 2},
     ]

@@ -61,7 +61,7 @@ def test_every_line_of_stderr_is_json_where_that_is_wanted(saying, monkeypatch):
     assert (printed["level"], printed["event"]) == ("info", "printed by a plugin, in one line")
     assert (error["level"], error["event"]) == ("error", "error: it went wrong")
     assert (error["hint"], error["exit_code"]) == ("do this\nor that", ExitCode.USAGE)
-    assert all(one["timestamp"].endswith("Z") for one in (warning, printed, error))
+    assert all(row["timestamp"].endswith("Z") for row in (warning, printed, error))
     assert "traceback" not in error
     assert (
         "ZeroDivisionError: division by zero"

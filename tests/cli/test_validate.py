@@ -90,8 +90,8 @@ def validate(chameleon, install, tmp_path):
         (tmp_path / name).touch()
 
     def call(*arguments, **sections):
-        given = {"model": {"file": "net"}, "target": "fpga", **sections}
-        document = {**synthetic_document(tmp_path / "run"), **given}
+        values = {"model": {"file": "net"}, "target": "fpga", **sections}
+        document = {**synthetic_document(tmp_path / "run"), **values}
         Path("p.yaml").write_text(dump_yaml(document))
         return chameleon("validate", "p.yaml", *arguments)
 

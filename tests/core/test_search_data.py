@@ -57,15 +57,15 @@ def test_relative_throughput(costs, expected):
 
 def test_observations_keep_order_and_failures():
     space = DesignSpace([Choice(name="k", options=(1, 2, 3))])
-    made = Observations.of(
+    result = Observations.of(
         space,
         [
             Measurement(config=(2,), seconds=(3.0, 1.0, 2.0)),
             Measurement(config=(0,), failure=FailureKind.CRASH, build_seconds=0.5),
         ],
     )
-    assert made.configs.tolist() == [[2], [0]]
-    assert made.costs.tolist() == [2.0, np.inf]
-    assert made.failures == (None, FailureKind.CRASH)
-    assert made.build_seconds.tolist() == [0.0, 0.5]
+    assert result.configs.tolist() == [[2], [0]]
+    assert result.costs.tolist() == [2.0, np.inf]
+    assert result.failures == (None, FailureKind.CRASH)
+    assert result.build_seconds.tolist() == [0.0, 0.5]
     assert len(Observations.of(space, [])) == 0

@@ -101,8 +101,8 @@ def test_failures_score_lower_than_successes(space, configs):
 
 def test_another_seed_draws_other_members(space, configs):
     observations = observe(space, configs[:100])
-    one, other = (fitted(space, observations, seed=seed) for seed in (1, 2))
-    assert not np.allclose(one.members(configs), other.members(configs))
+    first, other = (fitted(space, observations, seed=seed) for seed in (1, 2))
+    assert not np.allclose(first.members(configs), other.members(configs))
 
 
 def test_it_finds_the_best_of_its_own_observations(space, configs):

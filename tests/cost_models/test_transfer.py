@@ -39,8 +39,8 @@ def history(name, *, count=100, space=None, seed=0, **more):
 
 def make_context(*histories, task="mine", space=None):
     context = attrs.evolve(context_of(space or tiled_space()), task=task_of(task))
-    for one in histories:
-        context.archive.record(one)
+    for row in histories:
+        context.archive.record(row)
     return context
 
 
@@ -48,10 +48,10 @@ def written(folder, *histories):
     """A run folder with these measurements."""
     folder.mkdir()
     with RecordStore(folder / RECORDS) as store:
-        for one in histories:
-            stored = store.add_task(one.task, "test", one.space.fingerprint)
-            keys = one.space.keys(one.observations.configs).tolist()
-            rows = zip(one.observations.configs.tolist(), one.observations.costs, strict=True)
+        for row in histories:
+            stored = store.add_task(row.task, "test", row.space.fingerprint)
+            keys = row.space.keys(row.observations.configs).tolist()
+            rows = zip(row.observations.configs.tolist(), row.observations.costs, strict=True)
             for key, (config, cost) in zip(keys, rows, strict=True):
                 failed = not np.isfinite(cost)
                 measurement = Measurement(
@@ -59,7 +59,7 @@ def written(folder, *histories):
                     seconds=() if failed else (float(cost),),
                     failure=FailureKind.RUN_ERROR if failed else None,
                 )
-                knobs = one.space.decode(config)
+                knobs = row.space.decode(config)
                 store.add(stored.id, key, measurement, knobs=knobs, spending=Spending())
     return folder
 
@@ -156,9 +156,9 @@ def test_of_earlier_runs_it_sees_the_same_task_only_when_allowed(
     assert make(context, options).trained
     ((features, quality_seen),) = lessons
     expected = [mine, other] if same_task else [other]
-    wanted = [context.space.features(one.observations.configs) for one in expected]
+    wanted = [context.space.features(row.observations.configs) for row in expected]
     assert np.array_equal(features, np.concatenate(wanted))
-    throughput = [one.observations.relative_throughput for one in expected]
+    throughput = [row.observations.relative_throughput for row in expected]
     assert np.allclose(quality_seen, np.concatenate(throughput))
 
 

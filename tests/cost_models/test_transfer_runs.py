@@ -38,7 +38,7 @@ def test_runs_with_transfer_repeat_exactly(tmp_path, name):
     model = {"name": name, "transfer": {"tasks": True, "records": 4}}
     once, again = (measured(tmp_path / folder, model) for folder in ("once", "again"))
     assert once == again
-    assert [len(found) for found in once.values()] == [3, 3, 3]
+    assert [len(result) for result in once.values()] == [3, 3, 3]
 
 
 def test_the_first_batch_of_a_later_task_follows_the_others(tmp_path):

@@ -40,26 +40,26 @@ def explore(space, options, count=16, *, seed=3, scorer=None):
 
 def test_every_step_scores_all_chains_at_once(space):
     options = AnnealingOptions(chains=32, steps=40, early_stop=40)
-    _, scorer, found = explore(space, options)
-    assert found.steps == 40
+    _, scorer, candidates = explore(space, options)
+    assert candidates.steps == 40
     assert [len(configs) for configs in scorer.calls] == [32] * 41
 
 
 def test_it_beats_as_many_random_configurations(space):
     options = AnnealingOptions(chains=32, steps=200)
     for seed in range(5):
-        _, scorer, found = explore(space, options, seed=seed)
+        _, scorer, candidates = explore(space, options, seed=seed)
         looked_at = sum(len(configs) for configs in scorer.calls)
         random = quality(space, space.sample(looked_at, np.random.default_rng(seed)))
-        assert found.scores.mean() > np.sort(random)[-16:].mean()
+        assert candidates.scores.mean() > np.sort(random)[-16:].mean()
 
 
 def test_it_stops_early_when_the_best_set_no_longer_changes():
     space = DesignSpace([Choice(name="k", options=tuple(range(6)))])
     options = AnnealingOptions(chains=16, steps=500, early_stop=10)
-    _, _, found = explore(space, options, count=6)
-    assert 10 <= found.steps < 60
-    assert sorted(found.configs[:, 0].tolist()) == [0, 1, 2, 3, 4, 5]
+    _, _, candidates = explore(space, options, count=6)
+    assert 10 <= candidates.steps < 60
+    assert sorted(candidates.configs[:, 0].tolist()) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_cold_chain_never_gets_worse(space):
@@ -75,9 +75,9 @@ def test_a_hot_chain_takes_worse_configurations_too(space):
     options = AnnealingOptions(chains=8, steps=1, temperature=1e6)
     explorer, scorer, _ = explore(space, options)
     explorer.explore(scorer, Visited(space), 4)
-    proposed, kept = scorer.calls[1], scorer.calls[2]
-    assert (proposed == kept).all()
-    assert (quality(space, kept) < quality(space, scorer.calls[0])).any()
+    proposed, chains = scorer.calls[1], scorer.calls[2]
+    assert (proposed == chains).all()
+    assert (quality(space, chains) < quality(space, scorer.calls[0])).any()
 
 
 @pytest.mark.parametrize("persistent", [True, False])
@@ -113,22 +113,22 @@ def test_chains_begin_at_the_guesses_of_the_space():
 
 
 def test_it_does_not_change_what_the_model_returned(space):
-    kept = []
+    pairs = []
 
     def remembering(configs):
-        kept.append((scores := quality(space, configs), scores.copy()))
+        pairs.append((scores := quality(space, configs), scores.copy()))
         return scores
 
     explore(space, AnnealingOptions(chains=8, steps=20), scorer=remembering)
-    assert all((scores == copy).all() for scores, copy in kept)
+    assert all((scores == copy).all() for scores, copy in pairs)
 
 
 def test_a_small_space_is_scored_as_a_whole_where_it_is_to():
     space = grid(*[10] * 3)
-    _, scorer, found = explore(space, AnnealingOptions(chains=8, steps=5, exhaustive=True))
+    _, scorer, candidates = explore(space, AnnealingOptions(chains=8, steps=5, exhaustive=True))
     assert [len(configs) for configs in scorer.calls] == [1000]
     everything = np.sort(quality(space, space.everything))
-    assert found.scores.tolist() == everything[::-1][:16].tolist()
+    assert candidates.scores.tolist() == everything[::-1][:16].tolist()
 
 
 def test_a_large_space_is_walked_in_all_the_same():
@@ -140,10 +140,10 @@ def test_a_large_space_is_walked_in_all_the_same():
 
 def test_without_a_model_it_proposes_at_random(space):
     explorer = AnnealingExplorer(AnnealingOptions(), context_of(space))
-    found = explorer.explore(None, Visited(space), 16)
-    assert found.configs.shape == (16, 8)
-    assert found.steps == 0
-    assert not found.scores.any()
+    candidates = explorer.explore(None, Visited(space), 16)
+    assert candidates.configs.shape == (16, 8)
+    assert candidates.steps == 0
+    assert not candidates.scores.any()
 
 
 @pytest.mark.parametrize(
@@ -172,10 +172,10 @@ def test_neighbours_of_the_best_come_first_whatever_the_model_thinks_of_them():
         # The model likes everything but the neighbours.
         return np.array([0.0 if key in near_keys else 1.0 for key in space.keys(configs).tolist()])
 
-    found = explorer.explore(score, visited, 64)
-    first = found.configs[: context.batch_size]
+    candidates = explorer.explore(score, visited, 64)
+    first = candidates.configs[: context.batch_size]
     expected = min(context.batch_size, len(near_keys - set(space.keys(measured).tolist())))
     assert set(space.keys(first).tolist()[:expected]) <= near_keys
-    assert (np.diff(found.scores) <= 0).all()
-    assert len(space.distinct(found.configs)) == len(found.configs)
-    assert visited.fresh(found.configs).all()
+    assert (np.diff(candidates.scores) <= 0).all()
+    assert len(space.distinct(candidates.configs)) == len(candidates.configs)
+    assert visited.fresh(candidates.configs).all()

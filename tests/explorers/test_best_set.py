@@ -38,10 +38,10 @@ def test_it_keeps_the_best_distinct_unvisited(rounds, capacity, visited_indices,
     seen = {index for offer in rounds for index, _ in offer} - visited_indices
     expected = sorted((score_of[i] for i in seen), reverse=True)[:capacity]
     assert best.scores.tolist() == expected
-    kept = best.configs[:, 0].tolist()
-    assert len(set(kept)) == len(kept)
-    assert [score_of[i] for i in kept] == expected
-    assert not set(kept) & visited_indices
+    members = best.configs[:, 0].tolist()
+    assert len(set(members)) == len(members)
+    assert [score_of[i] for i in members] == expected
+    assert not set(members) & visited_indices
 
 
 def test_scores_that_are_no_numbers_are_never_kept():

@@ -98,10 +98,10 @@ def test_with_the_model_as_fitness_it_beats_as_many_random_configurations(space)
     for seed in range(3):
         looked_at.clear()
         explorer = made(space, seed, population=60, fitness="model", generations=15)
-        found = explorer.explore(score, Visited(space), 16)
-        assert found.steps == 15
+        candidates = explorer.explore(score, Visited(space), 16)
+        assert candidates.steps == 15
         drawn = space.sample(sum(looked_at), np.random.default_rng(seed))
-        assert found.scores.mean() > np.sort(quality(space, drawn) - 2.0)[-16:].mean()
+        assert candidates.scores.mean() > np.sort(quality(space, drawn) - 2.0)[-16:].mean()
 
 
 def test_where_everything_fails_it_draws_at_random(space):

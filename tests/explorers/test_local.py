@@ -46,10 +46,10 @@ def test_neighbours_of_the_best_come_first():
 def test_scores_are_ranks():
     space = grid(9, 9, 9, 9)
     search = Search(space, LocalOptions())
-    found = search.explorer.explore(None, search.visited, 64)
-    assert (np.diff(found.scores) < 0).all()
-    assert found.scores.max() <= 1.0
-    assert found.scores.min() > 0.0
+    candidates = search.explorer.explore(None, search.visited, 64)
+    assert (np.diff(candidates.scores) < 0).all()
+    assert candidates.scores.max() <= 1.0
+    assert candidates.scores.min() > 0.0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -78,9 +78,9 @@ def test_where_guided_the_model_orders_the_neighbours_of_the_best():
     free = LocalExplorer(LocalOptions(share=0.0), context_of(space, seed=0))
     free.observe(observe(space, search.seen))
     wanted = free.explore(None, search.visited, 32).configs
-    found = search.explorer.explore(lambda c: -quality(space, c), search.visited, 32).configs
-    assert (np.diff(quality(space, found)) >= 0).all()
-    assert {tuple(row) for row in found.tolist()} == {tuple(row) for row in wanted.tolist()}
+    candidates = search.explorer.explore(lambda c: -quality(space, c), search.visited, 32).configs
+    assert (np.diff(quality(space, candidates)) >= 0).all()
+    assert {tuple(row) for row in candidates.tolist()} == {tuple(row) for row in wanted.tolist()}
 
 
 def test_climbs_leave_a_hill_whose_top_is_known():

@@ -31,8 +31,8 @@ def stage(preset, section):
 def test_stages_exist_and_take_the_options(preset, section):
     name, values = stage(preset, section)
     (record,) = (record for record in RECORDS[section] if record.name == name)
-    made = record.options(**values)
-    assert all(getattr(made, key) == value for key, value in values.items())
+    options = record.options(**values)
+    assert all(getattr(options, key) == value for key, value in values.items())
 
 
 def test_presets_have_names_of_their_own():

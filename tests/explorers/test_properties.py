@@ -62,13 +62,13 @@ def searched(make, space, batch, seed):
     explorer, visited = make(context_of(space, seed=seed)), Visited(space)
     seen = np.empty((0, len(space.knobs)), np.int32)
     while len(seen) <= space.size:
-        found = explorer.explore(None, visited, 3 * batch)
-        assert len(found.configs) <= 3 * batch
-        assert space.legal(found.configs).all()
-        assert visited.fresh(found.configs).all()
-        assert len(space.distinct(found.configs)) == len(found.configs)
-        assert (np.diff(found.scores) <= 0).all()
-        measured = found.configs[:batch]
+        candidates = explorer.explore(None, visited, 3 * batch)
+        assert len(candidates.configs) <= 3 * batch
+        assert space.legal(candidates.configs).all()
+        assert visited.fresh(candidates.configs).all()
+        assert len(space.distinct(candidates.configs)) == len(candidates.configs)
+        assert (np.diff(candidates.scores) <= 0).all()
+        measured = candidates.configs[:batch]
         if not len(measured):
             break
         visited.add(measured)
@@ -103,9 +103,9 @@ def test_a_space_of_a_quadrillion_takes_no_longer(name):
     for _ in range(5):
         visited.add(seen)
         explorer.observe(observe(space, seen))
-        found = explorer.explore(None, visited, 64)
-        assert len(found.configs) >= 6
-        seen = np.concatenate([seen, found.configs[:16]])
+        candidates = explorer.explore(None, visited, 64)
+        assert len(candidates.configs) >= 6
+        seen = np.concatenate([seen, candidates.configs[:16]])
 
 
 @pytest.mark.parametrize("name", EXPLORERS)

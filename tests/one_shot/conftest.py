@@ -109,8 +109,8 @@ def dataset_task():
             "source": "here",
             "configs": np.arange(2 * count, dtype=np.int32).reshape(count, 2),
             "choices": [{"tile": [row, 1], "layout": "a"} for row in range(count)],
-            "seconds": np.array([np.inf if one is None else one for one in seconds]),
-            "failures": ["crash" if one is None else None for one in seconds],
+            "seconds": np.array([np.inf if second is None else second for second in seconds]),
+            "failures": ["crash" if second is None else None for second in seconds],
             "measured_at": np.arange(count, dtype=np.float64),
         }
         return DatasetTask(**{**values, **more})

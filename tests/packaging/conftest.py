@@ -45,7 +45,7 @@ class Package:
 def requirements(package):
     """What a package asks for, in whatever extra."""
     optional = package.project.get("optional-dependencies", {}).values()
-    texts = [*package.project.get("dependencies", []), *(text for one in optional for text in one)]
+    texts = [*package.project.get("dependencies", []), *(text for row in optional for text in row)]
     return [Requirement(text) for text in texts]
 
 
@@ -58,8 +58,8 @@ def read_packages():
 
 def pytest_generate_tests(metafunc):
     if "package" in metafunc.fixturenames:
-        given = read_packages()
-        metafunc.parametrize("package", given, ids=[one.name for one in given])
+        arguments = read_packages()
+        metafunc.parametrize("package", arguments, ids=[row.name for row in arguments])
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +75,7 @@ def packages():
 @pytest.fixture(scope="session")
 def files():
     """Every file of the repository but what tools and runs leave."""
-    found = []
+    collected = []
     for folder, inner, names in os.walk(ROOT):
         inner[:] = [
             name
@@ -86,8 +86,8 @@ def files():
         ]
         # In a worktree of git, `.git` is a file that names a folder of the machine; `.coverage` is
         # what `nox -s coverage` leaves.
-        found += [Path(folder) / name for name in names if name not in {".git", ".coverage"}]
-    return found
+        collected += [Path(folder) / name for name in names if name not in {".git", ".coverage"}]
+    return collected
 
 
 def installed_from_wheel(example, folder):

@@ -22,7 +22,7 @@ LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 
 def blocks(file, language):
-    return [text for found, text in FENCE.findall(file.read_text()) if found == language]
+    return [text for result, text in FENCE.findall(file.read_text()) if result == language]
 
 
 def test_relative_links_lead_somewhere(files):
@@ -46,9 +46,9 @@ def test_the_mistake_shown_in_readme_is_reported_so(root, tmp_path, monkeypatch,
     (tmp_path / "pipeline.yaml").write_text("\n".join([*lines, "explorer:", "    chians: 64"]))
     monkeypatch.chdir(tmp_path)
     assert run(["validate", "pipeline.yaml"]) == ExitCode.USAGE
-    told = capsys.readouterr().err.splitlines()[0]
-    place = re.compile(r":\d+:\d+:")
-    assert place.sub(":", told) == place.sub(":", error.strip())
+    printed = capsys.readouterr().err.splitlines()[0]
+    pattern = re.compile(r":\d+:\d+:")
+    assert pattern.sub(":", printed) == pattern.sub(":", error.strip())
 
 
 def test_the_python_of_readme_imports_what_there_is(root):
@@ -78,8 +78,8 @@ def test_docs_name_all_that_a_stage_may_ask_of_its_space(root, capsys):
     assert len(names["children"]) > 1
     section = text.partition("## Design spaces")[2].partition("\n## ")[0]
     first = (row.split("|")[1] for row in section.splitlines() if row.startswith("| `"))
-    told = {name for cell in first for name in re.findall(r"`(\w+)", cell)}
-    assert told == {name for name in dir(names["space"]) if not name.startswith("_")}
+    document = {name for cell in first for name in re.findall(r"`(\w+)", cell)}
+    assert document == {name for name in dir(names["space"]) if not name.startswith("_")}
 
 
 def test_the_operator_of_the_docs_is_the_example_s(root):
@@ -136,12 +136,12 @@ def test_the_plugin_of_the_docs_runs_and_conforms(root, plugin, tmp_path):
         result = run_pipeline(from_dict(document, registry=synthetic_registry(hooks)))
         assert all(operator.tuned_seconds for operator in result.operators)
     shown = blocks(root / "docs" / "plugins.md", "python")
-    (check,) = (one for one in shown if "class Test" in one)
+    (check,) = (row for row in shown if "class Test" in row)
     names = {}
     exec(check, names)  # noqa: S102 - our own documentation
-    found = list(outcomes(names["TestMyExplorer"], {}))
-    assert found
-    assert not [one for one in found if one.failure or one.skipped]
+    answer = list(outcomes(names["TestMyExplorer"], {}))
+    assert answer
+    assert not [row for row in answer if row.failure or row.skipped]
 
 
 def test_docs_list_every_conformance_suite(root):

@@ -78,8 +78,8 @@ def test_the_wheel_of_an_operator_registers_and_workers_find_it(gram, with_gram,
 def test_workers_find_an_operator_where_it_lies(gram, tmp_path):
     """They build its kernels, and it is not installed anywhere."""
     more = ("budget.measurements=1", "baselines=[]")
-    found = ("--plugin", gram)
-    operator = tuned(dict(os.environ), gram, tmp_path, *SIZES, *more, before=found)
+    result = ("--plugin", gram)
+    operator = tuned(dict(os.environ), gram, tmp_path, *SIZES, *more, before=result)
     assert operator["measurements"] == 1
     assert operator["failed"] == {}
 

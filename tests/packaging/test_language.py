@@ -14,7 +14,7 @@ def language(root):
 
 def test_no_document_breaks_the_rule(language):
     sentences = language.read(language.tracked("*.md"))
-    faults = [f"{one.file}:{one.line}: {fault}" for one in sentences for fault in one.faults()]
+    faults = [f"{row.file}:{row.line}: {fault}" for row in sentences for fault in row.faults()]
     assert len(sentences) > 1000
     assert not faults
 
@@ -32,7 +32,7 @@ def test_no_document_breaks_the_rule(language):
 )
 def test_a_fault_is_found(language, text, fault):
     sentences = list(language.sentences_of_document("page.md", text))
-    assert any(fault in found for one in sentences for found in one.faults())
+    assert any(fault in result for row in sentences for result in row.faults())
 
 
 def test_code_and_short_sentences_pass(language):
@@ -44,5 +44,5 @@ def test_code_and_short_sentences_pass(language):
 def test_docstrings_are_split_by_argument(language):
     function = 'def f(a):\n    """Gives b.\n\n    Args:\n        a: what it is.\n    """\n'
     code = f'"""Reads. Fast."""\n{function}'
-    texts = [one.text for one in language.sentences_of_code("m.py", code)]
+    texts = [row.text for row in language.sentences_of_code("m.py", code)]
     assert texts == ["Reads.", "Fast.", "Gives b.", "what it is."]

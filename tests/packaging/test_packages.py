@@ -92,14 +92,14 @@ def test_all_have_one_version_and_pin_each_other_exactly(packages):
     assert len(versions) == 1
     (version,) = versions
     for package in packages:
-        siblings = [one for one in requirements(package) if one.name.startswith(SIBLING)]
+        siblings = [row for row in requirements(package) if row.name.startswith(SIBLING)]
         assert siblings or package.name == f"{SIBLING}-system"
-        assert {str(one.specifier) for one in siblings} <= {f"=={version}"}
+        assert {str(row.specifier) for row in siblings} <= {f"=={version}"}
 
 
 def test_one_distribution_brings_all_the_others(packages):
     (whole,) = (package for package in packages if package.name == SIBLING)
-    assert {one.name for one in requirements(whole)} == (
+    assert {row.name for row in requirements(whole)} == (
         {package.name for package in packages} - {SIBLING}
     )
 

@@ -34,8 +34,8 @@ SHELLS = {"sh", "bash", "console"}
 def pages():
     folder = ROOT / "docs"
     reference = folder / "reference"
-    found = [ROOT / "README.md", *ROOT.glob("packages/*/README.md"), *folder.rglob("*.md")]
-    return [file for file in sorted(found) if reference not in file.parents]
+    result = [ROOT / "README.md", *ROOT.glob("packages/*/README.md"), *folder.rglob("*.md")]
+    return [file for file in sorted(result) if reference not in file.parents]
 
 
 def written_pages():
@@ -136,9 +136,9 @@ def test_options_of_the_scripts_that_pages_show_are_theirs():
 
 
 def test_commands_are_found_and_wrong_ones_refused():
-    found = list(commands_of(ROOT / "docs" / "quickstart.md"))
-    assert ["validate", "conv.yaml"] in found
-    assert ["run", "examples/quickstart.yaml"] in found
+    result = list(commands_of(ROOT / "docs" / "quickstart.md"))
+    assert ["validate", "conv.yaml"] in result
+    assert ["run", "examples/quickstart.yaml"] in result
     for words in (["validat", "x"], ["run", "x", "--frehs"], ["records", "no-such"]):
         with pytest.raises(click.UsageError):
             parsed(words)
@@ -155,12 +155,12 @@ def test_the_page_of_the_command_line_lists_commands_and_exit_codes():
 def defaults_of_options():
     """The defaults of every option of a stage or a section, by the option's name."""
     schema = pipeline_schema()
-    found = {}
-    for one in [*schema["$defs"].values(), *schema["properties"].values()]:
-        for form in [one, *one.get("anyOf", [])]:
+    collected = {}
+    for row in [*schema["$defs"].values(), *schema["properties"].values()]:
+        for form in [row, *row.get("anyOf", [])]:
             for name, about in form.get("properties", {}).items():
-                found.setdefault(name, []).append(about.get("default"))
-    return found
+                collected.setdefault(name, []).append(about.get("default"))
+    return collected
 
 
 @pytest.mark.parametrize("page", ["networks.md", "devices.md", "precision.md"])
@@ -176,7 +176,7 @@ def test_tables_of_options_are_true(page):
             assert set(names) <= set(known), first
             if "default" in head:
                 for name, shown in zip(names, second.replace("`", "").split(", "), strict=True):
-                    assert shown in {json.dumps(one).strip('"') for one in known[name]}, name
+                    assert shown in {json.dumps(item).strip('"') for item in known[name]}, name
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,8 @@ def texts_of_the_code():
             continue
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.JoinedStr):
-                parts = (getattr(one, "value", "") for one in node.values)
-                yield "…".join(one if isinstance(one, str) else "" for one in parts)
+                parts = (getattr(value, "value", "") for value in node.values)
+                yield "…".join(part if isinstance(part, str) else "" for part in parts)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
 
@@ -239,7 +239,7 @@ def test_messages_of_troubleshooting_are_those_of_the_code():
     said = list(texts_of_the_code())
     for heading in headings:
         pattern = re.compile(".*".join(map(re.escape, heading.split("…"))), re.DOTALL)
-        assert any(pattern.search(one) for one in said), heading
+        assert any(pattern.search(row) for row in said), heading
 
 
 def test_modules_of_how_it_works_are_there():

@@ -34,8 +34,8 @@ def dry_run(monkeypatch, tmp_path, capfd):
     monkeypatch.setenv("CHAMELEON_DEBUG", "")
 
     def call(file, *overrides):
-        given = [word for one in overrides for word in ("--set", one)]
-        code = chameleon(["run", "--dry-run", str(file), *given, "-o", str(tmp_path)])
+        arguments = [word for override in overrides for word in ("--set", override)]
+        code = chameleon(["run", "--dry-run", str(file), *arguments, "-o", str(tmp_path)])
         said = capfd.readouterr().err
         return None if code == ExitCode.OK else f"{file.name} {overrides}: {said}"
 

@@ -40,13 +40,13 @@ def test_cutting_what_was_cut_changes_nothing(root, cut):
 
 def test_the_median_of_the_repeats_stays(cut):
     parameters = {"x": 1}
-    times = [float(one) for one in range(32, 0, -1)]
+    times = [float(row) for row in range(32, 0, -1)]
     rows = {
         "1": {**parameters, "time": 16.5, "times": times, "compile_time": 918.6, "GFLOP/s": 7.0},
         "2": {"x": 2, "time": "RuntimeFailedConfig", "compile_time": 250.0, "framework_time": 13.0},
     }
-    found = cut({"tune_params_keys": ["x"], "cache": rows, "extra": 1}, means_alone=False)
-    assert found == {
+    result = cut({"tune_params_keys": ["x"], "cache": rows, "extra": 1}, means_alone=False)
+    assert result == {
         "tune_params_keys": ["x"],
         "cache": {
             "1": {

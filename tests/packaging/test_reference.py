@@ -64,19 +64,19 @@ def test_every_option_has_a_row_with_its_help(pages):
         kind, dot, _ = name.partition(".")
         if not dot or "properties" not in schema:
             continue
-        found = rows(pages[kind])
+        result = rows(pages[kind])
         for option, about in schema["properties"].items():
             if option != "name":
-                assert option in found, f"{name}: {option}"
+                assert option in result, f"{name}: {option}"
                 assert about.get("description"), f"{name}: {option} has no help"
 
 
 def test_every_key_of_an_operator_has_a_row_with_its_help(pages):
     for kind, arguments in default_registry().classes("operators").items():
         page = pages["operators"].partition(f"## `{kind}`\n")[2].partition("\n## ")[0]
-        found = rows(page)
+        result = rows(page)
         for field in arguments.__attrs_attrs__:
-            assert found[field.alias], f"{kind}: {field.alias} has no help"
+            assert result[field.alias], f"{kind}: {field.alias} has no help"
 
 
 def test_every_key_of_a_pipeline_has_a_row(pages):
@@ -91,11 +91,11 @@ def test_every_hook_is_told_of(pages):
 
 
 def test_every_command_has_an_entry_and_every_option_a_help(pages, reference):
-    found = dict(reference("commands").commands())
-    assert headings(pages["commands"]) == set(found)
-    names = {words.split()[1] for words in found if " " in words}
+    result = dict(reference("commands").commands())
+    assert headings(pages["commands"]) == set(result)
+    names = {words.split()[1] for words in result if " " in words}
     assert set(default_registry().names("commands")) < names
-    for words, command in found.items():
+    for words, command in result.items():
         assert command.help, words
         for option in command.params:
             if isinstance(option, click.Option):

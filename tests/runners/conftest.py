@@ -48,9 +48,9 @@ def job(configs: list[tuple[int, ...]], **options: object) -> MeasureJob:
 
 
 def by_config(measurements: list[Measurement]) -> dict[tuple[int, ...], Measurement]:
-    found = {m.config: m for m in measurements}
-    assert len(found) == len(measurements), "a configuration was measured twice"
-    return found
+    result = {m.config: m for m in measurements}
+    assert len(result) == len(measurements), "a configuration was measured twice"
+    return result
 
 
 def process_stamp(pid: int) -> str:
@@ -60,13 +60,13 @@ def process_stamp(pid: int) -> str:
 def carriers(stamp: str | None = None) -> list[int]:
     """Processes that workers of a runner's process (this one's by default) are or started."""
     stamp = stamp or process_stamp(os.getpid())
-    found = []
+    collected = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             token = process.environ().get(TOKEN, "")
             if token.startswith(f"{stamp}:") and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-    return found
+                collected.append(process.pid)
+    return collected
 
 
 def folders(stamp: str | None = None) -> list[Path]:
@@ -121,7 +121,7 @@ def runner_options() -> LocalOptions:
 
 @pytest.fixture
 def runner(runner_options: LocalOptions) -> Iterator[LocalRunner]:
-    with LocalRunner(runner_options) as made:
-        yield made
+    with LocalRunner(runner_options) as options:
+        yield options
     assert carriers() == []
     assert folders() == []

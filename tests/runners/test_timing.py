@@ -127,12 +127,12 @@ def test_a_kernel_repeats_by_timing_one_after_the_other():
 
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=40))
 def test_undisturbed_keeps_the_fastest_in_order(repeats: list[float]):
-    kept = undisturbed(repeats)
-    assert min(repeats) in kept
-    assert len(kept) >= min(3, len(repeats))
-    left = [r for r in repeats if r not in kept]
-    assert all(r > max(kept) for r in left)
-    assert list(kept) == [r for r in repeats if r <= max(kept)]
+    stored = undisturbed(repeats)
+    assert min(repeats) in stored
+    assert len(stored) >= min(3, len(repeats))
+    left = [r for r in repeats if r not in stored]
+    assert all(r > max(stored) for r in left)
+    assert list(stored) == [r for r in repeats if r <= max(stored)]
 
 
 SECONDS = st.lists(st.floats(1e-6, 1.0), max_size=20)
@@ -187,9 +187,9 @@ def test_equal_repeats_are_not_believed_if_all_were_disturbed():
 def test_after_a_switch_each_repeat_is_told_from_the_others():
     kernel = ScriptedKernel(0.002, [1.0, 1.0, 1.0, 1.5, 1.0, 1.0, 1.0])
     counts: list[int] = []
-    taken = kernel.repeats
+    used = kernel.repeats
     kernel.repeats = lambda number, count, **more: (  # type: ignore[method-assign]
-        counts.append(count) or taken(number, count, **more)
+        counts.append(count) or used(number, count, **more)
     )
     time_kernel(kernel, POLICY, math.inf, Switches(kernel, {3}))
     assert counts == [3, 1, 1, 1]

@@ -40,8 +40,8 @@ def test_infinity_is_a_number():
 def test_a_changed_byte_is_noticed(data: st.DataObject):
     message = {"seconds": [0.25, 0.5], "status": "ok"}
     raw = bytearray(encode(message))
-    place = data.draw(st.integers(0, len(raw) - 1))
-    raw[place] ^= data.draw(st.integers(1, 255))
+    position = data.draw(st.integers(0, len(raw) - 1))
+    raw[position] ^= data.draw(st.integers(1, 255))
     try:
         got = Decoder().feed(bytes(raw))
     except ProtocolError:

@@ -39,13 +39,13 @@ def blobs(groups, size, seed=0):
     ],
 )
 def test_the_knee_of_a_hand_made_curve(losses, stops_at):
-    previous, found = np.inf, None
+    previous, result = np.inf, None
     for index, loss in enumerate(losses):
         if past_the_knee(loss, previous, 2.5):
-            found = index
+            result = index
             break
         previous = loss
-    assert found == stops_at
+    assert result == stops_at
 
 
 @pytest.mark.parametrize("groups", [12, 20])

@@ -93,10 +93,10 @@ def test_several_replacements_differ_and_come_in_order_of_frequency():
     )
 )
 def test_combinations_come_once_each_in_order_of_preference(tables):
-    found = list(_by_frequency([np.array(table) for table in tables]))
-    assert sorted(found) == list(itertools.product(*(range(len(table)) for table in tables)))
+    picks = list(_by_frequency([np.array(table) for table in tables]))
+    assert sorted(picks) == list(itertools.product(*(range(len(table)) for table in tables)))
     sums = [
-        sum(table[i] for table, i in zip(tables, combination, strict=True)) for combination in found
+        sum(table[i] for table, i in zip(tables, combination, strict=True)) for combination in picks
     ]
     assert sums == sorted(sums, reverse=True)
 

@@ -109,9 +109,9 @@ def require_reference(builder, configs, most=1.0):
     tolerance = min(tolerance, most)
     for config in configs:
         got = builder.build(np.asarray(config, int).tolist()).outputs()
-        for one, other in zip(got, expected, strict=True):
-            assert one.shape == other.shape
-            assert np.abs(one - other).max() <= tolerance * np.abs(other).max(), config
+        for row, other in zip(got, expected, strict=True):
+            assert row.shape == other.shape
+            assert np.abs(row - other).max() <= tolerance * np.abs(other).max(), config
 
 
 def ran(function, inputs, shape):
@@ -124,8 +124,8 @@ def ran(function, inputs, shape):
 
 def assembly_of(function, target):
     """The code of a function of loops for a CPU."""
-    made = lower_function(function, tvm_target(target), plain_loops=True)
-    return made.mod.inspect_source("asm")
+    library = lower_function(function, tvm_target(target), plain_loops=True)
+    return library.mod.inspect_source("asm")
 
 
 def first_of(template):

@@ -61,17 +61,17 @@ def folders(request, tmp_path, monkeypatch):
 
 
 def test_a_folder_takes_the_place_of_another_one(folders):
-    new, kept = folders
-    with (kept / "text").open() as reader:
-        replace_folder(new, kept)
+    new, old = folders
+    with (old / "text").open() as reader:
+        replace_folder(new, old)
         assert reader.read() == "kept"
-    assert (kept / "text").read_text() == "new"
-    assert list(kept.parent.iterdir()) == [kept]
+    assert (old / "text").read_text() == "new"
+    assert list(old.parent.iterdir()) == [old]
 
 
 @pytest.mark.parametrize("interrupted", [1, 2])
 def test_an_interrupted_replacement_leaves_the_old_folder(folders, monkeypatch, interrupted):
-    new, kept = folders
+    new, old = folders
     monkeypatch.setattr(files, "_exchange", lambda *_: False)
     renames = []
 
@@ -83,41 +83,41 @@ def test_an_interrupted_replacement_leaves_the_old_folder(folders, monkeypatch, 
 
     monkeypatch.setattr(Path, "rename", rename)
     with pytest.raises(KeyboardInterrupt):
-        replace_folder(new, kept)
-    assert (kept / "text").read_text() == "kept"
-    assert {one.name for one in kept.parent.iterdir()} == {"new", "kept"}
+        replace_folder(new, old)
+    assert (old / "text").read_text() == "kept"
+    assert {row.name for row in old.parent.iterdir()} == {"new", "kept"}
 
 
 def test_what_a_killed_process_left_aside_comes_back(folders):
-    new, kept = folders
-    kept.rename(kept.with_name(".kept.old"))
+    new, old = folders
+    old.rename(old.with_name(".kept.old"))
     new.joinpath("text").unlink()
     new.rmdir()
     with pytest.raises(FileNotFoundError):
-        replace_folder(new, kept)
-    assert (kept / "text").read_text() == "kept"
+        replace_folder(new, old)
+    assert (old / "text").read_text() == "kept"
 
 
 @pytest.fixture
 def calls(monkeypatch):
     """Calls of the system, on x86-64; each succeeds unless ``answers`` has a number for it."""
-    made, answers = [], []
+    result, answers = [], []
 
     def system_call(*words):
-        made.append(words)
+        result.append(words)
         return answers.pop() if answers else 0
 
     monkeypatch.setattr(permissions, "system_call", system_call)
     monkeypatch.setattr(permissions.sys, "platform", "linux")
     monkeypatch.setattr(permissions.platform, "machine", lambda: "x86_64")
-    return made, answers
+    return result, answers
 
 
 def test_tiles_are_asked_for(calls):
-    made, _ = calls
+    result, _ = calls
     assert refusal(AMX) == ""
     assert refusal(AMX) == ""
-    assert made == [(158, 0x1023, 18)] * 2
+    assert result == [(158, 0x1023, 18)] * 2
 
 
 def test_a_refusal_is_said(calls):

@@ -33,9 +33,9 @@ machdep.cpu.extfeatures: LZCNT
 
 
 def test_different_processors_have_what_all_of_them_have():
-    found = parse_cpuinfo(HYBRID, "aarch64")
-    assert found.flags == {"fp", "asimd", "asimddp"}
-    assert (found.vendor, found.model, found.name) == ("0x41", 0xD41, "A board")
+    result = parse_cpuinfo(HYBRID, "aarch64")
+    assert result.flags == {"fp", "asimd", "asimddp"}
+    assert (result.vendor, result.model, result.name) == ("0x41", 0xD41, "A board")
 
 
 def test_the_text_of_another_architecture_says_nothing():

@@ -73,7 +73,7 @@ def test_no_kind_lacks_a_suite(kind):
 
 
 def failures(suite, **attributes):
-    return {one.name: one.failure for one in outcomes(suite, attributes) if one.failure is not None}
+    return {row.name: row.failure for row in outcomes(suite, attributes) if row.failure is not None}
 
 
 class TestFakeFrontend(FrontendSuite):
@@ -105,8 +105,8 @@ class Worldly(synthetic.SyntheticFrontend):
 def test_frontends(frontend, words):
     options = {"operators": [[4, 5], [6]]}
     record = record_of(frontend, synthetic.ModelOptions)
-    found = failures(FrontendSuite, record=record, options=options)
-    assert words in found["tasks"]
+    result = failures(FrontendSuite, record=record, options=options)
+    assert words in result["tasks"]
 
 
 class Boards(TargetResolver):
@@ -135,9 +135,9 @@ class Credulous(Boards):
 
 def test_targets():
     assert failures(TargetSuite, record=record_of(Boards), targets=("pi", "native")) == {}
-    found = failures(TargetSuite, record=record_of(Wavering), targets=("pi",))
-    assert "there must be one" in found["canonical"]
-    assert "not sorted" in found["description"]
+    result = failures(TargetSuite, record=record_of(Wavering), targets=("pi",))
+    assert "there must be one" in result["canonical"]
+    assert "not sorted" in result["description"]
     assert "takes 'no-such" in failures(TargetSuite, record=record_of(Credulous))["nonsense"]
 
 
@@ -153,15 +153,15 @@ class Lawless(synthetic.SyntheticSpace):
 def test_spaces():
     good = record_of(synthetic.SyntheticSpace)
     assert failures(SpaceSuite, record=good, task=TASK, builds=False) == {}
-    found = failures(SpaceSuite, record=record_of(Lawless), task=TASK, builds=False)
-    assert "first guesses differ" in found["space"]
+    result = failures(SpaceSuite, record=record_of(Lawless), task=TASK, builds=False)
+    assert "first guesses differ" in result["space"]
     unbuilt = failures(SpaceSuite, record=good, task=TASK)
     assert "never built" in unbuilt["kernel"]
 
 
 def test_what_needs_a_task_says_so_without_one():
-    found = outcomes(SpaceSuite, {"record": record_of(synthetic.SyntheticSpace)})
-    (first, *_) = [one.skipped for one in found if one.skipped]
+    result = outcomes(SpaceSuite, {"record": record_of(synthetic.SyntheticSpace)})
+    (first, *_) = [row.skipped for row in result if row.skipped]
     assert "it needs a task" in first
 
 
@@ -175,8 +175,8 @@ class Idle(Explorer):
 
 def test_explorers():
     assert failures(ExplorerSuite, record=record_of(synthetic.SyntheticExplorer)) == {}
-    found = failures(ExplorerSuite, record=record_of(Idle))
-    assert found == {"proposals": "it raises ZeroDivisionError: by nobody"}
+    result = failures(ExplorerSuite, record=record_of(Idle))
+    assert result == {"proposals": "it raises ZeroDivisionError: by nobody"}
 
 
 class Constant(CostModel):
@@ -193,8 +193,8 @@ class Constant(CostModel):
 
 
 def test_cost_models():
-    found = failures(CostModelSuite, record=record_of(Constant))
-    assert "not one score per configuration" in found["predictions"]
+    result = failures(CostModelSuite, record=record_of(Constant))
+    assert "not one score per configuration" in result["predictions"]
 
 
 class Greedy(synthetic.SyntheticSampler):
@@ -204,8 +204,8 @@ class Greedy(synthetic.SyntheticSampler):
 
 def test_samplers():
     assert failures(SamplerSuite, record=record_of(synthetic.SyntheticSampler)) == {}
-    found = failures(SamplerSuite, record=record_of(Greedy))
-    assert "9 configurations instead of 8" in found["choices"]
+    result = failures(SamplerSuite, record=record_of(Greedy))
+    assert "9 configurations instead of 8" in result["choices"]
 
 
 class Mending(synthetic.SyntheticSynthesizer):
@@ -215,8 +215,8 @@ class Mending(synthetic.SyntheticSynthesizer):
 
 def test_synthesizers():
     assert failures(SynthesizerSuite, record=record_of(Mending)) == {}
-    found = failures(SynthesizerSuite, record=record_of(synthetic.SyntheticSynthesizer))
-    assert "a configuration that was visited" in found["batches"]
+    result = failures(SynthesizerSuite, record=record_of(synthetic.SyntheticSynthesizer))
+    assert "a configuration that was visited" in result["batches"]
 
 
 class Biased(RoundRobin):
@@ -233,7 +233,7 @@ def test_schedulers():
     assert failures(SchedulerSuite, record=record_of(RoundRobin)) == {}
     biased = failures(SchedulerSuite, record=record_of(Biased))
     assert "names task 0, which is done" in biased["choices"]
-    assert "names task 0 where all tasks are done" in biased["end"]
+    assert "names task 0, but all are done" in biased["end"]
     assert (
         "before any task had a batch"
         in failures(SchedulerSuite, record=record_of(Hasty))["choices"]
@@ -250,11 +250,11 @@ class Silent(synthetic.SyntheticRunner):
 
 def test_runners():
     good = record_of(synthetic.SyntheticReplay, NoOptions)
-    found = failures(RunnerSuite, record=attrs.evolve(good, options=Documented), job=JOB)
-    assert found == {}
-    found = failures(RunnerSuite, record=record_of(Silent, Documented), job=JOB)
-    assert "one per contender, in order" in found["comparison"]
-    assert "conditions() is no JSON" in found["conditions"]
+    result = failures(RunnerSuite, record=attrs.evolve(good, options=Documented), job=JOB)
+    assert result == {}
+    result = failures(RunnerSuite, record=record_of(Silent, Documented), job=JOB)
+    assert "one per contender, in order" in result["comparison"]
+    assert "conditions() is no JSON" in result["conditions"]
 
 
 @attrs.frozen(kw_only=True)
@@ -270,8 +270,8 @@ class Unsure(synthetic.SyntheticBaseline):
 
 
 def test_baselines():
-    found = failures(BaselineSuite, record=record_of(Unsure), task=TASK)
-    assert "two variants have one name" in found["variants"]
+    result = failures(BaselineSuite, record=record_of(Unsure), task=TASK)
+    assert "two variants have one name" in result["variants"]
 
 
 class Backward(synthetic.SyntheticRival):
@@ -282,8 +282,8 @@ class Backward(synthetic.SyntheticRival):
 
 def test_rivals():
     assert failures(RivalSuite, record=record_of(synthetic.SyntheticRival), task=TASK) == {}
-    found = failures(RivalSuite, record=record_of(Backward), task=TASK)
-    assert "its best time grows" in found["trace"]
+    result = failures(RivalSuite, record=record_of(Backward), task=TASK)
+    assert "its best time grows" in result["trace"]
 
 
 class Kept(RecordDatabase):
@@ -332,8 +332,8 @@ class PlaceOptions:
 def test_record_databases():
     more = {"options": PlaceOptions, "place_option": "location"}
     assert failures(RecordDatabaseSuite, record=record_of(Kept, **more)) == {}
-    found = failures(RecordDatabaseSuite, record=record_of(LastWins, **more))
-    assert "the lower rank" in found["order"]
+    result = failures(RecordDatabaseSuite, record=record_of(LastWins, **more))
+    assert "the lower rank" in result["order"]
 
 
 @pytest.mark.usefixtures("everything")
@@ -398,13 +398,13 @@ class Unwritable:
     ],
 )
 def test_options(options, words):
-    found = failures(SamplerSuite, record=record_of(synthetic.SyntheticSampler, options))
-    assert words in found["options"]
+    result = failures(SamplerSuite, record=record_of(synthetic.SyntheticSampler, options))
+    assert words in result["options"]
 
 
 def test_an_option_without_a_default_has_to_be_given():
     record = record_of(synthetic.SyntheticSampler, Demanding)
-    skipped = [one.skipped for one in outcomes(SamplerSuite, {"record": record}) if one.skipped]
+    skipped = [row.skipped for row in outcomes(SamplerSuite, {"record": record}) if row.skipped]
     assert "'draws' has no default" in skipped[0]
     assert failures(SamplerSuite, record=record, options={"draws": 2}) == {}
     wrong = failures(SamplerSuite, record=record, options={"draws": "two"})
@@ -412,8 +412,8 @@ def test_an_option_without_a_default_has_to_be_given():
 
 
 def test_a_record_that_cannot_be_registered_is_told_so():
-    found = failures(SamplerSuite, record=record_of(synthetic.SyntheticSampler, dict))
-    assert "must be an attrs class" in found["record"]
+    result = failures(SamplerSuite, record=record_of(synthetic.SyntheticSampler, dict))
+    assert "must be an attrs class" in result["record"]
     assert "set its attribute 'record'" in failures(SamplerSuite)["record"]
 
 
@@ -424,14 +424,14 @@ def test_options_whose_module_imports_a_library_are_told_so(tmp_path, monkeypatc
     )
     monkeypatch.syspath_prepend(tmp_path)
     options = load_factory("slow_options:Options")
-    found = failures(SamplerSuite, record=record_of(synthetic.SyntheticSampler, options))
-    assert "importing slow_options imports scipy" in found["light_import"]
+    result = failures(SamplerSuite, record=record_of(synthetic.SyntheticSampler, options))
+    assert "importing slow_options imports scipy" in result["light_import"]
 
 
 def test_a_failure_of_the_plugin_s_own_keeps_its_hint():
-    found = failures(SpaceSuite, record=record_of(Refusing), task=TASK, builds=False)
-    assert found["space"] == "no such space; take another one"
-    assert json.dumps(found)
+    result = failures(SpaceSuite, record=record_of(Refusing), task=TASK, builds=False)
+    assert result["space"] == "no such space; take another one"
+    assert json.dumps(result)
 
 
 class Refusing(synthetic.SyntheticSpace):

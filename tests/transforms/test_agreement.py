@@ -21,28 +21,28 @@ CONVOLUTIONS = {
 
 def composed(program, transforms, choices):
     """A program after transforms; those that are illegal for it change nothing."""
-    for name, place in choices:
-        found = list(transforms[name].variants(program))
-        if found:
-            _, program = found[place % len(found)]
+    for name, index in choices:
+        result = list(transforms[name].variants(program))
+        if result:
+            _, program = result[index % len(result)]
     return program
 
 
 def check(program):
-    found = disagreement(program, batch=2)
-    assert found["error"] <= found["tolerance"]
+    result = disagreement(program, batch=2)
+    assert result["error"] <= result["tolerance"]
 
 
 @pytest.mark.parametrize("name", [record.name for record in TRANSFORMS])
 def test_a_transform_agrees(name, transforms):
     program = CONVOLUTIONS["3x3"]
-    found = dict(transforms[name].variants(program))
-    assert found, "it is legal for this one"
-    for after in found.values():
+    result = dict(transforms[name].variants(program))
+    assert result, "it is legal for this one"
+    for after in result.values():
         assert after != program
         assert after.stages[0].input == program.stages[0].input
         assert after.stages[-1].output == program.stages[-1].output
-    check(list(found.values())[-1])
+    check(list(result.values())[-1])
 
 
 CHOICES = st.lists(

@@ -59,12 +59,12 @@ def pipeline(tmp_path, registry):
 
 
 def test_a_front_and_the_folder_of_a_point(pipeline, tmp_path):
-    given = pipeline(scores=["fisher", "naswot"])
-    session = Session(given)
+    arguments = pipeline(scores=["fisher", "naswot"])
+    session = Session(arguments)
     result = session.run()
     folder = tmp_path / "run" / "transform"
     assert json.loads((folder / "front.json").read_text()) == session.known()
-    assert {one.name for one in folder.iterdir()} == {"front.json", "front.csv", "front.html"}
+    assert {row.name for row in folder.iterdir()} == {"front.json", "front.csv", "front.html"}
     assert result["judged"] == 12
     assert result["front"], "with predicted times there always is one"
     assert not result["measured"]
@@ -72,7 +72,7 @@ def test_a_front_and_the_folder_of_a_point(pipeline, tmp_path):
     where, fresh = session.deliver(result, 0)
     assert not fresh
     names = {"network.py", "network.weights.pt", "original.py", "original.weights.pt"}
-    assert names | {"retrain.py", "point.json", "data"} == {one.name for one in where.iterdir()}
+    assert names | {"retrain.py", "point.json", "data"} == {row.name for row in where.iterdir()}
     with pytest.raises(ConfigError, match="no point 99"):
         session.deliver(result, 99)
     # Another space: its rows mean something else.
@@ -80,12 +80,12 @@ def test_a_front_and_the_folder_of_a_point(pipeline, tmp_path):
 
 
 def test_the_section_is_written_out_and_binds_no_folder(pipeline, registry):
-    given = pipeline()
-    assert given.document["transform"]["transforms"][0] == "group"
-    again = from_dict(given.document, registry=registry)
+    arguments = pipeline()
+    assert arguments.document["transform"]["transforms"][0] == "group"
+    again = from_dict(arguments.document, registry=registry)
     assert again.sections["transform"].transforms[0].name == "group"
     assert from_dict(again.document, registry=registry).document == again.document
-    assert pipeline(candidates=5).digest == given.digest
+    assert pipeline(candidates=5).digest == arguments.digest
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_models_that_cannot_be_transformed(pipeline, registry, tmp_path):
     convolution = {"conv2d": {"input": [1, 8, 8, 8], "filters": 8, "kernel": 3}}
     for model in ({"builtin": "bert_small"}, {"operators": [convolution]}):
         document = {"model": model, "target": "native", "transform": {}, "baselines": []}
-        given = from_dict({**document, "output": str(tmp_path)}, registry=registry)
+        values = from_dict({**document, "output": str(tmp_path)}, registry=registry)
         with pytest.raises(ConfigError, match=r"no images|no module of torch"):
-            _ = Session(given).source
+            _ = Session(values).source
 
 
 def test_a_pipeline_without_the_section_is_told(pipeline, registry):
-    document = {key: one for key, one in pipeline().document.items() if key != "transform"}
+    document = {key: row for key, row in pipeline().document.items() if key != "transform"}
     with pytest.raises(ConfigError, match="no section 'transform'"):
         Session(from_dict(document, registry=registry))
 
@@ -133,12 +133,12 @@ def test_a_point_is_delivered_whole_however_short_the_budget(tmp_path, capfd):
     )
     words = ["transform", str(tmp_path / "p.yaml"), "--point", "0"]
     assert command_line(words) == 0
-    told = capfd.readouterr().out
+    printed = capfd.readouterr().out
     folder = tmp_path / "run" / "transform" / "point_0" / "run" / "network"
-    assert f"compiled, with weights from before training: {folder}" in told
+    assert f"compiled, with weights from before training: {folder}" in printed
     assert (folder / "load.py").exists()
-    assert "not measured, delivered with the first guess" in told
-    assert "larger `budget`" in told
+    assert "not measured, delivered with the first guess" in printed
+    assert "larger `budget`" in printed
     larger = "budget={measurements: 4, scope: network}"
     assert command_line([*words, "--set", larger, "--json"]) == 0
     delivered = json.loads(capfd.readouterr().out)["delivered"]

@@ -85,12 +85,12 @@ def test_groups_keep_blocks_and_each_filter_s_magnitude(transforms):
     program = dict(transforms["group"].variants(WHOLE))["group(2)"]
     module = module_of(program)
     assert carried(module, program, weight, None)
-    found = dense(module.convolutions[0][0].weight.detach(), 2)
-    assert torch.equal(found[:8, 4:], torch.zeros(8, 4, 3, 3))
-    kept = weight[:8, :4]
-    scale = found[:8, :4] / kept
+    result = dense(module.convolutions[0][0].weight.detach(), 2)
+    assert torch.equal(result[:8, 4:], torch.zeros(8, 4, 3, 3))
+    part = weight[:8, :4]
+    scale = result[:8, :4] / part
     assert torch.allclose(scale, scale[:, :1, :1, :1].expand_as(scale), atol=1e-4)
-    assert torch.allclose(found.flatten(1).norm(dim=1), weight.flatten(1).norm(dim=1), atol=1e-4)
+    assert torch.allclose(result.flatten(1).norm(dim=1), weight.flatten(1).norm(dim=1), atol=1e-4)
 
 
 def test_slabs_begin_as_the_whole(transforms, x):
@@ -102,9 +102,9 @@ def test_slabs_begin_as_the_whole(transforms, x):
 
 def test_channels_without_weight_are_those_that_go(small, images, space):
     with torch.no_grad():
-        for place in range(1, 16, 2):  # every second channel between the block's convolutions
-            small.block.first.weight[place] = 0.0
-            small.block.norm.weight[place] = small.block.norm.bias[place] = 0.0
+        for number in range(1, 16, 2):  # every second channel between the block's convolutions
+            small.block.first.weight[number] = 0.0
+            small.block.norm.weight[number] = small.block.norm.bias[number] = 0.0
     other = type(space)(traced(small, images), [], sequence=1, widths=(1, 2))
     row = np.array(other.original)
     row[other.design.index["width:block.first"]] = 1
@@ -132,9 +132,9 @@ def loaded(file):
 
 def test_written_code_is_the_network(small, images, space, tmp_path):
     x = torch.randn(3, 1, 8, 8)
-    for place, row in enumerate(space.design.sample(3, np.random.default_rng(4))):
+    for number, row in enumerate(space.design.sample(3, np.random.default_rng(4))):
         candidate = space.candidate(row)
-        folder = tmp_path / str(place)
+        folder = tmp_path / str(number)
         folder.mkdir()
         write_candidate(space, candidate, images, folder)
         network, (example,) = loaded(folder / "network.py").make()
@@ -201,7 +201,7 @@ def test_training_learns_and_a_loss_that_is_no_number_is_told(small):
     broken = torch.full_like(images, float("inf"))
     assert not retrain.train(small, None, broken, classes, options, said.append)
     assert "the loss is nan" in said[-1]
-    assert all(torch.equal(before[name], one) for name, one in small.state_dict().items())
+    assert all(torch.equal(before[name], row) for name, row in small.state_dict().items())
     with pytest.raises(SystemExit, match="One sample"):
         retrain.train(small, None, images[:1], classes[:1], options)
 

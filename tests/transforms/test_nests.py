@@ -30,7 +30,7 @@ def test_a_whole_convolution_is_torch_s():
         module.bias.copy_(torchs.bias)
         x = torch.randn(2, 4, 9, 8)
         assert torch.allclose(module(x), torchs(x), atol=1e-5)
-    assert program.parameters == sum(one.numel() for one in torchs.parameters())
+    assert program.parameters == sum(parameter.numel() for parameter in torchs.parameters())
     assert module(x).shape[1:] == program.stages[-1].output
 
 
@@ -52,8 +52,8 @@ def test_rows_of_slabs_are_those_of_the_whole(stride, size, parts):
 def test_what_does_not_divide_is_illegal(transforms):
     odd = dense(channels=7, outputs=9)
     for name in ("group", "bottleneck", "input-bottleneck", "split-outputs"):
-        found = [label for label, _ in transforms[name].variants(odd)]
-        assert not found, f"{name} has {found}"
+        result = [label for label, _ in transforms[name].variants(odd)]
+        assert not result, f"{name} has {result}"
 
 
 def test_tied_tiles_divide_work_and_weights():
@@ -76,29 +76,29 @@ def test_operators_of_a_depthwise_program(transforms):
 
 def test_a_smaller_filter_has_the_same_middle(transforms):
     program = dense(kernel=5)
-    found = dict(transforms["kernel-shrink"].variants(program))
-    assert set(found) == {"kernel-shrink(1)", "kernel-shrink(3)"}
-    assert found["kernel-shrink(3)"] == dense(kernel=3)
+    result = dict(transforms["kernel-shrink"].variants(program))
+    assert set(result) == {"kernel-shrink(1)", "kernel-shrink(3)"}
+    assert result["kernel-shrink(3)"] == dense(kernel=3)
     # A pointwise convolution without padding has no smaller filter.
     assert not list(transforms["kernel-shrink"].variants(dense(kernel=1)))
 
 
 def test_variants_are_cheaper_and_each_is_there_once(transforms):
     program = dense(32, 32)
-    found = variants(program, transforms.values(), 2)
-    assert next(iter(found)) == AS_IS
-    assert len(set(found.values())) == len(found)
+    result = variants(program, transforms.values(), 2)
+    assert next(iter(result)) == AS_IS
+    assert len(set(result.values())) == len(result)
     assert all(
-        one.multiply_adds < program.multiply_adds for label, one in found.items() if label != AS_IS
+        row.multiply_adds < program.multiply_adds for label, row in result.items() if label != AS_IS
     )
-    assert any(" " in label for label in found if label != AS_IS), "sequences are among them"
+    assert any(" " in label for label in result if label != AS_IS), "sequences are among them"
 
 
 @given(st.sampled_from([8, 12, 16]), st.sampled_from([8, 16, 24]), st.integers(1, 2), st.data())
 def test_nests_cover_each_output_once(transforms, channels, outputs, stride, data):
     program = dense(channels, outputs, stride=stride)
-    found = variants(program, transforms.values(), 2)
-    chosen = found[data.draw(st.sampled_from(sorted(found)))]
+    result = variants(program, transforms.values(), 2)
+    chosen = result[data.draw(st.sampled_from(sorted(result)))]
     for stage in chosen.stages:
         written = np.zeros(stage.output[:2], int)
         for nest in stage.nests:

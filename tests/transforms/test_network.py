@@ -55,9 +55,9 @@ def two_consumers(net, x):
 
 @pytest.mark.parametrize("change", [concatenated, two_consumers, reshaped])
 def test_consumers_that_disagree_keep_all_channels(change, images):
-    found = channel_groups(traced(Odd(change), images))
-    assert "second" not in names(found)
-    assert "first" not in names(found), "what reads it beside the convolution needs all of them"
+    result = channel_groups(traced(Odd(change), images))
+    assert "second" not in names(result)
+    assert "first" not in names(result), "what reads it beside the convolution needs all of them"
 
 
 def test_every_network_of_the_space_runs(small, images, space):
@@ -69,16 +69,16 @@ def test_every_network_of_the_space_runs(small, images, space):
         changed = changed_network(space.network.module, replacements(space, candidate)).eval()
         assert changed(images).shape == before.shape
         weights = sum(
-            one.weight.numel() + (0 if one.bias is None else one.bias.numel())
-            for one in changed.modules()
-            if isinstance(one, nn.Conv2d)
+            item.weight.numel() + (0 if item.bias is None else item.bias.numel())
+            for item in changed.modules()
+            if isinstance(item, nn.Conv2d)
         )
         biases = sum(
-            one.bias.numel()
-            for one in changed.modules()
-            if type(one).__name__ == "TransformedConvolution" and one.bias is not None
+            item.bias.numel()
+            for item in changed.modules()
+            if type(item).__name__ == "TransformedConvolution" and item.bias is not None
         )
-        assert weights + biases == sum(one.parameters for one in candidate.programs.values())
+        assert weights + biases == sum(item.parameters for item in candidate.programs.values())
 
 
 def test_the_original_is_the_first_row(small, images, space):

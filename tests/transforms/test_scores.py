@@ -46,20 +46,20 @@ def test_fisher_potential_is_the_paper_s_sum(judge, space, scores, batch):
         delta = (value.detach() * gradient).sum((2, 3))
         total += float((delta**2).mean(0).sum() / 2)
     assert len(sites) == len(space.layers)
-    found = scores["fisher"].score(network)
-    assert math.isclose(found, total, rel_tol=1e-4)
+    result = scores["fisher"].score(network)
+    assert math.isclose(result, total, rel_tol=1e-4)
 
 
 @pytest.mark.parametrize("name", [record.name for record in hooks.SCORES])
 def test_a_score_is_the_same_twice_and_differs_between_networks(name, judge, space, scores):
     rows = [space.original, *space.design.sample(4, np.random.default_rng(0))]
     candidates = [space.candidate(row) for row in rows]
-    found = [judge.score(one, scores[name]) for one in candidates]
-    assert all(math.isfinite(one) for one in found)
-    assert len(set(found)) > 1
+    result = [judge.score(item, scores[name]) for item in candidates]
+    assert all(math.isfinite(item) for item in result)
+    assert len(set(result)) > 1
     # In another order, from the same random numbers, and after the others have run.
-    again = [judge.score(one, scores[name]) for one in reversed(candidates)]
-    assert again[::-1] == pytest.approx(found, rel=1e-5)
+    again = [judge.score(item, scores[name]) for item in reversed(candidates)]
+    assert again[::-1] == pytest.approx(result, rel=1e-5)
 
 
 def test_more_varied_patterns_score_higher(judge, space, scores, batch):
@@ -73,8 +73,8 @@ def test_sizes_are_those_of_the_trainable_network(judge, space, scores):
     for row in space.design.sample(4, np.random.default_rng(0)):
         candidate = space.candidate(row)
         changed = changed_network(space.network.module, replacements(space, candidate))
-        layers = [one for one in changed.modules() if isinstance(one, nn.Conv2d | nn.Linear)]
-        weights = sum(one.weight.numel() for one in layers)
+        layers = [item for item in changed.modules() if isinstance(item, nn.Conv2d | nn.Linear)]
+        weights = sum(item.weight.numel() for item in layers)
         assert judge.score(candidate, scores["parameters"]) == weights
         assert judge.score(candidate, scores["multiply-adds"]) == candidate.multiply_adds
 
@@ -82,8 +82,8 @@ def test_sizes_are_those_of_the_trainable_network(judge, space, scores):
 def test_weights_of_the_network_count_for_nothing(small, images, judge, scores):
     space = judge.space
     before = judge.score(space.candidate(space.original), scores["fisher"])
-    for one in small.parameters():
-        one.data.mul_(3.0)
+    for row in small.parameters():
+        row.data.mul_(3.0)
     other = NetworkSpace(traced(small, images), [], sequence=1, widths=(1,))
     after = Judge(other, judge.images, judge.labels).score(
         other.candidate(other.original), scores["fisher"]

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=12))
 def test_nobody_on_the_front_is_dominated(rows):
     losses = np.array(rows, float)
-    kept = not_dominated(losses)
-    for place, row in enumerate(losses):
+    best = not_dominated(losses)
+    for number, row in enumerate(losses):
         better = [(other <= row).all() and (other < row).any() for other in losses]
-        twice = any((other == row).all() for other in losses[:place])
-        assert kept[place] == (not any(better) and not twice)
+        twice = any((other == row).all() for other in losses[:number])
+        assert best[number] == (not any(better) and not twice)
 
 
 def point(seconds, score, *, accepted=True, parameters=1, config=(0,)):
@@ -53,7 +53,7 @@ def test_a_front_of_weights_does_not_want_few_of_them_as_well():
     few = point(2.0, 1.0, parameters=1, config=(1,))
     more = point(1.0, 1.0, parameters=2, config=(2,))
     assert front([few, more], "fisher") == [more, few]
-    counted = [attrs.evolve(one, scores={"parameters": one.parameters}) for one in (few, more)]
+    counted = [attrs.evolve(row, scores={"parameters": row.parameters}) for row in (few, more)]
     assert front(counted, "parameters") == counted[1:]
 
 
@@ -103,8 +103,8 @@ def test_a_predictor_learns_a_rate(space):
     specs = {
         spec
         for row in rows
-        for one in space.candidate(row).programs.values()
-        for spec in specs_of(one)
+        for program in space.candidate(row).programs.values()
+        for spec in specs_of(program)
     }
     known = {spec: 3.0 * prior(spec) for spec in list(specs)[::2]}
     predictor = OperatorPredictor()
@@ -135,59 +135,59 @@ def search(space, scores):
     def make(times, decides="fisher", **options):
         generator = torch.Generator().manual_seed(1)
         judge = Judge(space, torch.randn(4, 1, 8, 8, generator=generator), torch.arange(4))
-        given = Transformation(**{"candidates": 20, "rounds": 2, "per_round": 2, **options})
+        arguments = Transformation(**{"candidates": 20, "rounds": 2, "per_round": 2, **options})
         ordered = {decides: scores[decides], **scores}
-        return TransformSearch(space, judge, ordered, times, given, batch=1, seed=0)
+        return TransformSearch(space, judge, ordered, times, arguments, batch=1, seed=0)
 
     return make
 
 
 def test_a_search_measures_what_it_recommends(search, space):
     times = Times()
-    found = search(times)
-    result = found.run()
-    assert len(found.points) == 21
-    assert found.original.seconds > result[0].seconds
+    answer = search(times)
+    result = answer.run()
+    assert len(answer.points) == 21
+    assert answer.original.seconds > result[0].seconds
     assert len(times.asked) == len(set(times.asked)), "no operator is measured twice"
-    for one in result:
-        assert one.accepted
-        assert one.scores["fisher"] >= found.original.scores["fisher"]
-        programs = space.candidate(one.config).programs.values()
-        assert one.seconds == pytest.approx(
+    for row in result:
+        assert row.accepted
+        assert row.scores["fisher"] >= answer.original.scores["fisher"]
+        programs = space.candidate(row.config).programs.values()
+        assert row.seconds == pytest.approx(
             sum(times.known[spec] for program in programs for spec in specs_of(program))
         )
-    unmeasured = [one for one in found.points if one.seconds is None]
+    unmeasured = [row for row in answer.points if row.seconds is None]
     assert unmeasured, "most candidates are judged alone"
 
 
 def test_one_seed_gives_one_front(search):
-    one, other = (search(Times()).run() for _ in range(2))
-    assert [p.config for p in one] == [p.config for p in other]
+    first, other = (search(Times()).run() for _ in range(2))
+    assert [p.config for p in first] == [p.config for p in other]
 
 
 def test_tolerance_lets_more_through(search):
     strict, loose = search(Times()), search(Times(), tolerance=0.9)
     strict.run()
     loose.run()
-    counts = [sum(one.accepted for one in found.points) for found in (strict, loose)]
+    counts = [sum(point.accepted for point in result.points) for result in (strict, loose)]
     assert counts[1] > counts[0]
 
 
 @pytest.mark.parametrize("name", ["parameters", "multiply-adds"])
 def test_a_size_is_compared_with_the_work_that_is_left(search, name):
-    found = search(Times(), name)
-    found.run()
-    before = found.original
-    shares = [one.scores[name] / before.scores[name] for one in found.points]
-    work = [one.multiply_adds / before.multiply_adds for one in found.points]
+    result = search(Times(), name)
+    result.run()
+    before = result.original
+    shares = [point.scores[name] / before.scores[name] for point in result.points]
+    work = [point.multiply_adds / before.multiply_adds for point in result.points]
     assert min(work) < 0.5
     accepted = [share >= left for share, left in zip(shares, work, strict=True)]
-    assert [one.accepted for one in found.points] == accepted
+    assert [point.accepted for point in result.points] == accepted
     assert all(accepted) == (name == "multiply-adds")
 
 
 def test_nothing_is_measured_unless_the_options_say_so(search):
     times = Times()
-    found = search(times, per_round=0)
-    assert all(one.predicted_seconds == one.seconds for one in found.run())
+    result = search(times, per_round=0)
+    assert all(row.predicted_seconds == row.seconds for row in result.run())
     assert not times.asked

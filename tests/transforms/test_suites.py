@@ -12,8 +12,8 @@ from synthetic import record_of
 
 
 def failures(suite, record):
-    found = outcomes(suite, {"record": record})
-    return {one.name: one.failure for one in found if one.failure is not None}
+    result = outcomes(suite, {"record": record})
+    return {row.name: row.failure for row in result if row.failure is not None}
 
 
 @pytest.mark.parametrize("record", hooks.SCORES, ids=lambda record: record.name)
@@ -34,9 +34,9 @@ class Odd(Transform):
         return nest.split_outputs(2)
 
     def variants(self, program):
-        made = program.map_main(self.parts)
-        if made is not None:
-            yield from self.labelled(made)
+        result = program.map_main(self.parts)
+        if result is not None:
+            yield from self.labelled(result)
 
     def labelled(self, made):
         yield "same", made

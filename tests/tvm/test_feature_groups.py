@@ -22,7 +22,7 @@ CPU, GPU = (
 def test_all_features_are_grouped(kind, target, arguments):
     registry = default_registry()
     resolved = registry.create("targets", "tvm").resolve(target)
-    (record,) = (one.record for one in registry.entries("operators") if one.record.name == kind)
+    (record,) = (row.record for row in registry.entries("operators") if row.record.name == kind)
     task = record.arguments(**arguments).task("t", resolved)
     block = registry.create("spaces", "auto").design_space(task).features_block
     assert len(block.groups) > 1

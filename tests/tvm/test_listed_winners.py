@@ -87,9 +87,9 @@ def test_winners_are_listed_as_far_as_they_can_be(listed):
             "loops.txt": f"knobs {list(first.config)}",
             "above.txt": "no further than here",
         },
-        **{one.name: {} for one in others},
+        **{other.name: {} for other in others},
     }
-    [warning] = [one for one in said if one["event"] == "not every winner has listings"]
+    [warning] = [row for row in said if row["event"] == "not every winner has listings"]
     assert "RuntimeError: not for this one" in warning["said"]
     assert not (result.folder / "above.txt").exists()
 
@@ -108,18 +108,18 @@ def test_without_any_nothing_is_written(pipeline, listed, tmp_path):
 
 
 def test_those_that_take_most_of_the_time_are_listed(pipeline):
-    [one] = run_pipeline(pipeline(operators=[[5, 5]], baselines=[])).operators
+    [first] = run_pipeline(pipeline(operators=[[5, 5]], baselines=[])).operators
     many = [
-        attrs.evolve(one, name=f"op{place}", variants=(), search_seconds=1e-3 * place)
-        for place in range(MOST + 3)
+        attrs.evolve(first, name=f"op{number}", variants=(), search_seconds=1e-3 * number)
+        for number in range(MOST + 3)
     ]
-    names = [found.name for found in worth_listing(many, NetworkResult())]
-    assert names == [f"op{place}" for place in range(MOST + 2, 2, -1)]
+    names = [result.name for result in worth_listing(many, NetworkResult())]
+    assert names == [f"op{number}" for number in range(MOST + 2, 2, -1)]
     kernels = [
         KernelTime(name=name, tuned=True, calls=1, seconds=seconds)
         for name, seconds in (("op1", 2e-3), ("op0", 3e-3))
     ]
     network = NetworkResult(kernels=tuple(kernels))
-    assert [found.name for found in worth_listing(many, network)] == ["op0", "op1"]
-    without = [attrs.evolve(one, config=None)]
+    assert [result.name for result in worth_listing(many, network)] == ["op0", "op1"]
+    without = [attrs.evolve(first, config=None)]
     assert worth_listing(without, NetworkResult()) == []

@@ -46,15 +46,15 @@ def commands_page() -> str:
         usage = " ".join([words, *command.collect_usage_pieces(context)])
         about = _paragraphs(command.help or "")
         rows = [
-            [_names(one, context), _default(one, context), cell(getattr(one, "help", "") or "")]
-            for one in command.params
-            if isinstance(one, click.Option) and one.name not in _EVERYWHERE
+            [_names(row, context), _default(row, context), cell(getattr(row, "help", "") or "")]
+            for row in command.params
+            if isinstance(row, click.Option) and row.name not in _EVERYWHERE
         ]
         options = table(["option", "default", ""], rows) if rows else ""
         example = (command.epilog or "").removeprefix("Example: ")
         shown = f"Example:\n\n```sh\n{example}\n```" if example else ""
         parts.append(section(f"`{words}`", f"```sh\n{usage}\n```", about, shown, options))
-    codes = [[str(int(one)), one.name.lower().replace("_", " ")] for one in ExitCode]
+    codes = [[str(int(row)), row.name.lower().replace("_", " ")] for row in ExitCode]
     parts.append(section("Exit codes", table(["code", "means"], codes)))
     return "\n".join(parts)
 

@@ -89,23 +89,23 @@ def knobs_page() -> str:
 
 def example_section(example: Example) -> str:
     """The knobs of an example in a table."""
-    told = describe_space(example.made(), samples=_SAMPLES, guesses=0, seed=0)
-    legal = told["legal"]
+    facts = describe_space(example.made(), samples=_SAMPLES, guesses=0, seed=0)
+    legal = facts["legal"]
     about = (
-        f"{len(told['knobs'])} knobs, {told['size']:.3g} index vectors, of which "
+        f"{len(facts['knobs'])} knobs, {facts['size']:.3g} index vectors, of which "
         f"{legal['share']:.1%} of {legal['samples']} that were looked at are legal; "
-        f"{told['first_guesses']} first guesses. Space `{example.space}`, "
+        f"{facts['first_guesses']} first guesses. Space `{example.space}`, "
         f"target `{example.target}`."
     )
-    rows = [[f"`{knob['name']}`", _values(knob["values"]), _when(knob)] for knob in told["knobs"]]
+    rows = [[f"`{knob['name']}`", _values(knob["values"]), _when(knob)] for knob in facts["knobs"]]
     shown = f"```json\n{json.dumps(example.operator)}\n```"
     return section(example.title, shown, about, table(["knob", "values", "where"], rows))
 
 
 def _values(values: list[Any]) -> str:
     words = [
-        "x".join(map(str, one)) if isinstance(one, tuple | list) else str(one)
-        for one in values[:_SHOWN]
+        "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+        for value in values[:_SHOWN]
     ]
     more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
     return cell(", ".join(words) + more)

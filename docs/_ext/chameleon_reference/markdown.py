@@ -73,21 +73,21 @@ def in_words(schema: Mapping[str, Any]) -> str:
     """What a value may be, such as ``integer, at least 1, or null``."""
     members = list(dict.fromkeys(_members(schema)))
     # Null comes last.
-    members.sort(key=lambda one: one == "null")
+    members.sort(key=lambda member: member == "null")
     return cell(" or ".join(members)) if members else "any"
 
 
 def _members(schema: Mapping[str, Any]) -> Iterable[str]:
     bounds = _bounds(schema)
     if "enum" in schema:
-        yield from ("null" if one is None else code(one) for one in schema["enum"])
+        yield from ("null" if entry is None else code(entry) for entry in schema["enum"])
     elif "const" in schema:
         yield code(schema["const"])
     elif "$ref" in schema:
         yield schema["$ref"].rpartition("/")[2].removesuffix("s").replace("_", " ")
     elif "anyOf" in schema:
-        for one in schema["anyOf"]:
-            yield from _members({**one, **_numeric(schema)})
+        for entry in schema["anyOf"]:
+            yield from _members({**entry, **_numeric(schema)})
     elif schema.get("type") == "array" and isinstance(schema.get("items"), dict):
         inner = in_words(schema["items"])
         yield f"list of: {inner}" if inner != "any" else "list"
@@ -110,5 +110,5 @@ def _bounds(schema: Mapping[str, Any]) -> str:
         "maximum": "at most",
         "exclusiveMaximum": "below",
     }
-    told = [f"{word} {schema[key]}" for key, word in words.items() if key in schema]
-    return f" ({', '.join(told)})" if told else ""
+    parts = [f"{word} {schema[key]}" for key, word in words.items() if key in schema]
+    return f" ({', '.join(parts)})" if parts else ""

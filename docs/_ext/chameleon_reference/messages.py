@@ -37,8 +37,8 @@ def messages() -> Iterator[Message]:
     """All of them, by package and file."""
     for distribution in sorted(FIRST_PARTY):
         package = distribution.replace("chameleon-tuner-", "chameleon_").replace("-", "_")
-        found = importlib.util.find_spec(package)
-        for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
             for file in sorted(Path(folder).rglob("*.py")):
                 yield from _of_file(package, ast.parse(file.read_text(encoding="utf-8")))
 
@@ -50,11 +50,11 @@ def messages_page() -> str:
         "Those that are met most often are explained in [Troubleshooting](../troubleshooting.md)."
     )
     by_package: dict[str, list[Message]] = {}
-    for one in messages():
-        by_package.setdefault(one.package, []).append(one)
+    for message in messages():
+        by_package.setdefault(message.package, []).append(message)
     parts = [section("Error messages", about, usual, level=1)]
-    for package, found in by_package.items():
-        rows = sorted({(cell(one.text), cell(one.hint)) for one in found})
+    for package, group in by_package.items():
+        rows = sorted({(cell(message.text), cell(message.hint)) for message in group})
         parts.append(section(f"`{package}`", table(["message", "what to do"], rows)))
     return "\n".join(parts)
 
@@ -71,14 +71,14 @@ def _of_file(package: str, tree: ast.Module) -> Iterator[Message]:
         if not isinstance(node, ast.Call) or not node.args:
             continue
         error = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        hint = next((one.value for one in node.keywords if one.arg == "hint"), None)
+        hint = next((word.value for word in node.keywords if word.arg == "hint"), None)
         if not error.endswith("Error") or hint is None:
             continue
         for text in _texts(node.args[0], constants):
-            told = next(iter(_texts(hint, constants)))
+            advice = next(iter(_texts(hint, constants)))
             # A message that is all filled in says nothing here.
-            if text.strip(_ANYTHING + " ") and told.strip(_ANYTHING + " "):
-                yield Message(package=package, error=error, text=text, hint=told)
+            if text.strip(_ANYTHING + " ") and advice.strip(_ANYTHING + " "):
+                yield Message(package=package, error=error, text=text, hint=advice)
 
 
 def _texts(node: ast.expr, constants: dict[str, ast.expr]) -> list[str]:
@@ -86,11 +86,11 @@ def _texts(node: ast.expr, constants: dict[str, ast.expr]) -> list[str]:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value]
     if isinstance(node, ast.JoinedStr):
-        parts = [one.value if isinstance(one, ast.Constant) else _ANYTHING for one in node.values]
+        parts = [sub.value if isinstance(sub, ast.Constant) else _ANYTHING for sub in node.values]
         return ["".join(map(str, parts))]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = _texts(node.left, constants), _texts(node.right, constants)
-        return [f"{one}{other}" for one in left for other in right]
+        return [f"{start}{other}" for start in left for other in right]
     if isinstance(node, ast.IfExp):
         return [*_texts(node.body, constants), *_texts(node.orelse, constants)]
     if isinstance(node, ast.Name) and node.id in constants:

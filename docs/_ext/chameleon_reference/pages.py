@@ -44,8 +44,8 @@ def pages(registry: Registry | None = None) -> dict[str, Page]:
         "Plugins": {**plugins, "hooks": hooks_page},
         "Python": {page_name(shown[-1]): partial(python_page, *shown) for shown in SHOWN},
     }
-    found = {name: page for group in groups.values() for name, page in group.items()}
-    return {"index": partial(_index, groups), **found}
+    by_name = {name: page for group in groups.values() for name, page in group.items()}
+    return {"index": partial(_index, groups), **by_name}
 
 
 def _index(groups: Mapping[str, Iterable[str]]) -> str:

@@ -52,7 +52,7 @@ def pipeline_page(registry: Registry) -> str:
     ]
     for key in (*SECTIONS, *registry.sections):
         members = keys[key].get("anyOf", [keys[key]])
-        options = next(one for one in members if "properties" in one)
+        options = next(member for member in members if "properties" in member)
         about = keys[key]["description"]
         about = f"{about[0].upper()}{about[1:]}."
         parts.append(section(f"`{key}`", about, options_table(options)))
@@ -91,9 +91,9 @@ def _options(
     if schema is None:
         schema = _schema_of(record, registry)
     members = schema.get("anyOf", [schema])
-    found = dict(next(one for one in members if "properties" in one))
-    found["properties"] = {k: v for k, v in found["properties"].items() if k != "name"}
-    return options_table(found)
+    result = dict(next(member for member in members if "properties" in member))
+    result["properties"] = {k: v for k, v in result["properties"].items() if k != "name"}
+    return options_table(result)
 
 
 def _schema_of(record: Any, registry: Registry) -> dict[str, Any]:
@@ -103,19 +103,19 @@ def _schema_of(record: Any, registry: Registry) -> dict[str, Any]:
 
 def _more(record: Any) -> list[str]:
     """What else a record says."""
-    told = []
+    lines = []
     if getattr(record, "operators", ()):
-        told.append("Operators: " + ", ".join(map(code, record.operators)) + ".")
+        lines.append("Operators: " + ", ".join(map(code, record.operators)) + ".")
     if getattr(record, "targets", ()):
-        told.append("Targets: " + ", ".join(map(code, record.targets)) + ".")
+        lines.append("Targets: " + ", ".join(map(code, record.targets)) + ".")
     if getattr(record, "precisions", ()):
-        told.append("Dtypes besides float32: " + ", ".join(map(code, record.precisions)) + ".")
+        lines.append("Dtypes besides float32: " + ", ".join(map(code, record.precisions)) + ".")
     if getattr(record, "architecture", ""):
         needs = ", ".join(map(code, record.features)) or "nothing more"
-        told.append(f"Architecture: `{record.architecture}`; needs {needs}.")
+        lines.append(f"Architecture: `{record.architecture}`; needs {needs}.")
     if hasattr(record, "pipeline"):
-        told.append(f"```json\n{json.dumps(dict(record.pipeline), indent=2)}\n```")
-    return told
+        lines.append(f"```json\n{json.dumps(dict(record.pipeline), indent=2)}\n```")
+    return lines
 
 
 def hooks_page() -> str:

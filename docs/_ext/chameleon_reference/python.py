@@ -51,8 +51,8 @@ def names_of(module: ModuleType) -> list[str]:
         return list(named)
     return [
         name
-        for name, one in vars(module).items()
-        if getattr(one, "__module__", "") == module.__name__ and not name.startswith("_")
+        for name, member in vars(module).items()
+        if getattr(member, "__module__", "") == module.__name__ and not name.startswith("_")
     ]
 
 

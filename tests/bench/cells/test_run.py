@@ -70,13 +70,13 @@ def test_a_trajectory_has_the_clock_of_every_measurement_and_round(load, run):
     suite = load(REPLAY, "seeds=1")
     run(suite)
     for cell, result in results(suite).items():
-        (one,) = result.trajectories
+        (first,) = result.trajectories
         batch = cell.document["budget"]["batch_size"]
-        assert len(one.costs) == len(one.at) == 24
-        assert (one.at[1:] >= one.at[:-1] + 1e-3).all()  # the synthetic table's millisecond
-        assert one.rounds[:, 0].tolist() == list(range(batch, 25, batch))
-        assert one.best_known == pytest.approx(1e-3)
-        assert one.best == pytest.approx(one.final_seconds, rel=1e-8)  # kept to nine digits
+        assert len(first.costs) == len(first.at) == 24
+        assert (first.at[1:] >= first.at[:-1] + 1e-3).all()  # the synthetic table's millisecond
+        assert first.rounds[:, 0].tolist() == list(range(batch, 25, batch))
+        assert first.best_known == pytest.approx(1e-3)
+        assert first.best == pytest.approx(first.final_seconds, rel=1e-8)  # kept to nine digits
 
 
 def test_an_interrupted_live_suite_measures_nothing_twice(load, run, tmp_path):
@@ -120,10 +120,10 @@ def test_a_cell_interrupted_half_way_continues_with_its_clock(load, run, tmp_pat
     before = len(measured(tmp_path))
     assert 0 < before < 24
     result = run_cell(cell, registry=synthetic_registry(), interruption=Interruption())
-    (one,) = result.trajectories
-    assert len(measured(tmp_path)) == len(one.costs) == 24
-    assert one.rounds[:, 0].tolist() == [4, 8, 12, 16, 20, 24]
-    assert (one.at[1:] > one.at[:-1]).all()
+    (first,) = result.trajectories
+    assert len(measured(tmp_path)) == len(first.costs) == 24
+    assert first.rounds[:, 0].tolist() == [4, 8, 12, 16, 20, 24]
+    assert (first.at[1:] > first.at[:-1]).all()
 
 
 def test_a_result_of_another_budget_does_not_count(load, run):
@@ -138,9 +138,9 @@ def test_a_cell_that_fails_says_why_and_the_others_go_on(load, run):
     )
     suite = load(text)
     assert len(run(suite)) == 4
-    told = {(cell.task, result.failure) for cell, result in results(suite).items()}
-    assert ("synthetic", None) in told
-    failure = next(words for task, words in told if task == "bad")
+    document = {(cell.task, result.failure) for cell, result in results(suite).items()}
+    assert ("synthetic", None) in document
+    failure = next(words for task, words in document if task == "bad")
     assert "no operator to tune" in failure
     assert run(suite) == []
     assert len(run(suite, retry=True)) == 2
@@ -159,9 +159,9 @@ def test_a_rival_has_a_trajectory_like_any_other(load, run):
     suite = load(REPLAY.replace("pipelines:\n", "pipelines:\n  other: {rival: synthetic}\n"))
     run(suite)
     result = next(r for cell, r in results(suite).items() if cell.pipeline == "other")
-    (one,) = result.trajectories
-    assert one.at.tolist() == [1.0, 2.0]
-    assert one.count.tolist() == [1.0, 24.0]
+    (first,) = result.trajectories
+    assert first.at.tolist() == [1.0, 2.0]
+    assert first.count.tolist() == [1.0, 24.0]
     assert result.environment["rival"] == "synthetic"
 
 
@@ -196,7 +196,7 @@ def test_a_live_cell_of_another_version_measures_anew_and_keeps_the_old_run(load
     before = len(measured(tmp_path))
     newer = attrs.evolve(
         suite,
-        pairings=tuple(attrs.evolve(one, versions={"mine": "2.0"}) for one in suite.pairings),
+        pairings=tuple(attrs.evolve(row, versions={"mine": "2.0"}) for row in suite.pairings),
     )
     assert results(newer) == {}
     assert len(run(newer)) == 2

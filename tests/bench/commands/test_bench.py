@@ -39,9 +39,9 @@ def test_json_then_nothing_left_to_run(file, tmp_path, capsys):
     first = json.loads(capsys.readouterr().out)
     assert first["cells"] == {"all": 2, "ended": 2, "failed": 0}
     assert chameleon(arguments) == ExitCode.OK
-    told = capsys.readouterr()
-    assert json.loads(told.out)["results"] == first["results"]
-    assert "2 of 2 cells have ended before" in told.err
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["results"] == first["results"]
+    assert "2 of 2 cells have ended before" in printed.err
 
 
 def test_what_a_plugin_prints_is_no_part_of_the_result(file, tmp_path, capfd, monkeypatch):
@@ -54,10 +54,10 @@ def test_what_a_plugin_prints_is_no_part_of_the_result(file, tmp_path, capfd, mo
 
     monkeypatch.setattr(SyntheticExplorer, "explore", loud)
     assert chameleon(["bench", str(file), "-o", str(tmp_path / "out"), "--json"]) == ExitCode.OK
-    told = capfd.readouterr()
-    assert json.loads(told.out)["cells"] == {"all": 2, "ended": 2, "failed": 0}
-    assert "a print while it explores" in told.err
-    assert "a library's line" in told.err
+    printed = capfd.readouterr()
+    assert json.loads(printed.out)["cells"] == {"all": 2, "ended": 2, "failed": 0}
+    assert "a print while it explores" in printed.err
+    assert "a library's line" in printed.err
 
 
 def test_a_table_for_people(file, tmp_path, capsys):
@@ -90,10 +90,10 @@ def test_failed_cells_are_no_success_and_their_pipeline_is_shown(file, tmp_path,
     file.write_text(file.read_text().replace("\ntasks:", broken))
     arguments = ["bench", str(file), "-o", str(tmp_path / "out")]
     assert chameleon(arguments) == ExitCode.NO_VALID_RESULT
-    told = capsys.readouterr()
-    [row] = [line.split() for line in told.out.splitlines() if "synthetic  broken" in line]
+    printed = capsys.readouterr()
+    [row] = [line.split() for line in printed.out.splitlines() if "synthetic  broken" in line]
     assert row == ["synthetic", "broken", *"-----", "0/2"]
-    assert "2 of 4 cells failed" in told.err
+    assert "2 of 4 cells failed" in printed.err
     page = (tmp_path / "out" / "report.html").read_text()
     # Each table with a row for each pipeline has one; columns without any value are left out.
     assert page.count("<tr><td>broken</td>") == 9
@@ -107,11 +107,11 @@ def test_cells_of_other_versions_run_again_and_say_so(file, tmp_path, capsys, mo
     monkeypatch.setattr(load, "version_of", lambda *_: "1.1")
     capsys.readouterr()
     assert chameleon([*arguments, "--report-only"]) == ExitCode.NO_VALID_RESULT
-    told = "chameleon-tuner-core was 1.0 and is 1.1"
-    assert f"2 cells of other versions do not count: {told}" in capsys.readouterr().err
+    note = "chameleon-tuner-core was 1.0 and is 1.1"
+    assert f"2 cells of other versions do not count: {note}" in capsys.readouterr().err
     assert chameleon(arguments) == ExitCode.OK
     err = capsys.readouterr().err
-    assert f"2 cells of other versions run again: {told}" in err
+    assert f"2 cells of other versions run again: {note}" in err
     assert "2/2 cells" in err
     assert chameleon(arguments) == ExitCode.OK
     assert "2 of 2 cells have ended before" in capsys.readouterr().err

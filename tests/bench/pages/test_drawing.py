@@ -49,7 +49,7 @@ def test_of_many_points_the_lowest_are_drawn_and_a_sentence_says_so():
     values = np.concatenate([np.arange(3 * MOST, 0.0, -1.0), [0.5]])
     still = drawing(_points({"x": np.arange(len(values)), "y": values}))
     assert still.about == "2,000 of 6,001 points are drawn. The CSV has all."
-    places = [int(place) for place in re.findall(r"M\d+ (\d+)h0", still.html)]
+    places = [int(position) for position in re.findall(r"M\d+ (\d+)h0", still.html)]
     assert len(places) == pytest.approx(MOST, rel=0.1)
     assert max(places) == max(places[-5:]), "the fastest is among them"
 
@@ -97,7 +97,7 @@ def test_only_the_words_in_range_are_drawn():
 def test_ticks_are_round_and_lie_on_the_axis(layout, values, words):
     axis = axis_of(layout, "x", values, zero=False)
     assert [word for _, word in axis.ticks][: len(words)] == words
-    assert all(0.0 <= place <= 1.0 for place, _ in axis.ticks)
+    assert all(0.0 <= position <= 1.0 for position, _ in axis.ticks)
 
 
 def test_a_band_lies_between_two_lines():

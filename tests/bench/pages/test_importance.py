@@ -15,8 +15,8 @@ def _measured(configs, seconds):
     configs, seconds = np.asarray(configs), np.asarray(seconds, float)
     none = Categories(labels=[], codes=np.full(len(seconds), -1))
     knobs = {
-        f"k{place}": Categories(labels=[str(n) for n in range(int(column.max()) + 1)], codes=column)
-        for place, column in enumerate(configs.T)
+        f"k{at}": Categories(labels=[str(n) for n in range(int(column.max()) + 1)], codes=column)
+        for at, column in enumerate(configs.T)
     }
     return Measured(
         configs=configs,
@@ -63,16 +63,16 @@ def test_failures_do_not_count_and_too_little_says_nothing():
     )
 )
 def test_any_configurations_have_a_place_and_equal_ones_the_same(configs):
-    places, kept = projected(configs)
+    places, share = projected(configs)
     assert places.shape == (len(configs), 2)
     assert np.isfinite(places).all()
-    assert 0.0 <= kept <= 1.0 + 1e-9
+    assert 0.0 <= share <= 1.0 + 1e-9
     again, _ = projected(np.concatenate([configs, configs]))
     np.testing.assert_allclose(again[: len(configs)], again[len(configs) :])
 
 
 def test_a_plane_is_kept_whole():
     configs = np.array([(a, 3, b) for a in range(5) for b in range(4)])
-    places, kept = projected(configs)
-    assert kept == pytest.approx(1.0)
-    assert len({tuple(np.round(place, 9)) for place in places}) == 20
+    places, share = projected(configs)
+    assert share == pytest.approx(1.0)
+    assert len({tuple(np.round(at, 9)) for at in places}) == 20

@@ -134,7 +134,7 @@ def _opened(browser, file, width, scheme="light", *, live=True):
     yield tab
     tab.close()
     # Blobs are what the page saves.
-    loaded = [one for one in said if not one.startswith(("blob:", "data:"))]
+    loaded = [row for row in said if not row.startswith(("blob:", "data:"))]
     assert loaded == [file.as_uri()], "nothing is loaded, and nothing goes wrong"
 
 
@@ -228,10 +228,10 @@ def test_of_many_points_those_in_sight_are_drawn(browser, tmp_path, many_measure
     file = run_page.write_report(many_measurements, tmp_path / "report.html")
     with _opened(browser, file, 1280) as tab:
         figure = tab.query_selector("figure[data-plot=candidates]")
-        told = figure.query_selector(".drawn")
+        note = figure.query_selector(".drawn")
         still = figure.query_selector(".still").inner_html()
         assert 1500 < still.count("h0") < 2500
-        assert "of 3,000 points are drawn" in told.inner_text()
+        assert "of 3,000 points are drawn" in note.inner_text()
         count = "figure => figure.querySelectorAll('.points path').length"
         assert 1500 < figure.evaluate(count) < 2500
         reset = figure.query_selector("[data-do=reset]")
@@ -240,10 +240,10 @@ def test_of_many_points_those_in_sight_are_drawn(browser, tmp_path, many_measure
             "figure => Plotly.relayout(figure.querySelector('.canvas'), "
             "{'xaxis.range[0]': 0.5, 'xaxis.range[1]': 1000.5})"
         )
-        tab.wait_for_function("told => !told.textContent", arg=told)
+        tab.wait_for_function("told => !told.textContent", arg=note)
         assert figure.evaluate(count) == 1000
         reset.click()
-        tab.wait_for_function("told => told.textContent", arg=told)
+        tab.wait_for_function("told => told.textContent", arg=note)
         assert not reset.is_visible()
 
 
@@ -332,7 +332,7 @@ def many_measurements(tmp_path):
         stored = store.add_task(task, "made", "up")
         for row in range(3000):
             config = (row // 50, row % 50)
-            found = Measurement(config=config, seconds=(1e-3 + row % 977 * 1e-6,))
+            result = Measurement(config=config, seconds=(1e-3 + row % 977 * 1e-6,))
             knobs = json.loads(json.dumps({"a": config[0], "b": config[1]}))
-            store.add(stored.id, row, found, knobs=knobs, spending=Spending(), origin="explorer")
+            store.add(stored.id, row, result, knobs=knobs, spending=Spending(), origin="explorer")
     return folder

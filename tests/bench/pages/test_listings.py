@@ -47,10 +47,10 @@ $L__BB0_2:
 
 
 def test_the_innermost_loops_of_assembly_with_their_depth():
-    found = [(one.first, one.last, one.depth) for one in innermost_loops(X86)]
-    assert found == [(5, 7, 2), (9, 11, 2), (13, 15, 1)]
-    assert [(one.first, one.last) for one in innermost_loops(AARCH64)] == [(1, 3)]
-    assert [(one.first, one.last) for one in innermost_loops(PTX)] == [(0, 2)]
+    result = [(loop.first, loop.last, loop.depth) for loop in innermost_loops(X86)]
+    assert result == [(5, 7, 2), (9, 11, 2), (13, 15, 1)]
+    assert [(loop.first, loop.last) for loop in innermost_loops(AARCH64)] == [(1, 3)]
+    assert [(loop.first, loop.last) for loop in innermost_loops(PTX)] == [(0, 2)]
     assert innermost_loops(["main:", "\tret"]) == []
 
 
@@ -66,25 +66,25 @@ def shown(tmp_path):
     def made(**texts):
         for name, text in texts.items():
             (folder / name.replace("_", ".")).write_text(text)
-        return {one.name: one for one in listings_of(tmp_path, TASK)}
+        return {row.name: row for row in listings_of(tmp_path, TASK)}
 
     return made
 
 
 def test_a_short_listing_is_shown_as_it_is(shown):
     text = "\n".join(X86)
-    [found] = shown(assembly_s=text).values()
-    assert found.text == text
-    assert found.told == f"{len(X86)} lines"
+    [result] = shown(assembly_s=text).values()
+    assert result.text == text
+    assert result.told == f"{len(X86)} lines"
 
 
 def test_of_long_assembly_the_innermost_loops_are_shown(shown):
     filling = ["\tnop"] * 3 * LINES
     at = X86.index("\tpushq\t%rbp")
-    [found] = shown(assembly_s="\n".join([*X86[:at], *filling, *X86[at:], *filling])).values()
-    lines = found.text.splitlines()
-    assert "its innermost loops are shown; all of it is in listings/layer_1_conv-" in found.told
-    assert lines[0] == f"# assembly.s: {found.told}"
+    [result] = shown(assembly_s="\n".join([*X86[:at], *filling, *X86[at:], *filling])).values()
+    lines = result.text.splitlines()
+    assert "its innermost loops are shown; all of it is in listings/layer_1_conv-" in result.told
+    assert lines[0] == f"# assembly.s: {result.told}"
     assert lines[1:] == [
         f"# ... {3 * LINES + 5:,} lines",
         *X86[5:8],
@@ -99,13 +99,13 @@ def test_of_long_assembly_the_innermost_loops_are_shown(shown):
 def test_what_is_shown_has_bounds_whatever_there_is(shown):
     loop = [".LBB0_1:", *["\tnop"] * 10_000, "\tjne\t.LBB0_1"]
     wide = ["x" * 100_000] * 10 * LINES
-    found = shown(assembly_s="\n".join(loop), TensorIR_py="\n".join(wide), main_s="\tnop\n" * 9999)
-    assert set(found) == {"assembly.s", "TensorIR.py", "main.s"}
-    for one in found.values():
-        assert len(one.text) <= CHARACTERS + 500
-        assert len(one.text.splitlines()) <= LINES + 3
-    assert ".LBB0_1:" in found["assembly.s"].text
-    assert "its beginning is shown" in found["main.s"].told
+    result = shown(assembly_s="\n".join(loop), TensorIR_py="\n".join(wide), main_s="\tnop\n" * 9999)
+    assert set(result) == {"assembly.s", "TensorIR.py", "main.s"}
+    for row in result.values():
+        assert len(row.text) <= CHARACTERS + 500
+        assert len(row.text.splitlines()) <= LINES + 3
+    assert ".LBB0_1:" in result["assembly.s"].text
+    assert "its beginning is shown" in result["main.s"].told
 
 
 def test_without_listings_nothing_is_shown(tmp_path):

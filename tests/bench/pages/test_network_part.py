@@ -88,9 +88,9 @@ def test_each_point_of_the_front_has_a_row(page):
 def test_each_bucket_has_its_precision_and_its_points(page):
     types = {"int8": 5}
     point = FrontPoint(types=types, seconds=0.003, error=2e-3, delivered=True, bucket="64")
-    told = "bucket 64: of 5 operators 5 in int8"
+    line = "bucket 64: of 5 operators 5 in int8"
     buckets = (attrs.evolve(BUCKET, precision="int8"),)
-    shown = page(attrs.evolve(NETWORK, buckets=buckets, front=(point,), precision_summary=told))
+    shown = page(attrs.evolve(NETWORK, buckets=buckets, front=(point,), precision_summary=line))
     assert "<td>64</td><td>int8 5</td><td>3 ms</td>" in shown
     assert "<td>3.2 s</td><td>int8</td>" in shown
     assert re.search(r"<th[^>]*>precision", shown)

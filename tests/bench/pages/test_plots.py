@@ -25,9 +25,9 @@ COLUMNS = {
 
 
 def _plot(subject="", **more):
-    given = {"columns": COLUMNS, "hidden": frozenset({"drawn"}), **more}
+    values = {"columns": COLUMNS, "hidden": frozenset({"drawn"}), **more}
     return plots.Plot(
-        key="key", title="t", about="a", traces=[], layout={}, subject=subject, **given
+        key="key", title="t", about="a", traces=[], layout={}, subject=subject, **values
     )
 
 
@@ -36,11 +36,11 @@ def _unpacked(text):
 
 
 def test_tables_are_packed_once_and_gaps_are_null():
-    found = _unpacked(plots.packed([_plot("one"), _plot("two")], "run"))
-    assert found["name"] == "run"
-    assert [plot["table"] for plot in found["plots"]] == [0, 0]
-    assert found["plots"][0]["saved"] == ["seconds", "kind"]
-    [table] = found["tables"]
+    result = _unpacked(plots.packed([_plot("one"), _plot("two")], "run"))
+    assert result["name"] == "run"
+    assert [plot["table"] for plot in result["plots"]] == [0, 0]
+    assert result["plots"][0]["saved"] == ["seconds", "kind"]
+    [table] = result["tables"]
     assert table["seconds"] == [1.23457e-06, None, None]
     assert table["kind"] == {"labels": ["a", "b,c"], "codes": [1, -1, 0]}
 

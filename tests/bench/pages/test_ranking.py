@@ -22,20 +22,20 @@ def _report(ratios, tests=(), pipelines=("a", "b", "c")):
                 "task": task,
                 "first": first,
                 "second": second,
-                "first_median": one,
+                "first_median": test,
                 "second_median": other,
                 "p_holm": p,
             }
-            for task, first, second, one, other, p in tests
+            for task, first, second, test, other, p in tests
         ],
     }
 
 
 def test_the_order_is_that_of_the_ratios():
-    found = rankings(_report({("a", "b"): 2.0, ("a", "c"): 0.5, ("b", "c"): 0.25}))[0]
-    assert found.order == ["b", "a", "c"]
-    assert found.times == {"b": 1.0, "a": 2.0, "c": 4.0}
-    rows = ranking_table(found).rows
+    result = rankings(_report({("a", "b"): 2.0, ("a", "c"): 0.5, ("b", "c"): 0.25}))[0]
+    assert result.order == ["b", "a", "c"]
+    assert result.times == {"b": 1.0, "a": 2.0, "c": 4.0}
+    rows = ranking_table(result).rows
     assert rows[0] == ("b", "1", "1", "-")
 
 
@@ -47,13 +47,13 @@ def test_only_what_is_significant_is_called_so():
         ("t4", "a", "b", 64.0, 64.0, 0.01),
         ("t5", "a", "b", 64.0, 32.0, None),
     ]
-    found = rankings(_report({("a", "b"): 0.5}, tests, pipelines=("a", "b")))
-    assert found[0].won == {"a": [("b", "t1"), ("b", "t2")]}
+    result = rankings(_report({("a", "b"): 0.5}, tests, pipelines=("a", "b")))
+    assert result[0].won == {"a": [("b", "t1"), ("b", "t2")]}
     assert (
         "a comes first; b takes 2 times as much, significantly so on 2 of 5 tasks"
-        in (sentences(found)[0])
+        in (sentences(result)[0])
     )
-    assert ranking_table(found[0]).rows[0][-1] == "b (2)"
+    assert ranking_table(result[0]).rows[0][-1] == "b (2)"
 
 
 def test_pipelines_may_be_level():
@@ -61,10 +61,10 @@ def test_pipelines_may_be_level():
 
 
 def test_a_pipeline_that_never_got_there_has_no_rank():
-    found = rankings(_report({("a", "b"): 0.5, ("a", "c"): None}))[0]
-    assert found.left_out == ["c"]
-    assert ranking_table(found).rows[-1] == ("c", "-", "∞", "-")
-    assert "significant on no task" in sentences([found])[0]
+    result = rankings(_report({("a", "b"): 0.5, ("a", "c"): None}))[0]
+    assert result.left_out == ["c"]
+    assert ranking_table(result).rows[-1] == ("c", "-", "∞", "-")
+    assert "significant on no task" in sentences([result])[0]
 
 
 def test_one_pipeline_is_not_ranked_and_no_ratio_says_so():

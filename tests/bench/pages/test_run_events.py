@@ -38,7 +38,7 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path):
         '{"event": "RunSta',
     ]
     log.write_text("\n".join(lines))
-    found = run_events(log)
-    assert found.starts == [1.0, 5.0]
-    assert [(one.task, one.measured, one.at) for one in found.rounds] == [("a", 4, 2.0)]
+    result = run_events(log)
+    assert result.starts == [1.0, 5.0]
+    assert [(event.task, event.measured, event.at) for event in result.rounds] == [("a", 4, 2.0)]
     assert run_events(tmp_path / "none") == RunEvents()

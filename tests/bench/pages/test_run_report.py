@@ -65,8 +65,8 @@ def _page(folder):
 
 
 def _figures(page):
-    found = [attributes["data-plot"] for tag, attributes in page.seen if tag == "figure"]
-    return list(dict.fromkeys(found))
+    result = [attributes["data-plot"] for tag, attributes in page.seen if tag == "figure"]
+    return list(dict.fromkeys(result))
 
 
 KERNELS = [
@@ -222,8 +222,8 @@ def test_what_winners_became_can_be_unfolded(pipeline):
     assert ">if a &lt; b:\n\tpass</pre>" in text
     page = _page(result.folder)
     assert "holds neither" not in page.text
-    kept = "Listings are kept of 1 operators, those that take most of the time"
-    assert page.text.count(kept) == 1, other.name
+    sentence = "Listings are kept of 1 operators, those that take most of the time"
+    assert page.text.count(sentence) == 1, other.name
 
 
 ALTERNATIVE = {"name": "op0 int8", "tuned": True, "calls": 1, "seconds": 0.001}
@@ -242,7 +242,7 @@ class Mixed(Networked):
 
 def test_an_operator_in_another_type_has_one_row(delivered_by):
     result = delivered_by(Mixed)
-    [plot] = [one for one in plots_of(run_record(result.folder)) if one.key == "before_and_after"]
+    [plot] = [row for row in plots_of(run_record(result.folder)) if row.key == "before_and_after"]
     rows = list(zip(*(plot.columns[name] for name in ROW), strict=True))
     operators = {operator for operator, *_ in rows}
     assert operators == {"op0", "pool<1>"}
@@ -266,7 +266,7 @@ def test_an_unfinished_run_shows_what_it_knows(pipeline):
     assert "not finished" in page.text
     record = run_record(resolved.output)
     assert [turn.measured for turn in record.rounds] == [4, 4, 8]
-    assert all(one.operator.best for one in record.tasks)
+    assert all(task.operator.best for task in record.tasks)
 
 
 def test_the_example_of_a_failure_is_the_first_of_the_most_frequent_kind(pipeline):
@@ -286,7 +286,7 @@ def test_the_sum_of_best_times_falls(pipeline):
     sums = network_seconds(record)
     assert sums[0] == float("inf"), "the second operator has no time yet"
     assert sums[1:] == sorted(sums[1:], reverse=True)
-    searched = sum(one.operator.search_seconds for one in record.tasks)
+    searched = sum(task.operator.search_seconds for task in record.tasks)
     assert sums[-1] == pytest.approx(searched)
 
 
@@ -340,7 +340,7 @@ def test_the_command_writes_where_it_is_told(pipeline, tmp_path, capsys):
     sheets = tmp_path / "sheets"
     assert run(["report", str(folder), "--plots", str(sheets), "--json"]) == 0
     named = json.loads(capsys.readouterr().out)["plots"]
-    assert sorted(named) == sorted(str(one) for one in sheets.iterdir())
+    assert sorted(named) == sorted(str(item) for item in sheets.iterdir())
     rows = list(csv.DictReader((sheets / "candidates.csv").read_text().splitlines()))
     assert len(rows) == 40
     assert {row["operator"] for row in rows} == {"op0", "op1"}

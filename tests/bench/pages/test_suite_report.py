@@ -27,9 +27,9 @@ runner: synthetic-replay
 
 @pytest.fixture
 def suite(load, run):
-    made = load(SUITE)
-    run(made)
-    return made
+    resolved = load(SUITE)
+    run(resolved)
+    return resolved
 
 
 def test_the_whole_report(suite):
@@ -61,15 +61,15 @@ def test_the_whole_report(suite):
     assert json.loads(files["report.json"])["curves"]
     cells = list(csv.DictReader(files["cells.csv"].splitlines()))
     assert len(cells) == 3 * 4 * 4
-    mine = next(one for one in cells if (one["pipeline"], one["task"]) == ("small", "synthetic"))
+    mine = next(row for row in cells if (row["pipeline"], row["task"]) == ("small", "synthetic"))
     counts = {origin: int(mine[f"from_{origin}"]) for origin in Origin}
     assert sum(counts.values()) == int(mine["measurements"]) == 64
-    assert {one["from_fallback"] for one in cells if one["pipeline"] == "other"} == {""}
+    assert {cell["from_fallback"] for cell in cells if cell["pipeline"] == "other"} == {""}
     share = row["fallback_share"]
     assert share["low"] <= counts["fallback"] / 64 <= 1
     assert other["fallback_share"] is None, "a rival has no stages"
     summary = list(csv.DictReader(files["summary.csv"].splitlines()))
-    assert {(one["pipeline"], one["task"]) for one in summary} == set(rows)
+    assert {(cell["pipeline"], cell["task"]) for cell in summary} == set(rows)
 
     page = files["report.html"]
     assert "Small &amp; large" in page
@@ -110,8 +110,8 @@ def test_pipelines_are_paired_by_seed(suite):
     }
     assert all(t["p_holm"] is None or t["p_holm"] >= t["p"] for t in tests)
     chase = next(
-        one
-        for one in report["catching_up"]
-        if (one["pipeline"], one["reaches"], one["task"]) == ("small", "other", "two/op1")
+        cell
+        for cell in report["catching_up"]
+        if (cell["pipeline"], cell["reaches"], cell["task"]) == ("small", "other", "two/op1")
     )
     assert 0 < chase["share_of_measurements"]["median"] <= 1

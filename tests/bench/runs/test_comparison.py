@@ -36,11 +36,11 @@ from synthetic import run_synthetic, synthetic_document
 
 
 def operator(name, repeats, *, costs=(), weight=1, source=TimeSource.COMPARISON):
-    taken = Measurement(config=(0,), seconds=tuple(repeats)) if repeats else None
+    measurement = Measurement(config=(0,), seconds=tuple(repeats)) if repeats else None
     return ComparedOperator(
         name=name,
         weight=weight,
-        time=None if taken is None else OperatorTime(measurement=taken, source=source),
+        time=None if measurement is None else OperatorTime(measurement=measurement, source=source),
         costs=np.array(costs or repeats or [np.inf], float),
         seconds=1.0,
     )
@@ -52,7 +52,7 @@ def made(name, operators, **more):
         "folder": f"/runs/{name}",
         "name": name,
         "state": RunState.FINISHED,
-        "operators": {one.name: one for one in operators},
+        "operators": {row.name: row for row in operators},
         "network": None,
         "measurements": 1,
         "seconds": 1.0,
@@ -65,47 +65,47 @@ def made(name, operators, **more):
 
 
 def test_two_runs_are_compared_operator_by_operator(few, many):
-    found = comparison_of([few, many])
-    assert [one["name"] for one in found["runs"]] == ["few", "many"]
-    assert [one["name"] for one in found["operators"]] == ["op0", "op1", "op2"]
-    for one in found["operators"]:
+    result = comparison_of([few, many])
+    assert [run["name"] for run in result["runs"]] == ["few", "many"]
+    assert [row["name"] for row in result["operators"]] == ["op0", "op1", "op2"]
+    for row in result["operators"]:
         for name, folder in (("few", few), ("many", many)):
             best = json.loads((folder / "best.json").read_text())
-            (same,) = (o for o in best["operators"] if o["name"] == one["name"])
-            assert one["times"][name]["seconds"] == same["tuned_seconds"]
-            assert one["times"][name]["seconds_from"] == "comparison"
-            assert one["times"][name]["measurements"] == same["measurements"]
-    (pair,) = found["pairs"]
+            (same,) = (o for o in best["operators"] if o["name"] == row["name"])
+            assert row["times"][name]["seconds"] == same["tuned_seconds"]
+            assert row["times"][name]["seconds_from"] == "comparison"
+            assert row["times"][name]["measurements"] == same["measurements"]
+    (pair,) = result["pairs"]
     logs = []
-    for one in pair["operators"]:
-        times = next(o["times"] for o in found["operators"] if o["name"] == one["name"])
-        assert one["ratio"] == pytest.approx(times["few"]["seconds"] / times["many"]["seconds"])
-        logs.append(np.log(one["ratio"]))
-        assert one["second_measurements_to_goal"] <= 16
+    for row in pair["operators"]:
+        times = next(o["times"] for o in result["operators"] if o["name"] == row["name"])
+        assert row["ratio"] == pytest.approx(times["few"]["seconds"] / times["many"]["seconds"])
+        logs.append(np.log(row["ratio"]))
+        assert row["second_measurements_to_goal"] <= 16
     assert pair["ratio"] == pytest.approx(np.exp(np.mean(logs)))
     assert pair["least_p"] == 0.25
     assert pair["network"] is None
-    changed = found["pipeline"]
+    changed = result["pipeline"]
     assert changed == {
         "budget.measurements": {"few": "8", "many": "16"},
         "seed": {"few": "0", "many": "1"},
     }
-    assert found["versions"] == found["environment"] == {}
-    assert not found["machines_differ"]
+    assert result["versions"] == result["environment"] == {}
+    assert not result["machines_differ"]
 
 
 def test_the_command_prints_tables_and_json(few, many, capsys):
     assert command_line(["compare", str(few), str(many), "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out) == comparison_of([few, many])
     assert command_line(["compare", str(few), str(many)]) == ExitCode.OK
-    told = capsys.readouterr().out
-    assert "few / many (above 1: many is faster)" in told
-    assert "geometric mean of 3" in told
-    assert re.search(r"^op0 +8 in \d+\.\d s +16 in \d+\.\d s$", told, re.MULTILINE)
-    assert "*" not in told, "all times are from comparisons"
-    assert "with so few operators it cannot be below 0.25" in told
-    assert "budget.measurements" in told
-    assert "versions: no difference" in told
+    printed = capsys.readouterr().out
+    assert "few / many (above 1: many is faster)" in printed
+    assert "geometric mean of 3" in printed
+    assert re.search(r"^op0 +8 in \d+\.\d s +16 in \d+\.\d s$", printed, re.MULTILINE)
+    assert "*" not in printed, "all times are from comparisons"
+    assert "with so few operators it cannot be below 0.25" in printed
+    assert "budget.measurements" in printed
+    assert "versions: no difference" in printed
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_what_cannot_be_compared_is_a_sentence(few, tmp_path, capsys, case):
             store.execute("UPDATE facts SET value = 'null' WHERE name = 'finished'")
     folders = [str(places.get(word, few)) for word in words]
     assert command_line(["compare", *folders]) == code
-    told = capsys.readouterr()
-    assert not told.out
-    assert said in told.err
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert said in printed.err
 
 
 def test_a_link_to_a_run_is_the_same_run(few, tmp_path):
@@ -160,16 +160,16 @@ def test_an_unfinished_run_is_compared_as_its_search_is(few, many, tmp_path):
     shutil.copytree(few, copy)
     with sqlite3.connect(copy / "records.sqlite") as store:
         store.execute("UPDATE facts SET value = 'null' WHERE name = 'finished'")
-    found = comparison_of([copy, many])
-    assert {one["times"]["copy"]["seconds_from"] for one in found["operators"]} == {"search"}
-    assert found["runs"][0]["state"] == "interrupted"
-    assert found["pairs"][0]["mixed_sources"] == ["op0", "op1", "op2"]
+    result = comparison_of([copy, many])
+    assert {row["times"]["copy"]["seconds_from"] for row in result["operators"]} == {"search"}
+    assert result["runs"][0]["state"] == "interrupted"
+    assert result["pairs"][0]["mixed_sources"] == ["op0", "op1", "op2"]
 
 
 def test_times_have_intervals_of_their_repeats():
-    one = time_json(operator("a", [1.0, 1.1, 0.9, 1.0, 1.05]))
-    assert one["low"] <= one["seconds"] <= one["high"]
-    assert (one["repeats"], one["low"] >= 0.9, one["high"] <= 1.1) == (5, True, True)
+    first = time_json(operator("a", [1.0, 1.1, 0.9, 1.0, 1.05]))
+    assert first["low"] <= first["seconds"] <= first["high"]
+    assert (first["repeats"], first["low"] >= 0.9, first["high"] <= 1.1) == (5, True, True)
     alone = time_json(operator("a", [2.0]))
     assert (alone["seconds"], alone["low"], alone["high"]) == (2.0, None, None)
     none = time_json(operator("a", []))
@@ -215,9 +215,9 @@ def test_sums_count_operators_as_often_as_they_occur():
 def test_measurements_are_counted_until_the_slower_search_was_reached():
     first = made("a", [operator("x", [1.0], costs=[4.0, np.inf, 2.0, 1.0])])
     second = made("b", [operator("x", [2.0], costs=[8.0, 2.0])])
-    ((one,),) = (row["operators"] for row in pairs_json([first, second]))
-    assert one["goal_seconds"] == 2.0
-    assert (one["first_measurements_to_goal"], one["second_measurements_to_goal"]) == (3, 2)
+    ((item,),) = (row["operators"] for row in pairs_json([first, second]))
+    assert item["goal_seconds"] == 2.0
+    assert (item["first_measurements_to_goal"], item["second_measurements_to_goal"]) == (3, 2)
 
 
 def test_operators_are_the_same_whatever_the_target_and_the_name():
@@ -253,7 +253,7 @@ def test_operators_of_pipelines_differ_key_by_key():
         {"model": {"operators": [{"dense": {"units": units}}]}, "output": str(units), "list": [1]}
         for units in (3, 4)
     ]
-    runs = [made(str(n), [], document=one) for n, one in enumerate(documents)]
+    runs = [made(str(n), [], document=row) for n, row in enumerate(documents)]
     assert pipeline_differences(runs) == {"model.operators.0.dense.units": ["3", "4"]}
     runs[1].document["list"] = [1, 2]
     assert pipeline_differences(runs)["list"] == ["[1]", "[1, 2]"]
@@ -263,8 +263,8 @@ def test_two_machines_are_warned_of(few, many, tmp_path, capsys):
     copy = tmp_path / "elsewhere"
     shutil.copytree(many, copy)
     with sqlite3.connect(copy / "records.sqlite") as store:
-        told = json.dumps({"device": "another", "versions": {"numpy": "1"}})
-        store.execute("UPDATE facts SET value = ? WHERE name = 'runner'", (told,))
+        described = json.dumps({"device": "another", "versions": {"numpy": "1"}})
+        store.execute("UPDATE facts SET value = ? WHERE name = 'runner'", (described,))
         store.execute("UPDATE facts SET value = ? WHERE name = 'versions'", ('{"numpy": "1"}',))
     assert command_line(["compare", str(few), str(copy)]) == ExitCode.OK
     outcome = capsys.readouterr()
@@ -299,6 +299,6 @@ def test_names_tell_folders_apart(folders):
 
 
 def test_what_runs_share_comes_in_the_order_of_the_first():
-    one = made("a", [operator(name, [1.0]) for name in "xyz"])
+    first = made("a", [operator(name, [1.0]) for name in "xyz"])
     other = made("b", [operator(name, [1.0]) for name in "zwx"])
-    assert shared([one, other]) == ["x", "z"]
+    assert shared([first, other]) == ["x", "z"]

@@ -18,8 +18,8 @@ PLACE = "[window.scrollY, [...document.querySelectorAll('details')].map(one => o
 def tab():
     if CHROMIUM is None:
         pytest.skip("there is no chromium")
-    with playwright.sync_playwright() as found:
-        browser = found.chromium.launch(
+    with playwright.sync_playwright() as result:
+        browser = result.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
         )
         tab = browser.new_page(viewport={"width": 600, "height": 300})
@@ -44,11 +44,11 @@ def test_a_page_loads_itself_again_where_the_run_has_changed_and_stays_in_its_pl
         )
         tab.evaluate("document.querySelectorAll('details').forEach((d, i) => d.open = i % 2 == 0)")
         tab.evaluate("window.scrollTo(0, 150)")
-        place = tab.evaluate(PLACE)
-        assert place[0] == 150
+        position = tab.evaluate(PLACE)
+        assert position[0] == 150
         with tab.expect_event("load"), (folder / "events.jsonl").open("a") as log:
             log.write("{}\n")
             log.flush()
-        assert tab.evaluate(PLACE) == place
+        assert tab.evaluate(PLACE) == position
         assert tab.get_attribute("#chameleon-follow", "data-version") == live.version()
     assert errors == []

@@ -15,38 +15,38 @@ from chameleon_core.run_folder import RunFolder
 
 
 def test_runs_are_listed_with_what_they_found(few, many, tmp_path, capsys):
-    place = tmp_path / "runs"
-    shutil.copytree(few, place / "deep" / "few")
-    shutil.copytree(many, place / "many")
-    shutil.copytree(many, place / "deep" / "few" / "network")
-    shutil.copytree(many, place / "deep" / "few" / "earlier-1")
-    shutil.copytree(many, place / "network" / "of-mine")
-    (place / "empty").mkdir()
-    found = {one.name: one for one in listed_runs(place)}
-    assert set(found) == {"deep/few", "deep/few/earlier-1", "many", "network/of-mine"}
-    one = found["many"]
+    path = tmp_path / "runs"
+    shutil.copytree(few, path / "deep" / "few")
+    shutil.copytree(many, path / "many")
+    shutil.copytree(many, path / "deep" / "few" / "network")
+    shutil.copytree(many, path / "deep" / "few" / "earlier-1")
+    shutil.copytree(many, path / "network" / "of-mine")
+    (path / "empty").mkdir()
+    result = {run.name: run for run in listed_runs(path)}
+    assert set(result) == {"deep/few", "deep/few/earlier-1", "many", "network/of-mine"}
+    run = result["many"]
     best = json.loads((many / "best.json").read_text())
     total = sum(operator["tuned_seconds"] for operator in best["operators"])
-    assert (one.state, one.operators, one.measurements) == ("finished", 3, 48)
-    assert (one.seconds, one.seconds_of) == (pytest.approx(total), "sum")
-    assert (one.model, one.target) == ("synthetic (3)", "nowhere")
-    assert command_line(["runs", str(place), "--json"]) == ExitCode.OK
-    told = json.loads(capsys.readouterr().out)["runs"]
-    assert [row["name"] for row in told] == [one.name for one in listed_runs(place)]
-    assert command_line(["runs", str(place)]) == ExitCode.OK
+    assert (run.state, run.operators, run.measurements) == ("finished", 3, 48)
+    assert (run.seconds, run.seconds_of) == (pytest.approx(total), "sum")
+    assert (run.model, run.target) == ("synthetic (3)", "nowhere")
+    assert command_line(["runs", str(path), "--json"]) == ExitCode.OK
+    printed = json.loads(capsys.readouterr().out)["runs"]
+    assert [row["name"] for row in printed] == [run.name for run in listed_runs(path)]
+    assert command_line(["runs", str(path)]) == ExitCode.OK
     assert "deep/few" in capsys.readouterr().out
 
 
 def test_a_folder_that_is_a_run_itself_has_its_name(few):
-    (one,) = listed_runs(few)
-    assert one.name == "few"
+    (first,) = listed_runs(few)
+    assert first.name == "few"
 
 
 def test_a_run_that_is_going_on_is_running(few, tmp_path):
     shutil.copytree(few, tmp_path / "few")
     with RunFolder(tmp_path / "few"):
-        assert [one.state for one in listed_runs(tmp_path)] == ["running"]
-    assert [one.state for one in listed_runs(tmp_path)] == ["finished"]
+        assert [run.state for run in listed_runs(tmp_path)] == ["running"]
+    assert [run.state for run in listed_runs(tmp_path)] == ["finished"]
 
 
 def test_broken_folders_are_listed_with_the_reason(few, tmp_path, capsys):
@@ -58,12 +58,12 @@ def test_broken_folders_are_listed_with_the_reason(few, tmp_path, capsys):
         store.execute("PRAGMA user_version=99")
     with sqlite3.connect(tmp_path / "foreign" / "records.sqlite") as store:
         store.execute("UPDATE facts SET value = '{\"result\": {}}' WHERE name = 'finished'")
-    found = {one.name: one for one in listed_runs(tmp_path)}
-    assert {one.state for one in found.values()} == {BROKEN}
-    assert "not a SQLite file" in found["damaged"].because
-    assert "newer version" in found["newer"].because
-    assert "no records.sqlite" in found["gone"].because
-    assert "cannot be understood" in found["foreign"].because
+    result = {run.name: run for run in listed_runs(tmp_path)}
+    assert {row.state for row in result.values()} == {BROKEN}
+    assert "not a SQLite file" in result["damaged"].because
+    assert "newer version" in result["newer"].because
+    assert "no records.sqlite" in result["gone"].because
+    assert "cannot be understood" in result["foreign"].because
     assert command_line(["runs", str(tmp_path)]) == ExitCode.OK
     assert "gone: broken: " in capsys.readouterr().err
 
@@ -71,8 +71,8 @@ def test_broken_folders_are_listed_with_the_reason(few, tmp_path, capsys):
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is denied to root")
 def test_a_folder_that_nobody_may_look_into_is_listed(tmp_path):
     (tmp_path / "closed").mkdir(mode=0)
-    (one,) = listed_runs(tmp_path)
-    assert (one.name, one.state) == ("closed", BROKEN)
+    (first,) = listed_runs(tmp_path)
+    assert (first.name, first.state) == ("closed", BROKEN)
 
 
 def test_no_folder_and_no_runs_are_sentences(tmp_path, capsys):

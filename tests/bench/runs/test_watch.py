@@ -67,10 +67,10 @@ def test_it_serves_the_page_of_the_report_with_what_follows_it(served, copy):
     assert text.startswith(page)
     assert text.endswith(f"</body>{tail}")
     assert text.count('id="chameleon-follow"') == 1
-    told = json.loads(ask(served, "/state")[2])
-    assert told["sentence"] == "the run has ended: finished"
-    assert told["ended"]
-    assert VERSION.search(text)[1] == told["version"]
+    document = json.loads(ask(served, "/state")[2])
+    assert document["sentence"] == "the run has ended: finished"
+    assert document["ended"]
+    assert VERSION.search(text)[1] == document["version"]
 
 
 def test_head_answers_without_a_body(served):
@@ -105,9 +105,9 @@ def test_this_machine_s_names_are_answered(served):
 
 def test_two_hosts_or_none_are_refused(served):
     for lines in (b"Host: localhost:%d\r\nHost: evil\r\n" % served.port, b""):
-        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as one:
-            one.sendall(b"GET / HTTP/1.1\r\n" + lines + b"\r\n")
-            assert one.recv(64).startswith(b"HTTP/1.0 421 ")
+        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as row:
+            row.sendall(b"GET / HTTP/1.1\r\n" + lines + b"\r\n")
+            assert row.recv(64).startswith(b"HTTP/1.0 421 ")
 
 
 def test_it_listens_on_loopback_alone(served):
@@ -246,9 +246,9 @@ def test_ctrl_c_ends_the_command(copy):
         )
     finally:
         signal.signal(signal.SIGINT, before)
-    told = json.loads(process.stdout.readline())
-    assert told["state"] == "finished"
-    connection = http.client.HTTPConnection(told["url"].split("/")[2], timeout=60)
+    document = json.loads(process.stdout.readline())
+    assert document["state"] == "finished"
+    connection = http.client.HTTPConnection(document["url"].split("/")[2], timeout=60)
     connection.request("GET", "/state")
     assert connection.getresponse().status == 200
     assert process.stderr.readline() == "the run has ended: finished\n"

@@ -10,8 +10,8 @@ INF = math.inf
 
 
 def test_the_median_is_infinite_where_half_never_got_there():
-    one = estimate([3.0, 5.0, INF])
-    assert (one.median, one.reached, one.of) == (5.0, 2, 3)
+    first = estimate([3.0, 5.0, INF])
+    assert (first.median, first.reached, first.of) == (5.0, 2, 3)
     assert estimate([3.0, 5.0, INF, INF]).median == INF
     assert estimate([INF, INF]).to_json() == {
         "median": None,
@@ -23,18 +23,18 @@ def test_the_median_is_infinite_where_half_never_got_there():
 
 
 def test_one_value_has_no_interval():
-    one = estimate([2.0])
-    assert one.median == 2.0
-    assert math.isnan(one.low)
-    assert math.isnan(one.high)
+    first = estimate([2.0])
+    assert first.median == 2.0
+    assert math.isnan(first.low)
+    assert math.isnan(first.high)
 
 
 @given(st.lists(st.floats(0.1, 100) | st.just(INF), min_size=2, max_size=12))
 def test_an_interval_holds_the_median_and_stays_within_the_values(values):
-    one = estimate(values)
-    assert min(values) <= one.low <= one.median <= one.high <= max(values)
+    first = estimate(values)
+    assert min(values) <= first.low <= first.median <= first.high <= max(values)
 
 
 def test_equal_values_have_an_interval_of_no_width():
-    one = estimate([4.0] * 10)
-    assert (one.low, one.high) == (4.0, 4.0)
+    first = estimate([4.0] * 10)
+    assert (first.low, first.high) == (4.0, 4.0)

@@ -22,7 +22,7 @@ runner: synthetic
 def problems(load, text, *overrides):
     with pytest.raises(PipelineError) as caught:
         load(text, *overrides)
-    return [str(one).partition("suite.yaml:")[2] or str(one) for one in caught.value.problems]
+    return [str(row).partition("suite.yaml:")[2] or str(row) for row in caught.value.problems]
 
 
 def test_cells_are_pipelines_times_tasks_times_seeds(load):
@@ -36,7 +36,7 @@ def test_cells_are_pipelines_times_tasks_times_seeds(load):
 
 
 def test_a_pipeline_overrules_the_suite_and_a_task_the_pipeline(load):
-    pairings = {(one.pipeline, one.task): one for one in load(GOOD).pairings}
+    pairings = {(row.pipeline, row.task): row for row in load(GOOD).pairings}
     budget = pairings["large", "two"].document["budget"]
     assert (budget["batch_size"], budget["measurements"]) == (8, 9)
     assert pairings["small", "synthetic"].measurements == 20
@@ -44,11 +44,11 @@ def test_a_pipeline_overrules_the_suite_and_a_task_the_pipeline(load):
 
 def test_the_runner_says_whether_a_cell_is_live_and_a_rival_always_is(load):
     measures_hardware = {
-        one.pipeline: one.measures_hardware
-        for one in load(GOOD, "runner=synthetic-replay").pairings
+        row.pipeline: row.measures_hardware
+        for row in load(GOOD, "runner=synthetic-replay").pairings
     }
     assert measures_hardware == {"small": False, "large": False, "other": True}
-    assert all(one.measures_hardware for one in load(GOOD).pairings)
+    assert all(row.measures_hardware for row in load(GOOD).pairings)
 
 
 def test_seeds_may_be_listed_and_overruled(load):
@@ -64,7 +64,7 @@ def test_comparisons_with_baselines_are_made_on_request_only(load):
 def test_no_cell_looks_into_record_databases(load, monkeypatch):
     monkeypatch.setenv("CHAMELEON_RECORDS", "")
     text = GOOD.replace("small: {", "small: {records: none, ")
-    assert not any("records" in one.document for one in load(text).pairings)
+    assert not any("records" in row.document for row in load(text).pairings)
 
 
 def test_every_mistake_is_told_once_and_with_its_place(load, tmp_path):
@@ -84,10 +84,10 @@ seds: 3
 seeds: 0
 runner: synthetic
 """
-    told = problems(load, text)
+    output = problems(load, text)
     where = "say where the tables are with 'data' or --set data=FOLDER"
     sources = "a task has one key that says what is tuned, 'table', 'operator' or 'model'"
-    assert told == [
+    assert output == [
         "2:21: unknown explorer 'synthetik'; did you mean 'synthetic'?",
         "3:20: unknown option 'batchsize' for 'budget'; did you mean 'batch_size'?",
         "4:12: 'seed' belongs to the suite and not to pipeline 'seeded'",
@@ -120,9 +120,9 @@ def test_a_table_lies_in_the_data_folder(load, tmp_path):
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "conv.json.gz").touch()
     text = "pipelines: {a: {}}\ntasks: [{table: conv.json.gz}]\n"
-    told = problems(load, text, f"data={tmp_path / 'tables'}")
+    output = problems(load, text, f"data={tmp_path / 'tables'}")
     # It is found, and the synthetic plugins have no tables: everything else is right.
-    assert [one.partition("unknown ")[2].partition(" '")[0] for one in told] == [
+    assert [row.partition("unknown ")[2].partition(" '")[0] for row in output] == [
         "frontend",
         "runner",
         "space",

@@ -57,7 +57,7 @@ def test_stages_among_its_options_are_made_of_the_run_s_plugins(load_team):
 def test_what_is_wrong_with_them_is_told_with_its_place(load_team):
     with pytest.raises(PipelineError) as caught:
         load_team("[synthetik, {name: synthetic, chains: 3}]")
-    assert [str(one).partition("suite.yaml:")[2] for one in caught.value.problems] == [
+    assert [str(problem).partition("suite.yaml:")[2] for problem in caught.value.problems] == [
         "2:34: unknown explorer 'synthetik'; did you mean 'synthetic'?",
         "2:63: unknown option 'chains' for explorer 'synthetic'",
     ]

@@ -60,9 +60,9 @@ def registry():
 )
 def test_who_takes_part_counts_wherever_the_pipeline_names_it(distribution, registry, explorer):
     distribution("walks-far")
-    found = versions_of({"explorer": explorer}, registry)
-    assert set(found) == {*ALWAYS, "walks-far"}
-    assert found["walks-far"] == "1.0"
+    candidates = versions_of({"explorer": explorer}, registry)
+    assert set(candidates) == {*ALWAYS, "walks-far"}
+    assert candidates["walks-far"] == "1.0"
 
 
 def test_a_distribution_under_work_is_known_by_its_sources(distribution):

@@ -146,7 +146,7 @@ def test_it_is_a_schema():
     Draft202012Validator.check_schema(SECTION)
 
 
-@given(st.sampled_from([one.alias for one in attrs.fields(Options)]), VALUES)
+@given(st.sampled_from([field.alias for field in attrs.fields(Options)]), VALUES)
 def test_an_option_is_taken_by_both_or_by_neither(option, value):
     document = {option: value}
     assert CHECK.is_valid(document) == (structured(document) is not None)
@@ -160,8 +160,8 @@ def test_missing_and_unknown_options_are_refused_by_both(document):
 
 @given(VALUES)
 def test_a_value_alone_is_the_first_required_option(value):
-    made = schemas()
-    check = Draft202012Validator(made.opened(Inner, made.section(Inner)))
+    result = schemas()
+    check = Draft202012Validator(result.opened(Inner, result.section(Inner)))
     assert check.is_valid(value) == (structured(value, Inner) is not None)
 
 

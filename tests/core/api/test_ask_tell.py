@@ -58,8 +58,8 @@ def test_another_seed_asks_otherwise():
 def test_what_is_asked_meets_the_conditions(tuner, tiles):
     search = tuner(tiles)
     while len(batch := search.ask()):
-        assert all(one["tile"] * one["unroll"] <= 128 for one in batch)
-        search.tell(batch, [bowl(**one) for one in batch])
+        assert all(row["tile"] * row["unroll"] <= 128 for row in batch)
+        search.tell(batch, [bowl(**row) for row in batch])
     assert search.measured == len(tiles.everything)
     assert search.best.configuration == {"tile": 4, "unroll": 16, "vectorise": True}
     assert search.best.seconds == pytest.approx(1e-3)
@@ -144,9 +144,9 @@ def test_no_batch_is_larger_than_stages_plan_for(tuner, tiles):
 def test_a_stage_is_looked_up_as_in_a_pipeline(tuner, tiles):
     with pytest.raises(
         ConfigError, match=r"arguments of the tuner, explorer: .*'syntetic'"
-    ) as told:
+    ) as caught:
         tuner(tiles, explorer="syntetic")
-    assert "did you mean 'synthetic'" in str(told.value)
+    assert "did you mean 'synthetic'" in str(caught.value)
 
 
 def test_what_is_enqueued_comes_first_and_once(tuner, tiles):
@@ -156,8 +156,8 @@ def test_what_is_enqueued_comes_first_and_once(tuner, tiles):
         {"tile": 2, "unroll": 0, "vectorise": False},
     ]
     search = tuner(tiles)
-    for one in (*wanted, wanted[0]):
-        search.enqueue(one)
+    for row in (*wanted, wanted[0]):
+        search.enqueue(row)
     first = search.ask(2)
     assert list(first) == wanted[:2]
     assert set(first.origins) == {"suggestion"}
@@ -194,16 +194,16 @@ def test_callbacks_are_told_typed_events_and_may_stop(tuner, tiles, stages):
     def enough(event):
         return cc.STOP if isinstance(event, Measured) and event.seconds <= 2e-3 else None
 
-    found = cc.minimize(bowl, tiles, budget=18, callbacks=[enough], **stages)
-    assert found.best.seconds <= 2e-3
-    assert found.measurements[-1].seconds <= 2e-3
-    assert sum(trial.seconds <= 2e-3 for trial in found.measurements) == 1
+    result = cc.minimize(bowl, tiles, budget=18, callbacks=[enough], **stages)
+    assert result.best.seconds <= 2e-3
+    assert result.measurements[-1].seconds <= 2e-3
+    assert sum(trial.seconds <= 2e-3 for trial in result.measurements) == 1
 
 
 def test_a_function_is_tuned_to_its_optimum(tiles, stages):
-    found = cc.minimize(bowl, tiles, budget=100, **stages)
-    assert found.best.configuration == {"tile": 4, "unroll": 16, "vectorise": True}
-    assert len(found.measurements) == len(tiles.everything)
+    result = cc.minimize(bowl, tiles, budget=100, **stages)
+    assert result.best.configuration == {"tile": 4, "unroll": 16, "vectorise": True}
+    assert len(result.measurements) == len(tiles.everything)
     with pytest.raises(ConfigError, match="'budget'"):
         cc.minimize(bowl, tiles, budget=0, **stages)
 
@@ -214,8 +214,8 @@ def test_an_exception_is_a_failed_configuration(tiles, stages):
             raise TimeoutError("too slow")
         return bowl(tile, unroll, vectorise)
 
-    found = cc.minimize(picky, tiles, budget=100, **stages)
-    failed = [trial for trial in found.measurements if trial.failure]
+    result = cc.minimize(picky, tiles, budget=100, **stages)
+    failed = [trial for trial in result.measurements if trial.failure]
     assert {trial.failure for trial in failed} == {FailureKind.RUN_TIMEOUT}
     assert {trial.configuration["tile"] for trial in failed} == {1}
     assert len(failed) == 6
@@ -224,7 +224,7 @@ def test_an_exception_is_a_failed_configuration(tiles, stages):
 def test_fixed_knobs_hold_their_values(tuner, tiles):
     search = tuner(tiles, fix={"tile": 8})
     batch = search.ask()
-    assert {one["tile"] for one in batch} == {8}
+    assert {row["tile"] for row in batch} == {8}
     search.tell(batch, [1.0] * len(batch))
     assert search.measured == 4
     assert not len(search.ask())
@@ -237,7 +237,7 @@ def test_other_quantities_make_a_front(tuner, tiles):
     batch = search.ask(4)
     search.tell(batch, [1.0, 2.0, 3.0, None], other={"error": [0.3, 0.4, 0.1, 0.0]})
     front = search.measurements.front(("seconds", "error"))
-    assert [(one.seconds, one.other["error"]) for one in front] == [(1.0, 0.3), (3.0, 0.1)]
+    assert [(row.seconds, row.other["error"]) for row in front] == [(1.0, 0.3), (3.0, 0.1)]
     assert "error" in search.measurements.quantities
     assert search.best.other == {"error": 0.3}
     with pytest.raises(ConfigError, match="no quantity 'eror' is stored; did you mean 'error'"):
@@ -270,7 +270,7 @@ def test_a_quantity_that_is_none_is_refused(tuner, tiles, other, said):
 def test_a_configuration_may_lack_a_quantity(tuner, tiles):
     search = tuner(tiles)
     search.tell(search.ask(3), [1.0, None, 3.0], other={"bytes": [np.int64(64), None, 32]})
-    assert [one.other for one in search.measurements] == [{"bytes": 64.0}, {}, {"bytes": 32.0}]
+    assert [row.other for row in search.measurements] == [{"bytes": 64.0}, {}, {"bytes": 32.0}]
     assert np.isnan(search.measurements.quantity("bytes")).tolist() == [False, True, False]
 
 
@@ -332,8 +332,8 @@ def test_a_closed_tuner_says_so(tuner, tiles):
 def test_some_of_the_measurements_are_a_list(tuner, tiles):
     search = tuner(tiles)
     search.tell(search.ask(3), [3.0, 1.0, 2.0])
-    assert [one.seconds for one in search.measurements[1:]] == [1.0, 2.0]
-    assert [one.seconds for one in search.measurements[::-1]] == [2.0, 1.0, 3.0]
+    assert [row.seconds for row in search.measurements[1:]] == [1.0, 2.0]
+    assert [row.seconds for row in search.measurements[::-1]] == [2.0, 1.0, 3.0]
 
 
 def test_a_configuration_is_the_same_wherever_it_is_read(tuner):
@@ -370,7 +370,7 @@ def dominates(one, other):
 def test_a_point_is_in_the_front_where_nothing_dominates_it(points):
     values = np.array(points, float).reshape(-1, 3)
     rows = non_dominated(values).tolist()
-    expected = [i for i, one in enumerate(points) if not any(dominates(p, one) for p in points)]
+    expected = [i for i, point in enumerate(points) if not any(dominates(p, point) for p in points)]
     assert sorted(rows) == expected
     assert [points[row] for row in rows] == sorted(points[row] for row in rows)
 
@@ -380,7 +380,7 @@ def rounds(search, count, size=3):
     asked = []
     for _ in range(count):
         batch = search.ask(size)
-        search.tell(batch, [bowl(**one) for one in batch])
+        search.tell(batch, [bowl(**row) for row in batch])
         asked.append(batch.configs)
     return asked
 
@@ -406,8 +406,8 @@ def test_what_was_enqueued_is_replayed(tuner, tiles, tmp_path):
 
     whole, asked = program()
     asked += rounds(whole, 2)
-    kept, _ = program(store=tmp_path / "kept")
-    kept.close()
+    stored, _ = program(store=tmp_path / "kept")
+    stored.close()
     with tuner(tiles, store=tmp_path / "kept") as again:
         assert rounds(again, 2) == asked[2:]
 
@@ -425,11 +425,11 @@ def test_an_interrupted_batch_is_not_evaluated_again(tiles, stages, tmp_path):
     keep = {"budget": 12, "batch_size": 4, "store": tmp_path / "kept", **stages}
     with pytest.raises(KeyboardInterrupt):
         cc.minimize(breaks, tiles, **keep)
-    found = cc.minimize(breaks, tiles, **keep)
-    assert found.measurements.configs.tolist() == whole.measurements.configs.tolist()
+    result = cc.minimize(breaks, tiles, **keep)
+    assert result.measurements.configs.tolist() == whole.measurements.configs.tolist()
     assert len(called) == 12 + 1
     again = cc.minimize(breaks, tiles, **keep)
-    assert (len(called), again.best) == (13, found.best)
+    assert (len(called), again.best) == (13, result.best)
 
 
 def test_a_store_is_one_search_s_and_one_process_s(tuner, tiles, pipeline, tmp_path):
@@ -466,20 +466,20 @@ def test_a_folder_s_operator_is_that_of_the_space_it_was_used_with_last(tuner, t
         with tuner(space, store=tmp_path / "kept") as search:
             rounds(search, count)
     run = cc.load_run(tmp_path / "kept")
-    assert [one.fingerprint for one in run.result.operators] == [tiles.fingerprint]
+    assert [row.fingerprint for row in run.result.operators] == [tiles.fingerprint]
     assert len(run.measurements) == 6
     with RunView(tmp_path / "kept") as view:
         assert len(view.store.tasks()) == 2
-        assert [len(one.measurements) for one in view.operators] == [6]
+        assert [len(row.measurements) for row in view.operators] == [6]
 
 
 def test_its_status_tells_what_there_is(tuner, tiles, tmp_path, capsys):
     with tuner(tiles, store=tmp_path / "kept") as search:
         rounds(search, 1)
     assert command_line(["status", str(tmp_path / "kept")]) == 0
-    told = capsys.readouterr().out
-    assert "function" in told
-    assert "None" not in told
+    printed = capsys.readouterr().out
+    assert "function" in printed
+    assert "None" not in printed
 
 
 def test_other_quantities_are_there_again(tuner, tiles, tmp_path):

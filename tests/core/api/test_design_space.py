@@ -101,10 +101,10 @@ def test_a_large_space_without_a_configuration_is_refused_unless_one_is_given():
     with pytest.raises(ConfigError, match="of 8,000,000, meets all") as caught:
         cc.design_space(many, where=[lambda a, b, c: a == b == c == 7])
     assert caught.value.__notes__ == [caught.value.hint]
-    given = cc.design_space(
+    arguments = cc.design_space(
         many, where=[lambda a, b, c: a == b == c == 7], first=[{"a": 7, "b": 7, "c": 7}]
     )
-    assert given.first_guesses.tolist() == [[7, 7, 7]]
+    assert arguments.first_guesses.tolist() == [[7, 7, 7]]
 
 
 def test_first_guesses_come_first():

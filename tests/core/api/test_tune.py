@@ -32,18 +32,18 @@ def document(tmp_path):
 
 
 def test_a_run_from_a_mapping_is_the_run_of_the_pipeline(document, registry, tmp_path, capsys):
-    found = cc.tune(document, registry=registry)
-    assert found.finished
-    assert found.folder == tmp_path / "run"
+    result = cc.tune(document, registry=registry)
+    assert result.finished
+    assert result.folder == tmp_path / "run"
     again = run_pipeline(
         from_dict({**document, "output": str(tmp_path / "same")}, registry=registry)
     )
-    assert found.best == again.operators[0].best
-    assert found.only.seconds == again.operators[0].tuned_seconds
-    assert len(found.measurements) == 20
-    told = capsys.readouterr()
-    assert str(found.folder) in told.err
-    assert not told.out
+    assert result.best == again.operators[0].best
+    assert result.only.seconds == again.operators[0].tuned_seconds
+    assert len(result.measurements) == 20
+    printed = capsys.readouterr()
+    assert str(result.folder) in printed.err
+    assert not printed.out
 
 
 def test_keywords_are_laid_over_a_file(document, registry, tmp_path, monkeypatch):
@@ -51,9 +51,9 @@ def test_keywords_are_laid_over_a_file(document, registry, tmp_path, monkeypatch
     del document["output"]
     file = tmp_path / "mine.yaml"
     file.write_text(json.dumps(document))
-    found = cc.tune(file, registry=registry, progress=False, budget={"measurements": 8})
-    assert found.folder == tmp_path / "runs" / "mine"
-    assert len(found.measurements) == 8
+    result = cc.tune(file, registry=registry, progress=False, budget={"measurements": 8})
+    assert result.folder == tmp_path / "runs" / "mine"
+    assert len(result.measurements) == 8
     other = cc.tune(file, registry=registry, progress=False, seed=1, output="other")
     assert other.folder == tmp_path / "other"
     assert len(other.measurements) == 20
@@ -64,10 +64,10 @@ def test_keywords_alone_are_a_pipeline_in_a_folder_of_its_own(
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     del document["output"]
-    one, other = (cc.tune(**document, registry=registry, progress=False) for _ in range(2))
-    assert one.folder != other.folder
-    assert one.folder.parent == other.folder.parent == tmp_path
-    assert one.best == other.best
+    first, other = (cc.tune(**document, registry=registry, progress=False) for _ in range(2))
+    assert first.folder != other.folder
+    assert first.folder.parent == other.folder.parent == tmp_path
+    assert first.best == other.best
 
 
 def test_what_is_wrong_is_said_where_it_is_and_leaves_no_folder(
@@ -76,9 +76,9 @@ def test_what_is_wrong_is_said_where_it_is_and_leaves_no_folder(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     del document["output"]
     wrong = {**document, "budgit": {}, "explorer": "syntetic"}
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as caught:
         cc.tune(wrong, registry=registry, seed="x", scheduler={"name": "round-robin", "odd": 1})
-    said = str(told.value)
+    said = str(caught.value)
     assert "pipeline, budgit: unknown key 'budgit'; did you mean 'budget'?" in said
     assert "did you mean 'synthetic'" in said
     assert "arguments, seed: " in said
@@ -135,20 +135,20 @@ def test_a_run_is_loaded_as_arrays(tmp_path, registry):
     cc.tune(document, registry=registry, progress=False)
     run = cc.load_run(tmp_path / "run")
     assert list(run.operators) == ["op0", "op1"]
-    one = run.operators["op1"].measurements
-    assert one.configs.shape == (20, 3)
-    failed = np.array([kind is not None for kind in one.failures])
+    first = run.operators["op1"].measurements
+    assert first.configs.shape == (20, 3)
+    failed = np.array([kind is not None for kind in first.failures])
     assert failed.any()
-    assert np.isinf(one.seconds[failed]).all()
-    assert np.isnan(one.max_relative_error).all()
-    assert (np.diff(one.measured_at) >= 0).all()
-    assert len(one.configurations) == len(one.origins) == len(one.build_seconds) == 20
-    assert one[0].configuration == {f"knob{i}": v for i, v in enumerate(one[0].config)}
+    assert np.isinf(first.seconds[failed]).all()
+    assert np.isnan(first.max_relative_error).all()
+    assert (np.diff(first.measured_at) >= 0).all()
+    assert len(first.configurations) == len(first.origins) == len(first.build_seconds) == 20
+    assert first[0].configuration == {f"knob{i}": v for i, v in enumerate(first[0].config)}
     front = run.operators["op1"].front(("seconds", "build_seconds"))
-    assert front[0].seconds == one.seconds.min()
-    with pytest.raises(ConfigError, match="2 operators, not one") as told:
+    assert front[0].seconds == first.seconds.min()
+    with pytest.raises(ConfigError, match="2 operators, not one") as caught:
         _ = run.best
-    assert "op0, op1" in told.value.hint
+    assert "op0, op1" in caught.value.hint
     with pytest.raises(RunFolderError, match="no run folder"):
         cc.load_run(tmp_path)
 
@@ -171,9 +171,9 @@ def test_measurements_become_a_data_frame(document, registry):
 def test_without_pandas_there_is_a_sentence(document, registry, monkeypatch):
     run = cc.tune(document, registry=registry, progress=False)
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ChameleonError, match="need pandas") as told:
+    with pytest.raises(ChameleonError, match="need pandas") as caught:
         run.measurements.to_pandas()
-    assert "pip install pandas" in told.value.hint
+    assert "pip install pandas" in caught.value.hint
 
 
 class Point:
@@ -216,9 +216,9 @@ def test_without_one_there_are_plain_lines(document, registry, monkeypatch):
     monkeypatch.setattr(tune.metadata, "entry_points", lambda group: [])
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
-    found = cc.tune(document, registry=registry)
+    result = cc.tune(document, registry=registry)
     lines = stream.getvalue().splitlines()
-    assert lines[0] == f"tuning op0: {found.folder}"
+    assert lines[0] == f"tuning op0: {result.folder}"
     better = [line for line in lines if line.endswith(" measurements")]
     assert len(better) > 1
     assert lines[-2].startswith(better[-1].partition(" after ")[0])

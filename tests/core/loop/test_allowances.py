@@ -30,32 +30,32 @@ def _allowances(runs, **budget):
 @pytest.mark.parametrize("scope", Scope)
 def test_without_alternatives_the_budget_is_what_it_was(scope):
     runs = [_run("a", measured=3), _run("b", measured=4)]
-    made = _allowances(runs, measurements=10, wall_time=50.0, scope=scope)
-    assert made.left(runs[0]) == (3 if scope is Scope.NETWORK else 7)
-    assert made.total_measurements == (10 if scope is Scope.NETWORK else 20)
-    assert made.most(runs[0]) == 10
+    result = _allowances(runs, measurements=10, wall_time=50.0, scope=scope)
+    assert result.left(runs[0]) == (3 if scope is Scope.NETWORK else 7)
+    assert result.total_measurements == (10 if scope is Scope.NETWORK else 20)
+    assert result.most(runs[0]) == 10
 
 
 @pytest.mark.parametrize("scope", Scope)
 @pytest.mark.parametrize("types", [1, 2])
 def test_alternatives_add_at_most_sixty_percent(scope, types):
-    own = [_run(f"{place}") for place in range(5)]
+    own = [_run(f"{number}") for number in range(5)]
     others = [
-        _run(f"{one.task.name} {kind}", of=one.task.name) for one in own for kind in range(types)
+        _run(f"{row.task.name} {kind}", of=row.task.name) for row in own for kind in range(types)
     ]
-    made = _allowances([*own, *others], measurements=100, wall_time=50.0, scope=scope)
+    result = _allowances([*own, *others], measurements=100, wall_time=50.0, scope=scope)
     alone = _allowances(own, measurements=100, wall_time=50.0, scope=scope)
-    assert made.total_measurements == pytest.approx(1.6 * alone.total_measurements, abs=types * 5)
-    assert made.total_measurements <= 1.6 * alone.total_measurements
-    assert made.seconds_left == pytest.approx(1.6 * alone.seconds_left)
+    assert result.total_measurements == pytest.approx(1.6 * alone.total_measurements, abs=types * 5)
+    assert result.total_measurements <= 1.6 * alone.total_measurements
+    assert result.seconds_left == pytest.approx(1.6 * alone.seconds_left)
 
 
 def test_neither_group_spends_what_is_the_other_ones():
     own, other = _run("a", seconds=40.0), _run("a int8", measured=60, seconds=30.0, of="a")
-    made = _allowances([own, other], measurements=100, wall_time=50.0, scope=Scope.NETWORK)
-    assert (made.left(own), made.left(other)) == (100, 0)
-    assert not made.time_is_up(own)
-    assert made.time_is_up(other)
+    result = _allowances([own, other], measurements=100, wall_time=50.0, scope=Scope.NETWORK)
+    assert (result.left(own), result.left(other)) == (100, 0)
+    assert not result.time_is_up(own)
+    assert result.time_is_up(other)
 
 
 @pytest.mark.parametrize(("taken", "up"), [(18.0, False), (25.0, False), (26.0, True)])
@@ -63,8 +63,8 @@ def test_another_batch_may_not_take_alternatives_over_their_share_of_the_seconds
     # A batch of four takes a fifth of what these twenty have taken.
     own = [_run("a", measured=10, seconds=20.0), _run("b", measured=30, seconds=31.0)]
     others = [_run("a int8", measured=20, seconds=taken, of="a"), _run("b int8", of="b")]
-    made = _allowances([*own, *others], measurements=100, scope=Scope.NETWORK)
-    assert made.share_is_up(4) is up
+    result = _allowances([*own, *others], measurements=100, scope=Scope.NETWORK)
+    assert result.share_is_up(4) is up
     assert 1.2 * 25.0 <= 0.6 * 51.0 < 1.2 * 26.0
 
 
@@ -86,7 +86,7 @@ def test_a_target_latency_is_reached_by_the_network_as_it_is():
 def test_a_task_says_what_it_is_an_alternative_of_and_others_say_nothing():
     own, other = _run("a").task, _run("a int8", of="a").task
     assert "alternative_of" not in own.to_json()
-    assert [Task(**one.to_json()) for one in (own, other)] == [own, other]
+    assert [Task(**row.to_json()) for row in (own, other)] == [own, other]
 
 
 def test_tasks_that_nothing_is_known_of_spend_an_allowance_of_their_own():
@@ -94,32 +94,32 @@ def test_tasks_that_nothing_is_known_of_spend_an_allowance_of_their_own():
     other = _run("c", measured=0, of="b")
     for run, predicted in ((known, True), (unknown, False), (other, False)):
         run.tuner.predicted = predicted
-    made = _allowances([known, unknown, other], measurements=4, unpredicted=10)
-    assert [made.left(run) for run in (known, unknown)] == [1, 7]
-    assert made.most(other) == 6
-    assert made.total_measurements == 20
+    result = _allowances([known, unknown, other], measurements=4, unpredicted=10)
+    assert [result.left(run) for run in (known, unknown)] == [1, 7]
+    assert result.most(other) == 6
+    assert result.total_measurements == 20
 
 
 def test_records_count_for_their_own_task_alone():
     runs = [_run("a", measured=52, recorded=52), _run("b"), _run("c", measured=2, recorded=2)]
-    made = _allowances(runs, measurements=24, scope=Scope.NETWORK)
+    result = _allowances(runs, measurements=24, scope=Scope.NETWORK)
     # Eight are the share of each: those of the first are its own.
-    assert [made.left(run) for run in runs] == [0, 24 - 8 - 2, 24 - 8 - 2]
-    assert made.total_measurements == 54 + 14
+    assert [result.left(run) for run in runs] == [0, 24 - 8 - 2, 24 - 8 - 2]
+    assert result.total_measurements == 54 + 14
 
 
 def test_records_of_one_run_spend_its_budget_however_they_are_divided():
     runs = [_run("a", measured=60, recorded=60), _run("b", measured=4, recorded=4)]
-    made = _allowances(runs, measurements=64, scope=Scope.NETWORK)
-    assert [made.left(run) for run in runs] == [0, 0]
+    result = _allowances(runs, measurements=64, scope=Scope.NETWORK)
+    assert [result.left(run) for run in runs] == [0, 0]
     more = _allowances(runs, measurements=128, scope=Scope.NETWORK)
     assert [more.left(run) for run in runs] == [64, 64]
 
 
 def test_nothing_shared_out_is_nothing():
     runs = [_run("a"), _run("b", of="a")]
-    made = _allowances(runs, measurements=0)
-    assert [made.left(run) for run in runs] == [0, 0]
+    result = _allowances(runs, measurements=0)
+    assert [result.left(run) for run in runs] == [0, 0]
 
 
 ONE, TWO = Spent(measured=6, seconds=30.0), Spent(measured=3, seconds=40.0)
@@ -201,8 +201,8 @@ OTHERS = [VALID, failed(kind=FailureKind.RUN_ERROR), failed("was killed by signa
 
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_as_many_as_are_asked_for_have_to_be_the_same(count, at_least):
-    found = same_failure([failed()] * count, at_least)
-    assert (found is not None) == (count >= at_least)
+    result = same_failure([failed()] * count, at_least)
+    assert (result is not None) == (count >= at_least)
 
 
 @given(st.sampled_from(OTHERS), st.integers(0, 20))

@@ -53,12 +53,12 @@ def test_without_a_winner_there_are_none():
 def test_they_are_distinct_valid_and_near(costs):
     valid = {config: cost for config, cost in costs.items() if cost}
     chosen = min(valid, key=valid.get) if valid else None
-    found = alternatives(_measured(costs), chosen)
-    assert len(set(found)) == len(found) <= ALTERNATIVES
-    assert chosen not in found
-    assert all(valid[config] <= NEARLY * valid[chosen] for config in found)
+    result = alternatives(_measured(costs), chosen)
+    assert len(set(result)) == len(result) <= ALTERNATIVES
+    assert chosen not in result
+    assert all(valid[config] <= NEARLY * valid[chosen] for config in result)
     near = sum(cost <= NEARLY * valid[chosen] for cost in valid.values()) if valid else 1
-    assert len(found) == min(ALTERNATIVES, near - 1)
+    assert len(result) == min(ALTERNATIVES, near - 1)
 
 
 BEST = 1e-3
@@ -67,19 +67,19 @@ BEST = 1e-3
 def timed(config, cost, spread=0.0, repeats=9):
     """Repeats evenly spread around a median, by a share of it to either side."""
     half = repeats // 2
-    seconds = [cost * (1 + spread * (place - half) / half) for place in range(repeats)]
+    seconds = [cost * (1 + spread * (number - half) / half) for number in range(repeats)]
     return Measurement(config=config, seconds=tuple(seconds))
 
 
 def test_the_fastest_where_nothing_is_shared():
-    found = [timed((0,), 1.001 * BEST), timed((1,), BEST)]
-    assert best_of(found, shared=False).config == (1,)
+    result = [timed((0,), 1.001 * BEST), timed((1,), BEST)]
+    assert best_of(result, shared=False).config == (1,)
     assert best_of([], shared=True) is None
 
 
 def test_within_two_percent_the_first_configuration():
-    found = [timed((2,), BEST), timed((1,), 1.019 * BEST), timed((0,), 1.021 * BEST)]
-    assert best_of(found, shared=True).config == (1,)
+    result = [timed((2,), BEST), timed((1,), 1.019 * BEST), timed((0,), 1.021 * BEST)]
+    assert best_of(result, shared=True).config == (1,)
 
 
 def test_intervals_that_overlap_are_ties_where_the_shortest_repeats_agree():
@@ -108,16 +108,16 @@ costs = st.lists(st.integers(0, 60), min_size=2, max_size=8, unique=True)
 @given(costs, st.randoms(use_true_random=False))
 def test_two_machines_choose_alike_in_any_order_and_with_their_noise(steps, order):
     """Times are well inside the tie or well outside; noise moves none over the border."""
-    found = [
-        timed((place,), BEST * ((1.0 if step % 2 else 1.1) + 0.002 * step / 60))
-        for place, step in enumerate(steps)
+    result = [
+        timed((number,), BEST * ((1.0 if step % 2 else 1.1) + 0.002 * step / 60))
+        for number, step in enumerate(steps)
     ]
     there = [
-        attrs.evolve(one, seconds=tuple(s * (1 + order.uniform(0, TIE / 10)) for s in one.seconds))
-        for one in found
+        attrs.evolve(row, seconds=tuple(s * (1 + order.uniform(0, TIE / 10)) for s in row.seconds))
+        for row in result
     ]
     order.shuffle(there)
-    assert best_of(there, shared=True).config == best_of(found, shared=True).config
+    assert best_of(there, shared=True).config == best_of(result, shared=True).config
 
 
 SECONDS = st.floats(0.1, 1e5)
@@ -127,9 +127,9 @@ SECONDS = st.floats(0.1, 1e5)
 def test_comparisons_that_keep_to_their_share_take_a_quarter_at_most(before, shares):
     now = before
     for number, share in enumerate(shares, 1):
-        place = TimeSlot.among(number, len(shares), before=before, now=now)
-        assert (place.number, place.of) == (number, len(shares))
-        now += share * place.seconds
+        slot = TimeSlot.among(number, len(shares), before=before, now=now)
+        assert (slot.number, slot.of) == (number, len(shares))
+        now += share * slot.seconds
     assert now - before <= SHARE * now * (1 + 1e-9)
 
 

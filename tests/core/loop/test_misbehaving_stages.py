@@ -115,11 +115,11 @@ def test_what_the_model_would_measure_together_comes_first(grid, make_tuner, mea
     space = grid(9, 9)
     tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together([4, 2]))
     tuner.tell(measure(space, tuner.ask()))
-    found = _explored(tuner)
-    kept = [row for row in CANDIDATES.tolist() if tuner.visited.fresh(np.array([row])).all()]
-    expected = [kept[row] for row in (4, 2, 0, 1, 3)]
-    assert found.configs.tolist() == expected
-    assert (np.diff(found.scores) <= 0).all()
+    candidates = _explored(tuner)
+    fresh = [row for row in CANDIDATES.tolist() if tuner.visited.fresh(np.array([row])).all()]
+    expected = [fresh[row] for row in (4, 2, 0, 1, 3)]
+    assert candidates.configs.tolist() == expected
+    assert (np.diff(candidates.scores) <= 0).all()
 
 
 def test_each_configuration_keeps_its_own_score(grid, make_tuner, measure):
@@ -135,10 +135,10 @@ def test_rows_that_are_none_are_left_out(grid, make_tuner, measure):
     space = grid(9, 9)
     tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together([99, 3, -1, 3]))
     tuner.tell(measure(space, tuner.ask()))
-    found = _explored(tuner)
+    candidates = _explored(tuner)
     plain = Together(None)
     tuner.stages = attrs.evolve(tuner.stages, cost_model=plain)
-    assert found.configs[0].tolist() == _explored(tuner).configs[3].tolist()
+    assert candidates.configs[0].tolist() == _explored(tuner).configs[3].tolist()
 
 
 @pytest.mark.parametrize("rows", [[0.5], [[0, 1]], "first", [[0], [1, 2]]])

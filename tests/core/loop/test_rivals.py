@@ -85,13 +85,13 @@ def test_folders_of_earlier_versions_say_precisions_in_words(words, precisions):
 
 
 def test_what_is_said_of_the_verification_is_read_again():
-    told = {
+    document = {
         "reference": "torch float32",
         "conditioning": "the network makes much of roundings",
         "own_precision": {"dtype": "bfloat16", "reference": "torch", "max_relative_error": 1e-3},
     }
-    network = NetworkResult.from_json(told)
-    assert told.items() <= network.to_json().items()
+    network = NetworkResult.from_json(document)
+    assert document.items() <= network.to_json().items()
     [line] = network_remarks(network)
     assert line.startswith("compared with torch float32; the network makes much of roundings; ")
     assert line.endswith("; in bfloat16 1.0e-03 off torch")

@@ -120,7 +120,7 @@ def test_a_search_that_fails_ends_the_run_and_keeps_what_was_measured(tmp_path):
     with pytest.raises(PluginError, match=r"explorer 'failssoon' failed to explore.*lost my way"):
         run_pipeline(pipeline_of(tmp_path, explorer="failssoon"))
     lines = (tmp_path / "log").read_text().splitlines()
-    assert sum(len(found) for found in everything(tmp_path).values()) == len(lines) >= 8
+    assert sum(len(result) for result in everything(tmp_path).values()) == len(lines) >= 8
 
 
 @pytest.mark.parametrize("count", [1, 5, 13, 30])
@@ -131,7 +131,7 @@ def test_stopping_loses_nothing_and_going_on_repeats_nothing(tmp_path, stop_afte
     with pytest.raises(RunInterrupted):
         run_pipeline(pipeline_of(stopped), listeners=[stop], interruption=stop.interruption)
     lines = (stopped / "log").read_text().splitlines()
-    assert sum(len(found) for found in everything(stopped).values()) == len(lines) >= count
+    assert sum(len(result) for result in everything(stopped).values()) == len(lines) >= count
     run_pipeline(pipeline_of(stopped))
     assert max(Counter((stopped / "log").read_text().splitlines()).values()) == 1
     assert everything(stopped) == everything(calm)

@@ -237,7 +237,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path_factory, stops, at_
                 break  # it had ended, and was only read
             asked = VirtualFleet.made[-1].submitted
             assert not before & set(asked), "nothing is measured twice"
-            listed = [(name, c) for name, found in stored(folder).items() for c in found]
+            listed = [(name, c) for name, result in stored(folder).items() for c in result]
             assert before <= set(listed) <= before | set(asked)
             assert len(listed) >= min(len(before) + (count or 54), 54)
             before = set(listed)

@@ -140,20 +140,20 @@ def test_rare_legal_configurations_are_found_near_known_ones(grid, make_tuner, m
 
 def test_the_order_of_arrival_does_not_matter(grid, make_tuner, measure):
     space = grid(8, 8, 8)
-    one, other = make_tuner(space), make_tuner(space)
+    first, other = make_tuner(space), make_tuner(space)
     for _ in range(5):
-        batch = one.ask()
+        batch = first.ask()
         np.testing.assert_array_equal(batch, other.ask())
         outcomes = measure(space, batch)
-        one.tell(outcomes)
+        first.tell(outcomes)
         other.tell(outcomes[::-1])
-    assert one.measurements == other.measurements
+    assert first.measurements == other.measurements
 
 
 def test_a_limit_takes_the_first_of_the_same_batch(grid, make_tuner, measure):
     space = grid(8, 8, 8)
-    one, other = make_tuner(space), make_tuner(space)
-    whole, part = one.ask(), other.ask(2)
+    first, other = make_tuner(space), make_tuner(space)
+    whole, part = first.ask(), other.ask(2)
     np.testing.assert_array_equal(whole[:2], part)
     other.tell(measure(space, part))
     assert len(other.visited) == 2
@@ -313,7 +313,7 @@ def test_every_configuration_is_stored_missing_or_left_out(configs, stored, limi
     assert not batch.missing
     # Proposal order, whatever the order of arrival.
     expected = [config for config in configs if config in known or config in asked]
-    assert [one.config for one in batch.measurements] == expected
+    assert [measurement.config for measurement in batch.measurements] == expected
 
 
 def test_what_is_not_missing_cannot_arrive():

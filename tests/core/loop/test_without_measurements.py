@@ -67,8 +67,8 @@ def test_tasks_that_nothing_is_known_of_have_a_budget_of_their_own(run):
 
 
 def test_a_model_that_knows_nothing_beforehand_changes_nothing(run):
-    found = run(model="synthetic", measurements=5)
-    assert [operator.measurements for operator in found.operators] == [5, 5]
+    result = run(model="synthetic", measurements=5)
+    assert [operator.measurements for operator in result.operators] == [5, 5]
 
 
 def test_a_budget_of_each_task_is_none_of_the_network(run):

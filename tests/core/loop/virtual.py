@@ -138,14 +138,14 @@ class VirtualSearch(SearchExecutor):
         self._seconds = seconds
 
     def do(self, work, meanwhile):
-        found = work()
+        result = work()
         until = self._fleet.clock + self._seconds
         while self._fleet.clock < until - 1e-9:
             if meanwhile.expected and not self._fleet.stopped:
                 meanwhile.step(until - self._fleet.clock)
             else:
                 self._fleet.clock = until
-        return found
+        return result
 
 
 class Alike(Frontend):

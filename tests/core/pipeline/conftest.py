@@ -34,9 +34,9 @@ def fakes() -> ModuleType:
 
 @pytest.fixture
 def registry(fakes: ModuleType) -> Registry:
-    made: Registry = fakes.registry()
-    assert not made.errors
-    return made
+    stages: Registry = fakes.registry()
+    assert not stages.errors
+    return stages
 
 
 Load = Callable[..., ResolvedPipeline]

@@ -142,10 +142,10 @@ def test_inputs_are_relative_to_the_file_and_the_output_to_the_working_folder(
     pipeline = load_pipeline(file, registry=registry)
     assert pipeline.model.options.path == str(tmp_path / "nets" / "net.onnx")
     assert pipeline.output == tmp_path / "work" / "out"
-    given = from_dict(
+    values = from_dict(
         {"model": {"onnx": "net.onnx"}, "target": "x"}, registry=registry, folder=Path("/models")
     )
-    assert given.model.options.path == "/models/net.onnx"
+    assert values.model.options.path == "/models/net.onnx"
 
 
 def test_the_expanded_pipeline_loads_to_itself_without_presets(load, registry):
@@ -328,8 +328,8 @@ class Explorers:
     @hookimpl
     def chameleon_explorers(self) -> list[PluginRecord]:
         return [
-            PluginRecord(name=name, summary="", factory=f"{__name__}:{made}", options=options)
-            for name, (made, options) in self.records.items()
+            PluginRecord(name=name, summary="", factory=f"{__name__}:{chosen}", options=options)
+            for name, (chosen, options) in self.records.items()
         ]
 
 
@@ -369,7 +369,7 @@ def test_a_default_s_names_are_its_own_distribution_s_though_another_uses_them(t
 def test_a_third_party_s_member_may_be_told_apart_by_its_distribution(tmp_path):
     written = {"name": "team", "members": ["third", "theirs:first", {"name": "ours:first"}]}
     third, theirs, ours = made(team(tmp_path, OURS, THEIRS, explorer=written))
-    assert [type(one) for one in (third, theirs, ours)] == [Foreign, Foreign, First]
+    assert [type(row) for row in (third, theirs, ours)] == [Foreign, Foreign, First]
     with pytest.raises(PipelineError, match="'first' is registered by 'ours' and 'theirs'"):
         team(tmp_path, OURS, THEIRS, explorer={"name": "team", "members": ["first"]})
 

@@ -55,18 +55,18 @@ def test_float32_is_the_default_and_changes_nothing_that_is_written(load, using,
     ],
 )
 def test_each_form_is_read_and_written_such_that_it_is_read_again(load, using, text, expected):
-    made = load(HEAD + f"precision: {text}\n", using=using)
-    assert made.sections["precision"] == expected
-    again = load(dump_pipeline(made), f"output={made.output}", using=using)
-    assert (again.sections, again.digest) == (made.sections, made.digest)
-    assert from_dict(made.document, registry=using).document == made.document
-    assert Precision.from_json(made.document["precision"]) == expected
+    resolved = load(HEAD + f"precision: {text}\n", using=using)
+    assert resolved.sections["precision"] == expected
+    again = load(dump_pipeline(resolved), f"output={resolved.output}", using=using)
+    assert (again.sections, again.digest) == (resolved.sections, resolved.digest)
+    assert from_dict(resolved.document, registry=using).document == resolved.document
+    assert Precision.from_json(resolved.document["precision"]) == expected
 
 
 def test_an_override_opens_the_short_form(load, using):
     assert load(HEAD, "precision=int8", using=using).sections["precision"] == Precision(type="int8")
-    made = load(HEAD + "precision: int8\n", "precision.max_error=0.5", using=using)
-    assert made.sections["precision"] == Precision(type="int8", max_error=0.5)
+    resolved = load(HEAD + "precision: int8\n", "precision.max_error=0.5", using=using)
+    assert resolved.sections["precision"] == Precision(type="int8", max_error=0.5)
 
 
 def test_files_are_relative_to_the_pipeline_and_have_to_be_there(load, faults, using, tmp_path):

@@ -70,7 +70,7 @@ def places(pipeline):
 
 
 def test_places_are_relative_to_where_they_are_written_and_urls_are_not(resolved, tmp_path):
-    made = resolved(
+    result = resolved(
         records=["here", "../up", "~/own", "/share", "https://host/a", {"name": "nowhere"}]
     )
     wanted = [
@@ -81,16 +81,16 @@ def test_places_are_relative_to_where_they_are_written_and_urls_are_not(resolved
         "https://host/a",
         None,
     ]
-    assert places(made) == wanted
-    assert [spec.name for spec in made.records] == [*["shelf"] * 5, "nowhere"]
+    assert places(result) == wanted
+    assert [spec.name for spec in result.records] == [*["shelf"] * 5, "nowhere"]
     registry = synthetic_registry(Shelves("shelf"))
-    assert places(from_dict(made.document, registry=registry)) == wanted
+    assert places(from_dict(result.document, registry=registry)) == wanted
 
 
 def test_one_entry_is_written_alone(resolved, tmp_path):
     written = {"name": "shelf", "at": str(tmp_path / "here")}
-    for given in ("here", ["here"], {"name": "shelf", "at": "here"}):
-        assert resolved(records=given).document["records"] == written
+    for arguments in ("here", ["here"], {"name": "shelf", "at": "here"}):
+        assert resolved(records=arguments).document["records"] == written
     two = resolved(records=["here", "here"]).document["records"]
     assert two == [written, written]
 
@@ -98,9 +98,9 @@ def test_one_entry_is_written_alone(resolved, tmp_path):
 def test_words_stay_words(resolved, environment):
     environment("elsewhere")
     for word, count in (("none", 0), ("default", 1)):
-        made = resolved(records=word)
-        assert len(made.records) == count
-        assert made.document["records"] == word
+        result = resolved(records=word)
+        assert len(result.records) == count
+        assert result.document["records"] == word
     assert resolved().records is None
     assert "records" not in resolved().document
 

@@ -9,7 +9,7 @@ import pytest
 from chameleon_cli.options import give
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import Registry
-from chameleon_core.plugins.given import ENVIRONMENT, given, replaces
+from chameleon_core.plugins.given import ENVIRONMENT, given_plugins, replaces
 
 HOOKS = """
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
@@ -52,8 +52,8 @@ def test_a_folder_without_a_plugin_is_refused(package):
 
 @pytest.mark.parametrize("place", ["../..", ".", "hooks.py"])
 def test_a_plugin_is_found_by_its_module_its_package_or_its_folder(package, place):
-    (one,) = give([str(package / place)])
-    assert (one.module, one.distribution) == ("given_explorer.hooks", "Given_Explorer")
+    (first,) = give([str(package / place)])
+    assert (first.module, first.distribution) == ("given_explorer.hooks", "Given_Explorer")
     entry = Registry.load().find("explorers", "odd")
     assert entry.distribution == "Given_Explorer"
 
@@ -61,9 +61,9 @@ def test_a_plugin_is_found_by_its_module_its_package_or_its_folder(package, plac
 def test_it_is_there_once_however_often_it_is_given(package):
     give([str(package), str(package / "hooks.py")])
     give([str(package.parents[1])])
-    assert len(given()) == 1
+    assert len(given_plugins()) == 1
     registry = Registry.load()
-    assert [one.name for one in registry.entries("explorers")].count("odd") == 1
+    assert [entry.name for entry in registry.entries("explorers")].count("odd") == 1
     assert not registry.errors
 
 
@@ -101,10 +101,10 @@ def test_what_cannot_be_imported_is_refused_in_a_sentence(tmp_path, name, words)
 
 
 def test_an_installed_one_of_the_same_distribution_is_left_out(package):
-    (one,) = give([str(package)])
-    assert replaces(one, "given.explorer", "elsewhere.hooks")
-    assert replaces(one, "other", "given_explorer.hooks")
-    assert not replaces(one, "other", "elsewhere.hooks")
+    (first,) = give([str(package)])
+    assert replaces(first, "given.explorer", "elsewhere.hooks")
+    assert replaces(first, "other", "given_explorer.hooks")
+    assert not replaces(first, "other", "elsewhere.hooks")
 
 
 def test_a_module_that_would_hide_another_one_is_refused(tmp_path, monkeypatch):

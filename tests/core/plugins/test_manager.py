@@ -287,7 +287,7 @@ class Idle:
 def operators(*classes: Any, **changes: Any) -> Any:
     """A plugin that registers operators."""
     values = {"summary": "", "factory": "a:B", **changes}
-    return plugin("operators", [OperatorRecord(arguments=one, **values) for one in classes])
+    return plugin("operators", [OperatorRecord(arguments=cls, **values) for cls in classes])
 
 
 def test_an_operator_s_name_is_one_distribution_s_alone():
@@ -400,7 +400,7 @@ def test_a_distribution_brings_a_kind_that_others_register():
     ],
 )
 def test_a_kind_that_cannot_be_is_left_out(changes, message):
-    registry = load(plugin("kinds", (attrs.evolve(PLACERS, **one) for one in [changes])))
+    registry = load(plugin("kinds", (attrs.evolve(PLACERS, **row) for row in [changes])))
     assert message in registry.errors[0].message
     assert list(registry.kinds) == list(KINDS)
     assert registry.names("explorers") == ("good",)

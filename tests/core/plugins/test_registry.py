@@ -72,9 +72,9 @@ def refuse(options: Options, context: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def module(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = ModuleType("registry_test_module")
-    made.__dict__.update(Sampler=Sampler, Idle=Idle, refuse=refuse, number=3)
-    monkeypatch.setitem(sys.modules, made.__name__, made)
+    registry = ModuleType("registry_test_module")
+    registry.__dict__.update(Sampler=Sampler, Idle=Idle, refuse=refuse, number=3)
+    monkeypatch.setitem(sys.modules, registry.__name__, registry)
 
 
 def plugin(*names: str, **factories: str) -> Any:
@@ -84,8 +84,8 @@ def plugin(*names: str, **factories: str) -> Any:
             where = "registry_test_module:"
             records = [(name, "Sampler") for name in names] + list(factories.items())
             return [
-                PluginRecord(name=name, summary=name, factory=where + found, options=Options)
-                for name, found in records
+                PluginRecord(name=name, summary=name, factory=where + result, options=Options)
+                for name, result in records
             ]
 
     return Plugin()
@@ -124,8 +124,8 @@ def test_an_unknown_name_is_answered_with_a_guess_and_with_what_to_install():
 def test_a_stage_is_made_with_default_or_given_options():
     registry = Registry.from_plugins([plugin("a")])
     assert registry.create("samplers", "a").options == Options()
-    made = registry.create("samplers", "a", Options(size=5), context="here")
-    assert (made.options.size, made.context) == (5, "here")
+    stages = registry.create("samplers", "a", Options(size=5), context="here")
+    assert (stages.options.size, stages.context) == (5, "here")
 
 
 def test_a_stage_without_its_contracts_methods_is_refused_when_it_is_made():
@@ -221,15 +221,15 @@ def _registry(*more: tuple[str, Any]) -> Registry:
     from chameleon_core import hooks  # noqa: PLC0415
 
     core = ("chameleon-tuner-core", hooks)
-    made = Registry.from_plugins([core, (OURS, SyntheticPlugins()), *more])
-    assert not made.errors
-    return made
+    registry = Registry.from_plugins([core, (OURS, SyntheticPlugins()), *more])
+    assert not registry.errors
+    return registry
 
 
 def _load(registry: Registry, tmp_path: Path, **more: Any) -> ResolvedPipeline:
     document = synthetic_document(tmp_path / "run")
-    kept = {key: document[key] for key in ("model", "target", "output", "budget")}
-    return from_dict({**kept, **more}, registry=registry)
+    base = {key: document[key] for key in ("model", "target", "output", "budget")}
+    return from_dict({**base, **more}, registry=registry)
 
 
 @pytest.mark.parametrize(
@@ -274,8 +274,8 @@ def test_a_run_goes_on_after_such_a_plugin_was_installed(tmp_path):
     run_pipeline(_load(alone, tmp_path, budget=budget))
     crowded = _registry((OURS, Preset("default")), (THEIRS, Copy()))
     result = run_pipeline(_load(crowded, tmp_path))
-    assert [one.measurements for one in result.operators] == [20, 20]
-    assert [one.origins["initial"] for one in result.operators] == [4, 4]
+    assert [operator.measurements for operator in result.operators] == [20, 20]
+    assert [operator.origins["initial"] for operator in result.operators] == [4, 4]
 
 
 def test_the_projects_distributions_are_those_of_the_repository():
@@ -317,7 +317,7 @@ def test_pluggy_reads_the_hook_specs_of_the_table():
 def test_the_documentation_shows_presets_commands_and_kinds_that_register():
     shown = re.findall(r"^```python\n(@hookimpl.*?)^```", PLUGINS, re.MULTILINE | re.DOTALL)
     hooks = types.ModuleType("hooks")
-    names = {one.__name__: one for one in (CommandRecord, Kind, PresetRecord, SectionRecord)}
+    names = {row.__name__: row for row in (CommandRecord, Kind, PresetRecord, SectionRecord)}
     upload = attrs.make_class("Upload", {}, bases=(Section,))
     hooks.__dict__.update(names, hookimpl=hookimpl, Upload=upload)
     for code in shown:

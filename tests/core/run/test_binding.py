@@ -110,9 +110,9 @@ def test_winners_may_be_compared_with_something_else(run):
 def test_a_folder_of_an_earlier_version_is_bound_by_the_same(run):
     folder = run()[0].folder
     with RecordStore(folder / "records.sqlite") as store:
-        kept = store.fact("finished")
-        del kept["identity"]["budget"]["same_failure"]
-        store.set_fact("finished", kept)
+        stored = store.fact("finished")
+        del stored["identity"]["budget"]["same_failure"]
+        store.set_fact("finished", stored)
         store.set_fact("pipeline", {**store.fact("pipeline"), "digest": "of another version"})
     assert run()[1] == 0
     with pytest.raises(RunFolderError, match="seed was 0 and is 3"):
@@ -137,11 +137,11 @@ def test_a_smaller_budget_says_so_and_keeps_what_there_is(run):
         result, asked = run(budget={"measurements": 5, "batch_size": 4})
     assert asked == 0
     assert result.operators[0].measurements == 8
-    told = [log for log in logs if log["log_level"] == "warning"]
-    assert [log["event"] for log in told] == [
+    logged = [log for log in logs if log["log_level"] == "warning"]
+    assert [log["event"] for log in logged] == [
         "more was measured before than this run goes through; all of it counts"
     ]
-    assert (told[0]["measurements"], told[0]["ended"]) == (8, "the measurement budget is spent")
+    assert (logged[0]["measurements"], logged[0]["ended"]) == (8, "the measurement budget is spent")
 
 
 DAMAGES = {
@@ -171,8 +171,8 @@ class Narrower(SyntheticSpace):
     constraint: ClassVar[str] = ""
 
     def design_space(self, task):
-        made = super().design_space(task)
-        return DesignSpace(made.knobs, first_guesses=made.first_guesses, variant=(self.constraint,))
+        base = super().design_space(task)
+        return DesignSpace(base.knobs, first_guesses=base.first_guesses, variant=(self.constraint,))
 
 
 def test_records_of_another_design_space_are_told_of(pipeline, plugin, monkeypatch, log_lines):
@@ -191,8 +191,8 @@ def test_records_of_another_design_space_are_told_of(pipeline, plugin, monkeypat
         store.set_fact("finished", None)
     with capture_logs() as logs:
         result = run()
-    [told] = [log for log in logs if "design space" in log["event"]]
-    assert (told["task"], told["measurements"]) == ("op0", 20)
+    [logged] = [log for log in logs if "design space" in log["event"]]
+    assert (logged["task"], logged["measurements"]) == ("op0", 20)
     assert result.operators[0].measurements == 20
     assert len(log_lines()) == before + 20 + 1
 
@@ -208,11 +208,11 @@ class Reduced(SyntheticFrontend):
 
 def test_a_frontend_is_told_of_a_reduced_precision_and_refuses_one_by_default(pipeline, plugin):
     def resolved(kind, precision):
-        made = pipeline(
+        base = pipeline(
             plugins=[plugin("frontends", kind, ModelOptions)],
             model={"odd": {"operators": [[9, 9]]}},
         )
-        return attrs.evolve(made, sections={} if precision is None else {"precision": precision})
+        return attrs.evolve(base, sections={} if precision is None else {"precision": precision})
 
     run_pipeline(resolved(Reduced, None))
     assert not Reduced.told, "float32 is nothing to be told of"
@@ -233,10 +233,10 @@ def test_a_fixed_knob_holds_in_everything_that_is_measured(pipeline):
     resolved = pipeline(fix={"knob0": 4, "op1": {"knob0": 2, "knob2": 1}})
     result = run_pipeline(resolved)
     measured = decoded(resolved.output)
-    assert {one["knob0"] for one in measured["op0"]} == {4}
-    assert {(one["knob0"], one["knob2"]) for one in measured["op1"]} == {(2, 1)}
+    assert {row["knob0"] for row in measured["op0"]} == {4}
+    assert {(row["knob0"], row["knob2"]) for row in measured["op1"]} == {(2, 1)}
     assert len(measured["op0"]) == 9
-    assert [one["knob1"] for one in measured["op1"]] != [0] * 5
+    assert [row["knob1"] for row in measured["op1"]] != [0] * 5
     assert result.operators[0].ended == "the space is exhausted"
 
 
@@ -244,8 +244,8 @@ def test_a_knob_that_only_some_operators_have_is_fixed_there(pipeline):
     resolved = pipeline(fix={"knob2": 3})
     run_pipeline(resolved)
     measured = decoded(resolved.output)
-    assert {one["knob2"] for one in measured["op1"]} == {3}
-    assert len({one["knob0"] for one in measured["op0"]}) > 1
+    assert {row["knob2"] for row in measured["op1"]} == {3}
+    assert len({row["knob0"] for row in measured["op0"]}) > 1
 
 
 def test_the_records_are_those_of_the_whole_space(pipeline):
@@ -280,9 +280,9 @@ def test_mistakes_are_located(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(FILE)
     registry = synthetic_registry()
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as caught:
         run_pipeline(load_pipeline(file, overrides, registry=registry))
-    assert str(told.value).splitlines() == [
+    assert str(caught.value).splitlines() == [
         f"{file}:4:10: no operator has a knob 'knop1'; did you mean 'knob1'?",
         f"{file}:5:16: operator 'op1': knob 'knob2' has no value 9; its values are 0, 1, 2, 3, 4",
         f"{file}:7:12: there is no operator 'op2'; did you mean 'op1'?",

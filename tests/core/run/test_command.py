@@ -42,10 +42,10 @@ def test_run_status_best(write, tmp_path):
     done = chameleon("run", file)
     assert done.returncode == 0, done.stderr
     summary, _, table = done.stdout.partition("\n\n")
-    speed, against, place = summary.splitlines()
+    speed, against, location = summary.splitlines()
     assert re.fullmatch(r"2 operators take [\d.]+ ms together\.", speed)
     assert against.startswith("They are ")
-    assert place == f"The result is in {tmp_path / 'run'}."
+    assert location == f"The result is in {tmp_path / 'run'}."
     header, *rows, vendor, legend, report = table.splitlines()
     assert report == f"report: {(tmp_path / 'run' / 'report.html').as_uri()}"
     assert header.split()[:5] == ["operator", "untuned", "tuned", "vendor", "ratio"]
@@ -138,9 +138,9 @@ def test_the_first_signal_stops_in_order(write, tmp_path, number):
     assert "stopping after what is in flight" in stderr
     assert f"continue with: chameleon run {file}" in stderr
     with read_store(tmp_path / "run") as store:
-        kept = store.measurements(store.tasks()[0].id)
+        stored = store.measurements(store.tasks()[0].id)
     # Everything begun was finished and saved.
-    assert len(kept) == len(log.read_text().splitlines()) < 400
+    assert len(stored) == len(log.read_text().splitlines()) < 400
     status = json.loads(chameleon("status", tmp_path / "run", "--json").stdout)
     assert status["state"] == "interrupted"
     assert "so far" in chameleon("best", tmp_path / "run").stdout

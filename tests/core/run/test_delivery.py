@@ -169,10 +169,10 @@ def test_a_finished_run_is_not_compiled_again(pipeline, plugin):
 
 
 def test_a_failure_leaves_the_operators_results(pipeline, plugin, tmp_path):
-    for place, (frontend, words) in enumerate(
+    for number, (frontend, words) in enumerate(
         ((Refusing, "there is no compiler"), (Broken, "failed to deliver"))
     ):
-        result = _run(pipeline, plugin, frontend, output=tmp_path / str(place))
+        result = _run(pipeline, plugin, frontend, output=tmp_path / str(number))
         assert words in result.network.failure
         assert result.exit_code is ExitCode.NO_VALID_RESULT
         assert all(operator.tuned_seconds for operator in result.operators)
@@ -187,13 +187,13 @@ def test_a_signal_cuts_the_delivery_short(pipeline, plugin, records, tmp_path, f
         _run(pipeline, plugin, frontend, interruption)
     assert time.monotonic() - started < 50, "it did not wait for the end"
     assert caught.value.exit_code is ExitCode.INTERRUPTED
-    kept = records(tmp_path / "run")
-    assert all(kept.values())
+    stored = records(tmp_path / "run")
+    assert all(stored.values())
     if frontend is Interrupted:
         assert Interrupted.left == ["cleaned up"]
         result = _run(pipeline, plugin, frontend)
         assert result.network.to_json() == TOLD
-        assert records(tmp_path / "run") == kept, "nothing was measured again"
+        assert records(tmp_path / "run") == stored, "nothing was measured again"
 
 
 def test_a_model_that_is_no_network_delivers_none(pipeline):
@@ -299,10 +299,10 @@ def test_what_is_measured_of_a_networks_own_tasks_stays_the_same(
         return records(run_pipeline(resolved).folder)
 
     alone, beside = measured(SyntheticFrontend, "alone"), measured(WithAlternatives, "beside")
-    assert {name: set(found) for name, found in alone.items()} == {
-        name: set(found) for name, found in beside.items() if name in alone
+    assert {name: set(result) for name, result in alone.items()} == {
+        name: set(result) for name, result in beside.items() if name in alone
     }
-    others = [len(found) for name, found in beside.items() if name not in alone]
+    others = [len(result) for name, result in beside.items() if name not in alone]
     most = 0.6 * MEASUREMENTS * (2 if scope == "task" else 1)
     assert 0 < sum(others) <= most
 
@@ -319,11 +319,11 @@ def test_alternatives_take_no_larger_a_share_of_the_seconds_than_of_the_measurem
     clocked, longer, measured
 ):
     # The others take 24 s, so that 14.4 s are left to them.
-    found, result = clocked(longer)
-    others = {name: len(one) for name, one in found.items() if "small" in name}
+    answer, result = clocked(longer)
+    others = {name: len(row) for name, row in answer.items() if "small" in name}
     assert sum(others.values()) == measured
     assert min(others.values()) > 0, "each is measured once, whatever that takes"
-    reasons = {one.ended for one in result.operators if "small" in one.name}
+    reasons = {operator.ended for operator in result.operators if "small" in operator.name}
     assert reasons == {
         "the measurement budget is spent"
         if longer == SHORT
@@ -333,7 +333,7 @@ def test_alternatives_take_no_larger_a_share_of_the_seconds_than_of_the_measurem
 
 def test_what_is_slower_than_what_an_alternative_has_to_beat_is_timed_no_further(clocked):
     _, result = clocked()
-    best = {one.name: one.search_seconds for one in result.operators}
+    best = {operator.name: operator.search_seconds for operator in result.operators}
     for name in ("op0", "op1"):
         first = next(job for job in ClockedRunner.jobs if job.task.name == f"{name} small")
         assert first.best_seconds == best[name]
@@ -350,8 +350,8 @@ def test_alternatives_that_the_budget_did_not_reach_are_told_apart(pipeline, plu
     )
     with capture_logs() as logs:
         run_pipeline(resolved)
-    told = {log["event"]: log for log in logs if "did not reach" in log["event"]}
-    [(event, log)] = told.items()
+    logged = {log["event"]: log for log in logs if "did not reach" in log["event"]}
+    [(event, log)] = logged.items()
     assert event.startswith("other types")
     assert (log["count"], log["of"]) == (1, 2)
     assert log["operators"][0].endswith(" small")

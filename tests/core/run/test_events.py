@@ -44,9 +44,9 @@ def test_the_events_of_a_run(pipeline, tmp_path):
     unlogged = {"Measured", "ComparisonProgressed"}
     assert [line["event"] for line in logged] == [name for name in names if name not in unlogged]
     started = [event for event in events if type(event).__name__ == "ComparisonStarted"]
-    assert [(one.task, one.place, one.of) for one in started] == [("op0", 1, 2), ("op1", 2, 2)]
+    assert [(row.task, row.place, row.of) for row in started] == [("op0", 1, 2), ("op1", 2, 2)]
     steps = [e for e in events if type(e).__name__ == "ComparisonProgressed"]
-    assert [(one.task, one.step, one.done, one.of) for one in steps] == [
+    assert [(step.task, step.step, step.done, step.of) for step in steps] == [
         ("op0", "timed", 7, 7),
         ("op1", "timed", 7, 7),
     ]
@@ -146,18 +146,18 @@ def test_a_full_disk_is_told_in_one_sentence(pipeline):
 
     with capture_logs() as logs:
         run_pipeline(pipeline(), listeners=[Report()])
-    (told,) = logs
-    assert told["event"] == "the disk is full, so that a file of the run is missing or cut off"
+    (logged,) = logs
+    assert logged["event"] == "the disk is full, so that a file of the run is missing or cut off"
 
 
 def test_a_run_has_not_finished_before_all_is_written(pipeline, monkeypatch):
     """The runner's last words are the last thing that a run stores."""
-    told, store = [], RecordStore.set_fact
+    messages, store = [], RecordStore.set_fact
 
     class Listener:
         @hookimpl
         def chameleon_run_finished(self, event):
-            told.append("finished")
+            messages.append("finished")
 
     def full(self, name, value):
         if name == "runner" and store_facts.count(name) == 1:
@@ -169,13 +169,13 @@ def test_a_run_has_not_finished_before_all_is_written(pipeline, monkeypatch):
     monkeypatch.setattr(RecordStore, "set_fact", full)
     with pytest.raises(RunFolderError, match="full"):
         run_pipeline(pipeline(), listeners=[Listener()])
-    assert told == []
+    assert messages == []
 
 
 def test_tasks_that_end_for_one_reason_are_one_line(pipeline):
     file = io.StringIO()
     progress = PlainProgress(file)
-    operators = [[9, 9 - one] for one in range(6)]
+    operators = [[9, 9 - row] for row in range(6)]
     budget = {"measurements": 8, "batch_size": 4, "scope": "network"}
     run_pipeline(
         pipeline(model={"synthetic": {"operators": operators}}, budget=budget, baselines=[]),

@@ -62,7 +62,7 @@ class Recommending(SyntheticSpace):
     def design_space(self, task):
         cards = task.arguments["cardinalities"]
         knobs = [Choice(name=f"k{i}", options=tuple(range(n))) for i, n in enumerate(cards)]
-        guesses = np.stack([np.full(len(cards), place, np.int32) for place in GUESSES])
+        guesses = np.stack([np.full(len(cards), choice, np.int32) for choice in GUESSES])
         return DesignSpace(knobs, first_guesses=guesses)
 
 
@@ -70,16 +70,16 @@ class Recommending(SyntheticSpace):
 def network(pipeline, plugin):
     def make(frontend=Network, **more):
         plugins = [plugin("frontends", frontend), plugin("spaces", Recommending)]
-        given = {"model": {"odd": {}}, "space": "odd", "baselines": [], "budget": SHARED, **more}
-        return pipeline(plugins=plugins, **given)
+        values = {"model": {"odd": {}}, "space": "odd", "baselines": [], "budget": SHARED, **more}
+        return pipeline(plugins=plugins, **values)
 
     return make
 
 
 def measured(log_lines):
     """Task and configuration of each measurement, in order."""
-    found = [re.fullmatch(r"(\w+) \(([\d, ]*)\)", line) for line in log_lines()]
-    return [(m[1], tuple(map(int, m[2].split(", ")))) for m in found if m]
+    matches = [re.fullmatch(r"(\w+) \(([\d, ]*)\)", line) for line in log_lines()]
+    return [(m[1], tuple(map(int, m[2].split(", ")))) for m in matches if m]
 
 
 @pytest.mark.parametrize("scheduler", ["round-robin", "gradient"])
@@ -92,7 +92,7 @@ def test_every_task_has_its_first_guess_before_any_has_a_batch(network, log_line
 def test_a_small_budget_goes_to_the_heaviest(network, log_lines):
     result = run_pipeline(network(budget={**SHARED, "measurements": 4}))
     assert [task for task, _ in measured(log_lines)] == ["op5", "op4", "op3", "op2"]
-    assert [one.measurements for one in result.operators] == [0, 0, 1, 1, 1, 1]
+    assert [row.measurements for row in result.operators] == [0, 0, 1, 1, 1, 1]
 
 
 def test_a_budget_for_each_task_begins_with_batches(network, log_lines):
@@ -103,7 +103,7 @@ def test_a_budget_for_each_task_begins_with_batches(network, log_lines):
 def test_where_a_guess_fails_the_next_one_is_measured(network, log_lines):
     run_pipeline(network(Half))
     names = [f"op{index}" for index in (5, 4, 3, 2, 1, 0)]
-    expected = [(name, (place,) * 3) for place in (2, 0) for name in names]
+    expected = [(name, (choice,) * 3) for choice in (2, 0) for name in names]
     assert synthetic_failure(Half(NoOptions()).tasks("nowhere")[0], (2, 2, 2)) is not None
     assert measured(log_lines)[:12] == expected
 
@@ -111,7 +111,7 @@ def test_where_a_guess_fails_the_next_one_is_measured(network, log_lines):
 def test_tasks_whose_guesses_all_fail_do_not_hold_the_others_up(network, log_lines):
     result = run_pipeline(network(Doomed))
     assert len(measured(log_lines)) == 30
-    assert all(one.config is None for one in result.operators)
+    assert all(row.config is None for row in result.operators)
 
 
 def test_the_wall_clock_ends_the_guesses_too(network, log_lines):
@@ -142,4 +142,4 @@ def test_a_larger_budget_goes_on_from_a_smaller_one(network, outcome, tmp_path):
     for measurements in (3, 6, 9, 30):
         budget = {**SHARED, "measurements": measurements}
         result = run_pipeline(network(output=tmp_path / "steps", budget=budget))
-    assert [one.config for one in result.operators] == [one.config for one in whole.operators]
+    assert [row.config for row in result.operators] == [row.config for row in whole.operators]

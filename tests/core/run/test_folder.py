@@ -74,9 +74,9 @@ class Elsewhere(TargetResolver):
 
 def test_native_on_another_machine_is_another_target(pipeline, plugin, monkeypatch):
     def resolved():
-        made = plugin("targets", Elsewhere)
-        pipe = pipeline(plugins=[made])
-        spec = attrs.evolve(pipe.scheduler, kind="targets", record=next(made.chameleon_targets()))
+        result = plugin("targets", Elsewhere)
+        pipe = pipeline(plugins=[result])
+        spec = attrs.evolve(pipe.scheduler, kind="targets", record=next(result.chameleon_targets()))
         return attrs.evolve(pipe, target_resolver=spec)
 
     run_pipeline(attrs.evolve(resolved(), budget=attrs.evolve(pipeline().budget, measurements=4)))
@@ -222,8 +222,8 @@ def test_other_versions_than_before_are_said(run):
         store.set_fact("versions", {**store.fact("versions"), "numpy": "0.1", "gone": "1.0"})
     with capture_logs() as logs:
         result = run(12)
-    [told] = [log for log in logs if "other versions" in log["event"]]
-    assert told["versions"] == {"numpy": f"0.1 -> {metadata.version('numpy')}"}
+    [logged] = [log for log in logs if "other versions" in log["event"]]
+    assert logged["versions"] == {"numpy": f"0.1 -> {metadata.version('numpy')}"}
     assert result.versions["gone"] == "1.0", "it took part before"
 
 
@@ -245,6 +245,6 @@ def test_stages_inside_stages_take_part():
         )
 
     inner = spec("inner", Nested(stages=(spec("innermost"),)))
-    found = stages_of(spec("outer", Nested(stages=(inner,))))
-    assert [one.distribution for one in found] == ["outer", "inner", "innermost"]
+    result = stages_of(spec("outer", Nested(stages=(inner,))))
+    assert [row.distribution for row in result] == ["outer", "inner", "innermost"]
     assert versions(["surely-not-installed"]) == {"surely-not-installed": None}

@@ -119,6 +119,6 @@ def test_the_progress_display_tells_of_the_check(checking, kind):
     progress = kind(file)
     run_pipeline(checking(Careful), listeners=[progress])
     progress.close()
-    told = file.getvalue()
-    assert "checking before anything is tuned" in told
-    assert "it compiles" in told
+    text = file.getvalue()
+    assert "checking before anything is tuned" in text
+    assert "it compiles" in text

@@ -139,12 +139,12 @@ def test_the_choice_is_measured_and_kept(settling, log_lines):
     assert measures_hardware
     assert seconds == {size: synthetic_cost(_task([size]), [0]) for size in (4, 9)}
     size = min(seconds, key=seconds.get)
-    assert [one.task["name"] for one in result.operators] == [f"trial[{size}]"]
+    assert [operator.task["name"] for operator in result.operators] == [f"trial[{size}]"]
     assert log_lines()[:2] == ["trial[4] (0,)", "trial[9] (0,)"], "before anything else"
     started = json.loads((result.folder / "events.jsonl").open().readline())
     assert started["settled"] == {"size": size}
     with read_store(result.folder) as store:
-        assert [one.task.name for one in store.tasks()] == [f"trial[{size}]"]
+        assert [task.task.name for task in store.tasks()] == [f"trial[{size}]"]
 
 
 class Undecided(Choosy):
@@ -213,8 +213,8 @@ def test_what_was_settled_can_be_recalled_without_a_run(settling):
     folder = run_pipeline(resolved).folder
     frontend = Choosy(ModelOptions(operators=()))
     with read_store(folder) as store:
-        kept = recalled(resolved, frontend, store)
-    assert kept == {"size": frontend.size}
+        stored = recalled(resolved, frontend, store)
+    assert stored == {"size": frontend.size}
     assert frontend.size in {4, 9}
 
 

@@ -49,14 +49,14 @@ class Bucketed(SyntheticFrontend):
 
 @pytest.fixture
 def result(pipeline, plugin):
-    found = run_pipeline(
+    finished = run_pipeline(
         pipeline(
             plugins=[plugin("frontends", Bucketed, ModelOptions)],
             model={"odd": {"operators": [[5, 5]]}},
         )
     )
-    assert found.exit_code is ExitCode.OK
-    return found
+    assert finished.exit_code is ExitCode.OK
+    return finished
 
 
 def test_rows_are_kept_and_shown(result, capsys):
@@ -64,11 +64,11 @@ def test_rows_are_kept_and_shown(result, capsys):
     assert written["network"]["buckets"] == ROWS
     assert RunResult.from_json(written, folder=result.folder).network == result.network
     print_network(result.network)
-    told = capsys.readouterr().out
-    rows = [line.split() for line in told.splitlines()]
+    printed = capsys.readouterr().out
+    rows = [line.split() for line in printed.splitlines()]
     assert ["64", "1.00", "ms", "-", "torch", "900", "µs", "0.900", "2.0e-07"] in rows
     assert ["128", "2.00", "ms", "-", "torch", "4.00", "ms", "2.000", "2.0e-07"] in rows
-    assert "network, one inference in each bucket: 3.00 ms (untuned -, torch 4.90 ms)" in told
+    assert "network, one inference in each bucket: 3.00 ms (untuned -, torch 4.90 ms)" in printed
 
 
 def test_a_bucket_that_is_slower_is_said_though_the_sum_is_not(result):

@@ -67,11 +67,11 @@ class Swapping(Synthesizer):
         self._space, self._rng = context.space, context.rng
 
     def refine(self, batch, candidates, visited):
-        taken = set(map(tuple, batch.tolist()))
+        members = set(map(tuple, batch.tolist()))
         other = next(
             row
             for row in visited.sample(self._space.size, self._rng).tolist()
-            if tuple(row) not in taken
+            if tuple(row) not in members
         )
         return np.array([*batch[:-1].tolist(), other])
 
@@ -104,7 +104,7 @@ def test_the_stages_that_found_a_configuration_are_recorded(run):
     result = run()
     assert origins(result.folder) == [{"initial": 4, "explorer": 16}] * 2
     assert scored(result.folder) == [16, 16], "what the explorer found was scored before"
-    assert [one.origins for one in result.operators] == [{"initial": 4, "explorer": 16}] * 2
+    assert [row.origins for row in result.operators] == [{"initial": 4, "explorer": 16}] * 2
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_random_search_in_a_stages_place_is_recorded_and_said_once(run, stage):
     with capture_logs() as logs:
         result = run(stage=stage)
     assert origins(result.folder) == [{"initial": 4, "fallback": 16}] * 2
-    [told] = [log for log in logs if WORDS in log["event"]]
-    assert (told["stage"], told["log_level"]) == ("explorer 'odd'", "warning")
+    [logged] = [log for log in logs if WORDS in log["event"]]
+    assert (logged["stage"], logged["log_level"]) == ("explorer 'odd'", "warning")
 
 
 def test_a_stage_that_does_its_work_is_not_blamed_for_the_end_of_a_small_space(run):
@@ -136,8 +136,8 @@ def test_status_shows_where_configurations_came_from(run):
     folder = run(stage=Empty).folder
     shown = CliRunner().invoke(status_command, [str(folder)])
     assert "where configurations came from: initial 8, fallback 32" in shown.output
-    told = json.loads(CliRunner().invoke(status_command, [str(folder), "--json"]).output)
-    assert told["operators"][0]["origins"] == {"initial": 4, "fallback": 16}
+    document = json.loads(CliRunner().invoke(status_command, [str(folder), "--json"]).output)
+    assert document["operators"][0]["origins"] == {"initial": 4, "fallback": 16}
 
 
 def test_events_and_results_carry_it(run):

@@ -130,12 +130,12 @@ def test_killed_again_and_again(kills, tmp_path):
     calm.mkdir()
     chance = random.Random(20)
     for _ in range(kills):
-        kept, told = stored(disturbed), len(lines(disturbed))
+        rows, count = stored(disturbed), len(lines(disturbed))
         killed(context, disturbed, chance)
         now = stored(disturbed)
-        assert kept.items() <= now.items(), "a finished measurement was lost"
-        begun = lines(disturbed)[told:]
-        assert not kept.keys() & set(begun), "a stored configuration was measured again"
+        assert rows.items() <= now.items(), "a finished measurement was lost"
+        begun = lines(disturbed)[count:]
+        assert not rows.keys() & set(begun), "a stored configuration was measured again"
         # One line is one measurement: at most the one in flight may be missing.
         assert len(set(begun) - now.keys() - {f"op{i} compare" for i in range(2)}) <= 1
     assert 100 < len(stored(disturbed)) < 600, "the kills should fall within the run"
@@ -145,9 +145,9 @@ def test_killed_again_and_again(kills, tmp_path):
         process.join()
         assert process.exitcode == 0
     assert stored(disturbed) == stored(calm)
-    one, other = (
+    first, other = (
         json.loads((folder / "run" / "best.json").read_text()) for folder in (disturbed, calm)
     )
-    for a, b in zip(one["operators"], other["operators"], strict=True):
+    for a, b in zip(first["operators"], other["operators"], strict=True):
         for key in ("name", "config", "best", "tuned_seconds", "measurements", "failed", "ratio"):
             assert a[key] == b[key]

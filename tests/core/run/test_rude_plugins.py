@@ -63,8 +63,8 @@ def test_stdout_holds_the_result_alone(tmp_path):
     done = _command(tmp_path, "--json")
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)) >= {"run", "operators"}
-    for told in ("a print while it is made", "it explores", "a library's line", "a child process"):
-        assert told in done.stderr
+    for text in ("a print while it is made", "it explores", "a library's line", "a child process"):
+        assert text in done.stderr
 
 
 def test_a_plugin_that_exits_is_a_plugin_error(tmp_path):
@@ -78,9 +78,9 @@ def test_stdout_is_what_it_was_afterwards(capfd):
         sys.stdout.write("inside\n")
         os.write(1, b"below\n")
     sys.stdout.write("after\n")
-    told = capfd.readouterr()
-    assert told.out == "after\n"
-    assert sorted(told.err.splitlines()) == ["below", "inside"]
+    text = capfd.readouterr()
+    assert text.out == "after\n"
+    assert sorted(text.err.splitlines()) == ["below", "inside"]
 
 
 class Leaving(SyntheticExplorer):

@@ -85,8 +85,8 @@ class SameKnobs(Frontend):
 
 def test_tasks_with_the_same_knobs_tell_each_other_the_best(pipeline, plugin, records, tmp_path):
     run_pipeline(pipeline(plugins=[plugin("frontends", SameKnobs)], model={"odd": {}}))
-    one, other = records(tmp_path / "run").values()
-    first_batch = list(one.values())[:4]
+    first, other = records(tmp_path / "run").values()
+    first_batch = list(first.values())[:4]
     assert min(first_batch, key=lambda m: m.cost).config in list(other)[:4]
 
 
@@ -104,9 +104,9 @@ def test_a_finished_run_is_only_read(pipeline, log_lines):
 
 
 def test_one_seed_one_result(pipeline, tmp_path, outcome):
-    one = run_pipeline(pipeline(output=tmp_path / "a"))
+    first = run_pipeline(pipeline(output=tmp_path / "a"))
     other = run_pipeline(pipeline(output=tmp_path / "b"))
-    assert outcome(one) == outcome(other)
+    assert outcome(first) == outcome(other)
 
 
 def test_another_seed_measures_something_else(pipeline, tmp_path, records):

@@ -130,9 +130,9 @@ def test_one_that_an_error_ended_has_failed_until_it_goes_on(pipeline, plugin, m
     broken = pipeline(plugins=[plugin("explorers", Raising)], explorer="odd")
     with pytest.raises(PluginError):
         run_pipeline(broken)
-    found = standing(broken.output)
-    assert found.state is RunState.FAILED
-    assert "no way on" in found.because
+    status = standing(broken.output)
+    assert status.state is RunState.FAILED
+    assert "no way on" in status.because
     monkeypatch.setattr(Raising, "mended", True)
     assert standing(interrupted(broken)).state is RunState.INTERRUPTED
     run_pipeline(broken)
@@ -149,9 +149,9 @@ def test_what_is_refused_does_not_make_a_run_fail(pipeline):
 def test_one_without_a_valid_result_has_failed(pipeline):
     result = run_pipeline(pipeline(failing=100))
     assert result.exit_code == ExitCode.NO_VALID_RESULT
-    found = standing(result.folder)
-    assert found.state is RunState.FAILED
-    assert found.because == "no configuration of op0, op1 has a valid time"
+    status = standing(result.folder)
+    assert status.state is RunState.FAILED
+    assert status.because == "no configuration of op0, op1 has a valid time"
 
 
 def test_times_are_from_the_comparison_where_there_was_one(pipeline, capsys):
@@ -181,8 +181,8 @@ def test_times_are_from_the_search_otherwise(pipeline, capsys, whole):
 
 def test_a_network_s_time_is_from_the_comparison(networked, capsys):
     folder = run_pipeline(networked(Network)).folder
-    found = summary(folder)
-    assert (found.seconds, found.source) == (0.008, TimeSource.COMPARISON)
+    result = summary(folder)
+    assert (result.seconds, result.source) == (0.008, TimeSource.COMPARISON)
     said = "network: 8.00 ms, from the comparison at the end (torch 16.0 ms, untuned 1.80 s)\n"
     assert said in told(capsys, "status", folder)
     assert told(capsys, "best", folder).startswith(said)
@@ -194,19 +194,19 @@ def test_a_network_s_time_is_from_the_comparison(networked, capsys):
 
 def test_before_it_was_timed_it_is_the_sum_of_its_operators(networked, capsys):
     folder = run_pipeline(networked(Untimed, baselines=[])).folder
-    found = summary(folder)
+    result = summary(folder)
     with RunView(folder) as run:
-        operators = [one.result for one in run.operators]
-    total = sum(one.search_seconds * one.task["weight"] for one in operators)
-    assert found.source is TimeSource.SEARCH
-    assert found.seconds == pytest.approx(total)
+        operators = [operator.result for operator in run.operators]
+    total = sum(operator.search_seconds * operator.task["weight"] for operator in operators)
+    assert result.source is TimeSource.SEARCH
+    assert result.seconds == pytest.approx(total)
     assert "delivered, but not timed; its 2 operators take" in told(capsys, "status", folder)
 
 
 def test_while_operators_wait_the_sum_says_how_many_it_has(networked, capsys):
     folder = interrupted(networked(Network))
-    found = summary(folder)
-    assert (found.measured, found.operators) == (1, 2)
+    result = summary(folder)
+    assert (result.measured, result.operators) == (1, 2)
     said = told(capsys, "status", folder)
     assert "network: not compiled yet; 1 of its 2 operators take" in said
     assert "as the search measured it" in said
@@ -245,16 +245,16 @@ class SharedRunners:
 
 
 def test_a_result_says_it_over_all_processes_of_the_run(pipeline, stop_after):
-    made = pipeline(plugins=[SharedRunners()], runner={"name": "shared"})
+    resolved = pipeline(plugins=[SharedRunners()], runner={"name": "shared"})
     stop = stop_after(1)
     with contextlib.suppress(RunInterrupted):
-        run_pipeline(made, listeners=[stop], interruption=stop.interruption)
-    result = run_pipeline(made)
+        run_pipeline(resolved, listeners=[stop], interruption=stop.interruption)
+    result = run_pipeline(resolved)
     assert result.disturbance == SHARED + SHARED
-    kept = json.loads((result.folder / "best.json").read_text())
-    assert kept["disturbance"]["others"] == 0.2
-    assert kept["disturbance"]["trust"] == 0.75
-    assert RunResult.from_json(kept, folder=result.folder).disturbance == SHARED + SHARED
+    stored = json.loads((result.folder / "best.json").read_text())
+    assert stored["disturbance"]["others"] == 0.2
+    assert stored["disturbance"]["trust"] == 0.75
+    assert RunResult.from_json(stored, folder=result.folder).disturbance == SHARED + SHARED
     with read_store(result.folder) as store:
         assert disturbance_of(store) == SHARED + SHARED
 
@@ -306,10 +306,10 @@ def test_a_warning_has_a_reason(disturbance: Disturbance, warns: bool):
 
 
 def test_shares_are_told_in_words():
-    told = Disturbance(
+    disturbance = Disturbance(
         core_seconds=200.0, stolen_seconds=3.0, others_seconds=50.0, pairs=120, kept=96
     )
-    assert told.summary == (
+    assert disturbance.summary == (
         "While kernels were timed, other processes used 25.0% of their cores and the host kept "
         "1.5%. Leaders that were timed again kept their order in 80% of 120 pairs. "
         "Tune on idle cores before you trust small differences."

@@ -28,12 +28,12 @@ class Foreign(SyntheticRunner):
     doomed: ClassVar[set[str]] = set()
 
     def measure(self, job):
-        for number, found in enumerate(super().measure(job)):
+        for number, trial in enumerate(super().measure(job)):
             if job.task.name not in self.doomed:
-                yield found
+                yield trial
             else:
                 yield Measurement(
-                    config=found.config, failure=FailureKind.CRASH, message=MESSAGE.format(number)
+                    config=trial.config, failure=FailureKind.CRASH, message=MESSAGE.format(number)
                 )
 
 
@@ -54,8 +54,8 @@ def run(pipeline, plugin, monkeypatch):
         )
         with capture_logs() as logs:
             result = run_pipeline(resolved)
-        told = [log for log in logs if "fails alike" in log["event"]]
-        return result, told
+        logged = [log for log in logs if "fails alike" in log["event"]]
+        return result, logged
 
     return made
 
@@ -66,11 +66,11 @@ ALL = ("op0", "op1", "op2")
 @pytest.mark.parametrize("scope", ["task", "network"])
 @pytest.mark.parametrize("operators", [OPERATORS, OPERATORS[:1]])
 def test_a_run_in_which_nothing_works_stops_with_the_reason(run, scope, operators, capsys):
-    result, told = run(*ALL, budget={**BUDGET, "scope": scope}, operators=operators)
-    assert 16 <= sum(one.measurements for one in result.operators) < 16 + 4
+    result, logged = run(*ALL, budget={**BUDGET, "scope": scope}, operators=operators)
+    assert 16 <= sum(row.measurements for row in result.operators) < 16 + 4
     assert result.exit_code is ExitCode.NO_VALID_RESULT
-    assert [log["tasks"] for log in told] == [list(ALL[: len(operators)])]
-    assert told[0]["failure"].startswith("crash: was killed by signal SIGILL after")
+    assert [log["tasks"] for log in logged] == [list(ALL[: len(operators)])]
+    assert logged[0]["failure"].startswith("crash: was killed by signal SIGILL after")
     for operator in result.operators:
         assert "failed alike: crash: was killed" in operator.ended
     written = json.loads((result.folder / "best.json").read_text())
@@ -80,9 +80,9 @@ def test_a_run_in_which_nothing_works_stops_with_the_reason(run, scope, operator
 
 
 def test_one_operator_that_cannot_work_leaves_the_budget_of_the_others_alone(run):
-    result, told = run("op1")
-    assert [one.measurements for one in result.operators] == [48, 16, 48]
-    assert [log["tasks"] for log in told] == [["op1"]]
+    result, logged = run("op1")
+    assert [row.measurements for row in result.operators] == [48, 16, 48]
+    assert [log["tasks"] for log in logged] == [["op1"]]
     assert result.operators[0].ended == "the measurement budget is spent"
 
 
@@ -93,21 +93,21 @@ def test_the_budget_says_after_how_many(run, same_failure, measured):
 
 
 def test_a_recorded_table_is_replayed_to_the_end(run):
-    result, told = run(*ALL, runner=Recorded)
-    assert [one.measurements for one in result.operators] == [48] * 3
-    assert told == []
+    result, logged = run(*ALL, runner=Recorded)
+    assert [row.measurements for row in result.operators] == [48] * 3
+    assert logged == []
 
 
 def test_it_is_given_up_again_where_the_run_is_continued(run, log_lines):
     run("op0", operators=OPERATORS[:1])
     before = log_lines()
-    result, told = run("op0", budget={**BUDGET, "measurements": 60}, operators=OPERATORS[:1])
-    assert (result.operators[0].measurements, len(told)) == (16, 1)
+    result, logged = run("op0", budget={**BUDGET, "measurements": 60}, operators=OPERATORS[:1])
+    assert (result.operators[0].measurements, len(logged)) == (16, 1)
     assert log_lines() == before, "nothing was measured again"
 
 
 def test_an_operator_that_the_budget_did_not_reach_is_not_said_to_have_failed(run, capsys):
     result, _ = run(budget={"measurements": 2, "batch_size": 2, "scope": "network"})
     _print(result)
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("op2")]
-    assert told == ["op2: not measured; the measurement budget is spent"]
+    printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("op2")]
+    assert printed == ["op2: not measured; the measurement budget is spent"]

@@ -61,11 +61,11 @@ def test_a_network_against_the_fastest_other(folder):
     )
     usage = 'from here import load; network = load("{folder}/network")'
     result = lines(folder, operator("conv", None), network=network, usage=usage)
-    speed, against, place = result
+    speed, against, location = result
     assert speed == "The network takes 4.00 ms for one inference."
     first = "It is 1.50 times as fast as openvino (6.00 ms), the fastest other"
     assert against == f"{first}; torch 10.0 ms, untuned 2.00 s."
-    assert place.endswith('Use it: from here import load; network = load("my runs/a/network")')
+    assert location.endswith('Use it: from here import load; network = load("my runs/a/network")')
     buckets = (BucketResult(name="1", latency_seconds=4e-3),)
     alone = attrs.evolve(network, rivals={}, buckets=buckets, precision="int8")
     assert lines(folder, network=alone)[:2] == [

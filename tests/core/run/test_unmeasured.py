@@ -65,17 +65,17 @@ def test_what_is_not_reached_is_delivered_with_its_first_guess(run):
     with capture_logs() as logs:
         result = run()
     [delivery] = Delivering.seen
-    given = {winner.task.name: winner for winner in delivery.winners}
-    assert list(given) == ["op0", "op1", "op2"]
-    assert [winner.measured for winner in given.values()] == [True, True, False]
-    assert (given["op2"].config, given["op2"].seconds) == ((0,), None)
+    values = {winner.task.name: winner for winner in delivery.winners}
+    assert list(values) == ["op0", "op1", "op2"]
+    assert [winner.measured for winner in values.values()] == [True, True, False]
+    assert (values["op2"].config, values["op2"].seconds) == ((0,), None)
     assert result.exit_code is ExitCode.OK
-    [told] = [log for log in logs if "did not reach" in log["event"]]
-    assert (told["count"], told["of"], told["operators"]) == (1, 3, ["op2"])
+    [logged] = [log for log in logs if "did not reach" in log["event"]]
+    assert (logged["count"], logged["of"], logged["operators"]) == (1, 3, ["op2"])
     written = json.loads((result.folder / "best.json").read_text())
     assert written["operators"][2]["config"] is None
     assert written["operators"][2]["guesses"] == [[0]]
-    assert [one["name"] for one in written["network"]["unmeasured"]] == ["op2"]
+    assert [row["name"] for row in written["network"]["unmeasured"]] == ["op2"]
     again = RunResult.from_json(written, folder=result.folder)
     assert (again.operators, again.network) == (result.operators, result.network)
 
@@ -124,8 +124,8 @@ def test_a_slower_network_is_said_with_the_kernels_to_blame():
     operators = [
         OperatorResult(name="conv", task={}, space="", fingerprint="", search_seconds=5e-4)
     ]
-    told = slower(_network(), operators)
-    assert told == (
+    sentence = slower(_network(), operators)
+    assert sentence == (
         "the network is slower than onnxruntime: 4 ms against 3 ms, 0.75 times its speed. Most of "
         "its time goes to dense, never measured, 1.1 ms (28%); pool, not tuned, 1 ms (26%); "
         "conv, 1.5 ms (38%), 1 ms alone"
@@ -193,10 +193,10 @@ def test_a_requirement_that_says_nothing_is_refused(run, require, words):
 def test_a_budget_of_no_measurement_is_told_to_the_frontend(run):
     with capture_logs() as logs:
         run({"measurements": 0})
-    assert [one.measures for one in Delivering.seen] == [False]
-    assert not any("did not reach" in one["event"] for one in logs)
+    assert [row.measures for row in Delivering.seen] == [False]
+    assert not any("did not reach" in log["event"] for log in logs)
     run()
-    assert [one.measures for one in Delivering.seen] == [True]
+    assert [row.measures for row in Delivering.seen] == [True]
 
 
 # -- what commands say ------------------------------------------------------------------------
@@ -206,12 +206,12 @@ def test_the_command_says_first_that_the_network_is_slower(run, capsys):
     result = run(answer={"kernels": KERNELS})
     capsys.readouterr()
     _print(result)
-    told = capsys.readouterr()
-    assert told.out.startswith("the network is slower than onnxruntime")
-    lines = told.out.splitlines()
+    printed = capsys.readouterr()
+    assert printed.out.startswith("the network is slower than onnxruntime")
+    lines = printed.out.splitlines()
     assert "not measured, delivered with the first guess (it was not reached): op2" in lines
     assert "openvino left out: openvino is not installed" in lines
-    assert "no configuration gave a valid result" not in told.err
+    assert "no configuration gave a valid result" not in printed.err
 
 
 def test_best_and_status_name_what_was_never_measured(run):
@@ -219,7 +219,7 @@ def test_best_and_status_name_what_was_never_measured(run):
     best = CliRunner().invoke(best_command, [str(folder)])
     assert best.exit_code == 0
     assert "op2: never measured; the network has its first guess" in best.output
-    told = json.loads(CliRunner().invoke(best_command, [str(folder), "--json"]).output)
-    assert [one["delivered_with"] for one in told["operators"]] == [None, None, "first guess"]
+    document = json.loads(CliRunner().invoke(best_command, [str(folder), "--json"]).output)
+    assert [row["delivered_with"] for row in document["operators"]] == [None, None, "first guess"]
     status = CliRunner().invoke(status_command, [str(folder)])
     assert "never measured: op2" in status.output

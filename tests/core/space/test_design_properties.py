@@ -162,9 +162,9 @@ def test_neighbours_are_all_legal_single_steps(space, seed):
                     near = space.canonical(near)[0]
                     if space.legal(near[None])[0] and (near != config).any():
                         expected.add(tuple(near.tolist()))
-        found = [tuple(row) for row in space.neighbours(config).tolist()]
-        assert set(found) == expected
-        assert len(found) == len(expected)
+        result = [tuple(row) for row in space.neighbours(config).tolist()]
+        assert set(result) == expected
+        assert len(result) == len(expected)
 
 
 @given(design_spaces(), seeds)

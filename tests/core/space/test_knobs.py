@@ -93,10 +93,10 @@ def test_alignment_is_a_feature_where_size_does_not_tell_it(options):
         if value
     }
     by_size = [powers.get(value, 0) for value in sorted(options)]
-    told = by_size in (sorted(by_size), sorted(by_size, reverse=True))
-    assert knob.feature_names == (("x",) if told else ("x", "x.alignment"))
+    ordered = by_size in (sorted(by_size), sorted(by_size, reverse=True))
+    assert knob.feature_names == (("x",) if ordered else ("x", "x.alignment"))
     assert knob.feature_table.shape == (len(options), len(knob.feature_names))
-    if not told:
+    if not ordered:
         assert knob.feature_table[:, 1].tolist() == [powers.get(value, 0) for value in options]
 
 
@@ -128,8 +128,8 @@ def test_groups_name_each_column_once(groups, words):
 def test_groups_are_no_part_of_a_fingerprint():
     knobs = [Choice(name="k", options=(1, 2))]
     spaces = [
-        DesignSpace(knobs, features=_block(**given))
-        for given in ({}, {"groups": (("loop", ("a",)), ("buffer", ("b",)))})
+        DesignSpace(knobs, features=_block(**arguments))
+        for arguments in ({}, {"groups": (("loop", ("a",)), ("buffer", ("b",)))})
     ]
     assert spaces[0].fingerprint == spaces[1].fingerprint
 

@@ -192,9 +192,9 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(run_python, tmp_path):
     assert "cannot write to" in message
     assert "continues" in hint
     with RecordStore(path) as store:
-        kept = store.measurements(store.tasks()[0].id)
-        assert [m.config[0] for m in kept] == list(range(int(saved)))
-        assert len(kept) > 5
+        stored = store.measurements(store.tasks()[0].id)
+        assert [m.config[0] for m in stored] == list(range(int(saved)))
+        assert len(stored) > 5
         add(store, store.tasks()[0].id, Measurement(config=(-1,), seconds=(1.0,)))
 
 

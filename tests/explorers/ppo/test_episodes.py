@@ -113,16 +113,16 @@ def test_a_restarted_episode_is_a_new_one():
 
 
 def test_what_the_model_returned_is_not_changed():
-    kept = []
+    pairs = []
 
     def remembering(configs):
-        kept.append((scores := total(configs), scores.copy()))
+        pairs.append((scores := total(configs), scores.copy()))
         return scores
 
     episodes = batch(plain(9, 9), [[4, 4], [6, 6]], score=remembering)
     episodes.step(np.full((2, 2), UP))
     episodes.restart(np.array([1]), np.array([[1, 2]], np.int32), np.array([3.0]))
-    assert all((scores == copy).all() for scores, copy in kept)
+    assert all((scores == copy).all() for scores, copy in pairs)
 
 
 def test_equal_scores_have_no_unit_and_no_harm_comes_of_it():

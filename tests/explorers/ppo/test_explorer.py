@@ -71,11 +71,11 @@ def corner(configs):
 def explored(chosen, space, score=corner, *, rounds=1, count=16, seed=3):
     explorer, visited = PPOExplorer(chosen, context_of(space, seed=seed)), Visited(space)
     scorer = Scorer(score)
-    found = None
+    batch = None
     for _ in range(rounds):
-        found = explorer.explore(scorer, visited, count)
-        visited.add(found.configs)
-    return scorer, found
+        batch = explorer.explore(scorer, visited, count)
+        visited.add(batch.configs)
+    return scorer, batch
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def test_it_beats_as_many_random_configurations(preset, steps):
     space = wide()
     for seed in range(2):
         chosen = options(preset, episodes=32, steps=steps, horizon=10, early_stop=0)
-        scorer, found = explored(chosen, space, seed=seed)
+        scorer, batch = explored(chosen, space, seed=seed)
         looked_at = sum(len(configs) for configs in scorer.calls)
         random = corner(space.sample(looked_at, np.random.default_rng(seed)))
-        assert found.scores.mean() > np.sort(random)[-16:].mean()
+        assert batch.scores.mean() > np.sort(random)[-16:].mean()
 
 
 def test_learning_is_what_helps():
@@ -112,26 +112,26 @@ def test_the_agent_is_kept_from_round_to_round():
     explorer.explore(corner, Visited(wide()), 8)
     after = list(agent.network.parameters())
     assert explorer._agent is agent
-    assert any(not torch.equal(one, two) for one, two in zip(before, after, strict=True))
+    assert any(not torch.equal(row, two) for row, two in zip(before, after, strict=True))
 
 
 def test_one_agent_walks_the_spaces_of_all_tasks_where_it_is_to():
     archive = Archive()
-    made = [
+    result = [
         PPOExplorer(
             options({}, transfer=transfer), attrs.evolve(context_of(space), archive=archive)
         )
         for transfer in (True, False)
         for space in (wide(), tiled_space(), spaces()["one knob"])
     ]
-    agents = [explorer._agent for explorer in made]
+    agents = [explorer._agent for explorer in result]
     assert len({id(agent) for agent in agents[:3]}) == 1
     assert len({id(agent) for agent in agents}) == 4
     for explorer, space in zip(
-        made[:3], (wide(), tiled_space(), spaces()["one knob"]), strict=True
+        result[:3], (wide(), tiled_space(), spaces()["one knob"]), strict=True
     ):
-        found = explorer.explore(lambda c, s=space: quality(s, c), Visited(space), 4)
-        assert len(found.configs) == 4
+        batch = explorer.explore(lambda c, s=space: quality(s, c), Visited(space), 4)
+        assert len(batch.configs) == 4
 
 
 def test_transfer_needs_a_network_that_fits_every_space():
@@ -145,14 +145,14 @@ def test_transfer_needs_a_network_that_fits_every_space():
 def test_one_seed_one_result_whatever_was_drawn_elsewhere(preset):
     chosen = options(preset)
     torch.manual_seed(1)
-    one = explored(chosen, wide(), rounds=2)[1]
+    first = explored(chosen, wide(), rounds=2)[1]
     torch.manual_seed(2)
     np.random.seed(7)  # noqa: NPY002 - the global generator must not matter
     two = explored(chosen, wide(), rounds=2)[1]
     other = explored(chosen, wide(), rounds=2, seed=4)[1]
-    assert np.array_equal(one.configs, two.configs)
-    assert np.array_equal(one.scores, two.scores)
-    assert not np.array_equal(one.configs, other.configs)
+    assert np.array_equal(first.configs, two.configs)
+    assert np.array_equal(first.scores, two.scores)
+    assert not np.array_equal(first.configs, other.configs)
 
 
 def test_torch_is_left_as_it_was_found():
@@ -184,8 +184,8 @@ def broken(configs):
 
 
 def test_steps_are_the_calls_of_the_surrogate_after_the_first():
-    scorer, found = explored(options({}, early_stop=0), wide())
-    assert found.steps == 20
+    scorer, batch = explored(options({}, early_stop=0), wide())
+    assert batch.steps == 20
     assert len(scorer.calls) <= 21
     assert max(map(len, scorer.calls)) <= 16
 
@@ -193,15 +193,15 @@ def test_steps_are_the_calls_of_the_surrogate_after_the_first():
 def test_it_stops_when_nothing_better_is_found():
     chosen = options({}, steps=500, early_stop=10)
     space = DesignSpace([Choice(name="k", options=tuple(range(6)))])
-    _, found = explored(chosen, space, lambda configs: configs[:, 0] / 6.0, count=6)
-    assert 10 <= found.steps < 60
-    assert found.configs[:, 0].tolist() == [5, 4, 3, 2, 1, 0]
+    _, batch = explored(chosen, space, lambda configs: configs[:, 0] / 6.0, count=6)
+    assert 10 <= batch.steps < 60
+    assert batch.configs[:, 0].tolist() == [5, 4, 3, 2, 1, 0]
 
 
 def test_constant_scores_are_walked_without_harm():
-    _, found = explored(options({}), wide(), lambda configs: np.full(len(configs), 0.5), rounds=3)
-    assert len(found.configs) == 16
-    assert (found.scores == 0.5).all()
+    _, batch = explored(options({}), wide(), lambda configs: np.full(len(configs), 0.5), rounds=3)
+    assert len(batch.configs) == 16
+    assert (batch.scores == 0.5).all()
 
 
 def test_episodes_begin_at_the_best_measured_and_the_spaces_guesses():
@@ -221,7 +221,7 @@ def test_episodes_begin_at_the_best_measured_and_the_spaces_guesses():
 
 def test_without_a_model_it_proposes_at_random():
     explorer = PPOExplorer(options({}), context_of(wide()))
-    found = explorer.explore(None, Visited(wide()), 16)
-    assert found.configs.shape == (16, 8)
-    assert found.steps == 0
-    assert not found.scores.any()
+    batch = explorer.explore(None, Visited(wide()), 16)
+    assert batch.configs.shape == (16, 8)
+    assert batch.steps == 0
+    assert not batch.scores.any()

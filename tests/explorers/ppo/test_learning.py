@@ -47,8 +47,8 @@ def states(kind, count):
     ],
 )
 def test_the_objective_is_clipped_where_the_paper_says(ratio, advantage, expected):
-    found = clipped_objective(torch.tensor([ratio]), torch.tensor([advantage]), 0.3)
-    assert float(found) == pytest.approx(expected)
+    result = clipped_objective(torch.tensor([ratio]), torch.tensor([advantage]), 0.3)
+    assert float(result) == pytest.approx(expected)
 
 
 def test_beyond_the_clip_there_is_no_gradient():
@@ -180,4 +180,4 @@ def test_episodes_that_had_ended_teach_nothing():
     )
     agent.learn(ended, 0.1)
     after = list(agent.network.parameters())
-    assert all(torch.equal(one, two) for one, two in zip(before, after, strict=True))
+    assert all(torch.equal(row, two) for row, two in zip(before, after, strict=True))

@@ -22,9 +22,9 @@ def test_the_record_names_what_exists():
 @pytest.mark.parametrize("preset", [PPO_PAPER, PPO_RELEASE], ids=["paper", "release"])
 def test_presets_name_every_option(preset):
     named = {key: value for key, value in preset.items() if key != "name"}
-    made = PPOOptions(**named)
+    options = PPOOptions(**named)
     assert set(named) == {field.name for field in PPOOptions.__attrs_attrs__}
-    assert all(getattr(made, key) == value for key, value in named.items())
+    assert all(getattr(options, key) == value for key, value in named.items())
 
 
 def test_the_paper_preset_is_table_9():

@@ -17,18 +17,18 @@ def column(*values):
 def test_three_steps_counted_by_hand():
     # Differences: 1 + .5 * 2 - 1 = 1; 0 + .5 * 4 - 2 = 0; 2 + .5 * 6 - 4 = 1.
     # Advantages, from the end, fading by .5 * .5: 1; 0 + .25 = .25; 1 + .0625 = 1.0625.
-    found = advantages(
+    result = advantages(
         column(1, 0, 2), column(1, 2, 4, 6), column(1, 1, 1), discount=0.5, decay=0.5
     )
-    assert found.flatten().tolist() == [1.0625, 0.25, 1.0]
+    assert result.flatten().tolist() == [1.0625, 0.25, 1.0]
 
 
 def test_nothing_counts_after_the_end_of_an_episode():
     # The second step ends it: 0 - 2 = -2; before that 1 + .5 * 2 - 1 + .25 * -2 = .5.
-    found = advantages(
+    result = advantages(
         column(1, 0, 2), column(1, 2, 4, 6), column(1, 0, 1), discount=0.5, decay=0.5
     )
-    assert found.flatten().tolist() == [0.5, -2.0, 1.0]
+    assert result.flatten().tolist() == [0.5, -2.0, 1.0]
 
 
 def by_definition(rewards, values, goes_on, discount, decay):
@@ -60,26 +60,26 @@ def test_it_agrees_with_its_definition(steps, episodes, discount, decay, seed):
     rewards = rng.normal(size=(steps, episodes))
     values = rng.normal(size=(steps + 1, episodes))
     goes_on = (rng.random((steps, episodes)) < 0.8).astype(float)
-    found = advantages(
+    result = advantages(
         *map(torch.from_numpy, (rewards, values, goes_on)), discount=discount, decay=decay
     )
-    assert np.allclose(found.numpy(), by_definition(rewards, values, goes_on, discount, decay))
+    assert np.allclose(result.numpy(), by_definition(rewards, values, goes_on, discount, decay))
 
 
 def test_with_no_decay_it_is_the_return_minus_the_value():
     rewards, values = column(1, 2, 3), column(5, 6, 7, 8)
-    found = advantages(rewards, values, torch.ones(3, 1), discount=1.0, decay=1.0)
-    assert (found + values[:-1]).flatten().tolist() == [14.0, 13.0, 11.0]
+    result = advantages(rewards, values, torch.ones(3, 1), discount=1.0, decay=1.0)
+    assert (result + values[:-1]).flatten().tolist() == [14.0, 13.0, 11.0]
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=20))
 @example([86.2179423184381] * 3)
 def test_standardised_has_mean_0_and_deviation_1(values):
-    found = standardised(torch.tensor(values, dtype=torch.float64))
-    assert torch.isfinite(found).all()
-    assert abs(float(found.mean())) < 1e-6
+    result = standardised(torch.tensor(values, dtype=torch.float64))
+    assert torch.isfinite(result).all()
+    assert abs(float(result.mean())) < 1e-6
     if np.std(values) > 1e-3:
-        assert float(found.square().mean()) == pytest.approx(1.0, rel=1e-3)
+        assert float(result.square().mean()) == pytest.approx(1.0, rel=1e-3)
 
 
 @given(

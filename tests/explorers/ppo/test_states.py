@@ -15,8 +15,8 @@ def encode(encoder, configs, moves=None, summary=None):
 
 def test_the_vector_is_index_over_cardinality():
     space = DesignSpace([Choice(name=f"k{n}", options=tuple(range(n))) for n in (4, 10, 1)])
-    found = encode(VectorStates(space), np.array([[3, 5, 0]], np.int32))
-    assert found.tolist() == [[0.75, 0.5, 0.0]]
+    result = encode(VectorStates(space), np.array([[3, 5, 0]], np.int32))
+    assert result.tolist() == [[0.75, 0.5, 0.0]]
 
 
 @pytest.mark.parametrize("name", spaces())
@@ -25,11 +25,11 @@ def test_states_have_the_shape_they_say_and_are_finite(name, kind):
     space = spaces()[name]
     encoder = kind(space)
     configs = space.sample(32, np.random.default_rng(0))
-    found = encode(encoder, configs)
-    assert found.shape == (len(configs), *encoder.shape)
-    assert found.dtype == np.float32
-    assert np.isfinite(found).all()
-    assert np.abs(found).max(initial=0) < 10
+    result = encode(encoder, configs)
+    assert result.shape == (len(configs), *encoder.shape)
+    assert result.dtype == np.float32
+    assert np.isfinite(result).all()
+    assert np.abs(result).max(initial=0) < 10
 
 
 def test_tokens_of_all_spaces_have_one_width():
@@ -42,9 +42,9 @@ def test_tokens_tell_configurations_moves_and_standings_apart():
     configs = space.sample(200, np.random.default_rng(0))
     states = encode(encoder, configs)
     assert len(np.unique(states.reshape(len(states), -1), axis=0)) == len(configs)
-    one = configs[:1]
-    moved = encode(encoder, one, np.ones(one.shape, np.int8))
-    standing = encode(encoder, one, summary=np.ones((1, SUMMARY_WIDTH), np.float32))
+    first = configs[:1]
+    moved = encode(encoder, first, np.ones(first.shape, np.int8))
+    standing = encode(encoder, first, summary=np.ones((1, SUMMARY_WIDTH), np.float32))
     assert (moved != states[:1]).any()
     assert (standing != states[:1]).any()
 

@@ -184,5 +184,65 @@ CASES: dict[str, Callable[[], Model]] = {
         "Clip", [_r(3, 4)], np.asarray(-0.5, np.float32), np.asarray(0.5, np.float32)
     ),
     "grid sample": lambda: one("GridSample", [_r(1, 3, 5, 6), np.tanh(_r(1, 4, 3, 2))]),
+    "lstm with computed weights": lambda: one(
+        "LSTM", [_r(3, 2, 4), _r(1, 20, 4), _r(1, 20, 5)], hidden_size=5, outputs=3
+    ),
+    "lstm of any kind": lambda: one(
+        "LSTM",
+        [_r(3, 2, 4)],
+        _r(2, 20, 4),
+        _r(2, 20, 5),
+        _r(2, 40),
+        np.asarray([3, 1], np.int32),
+        _r(2, 2, 5),
+        _r(2, 2, 5) * 0.5,
+        _r(2, 15),
+        hidden_size=5,
+        outputs=3,
+        direction="bidirectional",
+        clip=0.5,
+        activations=["HardSigmoid", "Elu", "Softsign", "Sigmoid", "Affine", "ScaledTanh"],
+        activation_alpha=[0.3, 0.9, 0.8, 0.7],
+        activation_beta=[0.4, 0.1, 1.2],
+    ),
+    "gru of several lengths": lambda: one(
+        "GRU",
+        [_r(4, 3, 2)],
+        _r(1, 15, 2),
+        _r(1, 15, 5),
+        None,
+        np.asarray([2, 4, 1], np.int32),
+        hidden_size=5,
+        outputs=2,
+        direction="reverse",
+    ),
+    "rnn": lambda: one(
+        "RNN", [_r(3, 2, 4)], _r(1, 5, 4), _r(1, 5, 5), hidden_size=5, outputs=2, clip=0.7
+    ),
+    "transposed of computed filters": lambda: one(
+        "ConvTranspose", [_r(1, 4, 5, 6), _r(4, 3, 2, 2)], strides=[2, 1], output_padding=[1, 0]
+    ),
+    "largest of infinite numbers": lambda: one(
+        "ReduceMax", [np.full((2, 3), -np.inf, np.float32)], np.asarray([1])
+    ),
+    "slice from the back": lambda: one(
+        "Slice", [_r(5, 6)], np.asarray([-1, 5]), np.asarray([-9, 0]), None, np.asarray([-2, -3])
+    ),
+    "resize cubic to less": lambda: one(
+        "Resize",
+        [_r(1, 2, 7, 5)],
+        None,
+        np.asarray([1, 1, 0.7, 0.6], np.float32),
+        mode="cubic",
+        exclude_outside=1,
+    ),
+    "power of whole numbers": lambda: one("Pow", [_i(9, 3, 4), _i(5, 3, 4)]),
+    "whole numbers of the largest": lambda: one("ReduceMax", [_i(9, 3, 4)], np.asarray([0])),
+    "normalised with its mean": lambda: one(
+        "LayerNormalization", [_r(2, 3, 6)], _r(3, 6), axis=1, outputs=3
+    ),
+    "determinants": lambda: one("Det", [_r(3, 4, 4)]),
+    "blocks to an image": lambda: one(
+        "Col2Im", [_r(1, 18, 12)], np.asarray([5, 6]), np.asarray([3, 3])
+    ),
 }
-"""By name."""

@@ -42,10 +42,10 @@ def test_collect_says_what_is_wrong_with_a_plan(plan_file, plugins, capsys):
 
 
 def test_merge_and_list(dataset, dataset_task, tmp_path, capsys):
-    one = dataset("one", dataset_task(1.0, None))
+    first = dataset("one", dataset_task(1.0, None))
     two = dataset("two", dataset_task(1.0, number=1, source="there"))
     target = tmp_path / "both"
-    command = ["dataset", "merge", str(one), str(two), "--to", str(target), "--json"]
+    command = ["dataset", "merge", str(first), str(two), "--to", str(target), "--json"]
     assert chameleon(command) == ExitCode.OK
     assert [source["candidates"] for source in told(capsys)["sources"]] == [2, 1]
     assert chameleon(["dataset", "list", str(target), "--json"]) == ExitCode.OK
@@ -64,9 +64,9 @@ def test_merge_and_list(dataset, dataset_task, tmp_path, capsys):
 
 
 def test_merge_takes_data_sets_alone(dataset, dataset_task, tmp_path, capsys):
-    one = dataset("one", dataset_task(1.0))
+    first = dataset("one", dataset_task(1.0))
     (tmp_path / "other").mkdir()
-    command = ["dataset", "merge", str(one), str(tmp_path / "other"), "--to", str(tmp_path / "x")]
+    command = ["dataset", "merge", str(first), str(tmp_path / "other"), "--to", str(tmp_path / "x")]
     assert chameleon(command) == ExitCode.USAGE
     assert "is no data set" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
@@ -78,11 +78,11 @@ def test_check_says_what_training_needs(dataset, dataset_task, capsys):
     assert told(capsys)["errors"] == []
     alone = dataset("alone", dataset_task(1.0, 2.0), dataset_task(1.0, None, number=1, device={}))
     assert chameleon(["dataset", "check", str(alone), "--json"]) == ExitCode.NO_VALID_RESULT
-    found = told(capsys)
-    assert found["errors"] == [
+    result = told(capsys)
+    assert result["errors"] == [
         "1 of 2 tasks have two valid candidates or more, and training needs 2 such tasks"
     ]
-    assert len(found["warnings"]) == 2
+    assert len(result["warnings"]) == 2
 
 
 def test_check_names_every_part_that_is_damaged(dataset, dataset_task, capsys):

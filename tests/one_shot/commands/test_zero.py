@@ -39,7 +39,7 @@ def test_nothing_is_measured_whatever_the_predictor_knows(tmp_path, capfd, targe
     code = chameleon([*command, "--set", f"target={target}"])
     said = capfd.readouterr().err
     best = json.loads((tmp_path / "run" / "best.json").read_text())
-    assert [one["measurements"] for one in best["operators"]] == [0, 0], said
+    assert [operator["measurements"] for operator in best["operators"]] == [0, 0], said
     assert "0 measurements" in said
     assert code == ExitCode.NO_VALID_RESULT  # nothing was measured, so no operator has a time
     if told is not None:

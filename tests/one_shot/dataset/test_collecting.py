@@ -43,9 +43,9 @@ def contents(folder):
 
 
 def test_a_collection_is_a_data_set(collect, tmp_path, log_lines):
-    found = collect()
+    result = collect()
     data = read_dataset(tmp_path / "data")
-    assert (found.tasks, found.candidates, found.failed_runs) == (6, 60, ())
+    assert (result.tasks, result.candidates, result.failed_runs) == (6, 60, ())
     assert (len(data.tasks), data.candidates, data.duplicates) == (6, 60, 0)
     assert len(log_lines()) == len(set(log_lines())) == 60
     assert data.plan["tasks"] == 6
@@ -57,13 +57,13 @@ def test_a_collection_is_a_data_set(collect, tmp_path, log_lines):
 
 
 def test_nothing_like_what_is_held_out_is_collected(collect, tmp_path):
-    held = [[2 * n + 4, 3 * n + 4] for n in range(0, 12, 2)]
-    collect(hold_out=[{"synthetic": {"operators": held}}])
+    sizes = [[2 * n + 4, 3 * n + 4] for n in range(0, 12, 2)]
+    collect(hold_out=[{"synthetic": {"operators": sizes}}])
     tasks = [task.task for task in read_dataset(tmp_path / "data").tasks]
     files = (tmp_path / "data" / "collection" / "networks").iterdir()
     networks = [read_tasks(file) for file in files]
-    [held_out] = [network for network in networks if len(network) == len(held)]
-    assert not any(HeldOut(held_out).covers(one.operator, one.arguments) for one in tasks)
+    [held_out] = [network for network in networks if len(network) == len(sizes)]
+    assert not any(HeldOut(held_out).covers(task.operator, task.arguments) for task in tasks)
 
 
 def test_a_finished_collection_is_only_read(collect, tmp_path, log_lines):
@@ -101,8 +101,8 @@ def test_a_part_that_was_lost_is_made_of_the_run_again(collect, tmp_path, log_li
 def test_more_tasks_and_measurements_are_added(collect, tmp_path, log_lines):
     collect("tasks=3")
     some = contents(tmp_path / "data")
-    found = collect("tasks=5", "measurements=12")
-    assert (found.tasks, found.candidates) == (5, 60)
+    result = collect("tasks=5", "measurements=12")
+    assert (result.tasks, result.candidates) == (5, 60)
     assert contents(tmp_path / "data").items() >= some.items()
     assert len(log_lines()) == len(set(log_lines())) == 60
 

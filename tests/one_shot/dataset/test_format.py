@@ -25,9 +25,9 @@ def test_what_is_written_is_read(tmp_path, dataset_task):
     ]
     on_disk.create(tmp_path, {"tasks": 2})
     on_disk.write_part(tmp_path, tasks, name="one")
-    found = on_disk.read_dataset(tmp_path)
-    assert (found.candidates, found.duplicates, found.plan) == (4, 0, {"tasks": 2})
-    by_key = {task.task.key: task for task in found.tasks}
+    result = on_disk.read_dataset(tmp_path)
+    assert (result.candidates, result.duplicates, result.plan) == (4, 0, {"tasks": 2})
+    by_key = {task.task.key: task for task in result.tasks}
     same(by_key[tasks[0].task.key], tasks[0])
     assert by_key[tasks[1].task.key].configs is None
     assert by_key[tasks[1].task.key].origins == ["initial"]
@@ -46,9 +46,9 @@ def test_the_first_of_two_measurements_stands(tmp_path, dataset_task):
     on_disk.create(tmp_path)
     on_disk.write_part(tmp_path, [dataset_task(1.0, 2.0)], name="a")
     on_disk.write_part(tmp_path, [dataset_task(5.0, 6.0, 7.0)], name="b")
-    [task] = (found := on_disk.read_dataset(tmp_path)).tasks
+    [task] = (result := on_disk.read_dataset(tmp_path)).tasks
     assert task.seconds.tolist() == [1.0, 2.0, 7.0]
-    assert found.duplicates == 2
+    assert result.duplicates == 2
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_the_first_of_two_measurements_stands(tmp_path, dataset_task):
 def test_another_device_or_space_is_another_candidate(tmp_path, dataset_task, more):
     on_disk.create(tmp_path)
     on_disk.write_part(tmp_path, [dataset_task(1.0), dataset_task(2.0, **more)], name="a")
-    found = on_disk.read_dataset(tmp_path)
-    assert (len(found.tasks), found.candidates, found.duplicates) == (2, 2, 0)
+    result = on_disk.read_dataset(tmp_path)
+    assert (len(result.tasks), result.candidates, result.duplicates) == (2, 2, 0)
 
 
 def test_the_order_of_keys_tells_no_candidates_apart():
@@ -89,9 +89,9 @@ def test_a_row_that_cannot_be_is_refused(tmp_path, dataset_task, column, value, 
     on_disk.create(tmp_path)
     file = on_disk.write_part(tmp_path, [dataset_task(1.0)], name="a")
     table = pq.read_table(file)
-    place = table.column_names.index(column)
-    field = table.schema.field(place)
-    changed = table.set_column(place, column, [[value]])
+    index = table.column_names.index(column)
+    field = table.schema.field(index)
+    changed = table.set_column(index, column, [[value]])
     assert field.name == column
     pq.write_table(changed, file)
     with pytest.raises(DatasetError, match=problem) as caught:

@@ -25,8 +25,8 @@ def module(*blocks):
     """A module as TVM writes it: a length, and a graph whose nodes name texts by their place."""
     texts = [{"type_key": "runtime.String", "repr_str": block} for block in blocks]
     nodes = [
-        {"type_key": "tir.Block", "attrs": {"name_hint": str(place)}}
-        for place in range(len(blocks))
+        {"type_key": "tir.Block", "attrs": {"name_hint": str(number)}}
+        for number in range(len(blocks))
     ]
     graph = json.dumps({"root": 0, "nodes": [*texts, *nodes]}).encode()
     return base64.b64encode(len(graph).to_bytes(8, "little") + graph).decode()
@@ -83,7 +83,7 @@ def test_decisions_of_metaschedule_are_knobs(tmp_path, registry, packed):
     assert first.task.flop == 2 * 8
     assert first.configs is None
     assert first.device == {"kind": "cuda"}
-    assert [(one["tile.0"], one["choice.0"]) for one in first.choices] == [
+    assert [(row["tile.0"], row["choice.0"]) for row in first.choices] == [
         ([2, 4], 16),
         ([8, 1], 512),
         ([2, 4], 16),
@@ -140,7 +140,7 @@ def test_a_run_is_imported_with_what_it_depends_on(tmp_path, registry):
     assert task.configs.shape == (20, 2)
     assert task.fingerprint
     assert list(task.choices[0]) == ["knob0", "knob1"]
-    failed = np.array([one is not None for one in task.failures])
+    failed = np.array([row is not None for row in task.failures])
     assert 0 < failed.sum() < 20
     np.testing.assert_array_equal(np.isinf(task.seconds), failed)
 
@@ -156,11 +156,11 @@ def test_a_recorded_table_is_imported_whole(tmp_path):
     registry = Registry.from_plugins([runner_hooks], with_installed=True)
     [task] = read_source(file, registry=registry)
     assert task.task.operator == "table"
-    found = {
-        (one["x"], one["y"]): (seconds, failure)
-        for one, seconds, failure in zip(task.choices, task.seconds, task.failures, strict=True)
+    whole = {
+        (row["x"], row["y"]): (seconds, failure)
+        for row, seconds, failure in zip(task.choices, task.seconds, task.failures, strict=True)
     }
-    assert found == {
+    assert whole == {
         (1, 4): (2e-3, None),
         (1, 8): (math.inf, "build_error"),
         (2, 4): (1e-3, None),
@@ -175,9 +175,9 @@ def test_data_sets_are_joined(tmp_path, registry, dataset_task):
         on_disk.create(tmp_path / name)
         on_disk.write_part(tmp_path / name, tasks, name="part")
     added = add(tmp_path / "c", [tmp_path / "a", tmp_path / "b"], registry=registry)
-    assert [(one.candidates, one.known) for one in added] == [(2, 0), (2, 2)]
-    found = on_disk.read_dataset(tmp_path / "c")
-    assert sorted(sorted(task.seconds.tolist()) for task in found.tasks) == [[1.0, 2.0, 9.0], [3.0]]
+    assert [(row.candidates, row.known) for row in added] == [(2, 0), (2, 2)]
+    whole = on_disk.read_dataset(tmp_path / "c")
+    assert sorted(sorted(task.seconds.tolist()) for task in whole.tasks) == [[1.0, 2.0, 9.0], [3.0]]
 
 
 @pytest.mark.parametrize("name", ["nothing", "."])

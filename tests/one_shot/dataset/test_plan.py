@@ -13,7 +13,7 @@ def test_a_plan_is_read(plan_file, registry, tmp_path):
     [search] = plan.searches
     assert (search.budget.measurements, search.budget.batch_size) == (10, 5)
     assert search.runner.name == "synthetic"
-    assert [one.model.to_json() for one in plan.networks] == plan.document["networks"]
+    assert [network.model.to_json() for network in plan.networks] == plan.document["networks"]
 
 
 def test_the_file_is_overruled(plan_file, registry):
@@ -31,12 +31,12 @@ def test_all_that_is_wrong_is_said_at_once(plan_file, registry):
     )
     with pytest.raises(PipelineError) as caught:
         read_plan(file, registry=registry)
-    told = str(caught.value)
-    assert "unknown key 'netwroks'; did you mean 'networks'?" in told
-    assert "unknown frontend 'synthetc'; did you mean 'synthetic'?" in told
-    assert "a search has no key 'explorers'; did you mean 'explorer'?" in told
-    assert "'tasks'" in told
-    assert all(str(file) in line for line in told.splitlines())
+    message = str(caught.value)
+    assert "unknown key 'netwroks'; did you mean 'networks'?" in message
+    assert "unknown frontend 'synthetc'; did you mean 'synthetic'?" in message
+    assert "a search has no key 'explorers'; did you mean 'explorer'?" in message
+    assert "'tasks'" in message
+    assert all(str(file) in line for line in message.splitlines())
 
 
 @pytest.mark.parametrize("key", ["networks", "output"])

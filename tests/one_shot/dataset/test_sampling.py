@@ -28,7 +28,7 @@ def task(operator="conv", **arguments):
 
 
 def seen(*tasks):
-    return [Observed(task=one, mass=1.0) for one in tasks]
+    return [Observed(task=task, mass=1.0) for task in tasks]
 
 
 @given(ARGUMENTS)
@@ -46,7 +46,7 @@ SQUARES = [
 def test_what_is_square_in_networks_is_square_in_what_is_drawn():
     distribution = TaskDistribution(seen(*SQUARES))
     rng = np.random.default_rng(0)
-    known = {tuple(one.arguments["input"]) for one in SQUARES}
+    known = {tuple(row.arguments["input"]) for row in SQUARES}
     new = 0
     for _ in range(100):
         operator, drawn = distribution.draw(rng)
@@ -67,8 +67,8 @@ def test_fields_are_drawn_for_those_drawn_before():
     distribution = TaskDistribution(seen(*small, *large))
     rng = np.random.default_rng(1)
     drawn = [distribution.draw(rng)[1] for _ in range(60)]
-    assert all((one["input"][0] >= 256) == (one["input"][1] < 64) for one in drawn)
-    biased = [one.get("bias", False) == (one["input"][0] >= 256) for one in drawn]
+    assert all((row["input"][0] >= 256) == (row["input"][1] < 64) for row in drawn)
+    biased = [row.get("bias", False) == (row["input"][0] >= 256) for row in drawn]
     assert np.mean(biased) > 0.8
 
 
@@ -87,8 +87,8 @@ def test_lists_of_other_lengths_are_not_mixed():
     distribution = TaskDistribution(seen(*rows, *batches))
     rng = np.random.default_rng(3)
     drawn = [distribution.draw(rng)[1]["input"] for _ in range(40)]
-    assert {len(one) for one in drawn} == {2, 3}
-    assert all(one[0] == 2 for one in drawn if len(one) == 3)
+    assert {len(row) for row in drawn} == {2, 3}
+    assert all(row[0] == 2 for row in drawn if len(row) == 3)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_what_is_within_a_tenth_in_every_dimension_is_held_out(arguments, covere
 
 def sampler(registry, **more):
     sizes = [[n, 2 * n] for n in range(2, 14)]
-    tasks = [task("synthetic", cardinalities=one, failing=0) for one in sizes]
+    tasks = [task("synthetic", cardinalities=size, failing=0) for size in sizes]
     values = {
         "observed": seen(*tasks),
         "held_out": HeldOut([]),
@@ -124,11 +124,11 @@ def sampler(registry, **more):
 
 def test_tasks_are_distinct_and_those_drawn_first_stay(registry):
     tasks = sampler(registry).drawn(12)
-    assert len({one.key for one in tasks}) == len({one.name for one in tasks}) == 12
-    keys = [one.key for one in tasks]
-    assert [one.key for one in sampler(registry).drawn(5)] == keys[:5]
-    assert [one.key for one in sampler(registry).drawn(12, tasks[:5])] == keys
-    assert [one.key for one in sampler(registry, seed=1).drawn(12)] != keys
+    assert len({row.key for row in tasks}) == len({row.name for row in tasks}) == 12
+    keys = [row.key for row in tasks]
+    assert [row.key for row in sampler(registry).drawn(5)] == keys[:5]
+    assert [row.key for row in sampler(registry).drawn(12, tasks[:5])] == keys
+    assert [row.key for row in sampler(registry, seed=1).drawn(12)] != keys
 
 
 def test_what_nobody_can_measure_is_drawn_anew(registry):

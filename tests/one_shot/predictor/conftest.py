@@ -34,9 +34,9 @@ def space_of(task):
     rows, columns = task.arguments["rows"], task.arguments["columns"]
 
     def features(values):
-        held = values["tile_rows"] * values["tile_columns"]
+        tile = values["tile_rows"] * values["tile_columns"]
         waste = -(-rows // values["tile_rows"]) * values["tile_rows"] / rows
-        return np.stack([np.log2(held), waste], axis=1)
+        return np.stack([np.log2(tile), waste], axis=1)
 
     return DesignSpace(
         [
@@ -62,8 +62,8 @@ def space_of(task):
 
 def seconds_of(task, space, configs, noise=0.0):
     values = space.values(configs)
-    held = np.log2(values["tile_rows"] * values["tile_columns"])
-    log_time = 0.25 * np.abs(held - 6.0) + 0.3 * (values["order"] == "columns")
+    tile = np.log2(values["tile_rows"] * values["tile_columns"])
+    log_time = 0.25 * np.abs(tile - 6.0) + 0.3 * (values["order"] == "columns")
     log_time = log_time + 0.1 * np.log2(values["unroll"]) + noise
     log_time = log_time + 0.1 * np.abs(np.log2(values["tile_rows"]) - np.log2(task.flop) / 5)
     return 1e-9 * task.flop * np.exp(log_time)
@@ -82,7 +82,7 @@ def measured(rows, columns, *, count=40, seed=0, device=DEVICE, **task):
         device=device,
         threads=2,
         source="made up",
-        choices=[space.decode(one) for one in configs],
+        choices=[space.decode(row) for row in configs],
         seconds=seconds,
         failures=[None] * (len(configs) - 1) + ["run_error"],
     )
@@ -92,12 +92,12 @@ def example(rows, columns, **given):
     """The same with its design space, as a provider would give it."""
     source = measured(rows, columns, **given)
     space = space_of(source.task)
-    place = [
+    index = [
         {space.knobs[k].decode(i): i for i in range(n)} for k, n in enumerate(space.cardinalities)
     ]
     names = [knob.name for knob in space.knobs]
     configs = np.array(
-        [[place[k][one[name]] for k, name in enumerate(names)] for one in source.choices], np.int32
+        [[index[k][row[name]] for k, name in enumerate(names)] for row in source.choices], np.int32
     )
     return Example(
         source=source,

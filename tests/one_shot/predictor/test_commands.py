@@ -25,15 +25,15 @@ def dataset(made, tmp_path_factory):
 def trained(dataset, tmp_path_factory):
     file = tmp_path_factory.mktemp("model") / "m.safetensors"
     words = [dataset, "--to", file, "--steps", 10, "--width", 8, "--threads", 1, "--json"]
-    found = CliRunner().invoke(pretrain, list(map(str, words)), catch_exceptions=False)
-    return file, json.loads(found.stdout)
+    result = CliRunner().invoke(pretrain, list(map(str, words)), catch_exceptions=False)
+    return file, json.loads(result.stdout)
 
 
 def test_a_model_is_trained_and_says_what_of(dataset, trained):
-    file, told = trained
+    file, printed = trained
     model = load(file)
-    assert told["training"] == len(model.provenance.training)
-    assert told["held_out"]["tasks"] == len(model.provenance.held_out) > 0
+    assert printed["training"] == len(model.provenance.training)
+    assert printed["held_out"]["tasks"] == len(model.provenance.held_out) > 0
     parts = (model.provenance.training, model.provenance.stopping, model.provenance.held_out)
     assert sum(map(len, parts)) == len(set().union(*parts)) == 8
     assert model.provenance.command.startswith(f"chameleon pretrain {dataset} --to {file}")
@@ -43,16 +43,16 @@ def test_a_model_is_trained_and_says_what_of(dataset, trained):
 def test_all_models_are_judged_by_the_same_tasks(dataset, trained):
     words = [trained[0], dataset, "--json", "--threads", 1]
     words += ["--against", "xgboost", "--against", "lightgbm", "--against", "first-guesses"]
-    found = CliRunner().invoke(evaluate, list(map(str, words)), catch_exceptions=False)
-    told = json.loads(found.stdout)
-    assert set(told["models"]) == {"one-shot", "xgboost", "lightgbm", "first-guesses"}
+    result = CliRunner().invoke(evaluate, list(map(str, words)), catch_exceptions=False)
+    document = json.loads(result.stdout)
+    assert set(document["models"]) == {"one-shot", "xgboost", "lightgbm", "first-guesses"}
     judged = {
-        name: {one["task"] for one in told["tasks"] if one["model"] == name}
-        for name in told["models"]
+        name: {task["task"] for task in document["tasks"] if task["model"] == name}
+        for name in document["models"]
     }
     assert judged["one-shot"] == set(load(trained[0]).provenance.held_out)
     assert len(set(map(frozenset, judged.values()))) == 1
-    assert told["models"]["first-guesses"]["tau"] == 0.0  # choices alone tell of no guesses
+    assert document["models"]["first-guesses"]["tau"] == 0.0  # choices alone tell of no guesses
 
 
 def test_a_file_of_something_else_is_refused(dataset, tmp_path):

@@ -102,10 +102,10 @@ def test_another_device_is_told_once_for_all_tasks(file, context, made):
         attrs.evolve(context(rows, device=device), archive=first.archive) for rows in (64, 90)
     ]
     with structlog.testing.capture_logs() as logs:
-        models = [OneShotModel(OneShotOptions(model=file), one) for one in (first, *others)]
+        models = [OneShotModel(OneShotOptions(model=file), row) for row in (first, *others)]
     assert not any(model.trained for model in models)
-    (told,) = logs
-    assert told["event"].startswith("the predictor was trained on other devices")
+    (logged,) = logs
+    assert logged["event"].startswith("the predictor was trained on other devices")
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_another_cpu_of_the_same_vectors_counts_as_the_nearest_which_is_told_onc
     second = attrs.evolve(context(64, device=first.device), archive=first.archive)
     options = OneShotOptions(model=file)
     with structlog.testing.capture_logs() as logs:
-        models = [OneShotModel(options, one) for one in (first, second)]
+        models = [OneShotModel(options, row) for row in (first, second)]
     assert all(model.trained for model in models)
-    assert [one["event"] for one in logs] == [
+    assert [log["event"] for log in logs] == [
         "the predictor was trained on other CPUs; it predicts as for the nearest of them"
     ]
     rows = usual.space.everything
@@ -132,10 +132,10 @@ def test_if_no_model_is_for_the_target_operators_are_tuned_without_one(context, 
     first = context(device={"kind": "llvm", "mcpu": "cortex-a72", "features": ["neon"]})
     second = attrs.evolve(context(64, device=first.device), archive=first.archive)
     with structlog.testing.capture_logs() as logs:
-        models = [OneShotModel(OneShotOptions(), one) for one in (first, second)]
+        models = [OneShotModel(OneShotOptions(), row) for row in (first, second)]
     assert not any(model.trained for model in models)
-    (told,) = logs
-    assert "no included model is for this target (llvm cortex-a72)" in told["because"]
+    (logged,) = logs
+    assert "no included model is for this target (llvm cortex-a72)" in logged["because"]
     models[0].fit(_observed(made, first, 16))
     assert models[0].trained
 
@@ -180,9 +180,9 @@ def test_a_knob_that_the_training_lacks_is_ignored_and_told_once(file, context):
     new = attrs.evolve(known, space=space, archive=Archive())
     with structlog.testing.capture_logs() as lines:
         models = [OneShotModel(OneShotOptions(model=file), new) for _ in range(2)]
-    told = [line["unknown"] for line in lines if "does not know" in line["event"]]
-    assert len(told) == 1
-    assert "'stages'" in told[0]
+    unknown = [line["unknown"] for line in lines if "does not know" in line["event"]]
+    assert len(unknown) == 1
+    assert "'stages'" in unknown[0]
     assert all(model.trained for model in models)
     rows = known.space.sample(30, np.random.default_rng(1))
     wanted = OneShotModel(OneShotOptions(model=file), known).predict(rows)

@@ -24,11 +24,11 @@ def test_sizes_within_ten_percent_are_one_group(made):
 
 
 def test_operators_and_devices_are_told_apart(made):
-    one = made.measured(100, 50, count=3)
+    first = made.measured(100, 50, count=3)
     other = made.measured(100, 50, count=3, operator="other")
     elsewhere = made.measured(100, 50, count=3, device={"kind": "cuda"})
-    assert task_groups([one, other, elsewhere]).tolist() == [0, 1, 0]
-    assert len(set(device_groups([one, other, elsewhere]).tolist())) == 2
+    assert task_groups([first, other, elsewhere]).tolist() == [0, 1, 0]
+    assert len(set(device_groups([first, other, elsewhere]).tolist())) == 2
 
 
 @given(st.integers(3, 20), st.integers(0, 1000))

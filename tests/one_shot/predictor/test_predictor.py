@@ -28,31 +28,31 @@ def test_an_unseen_task_is_ordered_far_better_than_by_chance(model, examples):
 
 
 def test_looked_up_tokens_predict_what_computed_ones_do(model, examples):
-    one = examples[0]
+    first = examples[0]
     network = model.predictor.networks[0]
-    task = training_task(one, model.predictor.vocabulary, model.predictor.scale)
+    task = training_task(first, model.predictor.vocabulary, model.predictor.scale)
     computed = means(network, task, torch.device("cpu"))
     scale = model.predictor.scale
-    looked_up, _ = model.predictor.of(one.tokens).moments(one.configs)
+    looked_up, _ = model.predictor.of(first.tokens).moments(first.configs)
     np.testing.assert_allclose(
         looked_up, scale.mean + scale.deviation * computed, rtol=1e-4, atol=1e-5
     )
 
 
 def test_a_score_does_not_depend_on_the_others(model, examples):
-    one = examples[3]
-    predictor = model.predictor.of(one.tokens)
-    together, _ = predictor.moments(one.configs)
-    alone = [predictor.moments(one.configs[row : row + 1])[0][0] for row in range(5)]
+    first = examples[3]
+    predictor = model.predictor.of(first.tokens)
+    together, _ = predictor.moments(first.configs)
+    alone = [predictor.moments(first.configs[row : row + 1])[0][0] for row in range(5)]
     np.testing.assert_allclose(alone, together[:5], rtol=1e-4, atol=1e-5)
 
 
 def test_the_same_seed_gives_the_same_network(examples, options):
     short = attrs.evolve(options, steps=4, evaluate_every=2)
-    vocabulary = Vocabulary.learnt((one.tokens, one.configs) for one in examples[:3])
+    vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in examples[:3])
     from chameleon_one_shot.predictor.training import Scale  # noqa: PLC0415
 
-    made = [
+    result = [
         train(
             examples[:3],
             examples[3:4],
@@ -63,8 +63,8 @@ def test_the_same_seed_gives_the_same_network(examples, options):
         ).network.head.weight.detach()
         for seed in (1, 1, 2)
     ]
-    assert torch.equal(made[0], made[1])
-    assert not torch.equal(made[0], made[2])
+    assert torch.equal(result[0], result[1])
+    assert not torch.equal(result[0], result[2])
 
 
 def test_choices_alone_have_the_tokens_of_their_knobs(made):
@@ -78,33 +78,33 @@ def test_choices_alone_have_the_tokens_of_their_knobs(made):
 
 
 def test_knobs_that_do_not_apply_have_no_token(examples, model):
-    one = examples[0]
-    encoded = EncodedTask.of(one.tokens, model.predictor.vocabulary)
-    _, absent = encoded.values(one.configs)
-    assert (absent[:, 3] == (one.configs[:, 2] == 0)).all()
+    first = examples[0]
+    encoded = EncodedTask.of(first.tokens, model.predictor.vocabulary)
+    _, absent = encoded.values(first.configs)
+    assert (absent[:, 3] == (first.configs[:, 2] == 0)).all()
     assert not absent[:, :3].any()
 
 
 def test_numbers_of_json_have_names():
-    found = named_numbers(
+    result = named_numbers(
         "a", {"n": [1, 3], "w": "relu", "f": ["x", "y"], "id": "0123456789abcdef"}
     )
-    assert found == {"a.n.0": 1.0, "a.n.1": 2.0, "a.w=relu": 1.0, "a.f=x": 1.0, "a.f=y": 1.0}
+    assert result == {"a.n.0": 1.0, "a.n.1": 2.0, "a.w=relu": 1.0, "a.f=x": 1.0, "a.f=y": 1.0}
 
 
 def test_a_stored_model_predicts_the_same(model, examples, tmp_path):
     file = tmp_path / "m.safetensors"
     model.save(file)
-    again, one = load(file), examples[7]
-    for found, wanted in zip(
-        again.predictor.of(one.tokens).moments(one.configs),
-        model.predictor.of(one.tokens).moments(one.configs),
+    again, row = load(file), examples[7]
+    for result, wanted in zip(
+        again.predictor.of(row.tokens).moments(row.configs),
+        model.predictor.of(row.tokens).moments(row.configs),
         strict=True,
     ):
-        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(result, wanted)
     assert again.provenance == model.provenance
-    assert again.familiarity.strange(one.tokens, again.predictor.vocabulary) == (
-        model.familiarity.strange(one.tokens, model.predictor.vocabulary)
+    assert again.familiarity.strange(row.tokens, again.predictor.vocabulary) == (
+        model.familiarity.strange(row.tokens, model.predictor.vocabulary)
     )
 
 
@@ -149,7 +149,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_a_task_like_the_trained_ones_is_familiar(model, examples):
     familiarity, vocabulary = model.familiarity, model.predictor.vocabulary
-    assert all(familiarity.strange(one.tokens, vocabulary) is None for one in examples[:7])
+    assert all(familiarity.strange(example.tokens, vocabulary) is None for example in examples[:7])
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_a_task_like_the_trained_ones_is_familiar(model, examples):
 )
 def test_an_unlike_task_is_noticed(model, made, given, words):
     rows = given.pop("rows", 64)
-    one = made.example(rows, 32, **given)
+    first = made.example(rows, 32, **given)
     # Two tasks held out tell little about how far is too far.
     limits = attrs.evolve(model.familiarity.limits, distance=1.0)
     familiarity = attrs.evolve(model.familiarity, limits=limits)
-    reason = familiarity.strange(one.tokens, model.predictor.vocabulary)
+    reason = familiarity.strange(first.tokens, model.predictor.vocabulary)
     assert reason is not None
     assert words in reason
 

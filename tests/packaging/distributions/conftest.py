@@ -44,24 +44,24 @@ class Built:
 def built(packages):
     """Every package by its name: a source distribution, and the wheel that is made of that one."""
     folder = Path(os.environ[VARIABLE]).absolute()
-    found = {}
+    collected = {}
     for package in packages:
         start = f"{package.name.replace('-', '_')}-{package.project['version']}"
         (wheel,) = folder.glob(f"{start}-*.whl")
         (sdist,) = folder.glob(f"{start}.tar.gz")
-        found[package.name] = Built(package=package, wheel=wheel, sdist=sdist)
-    return found
+        collected[package.name] = Built(package=package, wheel=wheel, sdist=sdist)
+    return collected
 
 
 def run(words, *, cwd=None, codes=(0,)):
     """Run a command without what this process has on its paths; returns what it printed."""
-    kept = {
+    variables = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "NOX"))
     }
     done = subprocess.run(
         [str(word) for word in words],
         cwd=cwd,
-        env={**kept, "CHAMELEON_RECORDS": "none"},
+        env={**variables, "CHAMELEON_RECORDS": "none"},
         capture_output=True,
         text=True,
         check=False,
@@ -103,7 +103,7 @@ def environment(root, built, tmp_path_factory):
         venv.create(folder, with_pip=True)
         pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install"]
         pip += ["--quiet", "-c", root / "constraints.txt"]
-        needed = {str(one) for name in names for one in others(built[name].package)}
+        needed = {str(other) for name in names for other in others(built[name].package)}
         run([*pip, *sorted(needed)])
         wheels = [built[name].wheel for name in names]
         run([*pip, "--no-deps", *wheels])
@@ -116,7 +116,7 @@ def others(package):
     """What a package asks for that is not ours, without large libraries."""
     wanted = map(Requirement, package.project.get("dependencies", ()))
     return [
-        one
-        for one in wanted
-        if not one.name.startswith(OURS) and canonicalize_name(one.name) not in LARGE
+        row
+        for row in wanted
+        if not row.name.startswith(OURS) and canonicalize_name(row.name) not in LARGE
     ]

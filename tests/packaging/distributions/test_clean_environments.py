@@ -50,9 +50,9 @@ def small(environment):
 @pytest.fixture(scope="module")
 def search(environment, root):
     """What searches and replays, without a compiler."""
-    made = environment(*SEARCH)
-    shutil.copy(root / "tests" / "data" / "convolution_A100.json.gz", made.folder)
-    return made
+    result = environment(*SEARCH)
+    shutil.copy(root / "tests" / "data" / "convolution_A100.json.gz", result.folder)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +75,11 @@ def test_the_command_line_of_the_core_alone_says_what_is_missing(small):
     assert json.loads(small.chameleon("env", "--json").stdout)["packages"]["torch"] is None
     small.chameleon("init", "p.yaml")
     for command in ("validate", "run"):
-        told = small.chameleon(command, "p.yaml", codes=(2, 3)).stderr
-        assert "p.yaml:6:3: unknown frontend 'operators'" in told
-        assert "missing 'explorer', and no preset gives one; installed: none" in told
-        assert "hint: " in told
-        assert "Traceback" not in told
+        text = small.chameleon(command, "p.yaml", codes=(2, 3)).stderr
+        assert "p.yaml:6:3: unknown frontend 'operators'" in text
+        assert "missing 'explorer', and no preset gives one; installed: none" in text
+        assert "hint: " in text
+        assert "Traceback" not in text
 
 
 @pytest.mark.parametrize("cost_model", ["xgboost", "gaussian-process"])
@@ -100,9 +100,9 @@ def test_a_recorded_table_is_tuned_without_the_repository(search, cost_model):
 
 
 def test_every_plugin_is_listed_where_its_library_is_not(everything):
-    found = json.loads(everything.chameleon("plugins", "--json").stdout)
-    assert found["errors"] == []
-    names = {(one["kind"], one["name"]) for one in found["plugins"]}
+    document = json.loads(everything.chameleon("plugins", "--json").stdout)
+    assert document["errors"] == []
+    names = {(plugin["kind"], plugin["name"]) for plugin in document["plugins"]}
     assert {("explorers", "ppo"), ("frontends", "torch"), ("targets", "tvm")} <= names
     assert not everything.has("torch")
     assert not everything.has("tvm")
@@ -112,18 +112,18 @@ def test_every_plugin_is_listed_where_its_library_is_not(everything):
 
 def test_what_is_not_installed_is_named_with_its_place(everything):
     everything.chameleon("init", "p.yaml")
-    told = everything.chameleon(
+    done = everything.chameleon(
         "validate", "p.yaml", "--set", "explorer=ppo", codes=(3,)
     ).stderr.splitlines()
-    place = everything.line_of("p.yaml", "target: native")
-    (target,) = (line for line in told if line.startswith(f"p.yaml:{place}:9: "))
+    at = everything.line_of("p.yaml", "target: native")
+    (target,) = (line for line in done if line.startswith(f"p.yaml:{at}:9: "))
     assert "No module named 'tvm" in target
-    (explorer,) = (line for line in told if line.startswith("--set explorer=ppo: "))
+    (explorer,) = (line for line in done if line.startswith("--set explorer=ppo: "))
     assert "No module named 'torch'" in explorer
-    assert "hint: install the package that brings the module 'torch'" in told
+    assert "hint: install the package that brings the module 'torch'" in done
     (everything.folder / "net.onnx").touch()
-    told = everything.chameleon(
+    done = everything.chameleon(
         "validate", "p.yaml", "--set", "model={onnx: net.onnx}", codes=(2, 3)
     ).stderr
-    assert "the package onnx is not installed" in told
-    assert "Traceback" not in told
+    assert "the package onnx is not installed" in done
+    assert "Traceback" not in done

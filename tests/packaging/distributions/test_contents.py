@@ -40,10 +40,10 @@ def information(wheel):
 
 
 def test_a_wheel_has_every_file_of_its_modules_and_nothing_else(package, wheel, information):
-    found = {name for name in wheel.namelist() if not name.startswith(f"{information}/")}
-    assert found == sources(package)
+    result = {name for name in wheel.namelist() if not name.startswith(f"{information}/")}
+    assert result == sources(package)
     if package.modules is not None:
-        assert f"{package.modules.name}/py.typed" in found
+        assert f"{package.modules.name}/py.typed" in result
 
 
 def test_files_that_are_no_python_are_among_them(built):
@@ -56,7 +56,7 @@ def test_files_that_are_no_python_are_among_them(built):
 def test_a_source_distribution_has_all_that_its_wheel_is_made_of(package, built):
     archive = built[package.name].sdist
     with tarfile.open(archive) as opened:
-        names = {one.name for one in opened.getmembers()}
+        names = {member.name for member in opened.getmembers()}
     top = archive.name.removesuffix(".tar.gz")
     own = {f"{top}/{name}" for name in ("LICENSE", "PKG-INFO", "README.md", "pyproject.toml")}
     assert own | {f"{top}/src/{name}" for name in sources(package)} <= names
@@ -73,19 +73,19 @@ def test_both_have_the_version_in_their_names(package, built):
 
 def test_the_metadata_are_valid_and_pin_the_others(package, wheel, information):
     content = wheel.read(f"{information}/METADATA")
-    told = Metadata.from_email(content, validate=True)
-    assert (told.name, str(told.version)) == (package.name, package.project["version"])
-    assert str(told.requires_python) == ">=3.11"
-    assert told.license_expression == "Apache-2.0"
-    assert told.license_files == ["LICENSE"]
+    metadata = Metadata.from_email(content, validate=True)
+    assert (metadata.name, str(metadata.version)) == (package.name, package.project["version"])
+    assert str(metadata.requires_python) == ">=3.11"
+    assert metadata.license_expression == "Apache-2.0"
+    assert metadata.license_files == ["LICENSE"]
     assert b"Apache License" in wheel.read(f"{information}/licenses/LICENSE")
-    assert told.summary == package.project["description"]
-    assert told.description_content_type == "text/markdown"
-    assert (told.description or "").startswith(f"# {package.name}\n")
-    for one in told.requires_dist or ():
-        assert one.url is None, "an index refuses requirements that are addresses"
-        if one.name.startswith(OURS):
-            assert str(one.specifier) == f"=={told.version}"
+    assert metadata.summary == package.project["description"]
+    assert metadata.description_content_type == "text/markdown"
+    assert (metadata.description or "").startswith(f"# {package.name}\n")
+    for row in metadata.requires_dist or ():
+        assert row.url is None, "an index refuses requirements that are addresses"
+        if row.name.startswith(OURS):
+            assert str(row.specifier) == f"=={metadata.version}"
     tags = email.message_from_bytes(wheel.read(f"{information}/WHEEL"), policy=email.policy.default)
     assert tags["Tag"] == "py3-none-any"
 

@@ -130,8 +130,8 @@ threads = [int(p.name) for p in pathlib.Path("/proc/self/task").iterdir()]
 used = [os.sched_getaffinity(thread) for thread in threads]
 print(len(os.sched_getaffinity(0)), len(set().union(*used)))
 """
-    told = run_python(code, env={**os.environ, "OMP_NUM_THREADS": "2"})
-    main, together = map(int, told.split())
+    done = run_python(code, env={**os.environ, "OMP_NUM_THREADS": "2"})
+    main, together = map(int, done.split())
     assert main == 1
     assert together >= 2
 
@@ -148,14 +148,14 @@ def test_cold_caches_are_cold_for_the_weights_alone():
     import torch  # noqa: PLC0415 - as in the builder, after TVM
     from chameleon_runners.baselines.torch_builder import TorchKernel  # noqa: PLC0415
 
-    made = []
+    result = []
 
     def arguments():
-        made.append((torch.ones(4), torch.ones(8)))
-        return made[-1]
+        result.append((torch.ones(4), torch.ones(8)))
+        return result[-1]
 
     kernel = TorchKernel(lambda data, weights: data.sum() + weights.sum(), arguments, [16, 32], {1})
     kernel.time(2, cold_bytes=90)
     data, weights = zip(*kernel._copies, strict=True)
-    assert len(weights) == len({id(one) for one in weights}) == 1 + 3
-    assert len({id(one) for one in data}) == 1
+    assert len(weights) == len({id(weight) for weight in weights}) == 1 + 3
+    assert len({id(row) for row in data}) == 1

@@ -55,9 +55,9 @@ def test_a_fault_costs_one_worker():
     configs = [config(behaviour) for behaviour in EXPECTED]
     with CudaRunner(options) as runner:
         job = MeasureJob(task=task, space=space, configs=configs)
-        found = {m.config: m.failure for m in runner.measure(job)}
+        measurements = {m.config: m.failure for m in runner.measure(job)}
         (device,) = runner.describe()["devices"]
-    assert {behaviour: found[config(behaviour)] for behaviour in EXPECTED} == EXPECTED
+    assert {behaviour: measurements[config(behaviour)] for behaviour in EXPECTED} == EXPECTED
     assert device["name"] == "cpu:0"
 
 

@@ -70,15 +70,15 @@ def test_one_that_has_built_much_is_replaced(recycle_after: int | None, alive: b
 
 def test_nobody_is_told_what_happened_once_all_were_ended():
     pool = SimulatedPool(never)
-    told: list[object] = []
-    worker = pool.start_worker(told.append)
+    messages: list[object] = []
+    worker = pool.start_worker(messages.append)
     pool.run_once(None)
-    assert len(told) == 1
-    pool.submit(worker, told.append, {"command": "open"}, 1.0)
+    assert len(messages) == 1
+    pool.submit(worker, messages.append, {"command": "open"}, 1.0)
     pool.close()
     with pytest.raises(StoppedError):
         pool.run_once(None)
-    assert len(told) == 1
+    assert len(messages) == 1
 
 
 def test_asking_waits_for_the_answer():

@@ -21,14 +21,14 @@ def contender(name: str, seconds: float = math.inf) -> ContenderState[CandidateR
 
 
 def order(*contenders: ContenderState[CandidateRun], rounds: int) -> list[str]:
-    return [one.contender.name for one in turns(lambda: contenders, rounds)]
+    return [turn.contender.name for turn in turns(lambda: contenders, rounds)]
 
 
 def test_everyone_has_a_turn_in_every_round_in_a_new_order():
     names = order(*(contender(name, 1.0) for name in "abcd"), rounds=6)
     rounds = [names[start : start + 4] for start in range(0, len(names), 4)]
-    assert all(sorted(one) == list("abcd") for one in rounds)
-    assert len({tuple(one) for one in rounds}) > 1
+    assert all(sorted(turn) == list("abcd") for turn in rounds)
+    assert len({tuple(turn) for turn in rounds}) > 1
     assert names == order(*(contender(name, 1.0) for name in "abcd"), rounds=6)
 
 
@@ -45,24 +45,24 @@ def test_rounds_end_when_there_is_to_be_no_other():
         return done < 2
 
     racing = [contender("a", 1.0), contender("b", 1.0)]
-    had = [one.contender.name for one in turns(lambda: racing, 5, another=another)]
+    had = [turn.contender.name for turn in turns(lambda: racing, 5, another=another)]
     assert Counter(had) == {"a": 2, "b": 2}
     assert asked == [0, 1, 2]
 
 
 def test_who_is_hopelessly_slow_has_one_turn_where_time_is_up():
     racing = [contender("a", 1.0), contender("b", 3.1)]
-    had = [one.contender.name for one in turns(lambda: racing, 5, in_time=lambda: False)]
+    had = [turn.contender.name for turn in turns(lambda: racing, 5, in_time=lambda: False)]
     assert Counter(had) == {"a": 5, "b": 1}
 
 
 def test_who_fails_has_no_more_turns():
     racing = [contender("a", 1.0), contender("b", 1.0)]
     had: list[str] = []
-    for one in turns(lambda: tuple(racing), 5):
-        had.append(one.contender.name)
+    for turn in turns(lambda: tuple(racing), 5):
+        had.append(turn.contender.name)
         if len(racing) > 1:
-            racing.remove(one)
+            racing.remove(turn)
     assert Counter(had[2:]) == {racing[0].contender.name: 4}
 
 
@@ -74,13 +74,13 @@ def test_who_fails_has_no_more_turns():
     ],
 )
 def test_one_that_was_not_built(reply: dict[str, str], kind: FailureKind, words: str):
-    one = contender("a")
-    one.refuse(reply)
-    assert (one.measurement.failure, one.measurement.message) == (kind, words)
+    first = contender("a")
+    first.refuse(reply)
+    assert (first.measurement.failure, first.measurement.message) == (kind, words)
 
 
 def test_one_without_a_time_was_interrupted():
-    one = contender("a")
-    assert "interrupted" in one.measurement.message
-    one.candidate.take_turn([2.0, 2.0])
-    assert one.measurement.ok
+    first = contender("a")
+    assert "interrupted" in first.measurement.message
+    first.candidate.take_turn([2.0, 2.0])
+    assert first.measurement.ok

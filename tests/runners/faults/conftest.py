@@ -88,8 +88,8 @@ def make_fleet(folder: Path, *, devices: int = 3, **options: Any) -> FleetRunner
         fault_device_ref(f"device-{seed}", folder, seed=seed, rates=rates)
         for seed in range(devices)
     ]
-    made = FleetOptions(**{**FLEET, "workers": 2, **options})
-    return FleetRunner(made, lambda: device_refs, kind="fake")
+    chosen = FleetOptions(**{**FLEET, "workers": 2, **options})
+    return FleetRunner(chosen, lambda: device_refs, kind="fake")
 
 
 HARNESSES = {

@@ -39,37 +39,37 @@ def test_every_fault_has_an_expectation():
 
 def test_all_faults_in_one_batch(harness: Harness, tmp_path: Path):
     with harness.make(tmp_path) as runner:
-        found = by_config(list(runner.measure(job([config(fault) for fault in Fault]))))
+        measurements = by_config(list(runner.measure(job([config(fault) for fault in Fault]))))
         again = list(runner.measure(job([config(Fault.NONE, 1)])))
-    assert {FAULTS[c[0]]: m.failure for c, m in found.items()} == {
+    assert {FAULTS[c[0]]: m.failure for c, m in measurements.items()} == {
         fault: harness.expected(fault) for fault in Fault
     }
     assert [m.ok for m in again] == [True]
-    assert "SIGSEGV" in found[config(Fault.SEGFAULTS)].message
-    assert "status 7" in found[config(Fault.EXITS_HARD)].message
-    assert "the kernel raised" in found[config(Fault.RAISES)].message
-    assert "(5, 4)" in found[config(Fault.WRONG_SHAPE)].message
-    assert found[config(Fault.WRONG)].max_relative_error == pytest.approx(0.05)
+    assert "SIGSEGV" in measurements[config(Fault.SEGFAULTS)].message
+    assert "status 7" in measurements[config(Fault.EXITS_HARD)].message
+    assert "the kernel raised" in measurements[config(Fault.RAISES)].message
+    assert "(5, 4)" in measurements[config(Fault.WRONG_SHAPE)].message
+    assert measurements[config(Fault.WRONG)].max_relative_error == pytest.approx(0.05)
 
 
 def test_conformance(harness: Harness, tmp_path: Path):
     faults = [Fault.NONE, Fault.INVALID, Fault.WRONG, Fault.RAISES, Fault.EXITS_HARD]
     configs = [config(fault, number) for number in range(3) for fault in faults]
-    found = by_config(check_runner(lambda: harness.make(tmp_path), job(configs)))
-    good = [found[config(Fault.NONE, number)] for number in range(3)]
+    measurements = by_config(check_runner(lambda: harness.make(tmp_path), job(configs)))
+    good = [measurements[config(Fault.NONE, number)] for number in range(3)]
     assert all(m.max_relative_error == 0.0 and min(m.seconds) >= 0.0002 for m in good)
     assert all(m.build_seconds > 0.0 and m.run_seconds > 0.0 for m in good)
 
 
 def test_an_interrupted_batch_ends_after_what_is_in_flight(harness: Harness, tmp_path: Path):
     configs = [config(Fault.NONE, number) for number in range(300)]
-    found = []
+    collected = []
     with harness.make(tmp_path) as runner:
         for measurement in runner.measure(job(configs)):
-            found.append(measurement)
+            collected.append(measurement)
             runner.interrupt()
         assert list(runner.measure(job(configs))) == []
-    assert 0 < len(by_config(found)) < 100
+    assert 0 < len(by_config(collected)) < 100
 
 
 def test_an_abandoned_batch_leaves_a_usable_runner(harness: Harness, tmp_path: Path):
@@ -166,13 +166,13 @@ def test_descriptors_that_select_does_not_know(harness: Harness, tmp_path: Path)
     if hard < 2048:
         pytest.skip(f"at most {hard} files may be open here")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
-    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    descriptors = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
     try:
         with harness.make(tmp_path) as runner:
             configs = [config(Fault.NONE, number) for number in range(3)]
             assert all(m.ok for m in by_config(list(runner.measure(job(configs)))).values())
     finally:
-        for descriptor in taken:
+        for descriptor in descriptors:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -193,11 +193,11 @@ def _play(harness: Harness, folder: Path, count: int, *, blamed: int = 0, **opti
     with harness.make(folder, run_timeout=0.6, run_floor=0.6, **options) as runner:
         list(runner.measure(job([config(Fault.NONE, 4000)])))
         before = _footprint()
-        found = by_config(list(runner.measure(job(configs))))
+        measurements = by_config(list(runner.measure(job(configs))))
         after = _footprint()
-    assert set(found) == set(configs)
+    assert set(measurements) == set(configs)
     expected = {c: harness.expected(FAULTS[c[0]]) for c in configs}
-    others = [m.failure for c, m in found.items() if m.failure is not expected[c]]
+    others = [m.failure for c, m in measurements.items() if m.failure is not expected[c]]
     assert len(others) <= blamed
     assert {*others} <= {FailureKind.CRASH}
     assert after["processes"] <= before["processes"]
@@ -235,9 +235,9 @@ def test_failing_devices_cost_no_result(tmp_path: Path):
     rates = dict.fromkeys(kinds, 0.03)
     configs = [config(Fault.NONE, number) for number in range(60)]
     with make_fleet(tmp_path, devices=4, rates=rates, retries=6) as runner:
-        found = by_config(list(runner.measure(job(configs))))
-    failures = Counter(m.failure for m in found.values() if not m.ok)
-    assert set(found) == set(configs)
+        measurements = by_config(list(runner.measure(job(configs))))
+    failures = Counter(m.failure for m in measurements.values() if not m.ok)
+    assert set(measurements) == set(configs)
     # Two devices may, at these rates, make the same mistake with one candidate.
     assert failures.total() <= 2
     assert not failures[FailureKind.DEVICE_LOST]

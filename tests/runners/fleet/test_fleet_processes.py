@@ -37,8 +37,8 @@ Make = Callable[..., FleetRunner]
 @pytest.fixture
 def make() -> Iterator[Make]:
     def runner(*device_refs: DeviceRef, **options: object) -> FleetRunner:
-        made = FleetOptions(**{**OPTIONS, **options})
-        return FleetRunner(made, lambda: device_refs, kind="fake")
+        chosen = FleetOptions(**{**OPTIONS, **options})
+        return FleetRunner(chosen, lambda: device_refs, kind="fake")
 
     yield runner
     assert carriers() == []
@@ -74,9 +74,9 @@ def test_files_cut_off_on_their_way_are_sent_again(make: Make, tmp_path: Path):
         fault_device_ref("good line", tmp_path),
     ]
     with make(*device_refs) as runner:
-        found = by_config(list(runner.measure(job(good(30)))))
+        measurements = by_config(list(runner.measure(job(good(30)))))
         devices = {device["name"]: device for device in runner.describe()["devices"]}
-    assert all(m.ok for m in found.values())
+    assert all(m.ok for m in measurements.values())
     assert "failed here and succeeded elsewhere" in devices["bad line"]["reason"]
 
 
@@ -85,9 +85,9 @@ def test_out_of_device_memory(make: Make, tmp_path: Path, devices: int):
     device_refs = [fault_device_ref(str(number), tmp_path) for number in range(devices)]
     with make(*device_refs) as runner:
         configs = [config(Fault.EXHAUSTS_DEVICE), *good(2)]
-        found = by_config(list(runner.measure(job(configs))))
-    assert found[configs[0]].failure is FailureKind.OUT_OF_MEMORY
-    assert all(found[c].ok for c in configs[1:])
+        measurements = by_config(list(runner.measure(job(configs))))
+    assert measurements[configs[0]].failure is FailureKind.OUT_OF_MEMORY
+    assert all(measurements[c].ok for c in configs[1:])
 
 
 def test_all_devices_of_another_target(make: Make, tmp_path: Path):
@@ -182,8 +182,8 @@ def test_a_comparison_moves_on_when_its_device_is_lost(make: Make, tmp_path: Pat
     ]
     with make(*device_refs) as runner:
         contenders = [contender(Fault.NONE, str(n), seconds=0.0002) for n in range(4)]
-        found = runner.compare(TASK, contenders)
-    assert [m.message for m in found if not m.ok] == []
+        measurements = runner.compare(TASK, contenders)
+    assert [m.message for m in measurements if not m.ok] == []
 
 
 @pytest.mark.parametrize("fault", [Fault.SEGFAULTS, Fault.DISCONNECTS, Fault.HANGS])
@@ -203,9 +203,9 @@ def test_killed_workers_cost_no_result(make: Make, tmp_path: Path):
         make(*device_refs, retries=20, run_timeout=60.0, run_floor=60.0) as runner,
         killing(seed=1, pause=0.8) as done,
     ):
-        found = by_config(list(runner.measure(job(good(120)))))
-    assert len(found) == 120
-    assert [m.message for m in found.values() if not m.ok] == []
+        measurements = by_config(list(runner.measure(job(good(120)))))
+    assert len(measurements) == 120
+    assert [m.message for m in measurements.values() if not m.ok] == []
     assert done["kills"] > 0
 
 

@@ -42,8 +42,8 @@ class Fleet:
         self.given: Counter[str] = Counter()
         self.repeated: Counter[str] = Counter()
         self._seen: set[tuple[int, ...]] = set()
-        made = attrs.evolve(OPTIONS, **options)
-        self.runner = SimulatedFleetRunner(made, self.outcome, lambda: list(self.factors))
+        chosen = attrs.evolve(OPTIONS, **options)
+        self.runner = SimulatedFleetRunner(chosen, self.outcome, lambda: list(self.factors))
 
     def outcome(self, config: tuple[int, ...], device: str) -> Measurement:
         measurement = right(config)
@@ -172,11 +172,11 @@ def test_a_device_that_fails_on_what_others_ran_is_struck_and_waited_for():
 
     def outcome(config: tuple[int, ...], device: str) -> Measurement:
         repeat = device == "b" and config in fleet._seen
-        found = plain(config, device)
+        result = plain(config, device)
         if repeat:
             kind = FailureKind.WRONG_OUTPUT
             return Measurement(config=config, failure=kind, message="no", run_seconds=0.2)
-        return found
+        return result
 
     runner = SimulatedFleetRunner(OPTIONS, outcome, lambda: list("abc"))
     with runner, capture_logs() as logs:
@@ -194,10 +194,10 @@ def test_a_slow_device_of_real_processes(tmp_path: Path):
     options = FleetOptions(**{**PROCESS_OPTIONS, "pace_tolerance": 2.0})
     configs = [config(Fault.NONE, number) for number in range(30)]
     with FleetRunner(options, lambda: device_refs, kind="fake") as runner:
-        found = list(runner.measure(fault_job(configs, seconds=0.002)))
-        devices = {one["name"]: one for one in runner.describe()["devices"]}
-    assert len(found) == 30
-    assert all(m.ok for m in found)
+        measurements = list(runner.measure(fault_job(configs, seconds=0.002)))
+        devices = {device["name"]: device for device in runner.describe()["devices"]}
+    assert len(measurements) == 30
+    assert all(m.ok for m in measurements)
     assert "of the fleet's median device" in devices["slow"]["reason"]
     assert devices["a"]["pace"] < 2.0
     assert carriers() == []

@@ -78,9 +78,9 @@ def test_all_devices_are_kept_busy():
 @pytest.mark.parametrize("kind", [*_FAILURES, FailureKind.OUT_OF_MEMORY])
 def test_a_device_that_fails_whatever_it_is_given_poisons_nothing(kind: FailureKind):
     with fleet(failing_on({"bad"}, kind), "bad", "good", "other") as runner, capture_logs() as logs:
-        found = list(runner.measure(job(100)))
-        assert [m.message for m in found if not m.ok] == []
-        assert len(found) == 100
+        kinds = list(runner.measure(job(100)))
+        assert [m.message for m in kinds if not m.ok] == []
+        assert len(kinds) == 100
         bad = state_of(runner, "bad")
     assert "failed here and succeeded elsewhere" in str(bad.get("reason"))
     assert any(log["event"] == "device_set_aside" and log["device"] == "bad" for log in logs)
@@ -95,18 +95,18 @@ def test_two_devices_are_enough_to_find_the_liar():
 
 def test_a_device_that_is_right_again_is_taken_back():
     healed_at = 60.0
-    given: Counter[str] = Counter()
+    arguments: Counter[str] = Counter()
 
     def outcome(config: tuple[int, ...], device: str) -> Measurement:
         if device:
-            given[device] += runner.now() > healed_at
+            arguments[device] += runner.now() > healed_at
         sick = device == "sick" and runner.now() < healed_at
         return wrong(config, FailureKind.WRONG_OUTPUT) if sick else right(config)
 
     with fleet(outcome, "sick", "good", "other") as runner:
         assert all(m.ok for m in runner.measure(job(1000)))
         assert "reason" not in state_of(runner, "sick")
-    assert given["sick"] > 100
+    assert arguments["sick"] > 100
 
 
 def test_wrong_outputs_are_wrong_where_devices_agree():
@@ -114,9 +114,9 @@ def test_wrong_outputs_are_wrong_where_devices_agree():
         return wrong(config, FailureKind.WRONG_OUTPUT) if config[0] % 5 == 0 else right(config)
 
     with fleet(outcome, "a", "b", "c") as runner:
-        found = {m.config[0]: m.failure for m in runner.measure(job(50))}
+        kinds = {m.config[0]: m.failure for m in runner.measure(job(50))}
         states = {device["state"] for device in runner.describe()["devices"]}
-    assert all((kind is FailureKind.WRONG_OUTPUT) == (n % 5 == 0) for n, kind in found.items())
+    assert all((kind is FailureKind.WRONG_OUTPUT) == (n % 5 == 0) for n, kind in kinds.items())
     assert states == {"ready"}
 
 
@@ -162,8 +162,8 @@ def test_a_kernel_that_takes_devices_with_it_is_to_blame(
         return wrong(config, kind) if config == (3,) else right(config)
 
     with fleet(outcome, *names) as runner:
-        found = {m.config[0]: m.failure for m in runner.measure(job(10))}
-    assert found == {n: recorded if n == 3 else None for n in range(10)}
+        kinds = {m.config[0]: m.failure for m in runner.measure(job(10))}
+    assert kinds == {n: recorded if n == 3 else None for n in range(10)}
     assert tries[3] == 2
 
 
@@ -175,9 +175,9 @@ def test_recorded_tables_can_be_replayed_on_many_devices(tmp_path: Path):
     configs = [(x, y, 0) for x in range(4) for y in range(3)]
     work = MeasureJob(task=task, space=StageRef(factory="none:None"), configs=configs)
     with fleet(lambda config, _: table.measurement(config), "a", "b") as runner:
-        found = {m.config: m for m in runner.measure(work)}
-    assert set(found) == set(configs)
-    for config, measurement in found.items():
+        kinds = {m.config: m for m in runner.measure(work)}
+    assert set(kinds) == set(configs)
+    for config, measurement in kinds.items():
         recorded = table.measurement(config)
         assert (measurement.failure, measurement.seconds) == (recorded.failure, recorded.seconds)
 
@@ -206,10 +206,10 @@ def test_devices_that_never_answer_again_are_lost_not_crashed():
     options = FleetOptions(workers=8, retries=1, patience=30.0)
     names = [str(number) for number in range(5)]
     with fleet(outcome, *names, reach=reach, options=options) as runner:
-        found = {m.config[0]: m for m in runner.measure(job(20))}
-    assert found[3].failure is FailureKind.DEVICE_LOST
-    assert "every device" in found[3].message
-    assert all(found[number].ok for number in range(20) if number != 3)
+        kinds = {m.config[0]: m for m in runner.measure(job(20))}
+    assert kinds[3].failure is FailureKind.DEVICE_LOST
+    assert "every device" in kinds[3].message
+    assert all(kinds[number].ok for number in range(20) if number != 3)
 
 
 def test_the_run_waits_aloud_and_goes_on_when_a_device_is_back():
@@ -375,5 +375,5 @@ def test_every_configuration_has_exactly_one_result(
     options = FleetOptions(workers=4, retries=retries, patience=None)
     names = [str(number) for number in range(devices)]
     with fleet(outcome, *names, reach=reach, options=options) as runner:
-        found = Counter(m.config for m in runner.measure(job(40)))
-    assert found == Counter((number,) for number in range(40))
+        kinds = Counter(m.config for m in runner.measure(job(40)))
+    assert kinds == Counter((number,) for number in range(40))

@@ -40,12 +40,12 @@ def test_small_jobs_share_the_devices():
             before = runner.now()
             if together:
                 with runner.stream() as stream:
-                    for one in jobs:
-                        stream.submit(one)
+                    for row in jobs:
+                        stream.submit(row)
                     drained(stream)
             else:
-                for one in jobs:
-                    list(runner.measure(one))
+                for row in jobs:
+                    list(runner.measure(row))
             return runner.now() - before
 
     # Four jobs of half the fleet each: two waves instead of four, and builds besides.
@@ -57,7 +57,7 @@ def test_an_older_job_comes_first():
         first, second = job(20, name="a"), job(4, name="b")
         stream.submit(first)
         stream.submit(second)
-        order = [one for one, _ in drained(stream)]
+        order = [row for row, _ in drained(stream)]
     assert order[:18] == [first] * 18
     assert Counter(order) == {first: 20, second: 4}
 
@@ -65,13 +65,13 @@ def test_an_older_job_comes_first():
 def test_jobs_join_while_others_are_measured():
     with fleet() as runner, runner.stream() as stream:
         stream.submit(job(12, name="a"))
-        found = [stream.poll() for _ in range(6)]
+        result = [stream.poll() for _ in range(6)]
         late = job(12, name="b")
         stream.submit(late)
         rest = drained(stream)
-    assert all(arrival is not None for arrival in found)
+    assert all(arrival is not None for arrival in result)
     assert len(rest) == 18
-    assert sum(one is late for one, _ in rest) == 12
+    assert sum(row is late for row, _ in rest) == 12
 
 
 def test_the_time_runs_out_on_the_fleets_clock():
@@ -129,12 +129,12 @@ def test_every_candidate_of_every_job_has_one_result(sizes, devices, liar, kind)
     arrived: list[tuple[MeasureJob, Measurement]] = []
     jobs = [job(size, name=f"task{number}") for number, size in enumerate(sizes)]
     with fleet(outcome, devices) as runner, runner.stream() as stream:
-        for one in jobs:
-            stream.submit(one)
+        for row in jobs:
+            stream.submit(row)
             early = stream.poll(timeout=0.3)
             if early is not None:
                 arrived.append((early.job, early.measurement))
         arrived += drained(stream)
-    found = Counter((one.task.name, measurement.config) for one, measurement in arrived)
-    assert found == Counter((one.task.name, config) for one in jobs for config in one.configs)
+    result = Counter((row.task.name, measurement.config) for row, measurement in arrived)
+    assert result == Counter((row.task.name, config) for row in jobs for config in row.configs)
     assert all(m.ok for _, m in arrived if m.config[0] % 5)

@@ -90,7 +90,7 @@ def test_a_fault_makes_a_worse_witness_and_a_success_a_better_one(history: Relia
 def test_another_that_agrees_never_makes_it_less_certain(
     histories: list[Reliability], other: Reliability, elsewhere: bool
 ):
-    agreeing = [report(WRONG, str(n), reliability=one) for n, one in enumerate(histories)]
+    agreeing = [report(WRONG, str(n), reliability=history) for n, history in enumerate(histories)]
     more = [*agreeing, report(WRONG, "other", reliability=other)]
     assert conclusive(more, elsewhere=elsewhere) >= conclusive(agreeing, elsewhere=elsewhere)
     assert conclusive(agreeing, elsewhere=False) >= conclusive(agreeing, elsewhere=True)
@@ -157,8 +157,8 @@ def test_without_tries_left_there_is_an_end(
     kinds: list[FailureKind], back: list[bool], histories: list[Reliability], elsewhere: bool
 ):
     reports = [
-        report(kind, str(place), back=back[place], reliability=histories[place])
-        for place, kind in enumerate(kinds)
+        report(kind, str(number), back=back[number], reliability=histories[number])
+        for number, kind in enumerate(kinds)
     ]
     kind = kind_of(judge(reports, tries=0, elsewhere=elsewhere))
     assert kind in {*kinds, CRASH, LOST}

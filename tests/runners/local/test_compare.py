@@ -34,9 +34,9 @@ def test_each_contender_gets_a_measurement_in_order(runner: LocalRunner):
         Fault.BUILD_RAISES,
         Fault.PRINTS,
     ]
-    found = runner.compare(TASK, [_contender(fault) for fault in faults])
-    assert [m.config for m in found] == [config(fault) for fault in faults]
-    assert [m.failure for m in found] == [
+    measurements = runner.compare(TASK, [_contender(fault) for fault in faults])
+    assert [m.config for m in measurements] == [config(fault) for fault in faults]
+    assert [m.failure for m in measurements] == [
         None,
         None,
         FailureKind.CRASH,
@@ -44,23 +44,23 @@ def test_each_contender_gets_a_measurement_in_order(runner: LocalRunner):
         FailureKind.BUILD_ERROR,
         None,
     ]
-    assert found[0].cost > found[1].cost
-    assert all(len(m.seconds) <= QUICK["compare_rounds"] for m in found)
-    assert found[1].max_relative_error == 0.0
+    assert measurements[0].cost > measurements[1].cost
+    assert all(len(m.seconds) <= QUICK["compare_rounds"] for m in measurements)
+    assert measurements[1].max_relative_error == 0.0
 
 
 def test_a_contender_that_cannot_be_imported_is_a_measurement(runner: LocalRunner):
     missing = Contender(name="missing", stage=StageRef(factory="no_such_module:Baseline"))
-    found = runner.compare(TASK, [missing, _contender(Fault.NONE)])
-    assert [m.failure for m in found] == [FailureKind.BUILD_ERROR, None]
-    assert "no_such_module" in found[0].message
+    measurements = runner.compare(TASK, [missing, _contender(Fault.NONE)])
+    assert [m.failure for m in measurements] == [FailureKind.BUILD_ERROR, None]
+    assert "no_such_module" in measurements[0].message
 
 
 def test_the_reference_comes_from_whoever_has_one(runner: LocalRunner):
-    found = runner.compare(
+    measurements = runner.compare(
         TASK, [_contender(Fault.WRONG, reference="missing"), _contender(Fault.NONE)]
     )
-    assert [m.failure for m in found] == [FailureKind.WRONG_OUTPUT, None]
+    assert [m.failure for m in measurements] == [FailureKind.WRONG_OUTPUT, None]
 
 
 def test_nobody_has_a_reference(runner: LocalRunner):
@@ -72,15 +72,15 @@ def test_nobody_has_a_reference(runner: LocalRunner):
 def test_it_tells_how_far_it_is_and_ends_early_where_time_is_short(
     runner_options: LocalOptions, seconds: float, rounds: int
 ):
-    told: list[tuple[str, int, int]] = []
-    plan = ComparisonPlan(seconds=seconds, tell=lambda *step: told.append(step))
+    messages: list[tuple[str, int, int]] = []
+    plan = ComparisonPlan(seconds=seconds, tell=lambda *step: messages.append(step))
     contenders = [_contender(Fault.NONE), _contender(Fault.PRINTS)]
     with LocalRunner(attrs.evolve(runner_options, compare_rounds=8)) as runner:
         runner.plan_comparison(plan)
-        assert all(one.ok for one in runner.compare(TASK, contenders))
-        steps = list(told)
+        assert all(row.ok for row in runner.compare(TASK, contenders))
+        steps = list(messages)
         runner.compare(TASK, contenders)
-    assert told == steps, "a plan is for one comparison"
+    assert messages == steps, "a plan is for one comparison"
     assert [step for step in steps if step[0] == "built"][-1] == ("built", 2, 2)
     assert [step for step in steps if step[0] == "checked"] == [("checked", n, 2) for n in (1, 2)]
     assert steps[-1] == ("timed", rounds, rounds)
@@ -110,7 +110,7 @@ def test_a_contender_killed_from_outside_starts_over(runner: LocalRunner):
     timers = [threading.Timer(delay, kill_one) for delay in (0.15, 0.5)]
     for timer in timers:
         timer.start()
-    found = runner.compare(TASK, [_contender(Fault.NONE), _contender(Fault.SLOW)])
+    measurements = runner.compare(TASK, [_contender(Fault.NONE), _contender(Fault.SLOW)])
     for timer in timers:
         timer.join()
-    assert [m.ok for m in found] == [True, True]
+    assert [m.ok for m in measurements] == [True, True]

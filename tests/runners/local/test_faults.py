@@ -13,10 +13,10 @@ from ..faults.conftest import HARNESSES  # noqa: TID252
 @pytest.mark.parametrize("fault", [f for f in Fault if f is not Fault.NONE])
 def test_one_fault_among_good_ones(runner: LocalRunner, fault: Fault):
     configs = [config(Fault.NONE, 0), config(fault), config(Fault.NONE, 1), config(Fault.NONE, 2)]
-    found = by_config(list(runner.measure(job(configs))))
-    assert set(found) == set(configs)
-    assert found[config(fault)].failure == HARNESSES["local"].expected(fault)
-    assert all(found[config(Fault.NONE, number)].ok for number in range(3))
+    measurements = by_config(list(runner.measure(job(configs))))
+    assert set(measurements) == set(configs)
+    assert measurements[config(fault)].failure == HARNESSES["local"].expected(fault)
+    assert all(measurements[config(Fault.NONE, number)].ok for number in range(3))
     again = list(runner.measure(job([config(Fault.NONE, 3)])))
     assert [m.ok for m in again] == [True]
 

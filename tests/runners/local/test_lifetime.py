@@ -36,9 +36,9 @@ def _measure_under_fire(count: int, *, seed: int, pause: float) -> int:
     options = LocalOptions(**{**QUICK, "retries": 20, "build_timeout": 60.0, "run_timeout": 60.0})
     configs = [config(Fault.NONE, number) for number in range(count)]
     with LocalRunner(options) as runner, killing(seed, pause) as done:
-        found = by_config(list(runner.measure(job(configs))))
-    assert set(found) == set(configs)
-    assert [m.message for m in found.values() if not m.ok] == []
+        measurements = by_config(list(runner.measure(job(configs))))
+    assert set(measurements) == set(configs)
+    assert [m.message for m in measurements.values() if not m.ok] == []
     assert carriers() == []
     assert folders() == []
     return done["kills"]
@@ -100,10 +100,10 @@ def test_nothing_is_ahead_of_a_batch_when_there_is_a_best():
 
 
 def test_an_interrupt_while_a_batch_begins(runner: LocalRunner, monkeypatch: pytest.MonkeyPatch):
-    made = runner._job_runs
+    original = runner._job_runs
 
     def interrupted(*arguments: Any) -> Any:
-        runs = made(*arguments)
+        runs = original(*arguments)
         runner.interrupt()
         return runs
 
@@ -115,8 +115,8 @@ def test_interrupt_from_another_thread_while_a_kernel_hangs():
     options = LocalOptions(**{**QUICK, "run_timeout": 2.0, "run_floor": 2.0})
     with LocalRunner(options) as runner:
         threading.Timer(1.0, runner.interrupt).start()
-        found = list(runner.measure(job([config(Fault.HANGS, n) for n in range(50)])))
-    assert len(found) <= 2
+        measurements = list(runner.measure(job([config(Fault.HANGS, n) for n in range(50)])))
+    assert len(measurements) <= 2
 
 
 def test_close_while_a_worker_is_being_started(monkeypatch: pytest.MonkeyPatch):
@@ -164,8 +164,8 @@ def test_a_builder_that_raises_leaves_workers_to_the_one_before(runner: LocalRun
     assert [m.ok for m in runner.measure(job([config(Fault.NONE)]))] == [True]
     with pytest.raises(PluginError, match="the builder cannot be made"):
         list(runner.measure(job([config(Fault.NONE)], opening="raises")))
-    found = list(runner.measure(job([config(Fault.NONE, n) for n in range(4)])))
-    assert [m.message for m in found if not m.ok] == []
+    measurements = list(runner.measure(job([config(Fault.NONE, n) for n in range(4)])))
+    assert [m.message for m in measurements if not m.ok] == []
 
 
 @pytest.mark.parametrize(

@@ -32,20 +32,20 @@ def test_hopeless_candidates_are_not_held():
     slow, fast = timed(0, 2.1), timed(1, 1.0)
     rounds, gone = admitted(slow, fast)
     assert gone == [slow]
-    assert rounds.held == [fast]
+    assert rounds.candidates == [fast]
 
 
 def test_candidates_are_hopeless_next_to_an_earlier_best():
     candidate = timed(0, 2.1)
     rounds, gone = admitted(candidate, best=1.0)
     assert gone == [candidate]
-    assert rounds.held == []
+    assert rounds.candidates == []
 
 
 def test_no_more_are_held_than_may_be():
     candidates = [timed(n, 1.0 + 0.01 * n) for n in (3, 1, 4, 0, 2, 5)]
     rounds, gone = admitted(*candidates)
-    assert [held.slot for held in rounds.held] == [0, 1, 2, 3]
+    assert [candidate.slot for candidate in rounds.candidates] == [0, 1, 2, 3]
     assert sorted(lost.slot for lost in gone) == [4, 5]
 
 
@@ -174,8 +174,8 @@ COSTS = st.lists(st.floats(1e-6, 1.0), unique=True, max_size=12)
 
 @given(COSTS)
 def test_the_same_times_keep_their_order_and_opposite_ones_do_not(costs: list[float]):
-    pairs, kept = kept_order([(cost, cost) for cost in costs])
-    assert pairs == kept <= len(costs) * (len(costs) - 1) // 2
+    pairs, agreeing = kept_order([(cost, cost) for cost in costs])
+    assert pairs == agreeing <= len(costs) * (len(costs) - 1) // 2
     assert kept_order([(-cost, cost) for cost in costs]) == (pairs, 0)
 
 

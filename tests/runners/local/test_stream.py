@@ -15,7 +15,7 @@ from ..faults.conftest import HARNESSES  # noqa: TID252
 
 
 def _job(count: int) -> MeasureJob:
-    configs = [(place,) for place in range(count)]
+    configs = [(number,) for number in range(count)]
     return MeasureJob(task=None, space=None, configs=configs)  # type: ignore[arg-type]
 
 
@@ -25,8 +25,8 @@ def test_single_configurations_make_up_groups_and_batches_go_alone():
     def group(jobs):
         groups.append([len(job.configs) for job in jobs])
         for job in jobs:
-            for one in job.configs:
-                yield Arrival(job=job, measurement=one)
+            for row in job.configs:
+                yield Arrival(job=job, measurement=row)
 
     stream = LocalStream(group, size=2)
     for count in (1, 1, 1, 3, 1, 1):
@@ -67,7 +67,7 @@ TURNING_UP = (
 
 
 def _of_tasks(faults: Sequence[Fault]) -> list[MeasureJob]:
-    tasks = [attrs.evolve(TASK, name=f"op{place}", arguments={"n": place}) for place in range(9)]
+    tasks = [attrs.evolve(TASK, name=f"op{number}", arguments={"n": number}) for number in range(9)]
     return [
         MeasureJob(task=task, space=fault_space(), configs=[config(fault)])
         for task, fault in zip(tasks, faults, strict=False)
@@ -77,22 +77,22 @@ def _of_tasks(faults: Sequence[Fault]) -> list[MeasureJob]:
 def test_every_task_gets_its_own_measurement_whatever_the_others_do(runner: LocalRunner):
     jobs = _of_tasks(TURNING_UP)
     with runner.stream() as stream:
-        for one in jobs:
-            stream.submit(one)
+        for row in jobs:
+            stream.submit(row)
         arrivals = drained(stream)
-    found = {job.task.name: measurement for job, measurement in arrivals}
+    result = {job.task.name: measurement for job, measurement in arrivals}
     assert len(arrivals) == len(jobs)
-    assert found.keys() == {job.task.name for job in jobs}
+    assert result.keys() == {job.task.name for job in jobs}
     for job, fault in zip(jobs, TURNING_UP, strict=True):
-        assert found[job.task.name].failure == HARNESSES["local"].expected(fault)
+        assert result[job.task.name].failure == HARNESSES["local"].expected(fault)
     [again] = runner.measure(jobs[0])
     assert again.ok, "the workers can go on with other things"
 
 
 def test_a_group_that_is_interrupted_ends_after_the_measurement_in_flight(runner: LocalRunner):
     with runner.stream() as stream:
-        for one in _of_tasks([Fault.NONE] * 6):
-            stream.submit(one)
+        for row in _of_tasks([Fault.NONE] * 6):
+            stream.submit(row)
         first = stream.poll()
         runner.interrupt()
         assert (first is not None) + len(drained(stream)) in range(1, 6)

@@ -68,7 +68,7 @@ def test_what_disturbs_timing_is_read_around_each_of_them(runner: LocalRunner):
     assert runner.disturbance() == Disturbance()
     configs = [config(Fault.NONE, number) for number in range(6)]
     assert all(m.ok for m in runner.measure(job(configs)))
-    found = runner.disturbance()
-    assert found.core_seconds > 0.0
-    assert found.stolen_seconds + found.others_seconds >= 0.0
-    assert 0 <= found.kept <= found.pairs <= 15
+    result = runner.disturbance()
+    assert result.core_seconds > 0.0
+    assert result.stolen_seconds + result.others_seconds >= 0.0
+    assert 0 <= result.kept <= result.pairs <= 15

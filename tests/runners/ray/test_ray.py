@@ -50,12 +50,12 @@ def cluster() -> Iterator[None]:
 
 def _carriers() -> set[int]:
     """Worker processes of any runner, and what they started."""
-    found = set()
+    table = set()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.status() != psutil.STATUS_ZOMBIE and TOKEN in process.environ():
-                found.add(process.pid)
-    return found
+                table.add(process.pid)
+    return table
 
 
 def _folders() -> set[Path]:
@@ -105,11 +105,11 @@ def test_every_fault_is_recorded_as_on_this_machine(make: Make):
     differs = {Fault.SCRIBBLES}
     faults = [fault for fault in Fault if fault not in differs]
     with make() as runner:
-        found = by_config(list(runner.measure(job([config(fault) for fault in faults]))))
+        table = by_config(list(runner.measure(job([config(fault) for fault in faults]))))
         devices = runner.describe()["devices"]
         again = by_config(list(runner.measure(job(_good(8)))))
-    assert {FAULTS[c[0]]: m.failure for c, m in found.items()} == {f: EXPECTED[f] for f in faults}
-    assert "SIGSEGV" in found[config(Fault.SEGFAULTS)].message
+    assert {FAULTS[c[0]]: m.failure for c, m in table.items()} == {f: EXPECTED[f] for f in faults}
+    assert "SIGSEGV" in table[config(Fault.SEGFAULTS)].message
     assert all(m.ok for m in again.values())
     assert len({device["name"] for device in devices}) == 2
 
@@ -128,10 +128,10 @@ def test_the_candidate_of_a_killed_actor_is_measured_elsewhere(make: Make, tmp_p
     with make(device_options={"seconds": 0.3}, retries=4) as runner:
         killer = threading.Thread(target=kill, args=(runner,))
         killer.start()
-        found = by_config(list(runner.measure(job(_good(12)))))
+        table = by_config(list(runner.measure(job(_good(12)))))
         killer.join()
     assert killed
-    assert all(m.ok for m in found.values())
+    assert all(m.ok for m in table.values())
     # The one that was at work there was loaded a second time.
     assert device.count() > 12
 

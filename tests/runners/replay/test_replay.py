@@ -87,8 +87,8 @@ def test_comparing_gives_the_recorded_times(tiny):
     (task,) = tasks_of(tiny)
     tuned = Contender(name="tuned", stage=SPACE, config=(2, 1))
     rival = Contender(name="untuned", stage=SPACE)
-    one, other = ReplayRunner(ReplayOptions(noise=Noise.REPEATS)).compare(task, [tuned, rival])
-    assert one.cost == pytest.approx(8.2e-3)
+    first, other = ReplayRunner(ReplayOptions(noise=Noise.REPEATS)).compare(task, [tuned, rival])
+    assert first.cost == pytest.approx(8.2e-3)
     assert other.failure is FailureKind.INVALID
 
 

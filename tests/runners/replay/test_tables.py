@@ -147,8 +147,8 @@ def test_a_table_that_changed_under_its_task_is_noticed(tiny):
 
 
 def test_tables_of_one_configuration_and_of_texts_have_a_space():
-    one = table_of("one", "d", {"x": [3]}, [Measurement(config=(), seconds=(1.0,))])
-    assert len(one.space().everything) == 1
+    first = table_of("one", "d", {"x": [3]}, [Measurement(config=(), seconds=(1.0,))])
+    assert len(first.space().everything) == 1
     mixed = table_of("mixed", "d", {"x": [1, "auto"]}, [Measurement(config=(), seconds=(1.0,))] * 2)
     assert mixed.knobs[0].options == ("1", "auto")
 

@@ -84,5 +84,5 @@ def impostor() -> Iterator[Callable[[bytes | None], Address]]:
 
     yield listen
     ended.set()
-    for one in with_sockets:
-        one.close()
+    for word in with_sockets:
+        word.close()

@@ -42,8 +42,8 @@ def main() -> None:
 
 def debian(work: Path, root: Path) -> None:
     """Unpack Debian's packages for arm64, with lists of apt's own in a temporary folder."""
-    for one in ("lists/partial", "cache/archives/partial", "debs"):
-        (work / one).mkdir(parents=True)
+    for row in ("lists/partial", "cache/archives/partial", "debs"):
+        (work / row).mkdir(parents=True)
     (work / "status").touch()
     sources = work / "sources.list"
     sources.write_text(f"deb [arch=arm64 signed-by={KEYRING}] {MIRROR} {SUITE} main\n")
@@ -67,7 +67,7 @@ def debian(work: Path, root: Path) -> None:
 def wheels(work: Path, site: Path) -> None:
     """Unpack the wheels of TVM and of what it imports."""
     wanted = [f"{name}=={metadata.version(name)}" for name in SAME_VERSION]
-    platforms = [f"--platform={one}" for one in PLATFORMS]
+    platforms = [f"--platform={row}" for row in PLATFORMS]
     pip = [sys.executable, "-m", "pip", "download", "-q", "--only-binary=:all:", "--no-deps"]
     run(
         [*pip, *platforms, f"--python-version={PYTHON}", "-d", work, *wanted, *ANY_VERSION],

@@ -22,11 +22,11 @@ def measured(*arguments: str) -> dict:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_five_minutes_of_killing_lose_nothing():
-    told = measured("--chaos", "300")["chaos"]
-    assert told["kills"] > 50
-    assert told["measurements"] == told["distinct"] == told["candidates"]
-    assert told["failed"] == {}
-    assert told["longest_gap"] < told["run_timeout"] + 5.0
+    report = measured("--chaos", "300")["chaos"]
+    assert report["kills"] > 50
+    assert report["measurements"] == report["distinct"] == report["candidates"]
+    assert report["failed"] == {}
+    assert report["longest_gap"] < report["run_timeout"] + 5.0
 
 
 @pytest.mark.long

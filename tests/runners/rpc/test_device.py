@@ -45,15 +45,15 @@ def artifacts(task, tmp_path_factory):
 @pytest.fixture
 def reach(settled):
     """Makes devices of the tracker, and closes them."""
-    made = []
+    devices = []
 
     def make(**options) -> RpcDevice:
-        told = {"tracker": str(settled.address), "key": KEY, "connect_timeout": 20.0, **options}
-        made.append(RpcDevice(RpcDeviceOptions(**told)))
-        return made[-1]
+        document = {"tracker": str(settled.address), "key": KEY, "connect_timeout": 20.0, **options}
+        devices.append(RpcDevice(RpcDeviceOptions(**document)))
+        return devices[-1]
 
     yield make
-    for device in made:
+    for device in devices:
         device.close()
     settle(settled)
 
@@ -108,7 +108,7 @@ def test_a_server_that_is_killed_is_a_lost_device(serving, reach, native, artifa
     device = reach()
     address = device.connect(native)["address"]
     kernel = device.load(artifacts / "none")
-    (server,) = (one for one in serving.servers if str(one.address) == address)
+    (server,) = (server for server in serving.servers if str(server.address) == address)
     os.killpg(server.pid, signal.SIGKILL)
     with pytest.raises(DeviceLostError):
         kernel.outputs()

@@ -41,9 +41,9 @@ def start() -> Iterator[Start]:
         family = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         process.wait()
-        for one in family:
+        for row in family:
             with contextlib.suppress(psutil.Error):
-                one.kill()
+                row.kill()
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +85,8 @@ def test_candidates_are_measured_through_a_proxy(board: Address, task: Task):
     configs = [config(Behaviour.NONE), config(Behaviour.WRONG), config(Behaviour.SLEEPS)]
     with RpcRunner(options) as runner:
         job = MeasureJob(task=task, space=space, configs=configs)
-        found = {m.config: m.failure for m in runner.measure(job)}
-    assert [found[one] is None for one in configs] == [True, False, True]
+        measurements = {m.config: m.failure for m in runner.measure(job)}
+    assert [measurements[row] is None for row in configs] == [True, False, True]
 
 
 def test_a_key_that_no_server_of_the_proxy_has(proxy: Address, native: str):

@@ -57,7 +57,7 @@ def test_a_pipeline_is_tuned_on_remote_devices(settled, tmp_path, capsys):
     assert operator["measurements"] == 6
     assert 0 < operator["tuned_seconds"] < float("inf")
     assert operator["max_relative_error"] < 1e-5
-    assert {one["name"] for one in operator["variants"]} == {"tuned", "untuned"}
+    assert {row["name"] for row in operator["variants"]} == {"tuned", "untuned"}
     settle(settled)
 
 
@@ -77,10 +77,10 @@ def test_every_deed_is_a_measurement_of_its_kind(settled, task):
     configs = [config(behaviour) for behaviour in Behaviour]
     with RpcRunner(options) as runner:
         job = MeasureJob(task=task, space=space, configs=configs)
-        found = {m.config: m for m in runner.measure(job)}
-        names = {one["name"] for one in runner.describe()["devices"]}
+        table = {m.config: m for m in runner.measure(job)}
+        names = {row["name"] for row in runner.describe()["devices"]}
     assert names == {f"{KEY}#1", f"{KEY}#2"}
-    assert {behaviour: found[config(behaviour)].failure for behaviour in Behaviour} == EXPECTED
+    assert {behaviour: table[config(behaviour)].failure for behaviour in Behaviour} == EXPECTED
     settle(settled)
 
 
@@ -90,9 +90,9 @@ def test_every_deed_is_a_measurement_of_its_kind(settled, task):
 def test_an_unknown_key_names_those_there_are(settled, tmp_path, capsys):
     file = pipeline(tmp_path, settled.address, key="unknown")
     assert run(["run", file]) == ExitCode.DEVICE
-    told = capsys.readouterr().err
-    assert "no device of the key 'unknown'" in told
-    assert KEY in told
+    printed = capsys.readouterr().err
+    assert "no device of the key 'unknown'" in printed
+    assert KEY in printed
 
 
 def test_no_tracker(tmp_path, capsys):

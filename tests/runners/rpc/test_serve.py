@@ -53,9 +53,9 @@ def served():
         family = descendants(process)
         process.kill()
         process.wait()
-        for one in family:
+        for row in family:
             with contextlib.suppress(psutil.Error):
-                one.kill()
+                row.kill()
         for stream in (process.stdout, process.stderr):
             stream.close()
 
@@ -69,13 +69,13 @@ def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 def gone(processes: list[psutil.Process]) -> bool:
     _, alive = psutil.wait_procs(processes, timeout=20.0)
-    return not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+    return not [row for row in alive if row.status() != psutil.STATUS_ZOMBIE]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_stays_behind(served, number):
-    process, told = served("--servers", "1")
-    assert told["runner"] == {"name": "rpc", "tracker": told["tracker"], "key": "local"}
+    process, answer = served("--servers", "1")
+    assert answer["runner"] == {"name": "rpc", "tracker": answer["tracker"], "key": "local"}
     family = descendants(process)
     assert len(family) == 2
     os.kill(process.pid, number)
@@ -84,10 +84,10 @@ def test_nothing_stays_behind(served, number):
 
 
 def test_a_public_address_is_warned_of(served):
-    process, told = served("--host", EVERYWHERE, "--announce", "127.0.0.1")
-    assert told["tracker"].startswith("127.0.0.1:")
-    (queue,) = queues(Address.parse(told["tracker"]), timeout=5.0)
-    assert [str(one) for one in queue.servers] == told["servers"]
+    process, answer = served("--host", EVERYWHERE, "--announce", "127.0.0.1")
+    assert answer["tracker"].startswith("127.0.0.1:")
+    (queue,) = queues(Address.parse(answer["tracker"]), timeout=5.0)
+    assert [str(server) for server in queue.servers] == answer["servers"]
     os.kill(process.pid, signal.SIGINT)
     assert "neither passwords nor encryption" in process.communicate(timeout=30)[1]
 
@@ -175,9 +175,9 @@ def test_devices_are_shown_and_tested(settled, native, capsys):
     (shown,) = json.loads(capsys.readouterr().out)["keys"]
     assert shown["key"] == KEY
     assert shown["free"] == 2
-    assert [one["state"] for one in shown["servers"]] == ["free", "free"]
-    assert {one["server"] for one in shown["tests"]} == {o["address"] for o in shown["servers"]}
-    assert all(one["ok"] for one in shown["tests"])
+    assert [server["state"] for server in shown["servers"]] == ["free", "free"]
+    assert {test["server"] for test in shown["tests"]} == {o["address"] for o in shown["servers"]}
+    assert all(test["ok"] for test in shown["tests"])
     settle(settled)
     assert run(arguments) == ExitCode.OK
     assert f"{KEY}: 2 servers, 2 free" in capsys.readouterr().out
@@ -191,8 +191,8 @@ def test_a_failed_self_test_is_an_exit_code(settled, capsys):
 
 
 def test_devices_of_an_unknown_key(settled, capsys):
-    told = run(["devices", "--tracker", str(settled.address), "--key", "unknown"])
-    assert told == ExitCode.DEVICE
+    answer = run(["devices", "--tracker", str(settled.address), "--key", "unknown"])
+    assert answer == ExitCode.DEVICE
     assert KEY in capsys.readouterr().err
 
 

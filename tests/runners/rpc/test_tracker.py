@@ -41,28 +41,28 @@ def test_what_a_tracker_has(settled):
     (queue,) = queues(settled.address, timeout=5.0)
     assert queue.key == KEY
     assert queue.free == 2
-    assert [one.port for one in queue.servers] == sorted(s.address.port for s in settled.servers)
+    assert [row.port for row in queue.servers] == sorted(s.address.port for s in settled.servers)
 
 
 def test_servers_at_a_proxy_are_found_under_their_keys(impostor):
-    told = {
+    document = {
         "server_info": [
             {"key": "server:proxy[board,phone]", "addr": ["10.0.0.1", 9090]},
             {"key": "server:board", "addr": ["10.0.0.2", 9091]},
         ],
         "queue_info": {"board": {"free": 4, "pending": 0}, "phone": {"free": 0, "pending": 1}},
     }
-    board, phone = queues(impostor(framed([0, told])), timeout=5.0)
-    assert [one.key for one in (board, phone)] == ["board", "phone"]
-    assert [str(one) for one in board.servers] == ["10.0.0.1:9090", "10.0.0.2:9091"]
-    assert [one.devices for one in (board, phone)] == [4, 1]
+    board, phone = queues(impostor(framed([0, document])), timeout=5.0)
+    assert [row.key for row in (board, phone)] == ["board", "phone"]
+    assert [str(server) for server in board.servers] == ["10.0.0.1:9090", "10.0.0.2:9091"]
+    assert [row.devices for row in (board, phone)] == [4, 1]
     assert board.proxied
     assert phone.proxied
 
 
 def test_a_grant_is_for_one_of_the_servers(settled):
     grant = request(settled.address, KEY, priority=1, timeout=5.0)
-    assert grant.address.port in {one.address.port for one in settled.servers}
+    assert grant.address.port in {row.address.port for row in settled.servers}
     assert grant.key.startswith(KEY)
 
 

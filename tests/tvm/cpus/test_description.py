@@ -53,8 +53,8 @@ def test_the_estimates_of_zen_4_are_those_that_were_measured():
     ],
 )
 def test_two_units_need_as_many_sums_as_they_have_in_flight(cpu, per_cycle, sums):
-    found = info(cpu)
-    assert (found.fma_per_cycle, found.sums_in_flight) == (per_cycle, sums)
+    result = info(cpu)
+    assert (result.fma_per_cycle, result.sums_in_flight) == (per_cycle, sums)
 
 
 def test_without_avx512_the_same_core_has_vectors_half_as_wide():
@@ -79,7 +79,7 @@ def test_every_core_is_a_name_of_llvms_and_sensible():
         triple: [cpu for cpu in _KNOWN if codegen.llvm_is_valid_cpu(cpu, triple)]
         for triple in ("x86_64-linux-gnu", "aarch64-linux-gnu")
     }
-    assert sorted([one for names in known.values() for one in names]) == sorted(_KNOWN)
+    assert sorted([name for names in known.values() for name in names]) == sorted(_KNOWN)
     for core in _KNOWN.values():
         assert core.l1_bytes < core.l2_bytes <= core.l3_bytes
         assert core.memory_rate <= core.l3_rate <= core.l2_rate
@@ -88,8 +88,8 @@ def test_every_core_is_a_name_of_llvms_and_sensible():
 
 def test_an_unknown_name_is_described_by_its_features():
     text = json.dumps({"kind": "llvm", "mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"})
-    found = target_info(resolved(text))
-    assert (found.vector_bytes, found.fma_per_cycle) == (32, 2.0)
+    result = target_info(resolved(text))
+    assert (result.vector_bytes, result.fma_per_cycle) == (32, 2.0)
 
 
 HASWELL = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "haswell", "num-cores": 2}'
@@ -142,8 +142,8 @@ def test_winograd_offers_some_tile_wherever_blocks_waste_little(channels, filter
         input=[1, 8 * channels, size, size], filters=8 * filters, kernel=3, padding=1,
         layout="NHWC", output_layout="NHWC",
     )  # fmt: skip
-    found = target_info(HASWELL)
-    space = WinogradTiling(geometry_of(spec, 8), found, ("winograd2", "winograd4")).space()
+    result = target_info(HASWELL)
+    space = WinogradTiling(geometry_of(spec, 8), result, ("winograd2", "winograd4")).space()
     assert len(space.first_guesses)
 
 

@@ -50,14 +50,14 @@ def test_the_command_measures_and_keeps(monkeypatch, capsys):
     monkeypatch.setattr(measuring, "_LEAST_BYTES", 1 << 16)
     monkeypatch.setattr(measuring, "_TIMES_L3", 0)
     assert run(["cpu", "--measure", "--json"]) == ExitCode.OK
-    found = json.loads(capsys.readouterr().out)
-    values = found["target"]
-    kept = kept_memory_rate(values["mcpu"], values["num-cores"])
-    assert kept is not None
-    assert 0.0 < kept < math.inf
-    assert found["description"]["memory_bytes_per_cycle"] == kept
-    assert found["features"] == sorted(found["features"])
-    assert "multiply-add" in found["instructions"]
+    document = json.loads(capsys.readouterr().out)
+    values = document["target"]
+    rate = kept_memory_rate(values["mcpu"], values["num-cores"])
+    assert rate is not None
+    assert 0.0 < rate < math.inf
+    assert document["description"]["memory_bytes_per_cycle"] == rate
+    assert document["features"] == sorted(document["features"])
+    assert "multiply-add" in document["instructions"]
 
 
 def test_another_cpu_is_shown_and_not_measured(capsys):

@@ -55,9 +55,9 @@ def test_x86_names_fit_the_flags(file, guess, expected):
 def test_arm_names_come_from_the_part(guess):
     processor = recorded("neoverse-v1", "aarch64")
     assert name_of(processor, guess, ARM) == CpuName(mcpu="neoverse-v1")
-    told = told_features(processor)
-    assert {"neon", "sve", "i8mm", "bf16"} <= told
-    assert "sve2" not in told
+    features = told_features(processor)
+    assert {"neon", "sve", "i8mm", "bf16"} <= features
+    assert "sve2" not in features
 
 
 def test_a_guest_of_granite_rapids_has_amx_and_bfloat16():
@@ -98,15 +98,15 @@ def test_a_model_without_its_avx512_gets_another_name():
 @given(data=st.data())
 def test_code_never_uses_what_the_flags_lack(file, data):
     seen = recorded(file)
-    kept = data.draw(st.sets(st.sampled_from(sorted(seen.flags))))
+    flags = data.draw(st.sets(st.sampled_from(sorted(seen.flags))))
     guess = data.draw(st.sampled_from(["znver5", "graniterapids", "haswell", "generic"]))
-    processor = Processor(architecture="x86_64", vendor=seen.vendor, flags=frozenset(kept))
+    processor = Processor(architecture="x86_64", vendor=seen.vendor, flags=frozenset(flags))
     name = name_of(processor, guess, X86)
     used = used_features(llvm_target(name.mcpu, triple=X86, mattr=frozenset(name.mattr)))
     # Flags without what they build on (AVX2 without AVX) are no processor's: LLVM adds it.
-    told = told_features(processor)
+    features = told_features(processor)
     closed = used_features(
-        llvm_target("x86-64", triple=X86, mattr=frozenset(f"+{one}" for one in told))
+        llvm_target("x86-64", triple=X86, mattr=frozenset(f"+{row}" for row in features))
     )
     assert used <= closed
 

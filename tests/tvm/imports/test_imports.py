@@ -23,7 +23,7 @@ def test_tvm_comes_without_torch_and_leaves_it_importable():
 
 
 def test_a_module_that_is_there_already_stays():
-    kept = (
+    statements = (
         "import sys, types\n"
         "from contextlib import nullcontext\n"
         "import chameleon_tvm.quick_tvm as quick\n"
@@ -34,7 +34,7 @@ def test_a_module_that_is_there_already_stays():
         "    assert sys.modules['absent'] is None\n"
         "assert 'absent' not in sys.modules"
     )
-    assert loaded(kept, "already") == ["already"]
+    assert loaded(statements, "already") == ["already"]
 
 
 def test_options_and_hooks_need_neither_numpy_nor_tvm():

@@ -54,8 +54,8 @@ def emulated(trial: Trial, operands: dict[str, np.ndarray], folder: Path) -> np.
     subprocess.run([str(word) for word in build], check=True)
     words: list[str] = []
     arguments = trial.arguments(operands)
-    for place, array in enumerate(arguments):
-        array.tofile(folder / str(place))
-        words += [str(folder / str(place)), str(8 * array.itemsize)]
+    for number, array in enumerate(arguments):
+        array.tofile(folder / str(number))
+        words += [str(folder / str(number)), str(8 * array.itemsize)]
     subprocess.run([EMULATOR, "-cpu", "max", str(program), *words], check=True)
     return np.fromfile(words[-2], arguments[-1].dtype)

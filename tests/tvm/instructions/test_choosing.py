@@ -21,7 +21,7 @@ PLUGINS = Path(__file__).parents[3] / "docs" / "plugins.md"
 
 
 def names(target: str, data: str, weights: str, of=dots_of) -> list[str]:
-    return [one.name for one in of(resolved(target), data=data, weights=weights)]
+    return [row.name for row in of(resolved(target), data=data, weights=weights)]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_record_has_to_be_true():
 
 def test_a_cpu_has_the_instructions_of_its_features():
     def found(target: str) -> set[str]:
-        return {one.name for one in own_records_of(resolved(target))}
+        return {row.name for row in own_records_of(resolved(target))}
 
     assert {"vpmaddwd", "vpdpbusd", "vdpbf16ps"} < found(f"{X86}znver4")
     assert not {"tdpbf16ps", "sdot", "vpdpbusd-vex"} & found(f"{X86}znver4")

@@ -72,16 +72,16 @@ def test_what_templates_fall_back_to_computes_its_meaning():
 @pytest.mark.parametrize("weight", [-64, 64])
 @pytest.mark.parametrize("data", [0, 1, 255])
 def test_bytes_by_weights_of_seven_bits_do_not_saturate(data, weight):
-    one = Vpmaddubsw()
+    first = Vpmaddubsw()
     numbers, weights = np.full(4, data, np.uint8), np.full((1, 4), weight, np.int8)
     start = np.int32([7])
-    assert one.meaning(start, numbers, weights) == 7 + 4 * data * weight
+    assert first.meaning(start, numbers, weights) == 7 + 4 * data * weight
     beyond = weights + np.int8(np.sign(weight))
     exact = 7 + 4 * data * int(beyond[0, 0])
-    assert (one.meaning(start, numbers, beyond) == exact) == (data < 255)
-    one.check_weights(weights)
+    assert (first.meaning(start, numbers, beyond) == exact) == (data < 255)
+    first.check_weights(weights)
     with pytest.raises(ChameleonError, match="exact with weights between -64 and 64"):
-        one.check_weights(beyond)
+        first.check_weights(beyond)
 
 
 class Saturating(MultiplyAdd):
@@ -162,21 +162,21 @@ def test_tiles_are_configured_and_released_inside_each_parallel_body():
     (body,) = [text for text in functions if "tdpbf16ps" in text]
     steps = ["ldtilecfg", "tileloadd", "tileloadd", "tileloadd"]
     steps += ["tdpbf16ps", "tilestored", "tilerelease"]
-    found = re.findall("|".join(sorted(set(steps))), body)
-    assert found == len(found) // len(steps) * steps
+    matches = re.findall("|".join(sorted(set(steps))), body)
+    assert matches == len(matches) // len(steps) * steps
 
 
 def test_the_configuration_says_what_a_tile_holds():
     """Table 18-2 of the manual's first volume: byte 16 + 2 i and byte 48 + i are of tile i."""
-    one = AmxBfloat16()
-    held = [one.register(0, SUMS, 7), one.register(4, DATA, 7), one.register(6, WEIGHTS)]
-    made = np.frombuffer(one.configuration(held), np.uint8)
-    assert len(made) == 64
-    assert made[0] == 1
-    assert made[16:32].view(np.uint16).tolist() == [64, 0, 0, 0, 64, 0, 64, 0]
-    assert made[48:56].tolist() == [7, 0, 0, 0, 7, 0, 16, 0]
-    assert not made[1:16].any()
-    assert not made[56:].any()
+    first = AmxBfloat16()
+    registers = [first.register(0, SUMS, 7), first.register(4, DATA, 7), first.register(6, WEIGHTS)]
+    array = np.frombuffer(first.configuration(registers), np.uint8)
+    assert len(array) == 64
+    assert array[0] == 1
+    assert array[16:32].view(np.uint16).tolist() == [64, 0, 0, 0, 64, 0, 64, 0]
+    assert array[48:56].tolist() == [7, 0, 0, 0, 7, 0, 16, 0]
+    assert not array[1:16].any()
+    assert not array[56:].any()
 
 
 def test_bfloat16_is_rounded_to_nearest_even():

@@ -41,10 +41,10 @@ def refused(monkeypatch):
 
 
 def increment():
-    place = tirx.decl_buffer([1], "float32", "place")
+    buffer = tirx.decl_buffer([1], "float32", "place")
     zero = tirx.IntImm("int32", 0)
-    more = tirx.BufferLoad(place, [zero]) + tirx.FloatImm("float32", 1.0)
-    return tirx.PrimFunc([place], tirx.BufferStore(place, more, [zero]))
+    more = tirx.BufferLoad(buffer, [zero]) + tirx.FloatImm("float32", 1.0)
+    return tirx.PrimFunc([buffer], tirx.BufferStore(buffer, more, [zero]))
 
 
 def test_a_function_says_what_its_instructions_need():
@@ -66,7 +66,7 @@ def test_a_kernel_asks_before_it_is_made(refused):
 
 def test_what_the_system_refuses_is_left_out_of_this_machine_s_choices(refused, monkeypatch):
     target = resolved(SAPPHIRE)
-    names = [one.name for one in tile_products_of(target, data="bfloat16", weights="bfloat16")]
+    names = [row.name for row in tile_products_of(target, data="bfloat16", weights="bfloat16")]
     assert names == ["tdpbf16ps"]
     choosing._permitted.cache_clear()
     monkeypatch.setattr(choosing, "is_this_cpu", lambda _target, _values: True)

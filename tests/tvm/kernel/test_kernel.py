@@ -38,8 +38,8 @@ def test_with_constants_they_alone_are_cold(dense):
     assert kernel.cold_bytes_each == 4 * 16 * 4
     assert kernel.time(3, cold_bytes=1000) > 0
     data, weights, output = zip(*kernel._rotation, strict=True)
-    assert len({id(one) for one in data}) == len({id(one) for one in output}) == 1
-    assert len({id(one) for one in weights}) == len(weights) == 5
+    assert len({id(row) for row in data}) == len({id(row) for row in output}) == 1
+    assert len({id(weight) for weight in weights}) == len(weights) == 5
     expected = operator.reference(operator.inputs())[0].T
     np.testing.assert_allclose(kernel.outputs()[0], expected, atol=1e-4)
 

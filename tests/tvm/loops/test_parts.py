@@ -32,13 +32,13 @@ SHAPES = st.lists(EXTENTS, min_size=1, max_size=4).map(tuple)
 
 def _added(shape: tuple[int, ...], other: tuple[int, ...]) -> Any:
     """``relu(x + y)`` with ``y`` broadcast to the shape of ``x``."""
-    x, y = (te.placeholder(one, name=name) for one, name in ((shape, "x"), (other, "y")))
+    x, y = (te.placeholder(row, name=name) for row, name in ((shape, "x"), (other, "y")))
 
     def element(*at: Any) -> Any:
         places = at[len(at) - len(other) :]
         theirs = [
-            0 if extent == 1 and width != 1 else place
-            for place, extent, width in zip(
+            0 if extent == 1 and width != 1 else start
+            for start, extent, width in zip(
                 places, other, shape[len(at) - len(other) :], strict=True
             )
         ]
@@ -48,30 +48,30 @@ def _added(shape: tuple[int, ...], other: tuple[int, ...]) -> Any:
 
 
 def _innermost(function: Any) -> list[Any]:
-    found: list[Any] = []
+    collected: list[Any] = []
 
     def visit(loop: Any) -> None:
         if isinstance(loop.body, tirx.BufferStore):
-            found.append(loop)
+            collected.append(loop)
 
     walk(function.body, tirx.For, visit)
-    return found
+    return collected
 
 
 def _divisions(function: Any) -> list[Any]:
     """Divisions and remainders by which places in memory are found within innermost loops."""
-    found: list[Any] = []
+    collected: list[Any] = []
     for loop in _innermost(function):
         inside: list[Any] = []
         walk(loop.body, (tirx.FloorDiv, tirx.FloorMod), inside.append)
-        found += [one for one in inside if uses(one, loop.loop_var)]
-    return found
+        collected += [row for row in inside if uses(row, loop.loop_var)]
+    return collected
 
 
 def _broadcasts(shape: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:
-    kept = st.tuples(*(st.booleans() for _ in shape))
-    one = kept.map(lambda keep: tuple(e if k else 1 for e, k in zip(shape, keep, strict=True)))
-    return st.one_of(st.just(shape), st.just(shape[-1:]), st.just(()), one)
+    flags = st.tuples(*(st.booleans() for _ in shape))
+    first = flags.map(lambda keep: tuple(e if k else 1 for e, k in zip(shape, keep, strict=True)))
+    return st.one_of(st.just(shape), st.just(shape[-1:]), st.just(()), first)
 
 
 @settings(max_examples=60, deadline=None)
@@ -84,7 +84,7 @@ def test_innermost_loops_have_no_divisions(data: st.DataObject, shape: tuple[int
     assert not _divisions(function)
     if math.prod(shape) > 20_000:
         return  # What follows is about the rest of the last vectors, which small ones have as well.
-    x, y = (RNG.standard_normal(one).astype(np.float32) for one in (shape, other))
+    x, y = (RNG.standard_normal(row).astype(np.float32) for row in (shape, other))
     np.testing.assert_array_equal(ran(function, [x, y], shape), np.maximum(x + y, 0))
 
 

@@ -24,4 +24,4 @@ def test_a_walk_over_some_kinds_meets_what_one_over_all_finds_of_them():
         wanted = [node for node in everything if isinstance(node, kinds)]
         assert wanted
         assert len(met) == len(wanted)
-        assert all(one.same_as(other) for one, other in zip(met, wanted, strict=True))
+        assert all(row.same_as(other) for row, other in zip(met, wanted, strict=True))

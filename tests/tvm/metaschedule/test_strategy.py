@@ -138,7 +138,7 @@ def test_every_task_of_a_network_has_its_own(target: tvm.target.Target, tmp_path
         seed=1,
     )
     workloads = [str(record.workload.mod) for record in database.get_all_tuning_records()]
-    assert sorted(workloads.count(one) for one in set(workloads)) == [8, 8]
+    assert sorted(workloads.count(workload) for workload in set(workloads)) == [8, 8]
 
 
 def test_candidates_are_distinct_and_within_the_trials(context: Any):
@@ -196,11 +196,11 @@ def test_configurations_survive_the_way_through_a_database(context: Any):
     known = 0
     for config in plan.space.sample(8, np.random.default_rng(0)):
         try:
-            made = applied(plan, config.tolist())
+            result = applied(plan, config.tolist())
         except ChameleonError:
             continue
         known += 1
-        assert config_of(plan, made.trace) == tuple(config.tolist())
+        assert config_of(plan, result.trace) == tuple(config.tolist())
     assert known > 4
     foreign = tvm.s_tir.Schedule(_dense(*SHAPE))
     foreign.fuse(*foreign.get_loops(foreign.get_sblock("product"))[:2])
@@ -230,8 +230,8 @@ def test_records_of_earlier_tuning_are_learnt(context: Any, target: tvm.target.T
     ],
 )
 def test_failures_are_typed(problem: str, kind: FailureKind):
-    found = measured((1,), None, problem=problem)
-    assert (found.failure, found.message) == (kind, problem.strip())
+    result = measured((1,), None, problem=problem)
+    assert (result.failure, result.message) == (kind, problem.strip())
 
 
 def test_times_that_are_none_are_failures():

@@ -111,8 +111,8 @@ def by_loops(spec, inputs):
     out = np.zeros(spec.output_shape)
     per_group = spec.output_channels // spec.group_count
     ic = weights.shape[1]
-    for place in itertools.product(*map(range, spec.output_shape)):
-        n, o, *at = place
+    for index in itertools.product(*map(range, spec.output_shape)):
+        n, o, *at = index
         total = int(bias[o])
         for c, *tap in itertools.product(*map(range, weights.shape[1:])):
             where = [
@@ -126,15 +126,15 @@ def by_loops(spec, inputs):
             total += value * int(weights[(o, c, *tap)])
         real = float(np.float32(total) * scale[o])
         if residual and spec.output_dtype == "uint8":
-            added = int(residual[0][place]) - known.residual_zero_point
+            added = int(residual[0][index]) - known.residual_zero_point
             real += added * known.residual_scale
         elif residual:
-            real += float(residual[0][place])
+            real += float(residual[0][index])
         if spec.activation == "relu":
             real = max(real, 0.0)
         if spec.output_dtype == "uint8":
             real = min(255, max(0, round(real * known.out_multiplier) + known.out_zero_point))
-        out[place] = real
+        out[index] = real
     return out
 
 

@@ -109,12 +109,12 @@ def test_an_operator_that_nobody_registers_is_a_sentence(install):
 def test_an_operator_of_a_plugin_is_rebuilt_from_its_task(install):
     install(Plugin(("square", "SquareTemplate")))
     assert is_operator("square")
-    made = operator_of(Task(**square().to_json()))
-    assert isinstance(made, Square)
-    assert made.described.size == 64
+    result = operator_of(Task(**square().to_json()))
+    assert isinstance(result, Square)
+    assert result.described.size == 64
     auto = AutoSpace(AutoOptions())
     space = auto.design_space(square())
-    assert space.fingerprint == auto.design_space(made.task).fingerprint
+    assert space.fingerprint == auto.design_space(result.task).fingerprint
     assert auto.builder(square(), threads=1).template.__class__ is SquareTemplate
 
 
@@ -202,7 +202,7 @@ def test_an_unknown_template_is_found_before_anything_runs(install, space):
     }
     with pytest.raises(
         PipelineError, match="unknown template 'dens'; did you mean 'dense'"
-    ) as told:
+    ) as answer:
         from_dict(document, registry=install())
-    assert len(told.value.problems) == 1
-    assert "installed templates: " in told.value.hint
+    assert len(answer.value.problems) == 1
+    assert "installed templates: " in answer.value.hint

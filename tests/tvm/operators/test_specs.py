@@ -65,9 +65,9 @@ def test_convolutions_have_as_many_numbers_as_axes(spec, pads, output, layout):
     "arguments", [{"kernel": 3}, {"kernel": [3, 3], "padding": [0, 0], "stride": [1, 1]}]
 )
 def test_one_number_and_one_for_each_axis_are_the_same_task(arguments):
-    made = Conv2dSpec(input=[1, 16, 8, 8], filters=32, **arguments).task("x", "llvm")
-    assert made.key == "fdf88253715ffbb30eb5e18a"
-    assert made.arguments["layout"] == "NCHW"
+    result = Conv2dSpec(input=[1, 16, 8, 8], filters=32, **arguments).task("x", "llvm")
+    assert result.key == "fdf88253715ffbb30eb5e18a"
+    assert result.arguments["layout"] == "NCHW"
 
 
 def test_the_output_has_the_input_s_layout_unless_told():

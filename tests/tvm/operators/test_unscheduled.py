@@ -124,8 +124,8 @@ def naive_convolution(data, weights, spec):
     ic = spec.filter_shape[1]
     for n, o, *at in np.ndindex(out.shape):
         for c, *tap in np.ndindex(ic, *spec.kernel_size):
-            place = np.multiply(at, spec.strides) + np.multiply(tap, spec.dilations)
-            value = padded[(n, o // per_group * ic + c, *place)]
+            position = np.multiply(at, spec.strides) + np.multiply(tap, spec.dilations)
+            value = padded[(n, o // per_group * ic + c, *position)]
             out[(n, o, *at)] += value * weights[(o, c, *tap)]
     return out
 
@@ -155,8 +155,8 @@ def test_inputs_are_the_same_every_time_and_in_every_layout():
     ]
     first, *others = [operator_of(task).inputs() for task in tasks]
     for other in others:
-        for one, two in zip(first, other, strict=True):
-            np.testing.assert_array_equal(one, two)
+        for row, two in zip(first, other, strict=True):
+            np.testing.assert_array_equal(row, two)
 
 
 def test_an_unknown_operator_is_an_error_with_a_hint():

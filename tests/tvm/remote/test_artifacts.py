@@ -37,9 +37,9 @@ def test_inputs_come_back_as_they_were(tmp_path_factory, array):
 
 
 def test_equal_inputs_have_one_file(tmp_path):
-    one = np.arange(12, dtype=np.float32).reshape(3, 4)
-    same = store_input(tmp_path, one), store_input(tmp_path, one.copy(order="F"))
-    other = store_input(tmp_path, one.reshape(4, 3))
+    first = np.arange(12, dtype=np.float32).reshape(3, 4)
+    same = store_input(tmp_path, first), store_input(tmp_path, first.copy(order="F"))
+    other = store_input(tmp_path, first.reshape(4, 3))
     assert same[0] == same[1]
     assert other.digest != same[0].digest, "the shape is part of what it is"
     assert len(list(tmp_path.iterdir())) == 2

@@ -51,9 +51,9 @@ def exported(made, tmp_path):
 
 @pytest.fixture(scope="module")
 def device(native):
-    found = LocalDevice("cpu", 0)
-    found.prepare(native, cache_bytes=64 * MIB, cooldown=0.0)
-    return found
+    result = LocalDevice("cpu", 0)
+    result.prepare(native, cache_bytes=64 * MIB, cooldown=0.0)
+    return result
 
 
 def test_an_artifact_computes_what_the_kernel_does(exported, device, tmp_path):

@@ -83,12 +83,12 @@ def test_the_flags_of_a_server_count_more_than_its_name():
     guest = own(triple="x86_64-linux-gnu", cpu="rocketlake")
     text = f"{X86}sapphirerapids"
     assert "amx-tile" in refusal(guest, text)
-    told = name_of(
+    output = name_of(
         parse_cpuinfo((CPUINFO / "graniterapids-guest").read_text(), "x86_64"),
         "rocketlake",
         "x86_64-linux-gnu",
     )
-    accepts(attrs.evolve(guest, cpu=told.mcpu, mattr=told.mattr), text)
+    accepts(attrs.evolve(guest, cpu=output.mcpu, mattr=output.mattr), text)
 
 
 def test_a_server_whose_processor_llvm_does_not_know_is_tried():

@@ -58,10 +58,10 @@ def test_everything_else_is_the_candidates_own(text):
 
 
 def test_errors_that_were_told_before_stay():
-    told = TargetError("told")
+    error = TargetError("told")
     with pytest.raises(TargetError) as raised, remote_calls("board:1"):
-        raise told
-    assert raised.value is told
+        raise error
+    assert raised.value is error
 
 
 @pytest.mark.parametrize(

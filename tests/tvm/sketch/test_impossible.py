@@ -106,10 +106,10 @@ def test_an_impossible_choice_is_resolved_as_its_sentence_says(foreign_task):
         InvalidConfigurationError, match=r"compute_location_squares.*TVM takes.*choose"
     ):
         builder.scheduled(config)
-    (made,) = resolved(space.resolve, config[None])
-    assert made[column] != config[column]
-    builder.scheduled(made)
-    assert np.array_equal(resolved(space.resolve, made[None]), made[None])
+    (result,) = resolved(space.resolve, config[None])
+    assert result[column] != config[column]
+    builder.scheduled(result)
+    assert np.array_equal(resolved(space.resolve, result[None]), result[None])
 
 
 def test_an_operator_without_a_program_gets_a_warning_and_no_measurement(

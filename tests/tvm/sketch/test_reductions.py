@@ -89,14 +89,14 @@ def test_sums_are_indexed_by_constants_alone(target):
     configs = space.sample(60, np.random.default_rng(1))
     features = space.features(configs)
     configs = configs[features[:, space.feature_names.index("nest.inner_reduction")] > 1]
-    kept = space.features(configs)[:, space.feature_names.index("nest.sums_kept")] > 0
-    assert kept.any()
-    assert not kept.all()
-    for config in configs[kept][:6]:
+    stays = space.features(configs)[:, space.feature_names.index("nest.sums_kept")] > 0
+    assert stays.any()
+    assert not stays.all()
+    for config in configs[stays][:6]:
         script = loops_of(builder.scheduled(config).function).script()
         used = [line for line in script.splitlines() if "sums_1[" in line or "sums[" in line]
         assert used
-    for config in configs[~kept][:6]:
+    for config in configs[~stays][:6]:
         assert "sums" not in loops_of(builder.scheduled(config).function).script()
 
 
@@ -120,8 +120,8 @@ def test_metaschedules_own_programs_are_an_option(task):
 def test_versions_and_runs_cover_what_is_inside_and_nothing_else(sizes):
     width, tiles, taps, stride, dilation, pad, size = sizes
     o, i, r = (tirx.Var(name, "int32") for name in ("o", "i", "r"))
-    place = (o * width + i) * stride + r * dilation
-    conjuncts = [pad <= place, place < pad + size]
+    row = (o * width + i) * stride + r * dilation
+    conjuncts = [pad <= row, row < pad + size]
     ranges = {"o": tiles, "r": taps, "i": width}
     guards = guarded(conjuncts, ranges)
     assert not guards.hoisted
@@ -159,8 +159,8 @@ def guarded(conditions, ranges):
 def test_a_border_of_four_kinds_is_left_alone():
     o, i, r = (tirx.Var(name, "int32") for name in ("o", "i", "r"))
     # Tiles of one column under a wide window: many different beginnings and ends.
-    place = o * 2 + i + r
-    guards = guarded([place >= 6, place < 8], {"o": 8, "r": 9, "i": 2})
+    row = o * 2 + i + r
+    guards = guarded([row >= 6, row < 8], {"o": 8, "r": 9, "i": 2})
     assert not guards.borders
     assert len(guards.kept) == 2
 

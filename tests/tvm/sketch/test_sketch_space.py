@@ -62,13 +62,13 @@ def test_legal_configurations_are_taken_as_they_are(task):
 
 def test_partly_filled_vectors_are_no_choices_unless_asked_for(space, task):
     everything = SketchSpace(SketchOptions(prune=False, start=0)).design_space(task)
-    kept, all_tiles = (
-        {tuple(tile) for tile in one.knobs[one.index["tile_oc"]].values.tolist()}
-        for one in (space, everything)
+    legal, all_tiles = (
+        {tuple(tile) for tile in row.knobs[row.index["tile_oc"]].values.tolist()}
+        for row in (space, everything)
     )
     lanes = target_info(task.target).lanes("float32")
-    assert kept == {tile for tile in all_tiles if tile[-1] % lanes == 0}
-    assert kept < all_tiles
+    assert legal == {tile for tile in all_tiles if tile[-1] % lanes == 0}
+    assert legal < all_tiles
 
 
 def test_a_location_tvm_would_move_is_illegal_and_detected(task):
@@ -130,18 +130,18 @@ def test_the_space_is_the_same_in_every_process(run_python, space, task):
         "print(json.dumps([space.fingerprint, space.first_guesses.tolist()]))\n"
         "assert 'tvm.s_tir.tensor_intrin' not in sys.modules\n"
     )
-    told = run_python(program, input=json.dumps(task.to_json()))
-    assert json.loads(told) == [space.fingerprint, space.first_guesses.tolist()]
+    done = run_python(program, input=json.dumps(task.to_json()))
+    assert json.loads(done) == [space.fingerprint, space.first_guesses.tolist()]
 
 
 def test_options_that_make_other_programs_make_another_space(task, space):
     """Records of one are none of the other, though the knobs are the same."""
-    made = {
+    result = {
         option: SketchSpace(SketchOptions(**{option: False})).design_space(task)
         for option in ("rewrite_sums", "rewrite_layout")
     }
-    assert all(one.knobs == space.knobs for one in made.values())
-    assert len({space.fingerprint, *(one.fingerprint for one in made.values())}) == 3
+    assert all(row.knobs == space.knobs for row in result.values())
+    assert len({space.fingerprint, *(row.fingerprint for row in result.values())}) == 3
 
 
 def test_weights_are_packed_only_where_asked(task, space):

@@ -11,13 +11,13 @@ from chameleon_tvm.sources import named_object
 
 
 def test_two_files_of_one_stem_are_two_modules(tmp_path):
-    made = {}
+    result = {}
     for name in ("one", "other"):
         file = tmp_path / name / "nets.py"
         file.parent.mkdir()
         file.write_text(f"WHO = {name!r}\n\ndef net():\n    return WHO  # of {name}\n")
-        made[name] = named_object(f"{file}:net", "test")
-    for name, net in made.items():
+        result[name] = named_object(f"{file}:net", "test")
+    for name, net in result.items():
         assert net() == name
         # What reads a function's source, as TVMScript does, finds its own module.
         assert sys.modules[net.__module__] is inspect.getmodule(net)

@@ -84,9 +84,9 @@ def test_a_query_without_a_visible_key_gets_zeros():
         builder.use(inputs)
         space = PROVIDER.design_space(task)
         config = next(
-            one
-            for one in space.sample(200, np.random.default_rng(0))
-            if space.decode(one)["key_block"] == block
+            row
+            for row in space.sample(200, np.random.default_rng(0))
+            if space.decode(row)["key_block"] == block
         )
         program = builder.program(config.tolist())
         (got,) = TVMKernel(program, NATIVE).outputs()
@@ -157,10 +157,10 @@ def test_keys_that_lie_side_by_side_are_not_copied():
     inside = PROVIDER.design_space(
         AttentionSpec(query=shape, key=shape, value=shape).task("t", NATIVE)
     )
-    assert {inside.decode(one)["keys"] for one in inside.first_guesses} == {"in_place"}
+    assert {inside.decode(guess)["keys"] for guess in inside.first_guesses} == {"in_place"}
     transposed = AttentionSpec(query=shape, key=shape, value=shape, key_layout="BHDS")
     copied = PROVIDER.design_space(transposed.task("t", NATIVE))
-    assert {copied.decode(one)["keys"] for one in copied.first_guesses} == {"copy"}
+    assert {copied.decode(guess)["keys"] for guess in copied.first_guesses} == {"copy"}
 
 
 @pytest.mark.parametrize(

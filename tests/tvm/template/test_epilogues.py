@@ -78,10 +78,10 @@ def test_a_network_packs_its_own_weights(spec):
     rng = np.random.default_rng(5)
     inputs = [rng.normal(size=array.shape).astype(np.float32) for array in operator.inputs()]
     constants = sorted(operator.constants)
-    packed = template.pack(values, [inputs[place] for place in constants])
+    packed = template.pack(values, [inputs[index] for index in constants])
     arrays = list(operator.arrange(inputs))
-    for place, array in zip(constants, packed, strict=True):
-        arrays[place] = array
+    for index, array in zip(constants, packed, strict=True):
+        arrays[index] = array
     assert shapes_of(function)[:-1] == [array.shape for array in arrays]
     kernel = TVMKernel(Program(function=function, inputs=arrays, plain_loops=True), NATIVE)
     (got,) = operator.logical(kernel.outputs())

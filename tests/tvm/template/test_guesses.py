@@ -48,9 +48,9 @@ def test_sums_are_guessed_to_be_stored_where_llvm_stores_them(columns, vectors):
 
 def test_more_positions_than_half_of_the_registers_spill_with_one_vector_alone():
     columns = list(range(1, 15))
-    found = _spilled(AVX2, SPEC, rows=[1] * 14, columns=columns, vectors=[1] * 14)
-    assert (found[:7] == 0).all()
-    assert (np.diff(found[6:]) > 0).all()
+    result = _spilled(AVX2, SPEC, rows=[1] * 14, columns=columns, vectors=[1] * 14)
+    assert (result[:7] == 0).all()
+    assert (np.diff(result[6:]) > 0).all()
     assert not _spilled(AVX2, SPEC, rows=[1] * 14, columns=columns, vectors=[2] * 14).any()
 
 

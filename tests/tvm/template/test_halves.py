@@ -127,11 +127,11 @@ def test_the_code_holds_the_instructions_of_its_cpu(spec, cpu, mnemonic):
 def test_sums_are_never_float16():
     """Where a CPU multiplies and adds up in float16, products are still added up in float32."""
     target = resolved("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids")
-    assert {one.sums for one in arithmetic.dots_of(target, data="float16", weights="float16")} == {
+    assert {row.sums for row in arithmetic.dots_of(target, data="float16", weights="float16")} == {
         "float16",
         "float32",
     }
-    assert {one.sums for one in arithmetic.half_dots("float16", target)} == {"float32"}
+    assert {dot.sums for dot in arithmetic.half_dots("float16", target)} == {"float32"}
 
 
 def computed(spec, inputs):
@@ -144,7 +144,7 @@ def computed(spec, inputs):
 @pytest.mark.parametrize("dtype", HALVES)
 def test_infinities_nan_denormals_and_ties(dtype):
     kind = array_type(dtype)
-    place = 2 * HALF_PLACE[dtype]
+    offset = 2 * HALF_PLACE[dtype]
     least = 2.0**-24 if dtype == "float16" else 2.0**-133
     largest = 65504.0 if dtype == "float16" else float(np.float32(3.3895314e38))
     left = np.zeros((1, 8, 2), np.float32)
@@ -153,8 +153,8 @@ def test_infinities_nan_denormals_and_ties(dtype):
         [-np.inf, 1.0],
         [np.nan, 1.0],
         [least, 0.0],
-        [1.0, place / 2],  # a tie, down to the even number
-        [1.0 + place, place / 2],  # a tie, up to the even number
+        [1.0, offset / 2],  # a tie, down to the even number
+        [1.0 + offset, offset / 2],  # a tie, up to the even number
         [largest, largest],
         [-largest, -largest],
     ]
@@ -163,12 +163,12 @@ def test_infinities_nan_denormals_and_ties(dtype):
     got = computed(spec, [left.astype(kind), right.astype(kind)])
     if arithmetic.half_dots(dtype, NATIVE)[0].flushes:
         least = 0.0  # as the CPU's own product of this type has it
-    expected = [np.inf, -np.inf, np.nan, least, 1.0, 1.0 + 2 * place, np.inf, -np.inf]
+    expected = [np.inf, -np.inf, np.nan, least, 1.0, 1.0 + 2 * offset, np.inf, -np.inf]
     np.testing.assert_array_equal(got, np.repeat(np.float32(expected)[None, :, None], 17, axis=2))
     wide = computed(in_type(spec, dtype, "float32"), [left.astype(kind), right.astype(kind)])
     if dtype == "float16":
         assert (wide[0, 6] == 2 * largest).all()
-    assert (wide[0, 4] == np.float32(1.0 + place / 2)).all()
+    assert (wide[0, 4] == np.float32(1.0 + offset / 2)).all()
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -234,9 +234,9 @@ def test_a_network_may_pack_weights_of_float32():
     packed = template.pack(values, [weights, bias])
     again = template.pack(values, [near, bias])
     bits = template.pack(values, [STORAGE["bfloat16"].stored(weights), bias])
-    for one, other, third in zip(packed, again, bits, strict=True):
-        np.testing.assert_array_equal(one, other)
-        np.testing.assert_array_equal(one, third)
+    for row, other, third in zip(packed, again, bits, strict=True):
+        np.testing.assert_array_equal(row, other)
+        np.testing.assert_array_equal(row, third)
     np.testing.assert_array_equal(
         STORAGE["bfloat16"].real(STORAGE["bfloat16"].stored(weights)), near
     )

@@ -160,7 +160,7 @@ def test_outputs_are_those_of_float32_arithmetic_bit_by_bit():
 
 
 def test_both_output_types_have_the_same_knobs():
-    made = [
+    result = [
         PROVIDER.design_space(
             Conv2dSpec(
                 input=[1, 16, 8, 8], filters=32, kernel=3, dtype="int8", output_dtype=output
@@ -168,7 +168,7 @@ def test_both_output_types_have_the_same_knobs():
         )
         for output in ("float32", "uint8")
     ]
-    assert made[0].fingerprint == made[1].fingerprint
+    assert result[0].fingerprint == result[1].fingerprint
 
 
 class Bytes(Dot):
@@ -225,9 +225,9 @@ class SignedBytes(Bytes):
 def test_bytes_are_multiplied_as_they_are(dot, spec, monkeypatch):
     """The zero point is in the padding and in the bias then."""
     monkeypatch.setattr(arithmetic, "integer_dots_of", lambda target, weights: [dot()])
-    made = template_of(spec.task("t", NATIVE))
+    result = template_of(spec.task("t", NATIVE))
     # Planes in the padding are no part of a copy, so that zero has to be zero there.
-    assert isinstance(made.arithmetic.dot, dot) == (spec.kind != "conv3d")
+    assert isinstance(result.arithmetic.dot, dot) == (spec.kind != "conv3d")
     check(spec, seed=3, count=4)
 
 

@@ -47,9 +47,9 @@ def test_outputs_lose_what_is_expected(algorithm):
     space = builder.space
     if algorithm not in space.knobs[0].options:
         pytest.skip("this CPU has no such conversion")
-    place = space.knobs[0].options.index(algorithm)
+    index = space.knobs[0].options.index(algorithm)
     configs = [*space.first_guesses, *space.sample(40, np.random.default_rng(0))]
-    chosen = [config for config in configs if config[0] == place][:3]
+    chosen = [config for config in configs if config[0] == index][:3]
     assert len(chosen) == 3
     for config in chosen:
         kernel = builder.build(config.tolist())

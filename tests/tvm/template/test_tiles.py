@@ -55,10 +55,10 @@ def loops():
 def tiled(space, count, seed):
     """Legal configurations of tile products: the first guess of them, and random ones."""
     drawn = space.sample(400, np.random.default_rng(seed))
-    found = [
+    result = [
         config for config in [*space.first_guesses, *drawn] if space.decode(config)[KNOB] == TILED
     ]
-    return [found[0], *found[len(found) - count :]]
+    return [result[0], *result[len(result) - count :]]
 
 
 check = partial(computing.check, chosen=tiled, rounded=["bfloat16", "float16"])
@@ -214,10 +214,10 @@ def test_compiled_for_amx_each_part_sets_its_tiles_up_and_releases_them(types, m
     task = Conv2dSpec(**sizes, layout="NHWC", **types).task("t", target)
     template, operator = template_of(task), operator_of(task)
     space = template.space()
-    config = next(one for one in tiled(space, 1, 0))
+    config = next(row for row in tiled(space, 1, 0))
     function = template.program(space.decode(config), operator, operator.inputs()).function
     assert permissions_of(function) == {"amx"}
     text = assembly_of(function, target)
-    (body,) = [one for one in text.split("@function") if mnemonic in one]
+    (body,) = [row for row in text.split("@function") if mnemonic in row]
     assert re.findall("ldtilecfg|tilerelease", body) == ["ldtilecfg", "tilerelease"]
     assert body.index("ldtilecfg") < body.index(mnemonic) < body.index("tilerelease")

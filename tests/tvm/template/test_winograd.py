@@ -34,13 +34,13 @@ def space_of(spec, *algorithms, target=ZEN4, **options):
 @given(seed=st.integers(0, 1000))
 def test_transforms_compute_a_convolution(out, seed):
     rng = np.random.default_rng(seed)
-    made = transforms(out)
-    data, weights = rng.normal(size=(made.size, made.size)), rng.normal(size=(3, 3))
+    form = transforms(out)
+    data, weights = rng.normal(size=(form.size, form.size)), rng.normal(size=(3, 3))
     direct = [
         [(data[i : i + 3, j : j + 3] * weights).sum() for j in range(out)] for i in range(out)
     ]
-    product = (made.weights @ weights @ made.weights.T) * (made.data @ data @ made.data.T)
-    np.testing.assert_allclose(made.output @ product @ made.output.T, direct, atol=1e-10)
+    product = (form.weights @ weights @ form.weights.T) * (form.data @ data @ form.data.T)
+    np.testing.assert_allclose(form.output @ product @ form.output.T, direct, atol=1e-10)
 
 
 def test_larger_tiles_and_more_channels_lose_more():

@@ -76,7 +76,7 @@ class Wrong(Double):
 
 class Unsettled(Double):
     def inputs(self):
-        return [one + Double.draws for one in super().inputs()]
+        return [row + Double.draws for row in super().inputs()]
 
 
 class Careless(Double):
@@ -174,24 +174,24 @@ def template_record(template):
 
 
 def failures(suite, **attributes):
-    found = outcomes(suite, attributes)
-    return {one.name: one.failure for one in found if one.failure is not None}
+    result = outcomes(suite, attributes)
+    return {row.name: row.failure for row in result if row.failure is not None}
 
 
 def test_a_suite_finds_a_wrong_operator_and_one_that_is_not_installed(install):
     install(Wrong)
-    found = failures(OperatorSuite, record=operator_record(Wrong), spec=DoubleSpec())
-    assert "outputs differ by" in found["function"]
-    found = failures(OperatorSuite, record=operator_record(Double), spec=DoubleSpec())
-    assert "no process would find it" in found["function"]
+    result = failures(OperatorSuite, record=operator_record(Wrong), spec=DoubleSpec())
+    assert "outputs differ by" in result["function"]
+    result = failures(OperatorSuite, record=operator_record(Double), spec=DoubleSpec())
+    assert "no process would find it" in result["function"]
 
 
 def test_a_suite_finds_a_wrong_template(install):
     install(Double, WrongTemplate)
     record = template_record(WrongTemplate)
-    found = failures(TemplateSuite, record=record, spec=DoubleSpec())
-    assert "outputs differ by" in found["configurations"]
-    skipped = [one.skipped for one in outcomes(TemplateSuite, {"record": record}) if one.skipped]
+    result = failures(TemplateSuite, record=record, spec=DoubleSpec())
+    assert "outputs differ by" in result["configurations"]
+    skipped = [row.skipped for row in outcomes(TemplateSuite, {"record": record}) if row.skipped]
     assert "set the suite's attribute 'spec'" in skipped[0]
 
 
@@ -208,5 +208,5 @@ def test_a_suite_finds_a_wrong_instruction():
         factory=f"{__name__}:Unheard",
     )
     target = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod"
-    found = failures(InstructionSuite, record=record, target=target)
-    assert "none of unheard in its code" in found["meaning"]
+    result = failures(InstructionSuite, record=record, target=target)
+    assert "none of unheard in its code" in result["meaning"]

@@ -32,9 +32,9 @@ _SO_FAR = (
 def command(folder: Path, as_json: bool) -> None:
     """Show the best configuration of every operator in folder RUN.
 
-    Of a finished run it is the one that won the final comparison, of another one the fastest
-    measured so far. Each time is told with what it was taken by: the comparison at the end, or the
-    search. Of a network its own time comes first.
+    In a finished run it is the one that won the final comparison, in another one the fastest
+    measured so far. Each time has its origin: the comparison at the end, or the search. The time of
+    a network comes first.
     """
     with RunView(folder) as run:
         network, operators = run.network, _operators(run)

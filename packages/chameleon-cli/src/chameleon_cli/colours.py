@@ -1,6 +1,6 @@
 """Whether what is printed is in colours: what the environment asks for, else what the stream is.
 
-``NO_COLOR`` (https://no-color.org) and ``FORCE_COLOR`` (https://force-color.org) count where they
+``NO_COLOR`` (https://no-color.org) and ``FORCE_COLOR`` (https://force-color.org) count if they
 are not empty; the first wins. Rich reads them itself.
 """
 
@@ -11,7 +11,7 @@ from typing import TextIO
 
 
 def asked_for() -> bool | None:
-    """What the environment says, or None where it says nothing."""
+    """The colours that the environment asks for, or None if it says nothing."""
     if os.environ.get("NO_COLOR"):
         return False
     return True if os.environ.get("FORCE_COLOR") else None

@@ -74,7 +74,7 @@ def command(as_json: bool) -> None:
 
 
 def describe() -> dict[str, Any]:
-    """The environment as JSON values: sizes in bytes, versions as texts, null where unknown."""
+    """The environment as JSON values: sizes in bytes, versions as texts, null if unknown."""
     registry = default_registry()
     processor = this_processor()
     ours = sorted({*installed(FIRST_PARTY), *registry.distributions})

@@ -98,10 +98,10 @@ def template(registry: Registry, stem: str, model: PresetRecord | None = None) -
     """
     presets = registry.names("presets")
     default = _default(registry)
-    given = {} if model is None else model.pipeline
+    sections = {} if model is None else model.pipeline
     reasons = {**({} if default is None else default.reasons), **(model.reasons if model else {})}
     chosen = {} if default is None else default.pipeline
-    shown = _MODEL if model is None else _line("model", given["model"])
+    shown = _MODEL if model is None else _line("model", sections["model"])
     parts = [_HEAD.replace("{model}", shown)]
     parts += [_PRESET.replace("{presets}", f"    # {', '.join(presets)}" if presets else "")]
     parts += [] if default is None else [_DEFAULTS]
@@ -110,15 +110,15 @@ def template(registry: Registry, stem: str, model: PresetRecord | None = None) -
         if not names:
             continue
         usual = chosen.get(key, names[:1] if key == "baselines" else names[0])
-        value = given.get(key, usual)
-        parts.append(_section(key, value, reasons.get(key), names, given=key in given))
+        value = sections.get(key, usual)
+        parts.append(_section(key, value, reasons.get(key), names, fixed=key in sections))
         if key == "baselines":
             required = (
                 f"{{min_ratio: 0.9, against: {_name(value[-1])}}}" if value else _NETWORK_RATIO
             )
             parts.append(_REQUIRED.format(required))
     reason = reasons.get("budget")
-    budget = textwrap.indent(dump_yaml(given.get("budget", {"measurements": 64})).rstrip(), "  ")
+    budget = textwrap.indent(dump_yaml(sections.get("budget", {"measurements": 64})).rstrip(), "  ")
     comment = "" if reason is None else f"\n{_comment(reason)}"
     parts.append(_BUDGET.format(reason=comment, budget=budget))
     seed = reasons.get("seed")
@@ -128,7 +128,7 @@ def template(registry: Registry, stem: str, model: PresetRecord | None = None) -
 
 
 def _default(registry: Registry) -> PresetRecord | None:
-    """The preset that applies where none is named; Chameleon's own, whoever has one as well."""
+    """The preset that applies if none is named; Chameleon's own, whoever has one as well."""
     if DEFAULT_PRESET not in registry.names("presets"):
         return None
     preset: PresetRecord = registry.find("presets", DEFAULT_PRESET, author=CORE).record
@@ -140,13 +140,13 @@ def _line(key: str, value: Any) -> str:
     return dump_yaml({key: value}, in_one_line=True).strip().removeprefix("{").removesuffix("}")
 
 
-def _section(key: str, value: Any, reason: str | None, names: Sequence[str], *, given: bool) -> str:
+def _section(key: str, value: Any, reason: str | None, names: Sequence[str], *, fixed: bool) -> str:
     """A key below its reason and above what else there is; commented out if it is the default."""
     used = {_name(entry) for entry in (value if isinstance(value, list) else [value])}
     others = [name for name in names if name not in used]
     lines = [
         *([] if reason is None else [_comment(reason)]),
-        f"{'' if given else '# '}{_line(key, value)}",
+        f"{'' if fixed else '# '}{_line(key, value)}",
         *([_comment(f"(also: {', '.join(others)})")] if others else []),
     ]
     return "\n" + "\n".join(lines) + "\n"
@@ -180,8 +180,8 @@ def command(
 ) -> None:
     """Write a commented pipeline to FILE (pipeline.yaml), for the model that lies beside it.
 
-    A model is an ONNX file, a program of torch.export (.pt2), or a Python file with a function
-    that returns a torch module and its example inputs. If there is none, the pipeline tunes a
+    A model is an ONNX file, a program of torch.export (.pt2), or a Python file. Its function
+    returns a torch module and its example inputs. If there is none, the pipeline tunes a
     convolution as an example.
 
     With --plugin KIND NAME [FOLDER] write a package with a plugin of that kind, which can be
@@ -262,7 +262,7 @@ def write_plugin(kind: str, name: str, folder: Path | None) -> tuple[Path, str]:
     Args:
         kind: a kind, in the singular or as ``chameleon plugins`` lists it.
         name: of the plugin, and of its distribution.
-        folder: where to; one named after the plugin, in the working folder, where None.
+        folder: where to; one named after the plugin, in the working folder, if None.
 
     Returns:
         The folder, and the words of a command that checks the plugin there.
@@ -272,27 +272,27 @@ def write_plugin(kind: str, name: str, folder: Path | None) -> tuple[Path, str]:
     """
     about = kind_of(kind)
     module = _module_of(name, about)
-    place = Path(name) if folder is None else folder
+    root = Path(name) if folder is None else folder
     values = _values(about, name, module)
     files = {
         path: Template(text).substitute(values) for path, text in templates(about, module).items()
     }
     try:
-        place.mkdir(parents=True)
+        root.mkdir(parents=True)
         for path, text in files.items():
-            file = place / path
+            file = root / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
     except FileExistsError as error:
         raise ConfigError(
-            f"{place} exists already", hint="name another folder after the plugin's name"
+            f"{root} exists already", hint="name another folder after the plugin's name"
         ) from error
     except OSError as error:
         raise ConfigError(
-            f"{place} cannot be written: {error.strerror or error}",
+            f"{root} cannot be written: {error.strerror or error}",
             hint="name a folder in one that may be written to",
         ) from error
-    return place, f"chameleon plugins check {about.name}:{name}{values['check_options']}"
+    return root, f"chameleon plugins check {about.name}:{name}{values['check_options']}"
 
 
 def templates(kind: Kind, module: str) -> dict[PurePosixPath, str]:
@@ -354,7 +354,7 @@ def _module_of(name: str, kind: Kind) -> str:
 
 
 def _values(kind: Kind, name: str, module: str) -> Mapping[str, str]:
-    """What stands for the names in templates."""
+    """The values of the names in templates."""
     folder = resources.files("chameleon_cli") / "scaffold" / kind.name
     about: dict[str, Any] = tomllib.loads((folder / "about.toml").read_text(encoding="utf-8"))
     files = {path.name for path in templates(kind, module)}

@@ -1,4 +1,4 @@
-"""What can be seen to be wrong with a pipeline before it runs, each thing with its place.
+"""The faults of a pipeline that can be seen before it runs, each with its place.
 
 The target is resolved, the code of every stage is imported, and the model is read. It is tried as a
 run tries it before anything is measured.
@@ -41,7 +41,7 @@ def inspect_pipeline(
 
     Raises:
         PipelineError: with everything that is wrong, one line each. It has the exit code of what it
-            is about where that is the same for all.
+            is about if that is the same for all.
     """
     known = default_registry()
     root, _ = apply_overrides(read_yaml(Path(path), shown=str(path)), overrides, known.sections)
@@ -83,8 +83,7 @@ class _Inspection:
         if not self._found:
             return
         hints = dict.fromkeys(error.hint for _, error in self._found if error.hint)
-        problems = [problem for problem, _ in self._found]
-        raised = PipelineError(problems, hint="\n".join(hints) or None)
+        raised = PipelineError([fault for fault, _ in self._found], hint="\n".join(hints) or None)
         codes = {error.exit_code for _, error in self._found}
         if len(codes) == 1:
             (raised.exit_code,) = codes

@@ -38,8 +38,8 @@ class JsonLines(io.TextIOBase):
             more: JSON values; those that are None are left out.
         """
         now = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
-        told = {name: value for name, value in more.items() if value is not None}
-        line = json.dumps({"timestamp": now, "level": level, "event": event, **told})
+        fields = {name: value for name, value in more.items() if value is not None}
+        line = json.dumps({"timestamp": now, "level": level, "event": event, **fields})
         self.stream.write(line + "\n")
         self.stream.flush()
 
@@ -59,7 +59,7 @@ class JsonLines(io.TextIOBase):
 
 
 def json_lines() -> JsonLines | None:
-    """Standard error, where it is written as JSON lines."""
+    """Standard error, if it is written as JSON lines."""
     return sys.stderr if isinstance(sys.stderr, JsonLines) else None
 
 

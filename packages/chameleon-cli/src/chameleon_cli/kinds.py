@@ -28,18 +28,18 @@ def kind_of(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind:
     Raises:
         ConfigError: it names none.
     """
-    found = kind_named(text, kinds)
-    if found is None:
+    kind = kind_named(text, kinds)
+    if kind is None:
         names = [singular_of(kind) for kind in kinds.values()]
         raise ConfigError(
             f"there is no kind of plugin '{text}'{did_you_mean(_hyphened(text), names)}",
             hint=f"kinds: {', '.join(names)}",
         )
-    return found
+    return kind
 
 
 def singular_of(kind: Kind) -> str:
-    """What commands call one plugin of a kind, such as ``cost-model``."""
+    """The word of commands for one plugin of a kind, such as ``cost-model``."""
     return kind.name.removesuffix("s").replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""Where logs go. Libraries only log; this is the one place that says how (stderr, for people)."""
+"""The setup of logs. Libraries only log; this module says how (stderr, for people)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ with without("rich"):
 def configure(*, debug: bool = False, verbose: bool = False) -> None:
     """Send structlog's lines to stderr: warnings, with ``verbose`` more, with ``debug`` all.
 
-    They are JSON where stderr is.
+    They are JSON if stderr is.
     """
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     structlog.configure(

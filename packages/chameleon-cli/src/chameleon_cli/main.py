@@ -109,8 +109,8 @@ def chameleon(context: click.Context, debug: bool, verbose: bool) -> None:
     `chameleon init` writes a pipeline, `chameleon run` tunes what it describes. Results go to
     stdout, progress and errors to stderr.
 
-    Exit codes: 0 ok, 1 no valid result, 2 usage or pipeline, 3 plugin, 4 device or target,
-    5 a required ratio was not reached, 70 internal error, 130 interrupted.
+    Exit codes: 0 ok, 1 no valid result, 2 usage or pipeline, 3 plugin, 4 device or target. 5 a
+    required ratio was not reached, 70 internal error, 130 interrupted.
     """
     if debug:
         os.environ[_DEBUG] = "1"
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code that says how it went.
 
     Args:
-        arguments: what follows the command's name; the process's own where None.
+        arguments: what follows the command's name; the process's own if None.
     """
     sys.exit(run(arguments))
 
@@ -180,13 +180,13 @@ def _code_of(code: object) -> int:
 
 @attrs.frozen(kw_only=True)
 class _Told:
-    """What is said of an error.
+    """The words about an error.
 
     Attributes:
         text: what is wrong.
         code: the exit code.
         hint: what to do about it, one line each, or None.
-        traceback: where it comes from, where that is wanted.
+        traceback: where it comes from, if that is wanted.
     """
 
     text: str
@@ -230,7 +230,7 @@ def _told(error: BaseException) -> _Told:
 
 
 def _usage(error: click.ClickException) -> str:
-    """What click says of a wrong command line, with the usage of the command."""
+    """Click's words about a wrong command line, with the usage of the command."""
     said = io.StringIO()
     error.show(said)
     return said.getvalue().rstrip("\n")

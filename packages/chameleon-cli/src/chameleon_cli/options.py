@@ -60,7 +60,7 @@ def replaced(plugins: Iterable[GivenPlugin]) -> list[tuple[GivenPlugin, str]]:
 def _check_import(plugin: GivenPlugin) -> None:
     """Refuse a name that means another module already: Python's own, or an installed one.
 
-    Its folder comes first from now on, so that everything else would import it in that one's place.
+    Its folder comes first from now on, and everything else would import it instead of the other.
     """
     top = plugin.module.partition(".")[0]
     if top in sys.stdlib_module_names:
@@ -132,7 +132,7 @@ def given_again(
     """The command line that continues what one with these options began.
 
     Args:
-        command: its name, several words where it is one of a group.
+        command: its name, several words if it is one of a group.
         file: what it reads.
         overrides: of ``--set``.
         output: of ``--output``.

@@ -29,7 +29,7 @@ _LIST = "list"
 
 
 class _Plugins(click.Group):
-    """Lists where no other command is named: ``plugins``, ``plugins explorers``."""
+    """Lists if no other command is named: ``plugins``, ``plugins explorers``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
@@ -140,8 +140,8 @@ _KIT = "chameleon-tuner-testing"
 def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> None:
     """Check that the plugin NAME does what its kind must do.
 
-    NAME is what a pipeline calls it, or KIND:NAME where plugins of several kinds have the name, as
-    in explorers:random. Exit code 3 where a check fails.
+    NAME is what a pipeline calls it, or KIND:NAME if plugins of several kinds have the name, as
+    in explorers:random. Exit code 3 if a check fails.
     """
     registry = default_registry()
     entry = find(registry, name)
@@ -156,9 +156,9 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
                 hint="leave --no-draws out",
             )
         attributes["draws"] = False
-    results = []
+    tests = []
     for outcome in outcomes(suite, attributes):
-        results.append(outcome)
+        tests.append(outcome)
         if not as_json:
             _print_outcome(outcome)
         if outcome.error is not None and debugging():
@@ -166,23 +166,22 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
     broken = [error for error in registry.errors if error.plugin == entry.plugin]
     for error in broken:
         click.echo(f"warning: {error}", err=True)
-    failed = sum(result.failure is not None for result in results)
+    failed = sum(result.failure is not None for result in tests)
     if as_json:
-        click.echo(json.dumps(_checked_json(entry, results), indent=2))
+        click.echo(json.dumps(_checked_json(entry, tests), indent=2))
     else:
         about = f"{registry.kinds[entry.kind].noun} '{entry.name}' of '{entry.distribution}'"
-        skipped = sum(result.skipped is not None for result in results)
+        skipped = sum(result.skipped is not None for result in tests)
         more = f", {skipped} skipped" if skipped else ""
-        passed = len(results) - failed - skipped
-        click.echo(f"{about}: {passed} checks passed, {failed} failed{more}")
+        click.echo(f"{about}: {len(tests) - failed - skipped} checks passed, {failed} failed{more}")
     if failed:
-        if not debugging() and any(result.error is not None for result in results):
+        if not debugging() and any(result.error is not None for result in tests):
             click.echo("hint: `chameleon --debug plugins check` shows tracebacks", err=True)
         sys.exit(ExitCode.PLUGIN)
 
 
 def find(registry: Registry, name: str) -> Registration:
-    """What a name means, of whatever kind.
+    """The entry that a name means, of whatever kind.
 
     Args:
         registry: what is installed.
@@ -241,7 +240,7 @@ def _suite(kind: Kind) -> Any:
 
 
 def _subjects(suite: Any, pipeline: Path | None) -> dict[str, Any]:
-    """What the checks try the plugin on, as attributes of the suite."""
+    """The subject of the checks, as attributes of the suite."""
     if pipeline is None:
         return {}
     from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415 - only where it is given

@@ -44,7 +44,7 @@ def progress_for(stream: TextIO) -> ProgressListener:
 
 
 class _Progress(ABC):
-    """What displays have in common: what was measured, how fast, and what is told in a line."""
+    """The common part of displays: measurements, their rate, and the words of a line."""
 
     def __init__(self) -> None:
         self._rate = Rate()
@@ -271,7 +271,7 @@ class LiveProgress(_Progress):
 
 
 def _budget(event: RunStarted, stored: int) -> str:
-    """What ends the run, as ``400 measurements``, and what it needs not measure."""
+    """The end of the run, as ``400 measurements``, and what it needs not measure."""
     already = f", {stored} measured before" if stored else ""
     if event.total_measurements is not None:
         left = max(0, event.total_measurements - stored)
@@ -283,7 +283,7 @@ def _budget(event: RunStarted, stored: int) -> str:
 
 
 def _bar(limit: int | None, measured: int) -> int | None:
-    """Where a bar ends; None where nobody knows."""
+    """The end of a bar; None if nobody knows."""
     return None if limit is None else max(limit, measured)
 
 
@@ -337,7 +337,7 @@ class Rate:
         """The time that so many more take, or that the budget leaves, as ``3:20``.
 
         Args:
-            count: None where only the wall-clock ends the run.
+            count: None if only the wall-clock ends the run.
         """
         if not self.per_second or (count is None and self._end is None):
             return "-"

@@ -19,7 +19,7 @@ from chameleon_core.words import in_seconds
 
 
 def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
-    """A network as JSON values; None where the model is none.
+    """A network as JSON values; None if the model is none.
 
     Args:
         summary: the ``network`` of a ``chameleon_core.run_view.RunView``.
@@ -62,7 +62,7 @@ def network_sentence(summary: NetworkSummary) -> str:
 
 
 def _beside(summary: NetworkSummary) -> str:
-    """What it was compared with, in parentheses."""
+    """The times of other ways to run it, in parentheses."""
     result = summary.result
     others = {**result.like_rivals, "untuned": result.untuned_seconds}
     texts = [f"{name} {duration(seconds)}" for name, seconds in others.items() if seconds]
@@ -109,7 +109,7 @@ def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
 
 
 def operator_legend(operators: Sequence[OperatorResult]) -> str:
-    """What ``vendor`` and ``ratio`` mean, and the largest error; what there is of it."""
+    """The meaning of ``vendor`` and ``ratio``, and the largest error; as far as they apply."""
     vendors = sorted(
         {variant.name for operator in operators for variant in operator.variants if variant.vendor}
     )
@@ -127,7 +127,7 @@ def operator_legend(operators: Sequence[OperatorResult]) -> str:
 
 
 def network_lines(network: NetworkResult) -> list[str]:
-    """What became of the network, in words; nothing where there is none."""
+    """The network's result in words; nothing if there is none."""
     if network.failure is not None or network.folder is None:
         return []
     error = f"largest relative error {network.max_relative_error:.1e}"
@@ -159,7 +159,7 @@ _SHOWN = 0.01
 
 
 def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
-    """Where the time of a network goes, one row per kernel, as in ``KERNEL_HEADER``."""
+    """The time of a network by kernel, one row each, as in ``KERNEL_HEADER``."""
     total = sum(kernel.seconds for kernel in network.kernels)
     unmeasured = {task.name for task in network.unmeasured}
     large = [kernel for kernel in network.kernels if kernel.seconds >= _SHOWN * total]
@@ -180,8 +180,8 @@ RIVAL_HEADER = ("one inference", "precision", "median", "times ours", "error")
 def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
     """The network and its rivals with the precision of each, as in ``RIVAL_HEADER``.
 
-    Those in the network's precision come first, then those in float32, then the reduced ones.
-    Where nothing was compared but in float32, there is none: the network's line says it all.
+    Those in the network's precision come first, then those in float32, then the reduced ones. If
+    all comparisons were in float32, there is none: the network's line says it all.
     """
     ours = network.latency_seconds
     if not network.rivals_reduced or ours is None:
@@ -232,7 +232,7 @@ BUCKET_HEADER = ("bucket", "network", "untuned", "best rival", "ratio", "error")
 def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     """One inference in each bucket of shapes, as in ``BUCKET_HEADER``.
 
-    Where types were chosen, the last column has the precision of each.
+    If types were chosen, the last column has the precision of each.
     """
     rows: list[tuple[str, ...]] = []
     for bucket in network.buckets:

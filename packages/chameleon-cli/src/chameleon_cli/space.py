@@ -104,8 +104,8 @@ def _print(operator: dict[str, Any]) -> None:
         more = f", ... ({len(values)} in all)" if len(values) > _SHOWN else ""
         where = ""
         if knob["when"] is not None:
-            given = " or ".join(_word(value) for value in knob["when"]["values"])
-            where = f"    where {knob['when']['knob']} is {given}"
+            conditions = " or ".join(_word(value) for value in knob["when"]["values"])
+            where = f"    where {knob['when']['knob']} is {conditions}"
         click.echo(f"    {knob['name']:{width}}  {', '.join(values[:_SHOWN])}{more}{where}")
     if not operator["first_guesses"]:
         click.echo("  no first guesses: a search begins with random configurations")
@@ -135,8 +135,8 @@ class LegalShare:
     Attributes:
         share: legal ones over those looked at.
         samples: how many were looked at.
-        exact: whether these were all of them; drawn evenly where not.
-        configurations: how many legal ones there are, where the space can list them.
+        exact: whether these were all of them; drawn evenly if not.
+        configurations: how many legal ones there are, if the space can list them.
     """
 
     share: float
@@ -150,7 +150,7 @@ def legal_share(space: DesignSpace, samples: int, rng: np.random.Generator) -> L
 
     Args:
         space: any.
-        samples: index vectors that are looked at, at most; all where there are no more.
+        samples: index vectors that are looked at, at most; all if there are no more.
         rng: draws them.
     """
     exact = space.size <= samples
@@ -194,9 +194,9 @@ def describe_space(space: DesignSpace, *, samples: int, guesses: int, seed: int)
         seed: of the index vectors that are drawn.
 
     Returns:
-        ``size`` (index vectors, legal or not), ``legal`` (see :class:`LegalShare`), ``knobs`` (see
-        ``describe_knob``), ``constraints`` (the reasons why configurations are refused),
-        ``first_guesses`` (how many there are) and ``guesses`` (the values of the first of them).
+        ``size`` (index vectors, legal or not), ``legal`` (see :class:`LegalShare`) and ``knobs``
+        (see ``describe_knob``). ``constraints`` are the reasons why configurations are refused;
+        ``first_guesses`` counts the guesses, and ``guesses`` has the values of the first of them.
     """
     return {
         "size": space.size,

@@ -62,7 +62,7 @@ def command(folder: Path, as_json: bool) -> None:
 def describe(run: RunView) -> dict[str, Any]:
     """State, seconds and tasks of a run as JSON values.
 
-    An operator's ``best_seconds`` is the search's; ``seconds`` is from the comparison where there
+    An operator's ``best_seconds`` is the search's; ``seconds`` is from the comparison if there
     was one, and ``seconds_from`` says which.
     """
     final = {operator.stored.id: operator for operator in run.operators}

@@ -15,8 +15,8 @@ _STDOUT, _STDERR = 1, 2
 def results_alone() -> Iterator[None]:
     """Send to stderr whatever is printed to stdout meanwhile.
 
-    By Python code, by libraries that write to the file descriptor, and by child processes that
-    inherit it. What a command itself has to say it says afterwards.
+    Includes output of Python code, of libraries that write to the file descriptor, and of child
+    processes that inherit it. A command prints its own text afterwards.
     """
     sys.stdout.flush()
     with contextlib.ExitStack() as restored:

@@ -1,6 +1,6 @@
 """Chameleon's core: design spaces, contracts, plugins, pipelines and the tuning loop.
 
-What programs use is exported here and imported when it is asked for (docs/python.md).
+Exports the interface for programs and imports it when it is asked for (docs/python.md).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is, also what was not asked for yet."""
+    """The names that there are, also those that were not asked for yet."""
     return sorted({*globals(), *__all__})
 
 

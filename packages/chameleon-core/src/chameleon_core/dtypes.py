@@ -1,4 +1,4 @@
-"""The type that networks are computed in where nothing names another one."""
+"""The type that networks are computed in if nothing names another one."""
 
 from __future__ import annotations
 

@@ -72,12 +72,12 @@ class EventBus:
 
 
 def listener(tell: Callable[[Event], object], name: str, *, but: Collection[str] = ()) -> object:
-    """A listener that has one function told of every event.
+    """A listener that calls one function with every event.
 
     Args:
         tell: the function.
-        name: what the log calls it where it fails.
-        but: hooks of events that it is not told of.
+        name: what the log calls it if it fails.
+        but: hooks of events that it does not pass on.
     """
 
     def hook_named(hook: str) -> Callable[[object, Event], None]:

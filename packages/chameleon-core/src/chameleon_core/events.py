@@ -1,4 +1,4 @@
-"""What happened in a run, as plain data that becomes JSON."""
+"""The events of a run, as plain data that becomes JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TaskSummary:
         flop: floating-point operations of one evaluation.
         measured: configurations measured, failures included, in this and earlier processes.
         failed: failures by kind.
-        best_seconds: lowest cost so far in seconds, or None where nothing succeeded.
+        best_seconds: lowest cost so far in seconds, or None if nothing succeeded.
         target_measurements: where the budget ends it at the latest; None for no such limit.
     """
 
@@ -38,7 +38,7 @@ class TaskSummary:
 
 @attrs.frozen(kw_only=True)
 class CheckStarted:
-    """What is to be delivered at the end is tried once, before anything is measured.
+    """Chameleon tries the delivery once, before anything is measured.
 
     Attributes:
         folder: the run folder.
@@ -49,7 +49,7 @@ class CheckStarted:
 
 @attrs.frozen(kw_only=True)
 class CheckFinished:
-    """What is to be delivered can be.
+    """The delivery is possible.
 
     Attributes:
         seconds: wall-clock that it took to find out.
@@ -96,7 +96,7 @@ class BatchProposed:
         stored: how many of them the store already answers.
         steps: search steps the explorer took to find them.
         converged: the step after which the best surrogate score rose no more (figures 2 and 7).
-        score: that surrogate score, or None where no trained cost model guided the walk.
+        score: that surrogate score, or None if no trained cost model guided the walk.
         origins: where its configurations came from, how many by ``loop.round.batch.Origin``.
     """
 
@@ -119,8 +119,8 @@ class Measured:
         config: knob indices.
         seconds: its cost in seconds, or None for a failure.
         failure: the kind of failure, or None.
-        spent: the seconds its task has taken by then, or None where nobody counts.
-        origin: what put it into its batch, an ``Origin``, or None where nobody knows.
+        spent: the seconds its task has taken by then, or None if nobody counts.
+        origin: what put it into its batch, an ``Origin``, or None if nobody knows.
     """
 
     task: str

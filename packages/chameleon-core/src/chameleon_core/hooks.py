@@ -20,7 +20,7 @@ def chameleon_schedulers() -> Iterable[PluginRecord]:
     )
     yield PluginRecord(
         name="gradient",
-        summary="the next batch where it saves most of the network's latency (Ansor)",
+        summary="the next batch to the task that saves most of the network's latency (Ansor)",
         options=GradientOptions,
         factory="chameleon_core.schedulers.gradient:Gradient",
     )

@@ -82,11 +82,11 @@ class Measurement:
 
     Attributes:
         config: knob indices, one per knob of the space.
-        seconds: one mean kernel time per repeat, in seconds; empty where it failed.
+        seconds: one mean kernel time per repeat, in seconds; empty if it failed.
         failure: the kind of failure, or None.
-        message: the failure in words; empty where there is none.
+        message: the failure in words; empty if there is none.
         max_relative_error: largest difference from the reference output over the reference's
-            largest magnitude; None where outputs were not compared.
+            largest magnitude; None if outputs were not compared.
         build_seconds: wall-clock spent building, in seconds.
         run_seconds: wall-clock spent checking and timing, in seconds.
     """
@@ -126,7 +126,7 @@ def failures_by_kind(measurements: Iterable[Measurement]) -> dict[str, int]:
 
 
 def most_frequent_failure(measurements: Collection[Measurement]) -> str | None:
-    """The first failure of the most frequent kind, in words; None where nothing failed."""
+    """The first failure of the most frequent kind, in words; None if nothing failed."""
     failed = failures_by_kind(measurements)
     if not failed:
         return None
@@ -138,7 +138,7 @@ def convincing(wanted: int | Literal["auto"] | None, *, batch_size: int) -> int 
     """How many measurements have to fail alike before it is no coincidence; None for never.
 
     A target that this machine cannot run, a reference that is wrong, a missing compiler: every
-    configuration fails, in the same words, and the budget would buy nothing but repetitions.
+    configuration fails, in the same words. The budget would buy nothing but repetitions.
 
     Args:
         wanted: what the budget says.
@@ -150,7 +150,7 @@ def convincing(wanted: int | Literal["auto"] | None, *, batch_size: int) -> int 
 def same_failure(measurements: Sequence[Measurement], at_least: int) -> str | None:
     """The failure that measurements share, in words.
 
-    Two failures are the same where their kinds are and their words are; sizes, times and addresses
+    Two failures are the same if their kinds are and their words are; sizes, times and addresses
     in them may differ.
 
     Args:
@@ -158,8 +158,8 @@ def same_failure(measurements: Sequence[Measurement], at_least: int) -> str | No
         at_least: as many measurements there have to be.
 
     Returns:
-        The first one's kind and message; None where one is valid, fails otherwise, or there are
-        too few.
+        The kind and message of the first; None if one is valid, fails otherwise, or there are too
+        few.
     """
     if len(measurements) < max(1, at_least):
         return None

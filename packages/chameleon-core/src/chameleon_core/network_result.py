@@ -35,7 +35,7 @@ class KernelTime:
     """A kernel of a network, and the time that it takes.
 
     Attributes:
-        name: of the kernel; a tuned one's is its task's.
+        name: of the kernel; that of a tuned kernel is its task's.
         tuned: whether it is a task's.
         calls: in one inference.
         seconds: of all of them.
@@ -55,7 +55,7 @@ class Unmeasured:
         name: the task's.
         kernel: ``first guess``, ``configuration predicted to be best``, ``another guess`` or
             ``default schedule``.
-        because: why, as half a sentence.
+        because: the reason.
     """
 
     name: str
@@ -104,7 +104,7 @@ class LayoutResult:
     Attributes:
         summary: the layout and what speaks for it, as a sentence.
         layout: its name; empty if buckets have different ones.
-        reason: why, as half a sentence.
+        reason: why.
         seconds: by layout, of all occurrences of the measured convolutions in one inference.
         measured: distinct convolutions that were measured.
         share: of the work of the network's convolutions that these do.
@@ -227,11 +227,11 @@ class NetworkResult(InferenceResult):
         precision_summary: why it computes in its ``precision``; empty if there was no choice.
         front: the types that there were to choose among, by falling seconds; of all buckets.
         delivered_seconds: wall-clock from the start of the run until the verified network was in
-            its folder, before anything was compared with it; None if none was delivered.
+            its folder, before comparisons began; None if none was delivered.
         delivery_seconds: wall-clock of each step of that after the operators were compared.
         kernels: where its time goes, the slowest first; empty if that is not known.
         unmeasured: operators whose kernel in it was never timed.
-        left_out: why it was not compared with what else may run it, half a sentence by name.
+        left_out: reasons why it was not compared with other runtimes, by their names.
         footprint: what its process takes (``network``), and those of its rivals, by name.
         layout: of the images in it; None if the frontend says none.
         buckets: of a network that was compiled for several shapes each of them. Times and kernels
@@ -269,7 +269,7 @@ class NetworkResult(InferenceResult):
 
 
 _ALWAYS = {"latency_seconds", "untuned_seconds", "rivals", "max_relative_error"}
-"""Keys that results have always had, null or empty where there is nothing."""
+"""Keys that results have always had, null or empty if there is nothing."""
 
 
 def _told(attribute: attrs.Attribute[Any], value: Any) -> bool:

@@ -88,8 +88,7 @@ class RunFolder:
     def claim(self, pipeline: ResolvedPipeline, text: str) -> None:
         """Make sure the folder's records are a pipeline's, and write its resolved form.
 
-        What binds a folder is what its measurements depend on; where there are none yet, nothing
-        does.
+        A folder is bound to what its measurements depend on; without measurements, to nothing.
 
         Args:
             pipeline: the pipeline about to run here.
@@ -153,9 +152,9 @@ class RunFolder:
             pipeline: the run's.
             described: what the run's runner says of itself; its ``versions`` are those that
                 workers and devices have.
-            at_end: whether what was imported is looked up as well: stages import libraries when
-                they need them, and looking takes half a second, which nobody should wait for at
-                the start.
+            at_end: whether to look up what was imported as well. Stages import libraries when they
+                need them, and looking takes half a second, which nobody should wait for at the
+                start.
         """
         stored: Versions = self.store.fact("versions") or {}
         elsewhere = described.get("versions")
@@ -242,13 +241,13 @@ def read_store(path: Path) -> RecordStore:
 
 
 def _identity(pipeline: ResolvedPipeline) -> Any:
-    """What has to be the same for a finished run to be finished still, as JSON values."""
+    """The facts that must stay the same for a finished run to be finished still, as JSON values."""
     described = {"digest": pipeline.digest, "budget": attrs.asdict(pipeline.budget)}
     return json.loads(json.dumps(described))
 
 
 def _in_full(identity: Mapping[str, Any]) -> Any:
-    """What an earlier version kept, with the limits that it did not know at their defaults."""
+    """An earlier version's facts, with the limits that it did not know at their defaults."""
     defaults = json.loads(json.dumps(attrs.asdict(Budget())))
     return {**identity, "budget": {**defaults, **identity["budget"]}}
 

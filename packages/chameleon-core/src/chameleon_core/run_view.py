@@ -33,10 +33,10 @@ class RunState(StrEnum):
 
 
 class TimeSource(StrEnum):
-    """What a time was taken by.
+    """The origin of a time.
 
-    A search's times are of many candidates, the lowest of which is partly luck; those of a
-    comparison were taken anew, in turns with what they are compared with.
+    A search times many candidates, and its lowest time is partly luck. A comparison times them
+    anew, in turns with what they are compared with.
     """
 
     SEARCH = "search"
@@ -49,7 +49,7 @@ class RunStatus:
 
     Attributes:
         state: the state.
-        because: of a failed run the reason, as half a sentence or a whole one; else empty.
+        because: of a failed run the reason, which may be a whole sentence; else empty.
     """
 
     state: RunState
@@ -118,11 +118,11 @@ class ViewedOperator:
 
 @attrs.frozen(kw_only=True)
 class NetworkSummary:
-    """What is known of a network's time.
+    """A network's time and its origin.
 
     Attributes:
-        seconds: of one inference; before it was timed, the sum of its operators' best times as
-            often as each occurs, of those that have one; None where nothing has a time.
+        seconds: of one inference. Before it was timed, the sum of its operators' known best times,
+            as often as each occurs; None if nothing has a time.
         source: the comparison for one inference that was timed, the search for a sum.
         measured: operators that have a time.
         operators: how many there are, alternatives in other types left out.

@@ -14,8 +14,8 @@ import attrs
 class Task:
     """One tensor operator to tune.
 
-    A task is data, not code: ``operator`` and ``arguments`` are JSON values from which the
-    package that understands them rebuilds the operator, in a worker process or years later.
+    A task is data, not code: ``operator`` and ``arguments`` are JSON values. The package that
+    understands them rebuilds the operator, in a worker process or years later.
 
     Attributes:
         name: for people; unique within a run.

@@ -12,10 +12,10 @@ import attrs
 
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.first_party import CORE
-from chameleon_core.plugins.given import canonical, given
+from chameleon_core.plugins.given import canonical, given_plugins
 
 Versions = dict[str, str | None]
-"""Versions by distribution; None where one is in this process without being installed."""
+"""Versions by distribution; None if one is in this process without being installed."""
 
 
 def distributions_of(pipeline: ResolvedPipeline) -> list[str]:
@@ -54,7 +54,7 @@ def imported() -> list[str]:
 
 
 def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> dict[str, str]:
-    """What another version is of than it was, as ``2.0 -> 2.1`` by distribution."""
+    """Versions that changed, as ``2.0 -> 2.1`` by distribution."""
     return {
         name: f"{before[name]} -> {version}"
         for name, version in now.items()
@@ -64,7 +64,7 @@ def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> 
 
 @functools.cache
 def _version(name: str) -> str | None:
-    if any(canonical(plugin.distribution) == canonical(name) for plugin in given()):
+    if any(canonical(plugin.distribution) == canonical(name) for plugin in given_plugins()):
         return None  # what is installed under this name takes no part
     try:
         return metadata.version(name)

@@ -48,7 +48,7 @@ def in_seconds(value: float | None, form: str = ".4g") -> str:
     """Seconds with a unit that suits them, as in ``1.25 ms``.
 
     Args:
-        value: None where it is not known.
+        value: None if it is not known.
         form: how the number is written, as ``format`` has it.
     """
     if value is None:

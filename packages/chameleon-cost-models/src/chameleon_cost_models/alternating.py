@@ -15,10 +15,10 @@ from chameleon_cost_models.alternating_options import AlternatingOptions
 class AlternatingModels(CostModel):
     """One model guides a round, another the next.
 
-    A search guided by one model alone stays where that model is sure and wrong; what the other one
-    has measured in its rounds tells it. Only the model whose turn it is learns, so that a round
-    takes no more time than one of them. The number of measurements decides whose turn it is:
-    a fit depends on nothing else.
+    A search guided by one model alone stays where that model is sure and wrong; the measurements of
+    the other model's rounds correct it. Only the model whose turn it is learns, so that a round
+    takes no more time than one of them. The number of measurements decides whose turn it is: a fit
+    depends on nothing else.
 
     Args:
         options: names the models.
@@ -39,7 +39,7 @@ class AlternatingModels(CostModel):
         return self._turn.trained
 
     def fit(self, observations: Observations) -> None:
-        """Have the next model learn, or the one after it where that one learns nothing."""
+        """Have the next model learn, or the one after it if that one learns nothing."""
         first = -(-len(observations) // self._batch) % len(self._models)
         for model in self._models[first:] + self._models[:first]:
             self._turn = model

@@ -23,8 +23,8 @@ def bagged_trees(
 ) -> Any:
     """Members that see the same rows with other weights, as the outputs of one model.
 
-    So fitting is one call, and so is predicting, on features looked up once. The weights are
-    drawn from an exponential distribution (the Bayesian bootstrap, Rubin 1981): smoother than
+    So fitting is one call, and so is predicting, on features looked up once. The weights are drawn
+    from an exponential distribution (the Bayesian bootstrap, Rubin 1981). That is smoother than
     drawing rows, which with few rows would lose some of them altogether.
 
     Args:

@@ -34,7 +34,7 @@ class GaussianProcess(CostModel):
 
     The score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, equation
     6). A failure counts as slow as the slowest configuration that was timed. Batches are selected
-    with GP-BUCB (Desautels et al. 2014, algorithm 1): each pick lowers the uncertainty of those
+    with GP-BUCB (Desautels et al. 2014, algorithm 1). Each pick lowers the uncertainty of those
     that resemble it, because the four highest scores often are those of almost one configuration.
 
     Args:

@@ -29,12 +29,12 @@ _VALIDITY_ROUNDS = 30
 class MixedEnsemble(CostModel):
     """Bagged boosted trees, half on relative throughput and half on its logarithm.
 
-    Throughput tells the best configurations apart and hardly sees the others, which all are near
-    0 if the best is many times as fast; the logarithm orders those and hardly sees the best.
-    The score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010,
-    equation 6), over the members, each scale standardised. Failures have no throughput: a
-    classifier learns which configurations fail, and its probability pulls a score towards
-    that of a hopeless one. With a ``price``, what is expected to take long loses by it.
+    Throughput tells the best configurations apart and hardly sees the others, which all are near 0
+    if the best is many times as fast. The logarithm orders those and hardly sees the best. The
+    score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, equation 6),
+    over the members, each scale standardised. Failures have no throughput. A classifier learns
+    which configurations fail, and its probability pulls a score towards that of a hopeless one.
+    With a ``price``, configurations that are expected to take long lose by it.
     """
 
     def __init__(self, options: MixedOptions, context: StageContext) -> None:
@@ -135,8 +135,8 @@ _LEAST_SPREAD = 1.1
 class Durations:
     """Predicts the wall-clock of a measurement, so that a search can prefer the cheap ones.
 
-    A search pays for seconds, not for measurements, and some configurations take many times as
-    long to build as others: those with large unrolled loops, above all.
+    A search pays for seconds, not for measurements. Some configurations take many times as long to
+    build as others: those with large unrolled loops, above all.
 
     Args:
         features: shape (n, features).
@@ -165,10 +165,10 @@ class Durations:
         )
 
     def doublings(self, features: Features) -> Scores:
-        """How often a typical measurement's seconds double to each one's, shape (n,).
+        """The binary logarithm of each measurement's seconds over the typical seconds, shape (n,).
 
-        0 for a typical one (the median of those measured), 1 for one that takes twice as long,
-        -1 for half; 0 throughout where measurements hardly differ.
+        0 for a typical one (the median of those measured), 1 for one that takes twice as long, -1
+        for half. 0 throughout if measurements hardly differ.
         """
         if self._model is None:
             return np.zeros(len(features))

@@ -1,8 +1,8 @@
 """The base of all tree models: features, transfer, and when there is nothing to learn.
 
 AutoTVM's transfer is a base model of other tasks, whose weight falls with every measurement. Chen
-et al. 2018, section 4 (a global and a local model): what was measured elsewhere is the starting
-point, and the task's own model learns what it gets wrong.
+et al. 2018, section 4, have a global and a local model. Measurements of
+other tasks are the starting point, and the task's own model learns its errors.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from chameleon_cost_models.prior_options import Prior as PriorOption
 class TreeModel(CostModel):
     """Trees from a space's features to relative throughput, fitted afresh after every batch.
 
-    The target is best cost over cost, and 0 for every failure, so that 1 is the best known
-    configuration whatever the operator (AutoTVM, Chen et al. 2018, section 3.2).
+    The target is best cost over cost, and 0 for every failure. So 1 is the best known configuration
+    whatever the operator (AutoTVM, Chen et al. 2018, section 3.2).
 
     Args:
         context: the task's.
@@ -141,9 +141,9 @@ relative throughput; shapes (n, features) and (n,)."""
 class Prior:
     """Predicts relative throughput from the measurements of other tasks and earlier runs.
 
-    Only features that both spaces name are used. The task's own measurements in
-    this run are never used (the archive does not give them out), those in earlier runs only if
-    ``same_task`` allows it.
+    Only features that both spaces name are used. The task's own measurements in this run are never
+    used (the archive does not give them out). Those in earlier runs are used only if ``same_task``
+    allows it.
     """
 
     def __init__(self, options: TransferOptions, context: StageContext) -> None:
@@ -159,7 +159,7 @@ class Prior:
         self._earlier = self._earlier_lessons() if options.history else []
 
     def refresh(self, own: int = 0) -> None:
-        """Learn what other tasks measured since the last time, where it is much.
+        """Learn what other tasks measured since the last time, if it is much.
 
         Args:
             own: how many measurements the task itself has.
@@ -276,7 +276,7 @@ class EarlierTask:
 
     Attributes:
         key: the task's identity (``Task.key``).
-        fingerprint: the design space's; indices mean the same only where it is the same.
+        fingerprint: the design space's; indices mean the same only if it is the same.
         configs: knob indices, one tuple per measurement.
         choices: the same configurations decoded.
         costs: median kernel times in seconds, infinity for failures, shape (n,).

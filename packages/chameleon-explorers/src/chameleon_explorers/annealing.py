@@ -46,7 +46,7 @@ class AnnealingExplorer(Explorer):
         self._elites = self._leaders = self._chains
 
     def observe(self, observations: Observations) -> None:
-        """Remember the best configurations measured, where chains are to start from them."""
+        """Remember the best configurations measured, if chains are to start from them."""
         timed = np.flatnonzero(np.isfinite(observations.costs))
         order = timed[np.argsort(observations.costs[timed], kind="stable")]
         ranked = observations.configs[order]
@@ -84,9 +84,9 @@ class AnnealingExplorer(Explorer):
         for step, temperature in enumerate(temperatures.tolist(), start=1):  # noqa: B007 - reported
             proposed = self._space.mutate(chains, self._rng)
             proposed_scores = score(proposed)
-            taken = self._accept(scores, proposed_scores, temperature)
-            chains[taken] = proposed[taken]
-            scores[taken] = proposed_scores[taken]
+            accepted = self._accept(scores, proposed_scores, temperature)
+            chains[accepted] = proposed[accepted]
+            scores[accepted] = proposed_scores[accepted]
             unchanged = 0 if best.offer(proposed, proposed_scores) else unchanged + 1
             if unchanged >= options.early_stop:
                 break
@@ -94,7 +94,7 @@ class AnnealingExplorer(Explorer):
         return self._filled(best, score, visited, count, step)
 
     def _with_nearby(
-        self, found: Candidates, score: ScoreFunction, visited: Visited, count: int
+        self, candidates: Candidates, score: ScoreFunction, visited: Visited, count: int
     ) -> Candidates:
         """The walk's candidates with some neighbours of the leaders put first.
 
@@ -104,20 +104,20 @@ class AnnealingExplorer(Explorer):
         # Rounded up or down at random, so that small batches look there too.
         wanted = int(self._options.neighbours * self._batch + self._rng.random())
         if not wanted:
-            return found
+            return candidates
         near = np.concatenate([self._space.neighbours(leader) for leader in self._leaders])
         near = self._space.distinct(near)
         near = near[visited.fresh(near)]
         if not len(near):
-            return found
+            return candidates
         near = near[np.argsort(-score(near), kind="stable")[:wanted]]
-        configs = self._space.distinct(np.concatenate([near, found.configs]))
+        configs = self._space.distinct(np.concatenate([near, candidates.configs]))
         known = self._space.keys(near)
-        rest = found.scores[~np.isin(self._space.keys(found.configs), known)]
+        rest = candidates.scores[~np.isin(self._space.keys(candidates.configs), known)]
         # Samplers go by the score, so the neighbours' must be above the others'.
         above = rest.max(initial=0.0) + np.arange(len(near), 0, -1)
         return attrs.evolve(
-            found,
+            candidates,
             configs=configs[:count],
             scores=np.concatenate([above, rest])[:count],
         )

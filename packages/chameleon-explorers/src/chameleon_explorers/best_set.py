@@ -54,9 +54,9 @@ class BestSet:
         # Best first; among equals the one seen first, so that results do not depend on the sort.
         order = np.argsort(-merged_scores, kind="stable")
         _, first = np.unique(keys[order], return_index=True)
-        kept = order[np.sort(first)][: self._capacity]
-        self.configs, self.scores = merged[kept], merged_scores[kept]
-        self._keys = np.sort(keys[kept])
+        best = order[np.sort(first)][: self._capacity]
+        self.configs, self.scores = merged[best], merged_scores[best]
+        self._keys = np.sort(keys[best])
         return True
 
     def _holds(self, keys: Keys) -> NDArray[np.bool_]:
@@ -64,5 +64,5 @@ class BestSet:
         if not len(self._keys):
             return np.zeros(len(keys), np.bool_)
         rows = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        held: NDArray[np.bool_] = self._keys[rows] == keys
-        return held
+        members: NDArray[np.bool_] = self._keys[rows] == keys
+        return members

@@ -21,10 +21,9 @@ from chameleon_explorers.options import DropletOptions
 class DropletExplorer(Explorer):
     """Walks down from the best configuration along one knob at a time; needs no cost model.
 
-    A round looks one step either way along every knob, and further along the direction that
-    helped last. If no step of that length helps, the next are twice as long; after the longest
-    the search goes on from a perturbed configuration, and keeps what that leads to where it is
-    better.
+    A round looks one step either way along every knob, and further along the direction that helped
+    last. If no step of that length helps, the next are twice as long. After the longest the search
+    goes on from a perturbed configuration, and keeps a better one that it leads to.
     """
 
     def __init__(self, options: DropletOptions, context: StageContext) -> None:

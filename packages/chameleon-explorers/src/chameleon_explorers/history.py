@@ -40,7 +40,7 @@ class History:
         return cls(space, Observations.of(space, []))
 
     def cost_of(self, configs: Configs) -> NDArray[np.float64]:
-        """Costs in seconds: infinity for failures, not-a-number where unmeasured; shape (n,)."""
+        """Costs in seconds: infinity for failures, not-a-number if unmeasured; shape (n,)."""
         costs = np.full(len(configs), np.nan)
         if len(configs) and len(self._keys):
             keys = self._space.keys(configs)

@@ -43,10 +43,10 @@ class LocalExplorer(Explorer):
     With ``guided``, a trained model says which neighbours of the best are measured first.
 
     A sequential search looks at one neighbour after the other, and a batch has to be known
-    beforehand. So one part of each batch is spent around the best that was measured, neighbours
-    of the fastest configuration first, then those of the second, so that no slot waits; the rest
-    belongs to climbs, each of which walks its neighbourhoods down to a local optimum and then
-    begins anew, anywhere or from a kick of the best configuration.
+    beforehand. So one part of each batch is spent around the best measurements, so that no slot
+    waits: neighbours of the fastest configuration first, then those of the second. The rest belongs
+    to climbs. Each walks its neighbourhoods down to a local optimum and then begins anew, anywhere
+    or from a kick of the best configuration.
     """
 
     def __init__(self, options: LocalOptions, context: StageContext) -> None:

@@ -15,8 +15,8 @@ def nothing(space: DesignSpace) -> Configs:
 def neighbourhoods(space: DesignSpace, configs: Configs, rng: np.random.Generator) -> Configs:
     """The configurations one index step away in one knob from any of ``configs``.
 
-    All neighbours of the first configuration come first, in random order, then those of the
-    second, and so on: a random order treats all knobs alike where a batch cuts a neighbourhood.
+    All neighbours of the first configuration come first, in random order, then those of the second,
+    and so on. A random order treats all knobs alike if a batch cuts a neighbourhood.
 
     Args:
         space: the design space.
@@ -38,8 +38,8 @@ def usable(space: DesignSpace, configs: Configs) -> Configs:
     """The distinct legal ones among index vectors that may be out of range, in their order."""
     configs = configs[((configs >= 0) & (configs < space.cardinalities)).all(axis=1)]
     configs = space.distinct(space.canonical(configs))
-    kept: Configs = configs[space.legal(configs)]
-    return kept
+    legal: Configs = configs[space.legal(configs)]
+    return legal
 
 
 def kicked(

@@ -65,7 +65,7 @@ class LocalOptions:
     kick: int = attrs.field(
         default=2,
         validator=validators.ge(1),
-        metadata={"help": "knobs drawn anew where a climb leaves a local optimum"},
+        metadata={"help": "knobs drawn anew if a climb leaves a local optimum"},
     )
     restart: float = attrs.field(
         default=1.0,
@@ -74,7 +74,7 @@ class LocalOptions:
     )
     guided: bool = attrs.field(
         default=False,
-        metadata={"help": "order the neighbours of the best by the cost model, where there is one"},
+        metadata={"help": "order the neighbours of the best by the cost model, if there is one"},
     )
 
 
@@ -85,7 +85,7 @@ class DropletOptions:
     kick: int = attrs.field(
         default=2,
         validator=validators.ge(1),
-        metadata={"help": "knobs drawn anew where no step of any length helps"},
+        metadata={"help": "knobs drawn anew if no step of any length helps"},
     )
 
 
@@ -114,7 +114,7 @@ class GeneticOptions:
     generations: int = attrs.field(
         default=20,
         validator=validators.ge(1),
-        metadata={"help": "generations a round where the cost model is the fitness"},
+        metadata={"help": "generations a round if the cost model is the fitness"},
     )
 
 

@@ -37,9 +37,9 @@ class Arm:
 class PortfolioExplorer(Explorer):
     """Gives each round to one of several explorers, all of which learn from every measurement.
 
-    The choice is a discounted upper confidence bound (Garivier and Moulines, 2011, section 2.1):
-    it prefers the explorer that lately brought most, and now and then takes one that had no round
-    for long, since what helps at the beginning of a search is not what helps at its end.
+    The choice is a discounted upper confidence bound (Garivier and Moulines, 2011, section 2.1). It
+    prefers the explorer that lately brought most, and now and then takes one that had no round for
+    long: the best explorer at the beginning of a search is not the best at its end.
     """
 
     def __init__(self, options: PortfolioOptions, context: StageContext) -> None:
@@ -53,7 +53,7 @@ class PortfolioExplorer(Explorer):
         self._best_cost = math.inf
 
     def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
-        """The candidates of the explorer whose turn it is, the next one's if it has none."""
+        """The candidates of the explorer whose turn it is, or of the next one if it has none."""
         for arm in sorted(self._arms, key=self._promise, reverse=True):
             candidates = arm.explorer.explore(score, visited, count)
             self._chosen = arm

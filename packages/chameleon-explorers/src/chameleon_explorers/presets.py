@@ -61,21 +61,21 @@ DEFAULT = PresetRecord(
         "budget": {"measurements": 64, "plan_size": 256},
     },
     reasons={
-        "space": "A template where there is one for the operator and the target, since its knobs "
+        "space": "A template if there is one for the operator and the target, since its knobs "
         "are few and sure to vectorise; sketches for everything else.",
-        "explorer": "What the model thinks best of a whole space that is small enough to score, as "
-        "templates are; elsewhere chains that start at the best measured and never go down. One "
-        "measurement in four goes to a neighbour of the best, where the model may be wrong.",
-        "cost_model": "Trees know knobs that depend on others, a Gaussian process what lies "
-        "between measurements; they take turns, for each is sure and wrong about some spaces.",
-        "sampler": "What the model thinks best, and one in twenty at random, so that a search "
-        "meets what its model is wrong about.",
-        "synthesizer": "What the sampler chose is measured as it is: nothing in it has to be "
+        "explorer": "The model's best of a whole space that is small enough to score, as templates "
+        "are. Elsewhere chains start at the best measured and never go down. One measurement in "
+        "four goes to a neighbour of the best, about which the model may be wrong.",
+        "cost_model": "Trees know knobs that depend on others, a Gaussian process knows values "
+        "between measurements. They take turns, for each is sure and wrong about some spaces.",
+        "sampler": "The model's best, and one in twenty at random, so that a search meets the "
+        "errors of its model.",
+        "synthesizer": "The sampler's choice is measured as it is: nothing in it has to be "
         "replaced, as centroids of clusters have to be.",
         "runner": "This machine builds, checks and times; another runner tunes for another one.",
         "scheduler": "Each operator has a budget of its own. `gradient` gives more to those that a "
         "network's time depends on, which pays with `scope: network`.",
-        "baselines": "What one has without tuning, and what the vendor's library has.",
+        "baselines": "The result without tuning, and that of the vendor's library.",
         "budget": "About what a search needs to come within a twentieth of the best "
         "(docs/benchmarks.md); more finds the rest.",
         "seed": "The same seed proposes the same measurements.",

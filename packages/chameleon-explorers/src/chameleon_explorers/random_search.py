@@ -8,7 +8,7 @@ from chameleon_core.stages import Candidates, Explorer, ScoreFunction, StageCont
 
 
 class RandomExplorer(Explorer):
-    """Proposes random unvisited configurations, ranked by the cost model where there is one."""
+    """Proposes random unvisited configurations, ranked by the cost model if there is one."""
 
     def __init__(self, options: NoOptions, context: StageContext) -> None:  # noqa: ARG002
         self._rng = context.rng

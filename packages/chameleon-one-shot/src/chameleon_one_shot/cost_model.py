@@ -31,10 +31,9 @@ class OneShotModel(CostModel):
 
     The score is the predicted relative throughput up to a factor, the same for all configurations
     of the task. The model is trained before anything was measured, so that it is a prior of others,
-    too. With ``finetune`` its last layer is fitted to what is
-    measured of the task, and the score is an upper confidence bound. A task that is unlike those
-    the predictor was trained on is left to another model, and the log says why; so are all tasks
-    if no model in the box is for their target.
+    too. With ``finetune`` its last layer is fitted to the task's measurements, and the score is an
+    upper confidence bound. Another model takes a task that is unlike those the predictor was
+    trained on, and the log says why. It takes all tasks if no included model is for their target.
 
     Args:
         options: see there.
@@ -68,8 +67,8 @@ class OneShotModel(CostModel):
         tokens = attrs.evolve(tokens, fixed=(tokens.fixed[0], device))
         unknown = model.predictor.vocabulary.unknown(tokens)
         if unknown:
-            told = f"one-shot/unknown to {file}: {unknown}"
-            context.archive.shared(told, lambda: _tell_unknown(unknown, file.name))
+            key = f"one-shot/unknown to {file}: {unknown}"
+            context.archive.shared(key, lambda: _tell_unknown(unknown, file.name))
             tokens = tokens.without(unknown)
         self._predictor = model.predictor.of(tokens)
         return not self._strange_task(model, tokens, context, file.name)
@@ -142,7 +141,7 @@ class OneShotModel(CostModel):
 
 
 def _told_file(wanted: str, context: StageContext) -> Path | None:
-    """The file of the model, or None if none in the box is for the target, which is told once."""
+    """The model's file, or None if no included model is for the target, which is logged once."""
     try:
         return model_file(wanted, context.device)
     except NoModelError as error:
@@ -174,8 +173,8 @@ def _told_device(
 ) -> FixedToken | None:
     """The device to predict for, or None if the model is of no use for it; told once for a run.
 
-    What the training has not seen of a CPU would be noise for the predictor. So a CPU unlike those
-    of the training counts as the nearest of them if their vectors are of one width.
+    Facts of a CPU that the training has not seen would be noise for the predictor. So a CPU unlike
+    those of the training counts as the nearest of them if their vectors are of one width.
     """
     strange = model.familiarity.strange_device(tokens)
     if strange is None:

@@ -11,10 +11,10 @@ _LEAST_MEMORY = 2 << 30
 
 
 def memory_limit(workers: int) -> int:
-    """Bytes a worker may allocate where the user set no limit.
+    """Bytes a worker may allocate if the user set no limit.
 
-    Half the machine's memory shared among the workers, so that all of them together cannot
-    bring it down, but never so little that a compiler does not fit.
+    Half the machine's memory shared among the workers, so that all of them together cannot bring it
+    down. It is never so little that a compiler does not fit.
     """
     total = int(psutil.virtual_memory().total)
     return max(_LEAST_MEMORY, int(total * _MEMORY_SHARE / max(1, workers)))

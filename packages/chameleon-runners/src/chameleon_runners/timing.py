@@ -1,11 +1,10 @@
 """The clock policy: how often a kernel runs, when enough is known, which repeats count.
 
-Noise on a shared machine is one-sided: another process, a neighbour on the same host, an
-interrupt. A disturbed repeat is slower, never faster, and the shorter a repeat, the likelier it
-falls between two disturbances. So repeats are short, single runs wherever a run takes a
-millisecond; there are many, at several moments; and what counts is the few fastest that agree. A
-repeat during which one of our threads lost its core is known to be disturbed: it counts only if
-fewer than three are not, and agrees with none.
+Noise on a shared machine is one-sided: another process, a neighbour on the same host, an interrupt.
+A disturbed repeat is slower, never faster, and the shorter a repeat, the likelier it falls between
+two disturbances. So repeats are short, single runs if a run takes a millisecond. There are many, at
+several moments, and the few fastest that agree count. A repeat during which one of our threads lost
+its core is known to be disturbed. It counts only if fewer than three are not, and agrees with none.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ class TimingOptions:
     """Options that building and timing have in common; every duration is in seconds."""
 
     workers: int | None = unbound(
-        None, "worker processes that build; one per usable core where not given", at_least=1
+        None, "worker processes that build; one per usable core if not given", at_least=1
     )
     build_timeout: float = duration(30.0, "longest build in seconds, counted from its start")
     build_floor: float = duration(

@@ -36,11 +36,11 @@ class CrossoverSynthesizer(Synthesizer):
     ) -> Configs:
         usable = measurable(self._space, batch, visited)
         share = self._options.share if len(self._parents) > 1 else 0.0
-        kept = kept_rows(batch, usable, share)
-        children = self._children(len(batch) - len(kept))
+        old = kept_rows(batch, usable, share)
+        children = self._children(len(batch) - len(old))
         children = measurable(self._space, children, visited)
-        children = self._space.distinct(np.concatenate([kept, children]))[len(kept) : len(batch)]
-        return joined(self._space, kept, children, usable, len(batch))
+        children = self._space.distinct(np.concatenate([old, children]))[len(old) : len(batch)]
+        return joined(self._space, old, children, usable, len(batch))
 
     def _children(self, wanted: int) -> Configs:
         """More children than wanted, shape (n, knobs), since many will not do."""

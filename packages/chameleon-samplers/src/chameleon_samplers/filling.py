@@ -21,7 +21,7 @@ def fill(
     Args:
         space: the design space.
         batch: distinct legal unvisited configurations that are in already, shape (n, knobs).
-        reserve: what to take where rejection sampling finds too few, shape (m, knobs): distinct,
+        reserve: what to take if rejection sampling finds too few, shape (m, knobs): distinct,
             legal and unvisited; may repeat configurations of the batch.
         visited: configurations not to add.
         count: the size wanted.

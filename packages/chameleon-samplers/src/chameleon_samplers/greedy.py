@@ -13,8 +13,8 @@ from chameleon_samplers.options import GreedyOptions
 class GreedySampler(Sampler):
     """Measures the candidates the cost model likes best.
 
-    An epsilon part of every batch is drawn at random from the whole space, which keeps the
-    model honest about regions that it has never seen measured.
+    An epsilon part of every batch is drawn at random from the whole space. That keeps the model
+    honest about regions that it has never seen measured.
     """
 
     def __init__(self, options: GreedyOptions, context: StageContext) -> None:

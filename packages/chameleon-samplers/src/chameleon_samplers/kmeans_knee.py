@@ -62,7 +62,7 @@ class KneeSearch:
     """Finds a number of clusters by the knee of the loss (Algorithm 1, lines 2 to 7).
 
     Each number of clusters starts from the centroids of the one before, with new ones drawn far
-    from them as k-means++ would, so that few iterations are left to do.
+    from them as k-means++ would. So few iterations are left to do.
 
     Args:
         counts: numbers of clusters to try, ascending.
@@ -141,8 +141,8 @@ class KMeansKneeSampler(Sampler):
         With ``representative: floor`` rows may be illegal, measured before or there twice, as in
         the paper; the synthesizer replaces them.
         """
-        kept = visited.fresh(candidates.configs)
-        configs, scores = candidates.configs[kept], candidates.scores[kept]
+        fresh = visited.fresh(candidates.configs)
+        configs, scores = candidates.configs[fresh], candidates.scores[fresh]
         if not len(configs) or count < 1:
             return configs[:0]
         points = configs[:, self._columns] / self._scale

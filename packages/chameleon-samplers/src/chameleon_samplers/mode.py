@@ -21,7 +21,7 @@ class ModeSynthesizer(Synthesizer):
     """Replaces samples that cannot be measured by combinations of the most frequent choices.
 
     Ahn et al., "Chameleon" (2020), section 3.3 and line 9 of Algorithm 1. The paper has one such
-    combination; where it was measured or is illegal, the next most frequent one takes its place.
+    combination; if it was measured or is illegal, the next most frequent one takes its place.
     """
 
     def __init__(self, options: ModeOptions, context: StageContext) -> None:
@@ -41,20 +41,20 @@ class ModeSynthesizer(Synthesizer):
 
     def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
         usable = measurable(self._space, batch, visited)
-        kept = kept_rows(batch, usable, self._options.share)
-        missing = len(batch) - len(kept)
+        chosen = kept_rows(batch, usable, self._options.share)
+        missing = len(batch) - len(chosen)
         if not missing:
-            return kept
-        new = self._frequent(candidates.configs, kept, visited, missing)
-        return joined(self._space, kept, new, usable, len(batch))
+            return chosen
+        new = self._frequent(candidates.configs, chosen, visited, missing)
+        return joined(self._space, chosen, new, usable, len(batch))
 
     def _frequent(
-        self, candidates: Configs, kept: Configs, visited: Visited, wanted: int
+        self, candidates: Configs, chosen: Configs, visited: Visited, wanted: int
     ) -> Configs:
         """The most frequent combinations that can be measured and are not kept already."""
-        refined = kept
+        refined = chosen
         tables = [
-            self._preference(column, candidates[:, column]) for column in range(kept.shape[1])
+            self._preference(column, candidates[:, column]) for column in range(chosen.shape[1])
         ]
         combinations = _by_frequency(tables)
         for _ in range(-(-self._options.tries // _CHUNK)):
@@ -64,9 +64,9 @@ class ModeSynthesizer(Synthesizer):
             rows = self._space.canonical(np.array(chunk, np.int32))
             new = measurable(self._space, rows, visited)
             refined = self._space.distinct(np.concatenate([refined, new]))
-            if len(refined) >= len(kept) + wanted:
+            if len(refined) >= len(chosen) + wanted:
                 break
-        return refined[len(kept) : len(kept) + wanted]
+        return refined[len(chosen) : len(chosen) + wanted]
 
     def _preference(self, column: int, chosen: NDArray[np.int32]) -> NDArray[np.float64]:
         """Log frequency of each choice of a knob among the candidates; shape (cardinality,).

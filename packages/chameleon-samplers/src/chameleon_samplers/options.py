@@ -23,7 +23,7 @@ class GreedyOptions:
 class KMeansKneeOptions:
     """Options of ``kmeans-knee``.
 
-    The defaults differ from Algorithm 1 as written, which stops at its second number of clusters;
+    The defaults differ from Algorithm 1 as written, which stops at its second number of clusters.
     ``literal`` and ``release`` give the paper's and the released code's ways.
     """
 

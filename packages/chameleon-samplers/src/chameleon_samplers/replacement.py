@@ -25,7 +25,7 @@ def kept_rows(batch: Configs, usable: Configs, share: float) -> Configs:
     return usable[: max(len(batch) - replaced, min(1, len(usable)))]
 
 
-def joined(space: DesignSpace, kept: Configs, new: Configs, usable: Configs, size: int) -> Configs:
-    """The kept rows, the new ones, and, where too few of these came, replaced ones again."""
-    everything = np.concatenate([kept, new.reshape(-1, kept.shape[1]), usable])
+def joined(space: DesignSpace, old: Configs, new: Configs, usable: Configs, size: int) -> Configs:
+    """The kept rows, the new ones, and, if too few of these came, replaced ones again."""
+    everything = np.concatenate([old, new.reshape(-1, old.shape[1]), usable])
     return space.distinct(everything.astype(np.int32))[:size]

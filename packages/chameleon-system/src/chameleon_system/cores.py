@@ -1,12 +1,12 @@
 """Whether the cores that kernels run on are whole cores at this moment.
 
-A virtual machine's cores are threads of its host, which puts them where it likes: for seconds at
-a time two of them may be the two hardware threads of one physical core. A kernel that keeps both
-busy then takes 1.8 to 2 times as long, in every repeat, and nothing that the guest can read says
-so. But it can be measured: the same computation on one core alone and on all of them at once
-takes equally long, or does not. And it can be helped: a host moves a virtual core that wakes up
-from a sleep, not one that is busy. So before a kernel is timed its cores are probed, and where they
-hinder each other all of them rest for some milliseconds.
+A virtual machine's cores are threads of its host, which puts them where it likes. For seconds at a
+time two of them may be the two hardware threads of one physical core. A kernel that keeps both busy
+then takes 1.8 to 2 times as long, in every repeat, and the guest reads nothing of it. But it can be
+measured: the same computation on one core alone and on all of them at once takes equally long, or
+does not. And it can be helped: a host moves a virtual core that wakes up from a sleep, not one that
+is busy. So before a kernel is timed its cores are probed. If they hinder each other, all of them
+rest for some milliseconds.
 """
 
 from __future__ import annotations

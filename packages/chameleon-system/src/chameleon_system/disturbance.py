@@ -1,9 +1,9 @@
 """How long others used the cores while something was timed, as the operating system counts it.
 
 Two readings tell it, and take 20 microseconds together on two cores. ``/proc/stat`` says how long
-each core was busy, and how long the host of a virtual machine kept it for others; what this process
-and its worker used is subtracted. And a process knows how often it lost a core before one of its
-threads had done.
+each core was busy, and how long the host of a virtual machine kept it for others. The time that
+this process and its worker used is subtracted. And a process knows how often it lost a core before
+one of its threads had done.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def user_cache_folder() -> Path:
 
 @contextmanager
 def replacing(file: Path) -> Iterator[BinaryIO]:
-    """A stream whose content takes the place of a file where the block ends without an error.
+    """A stream whose content takes the place of a file if the block ends without an error.
 
     A reader sees the old content or the new one, and never a part of it.
 

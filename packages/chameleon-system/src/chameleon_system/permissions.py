@@ -1,4 +1,4 @@
-"""What a process has to ask the operating system for before it may use a part of the processor."""
+"""Requests that the operating system wants before a process uses a part of the processor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def refusal(permission: str) -> str:
         permission: ``AMX``.
 
     Returns:
-        Why the system refuses it; empty where the process has it now.
+        Why the system refuses it; empty if the process has it now.
     """
     if permission != AMX:
         return f"no system knows the permission {permission!r}"

@@ -1,7 +1,7 @@
-"""What the operating system says of the processor: its vendor, its model, and its instructions.
+"""The operating system's facts about the processor: its vendor, its model, and its instructions.
 
-A virtual machine may report any model number, but the flags are what CPUID and the system allow:
-code that uses an instruction whose flag is missing ends with an illegal instruction.
+A virtual machine may report any model number, but the flags are what CPUID and the system allow.
+Code that uses an instruction whose flag is missing ends with an illegal instruction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAC_FLAGS = {
 
 @attrs.frozen(kw_only=True)
 class Processor:
-    """A processor as its system describes it; every text is empty where nothing is known.
+    """A processor as its system describes it; every text is empty if nothing is known.
 
     Attributes:
         architecture: ``x86_64`` or ``aarch64``.
@@ -57,15 +57,15 @@ class Processor:
 def parse_cpuinfo(text: str, architecture: str) -> Processor | None:
     """The processor in a text such as ``/proc/cpuinfo``.
 
-    Where there are different processors, the flags are those that all of them have, and the rest
-    is that of the last one, which on ARM is usually a large one.
+    If there are different processors, the flags are those that all of them have. The rest is that
+    of the last one, which on ARM is usually a large one.
 
     Args:
         text: blocks of lines ``name : value``, one block for each processor.
         architecture: ``x86_64`` or ``aarch64``.
 
     Returns:
-        None where the text has no flags of this architecture, as under an emulator that shows
+        None if the text has no flags of this architecture, as under an emulator that shows
         the text of its host.
     """
     key = "Features" if architecture == "aarch64" else "flags"
@@ -92,7 +92,7 @@ def parse_sysctl(text: str, architecture: str) -> Processor | None:
         architecture: ``x86_64`` or ``aarch64``.
 
     Returns:
-        None where the text has no flags.
+        None if the text has no flags.
     """
     values = dict(_pairs(text.splitlines()))
     named: list[str] = []
@@ -110,13 +110,13 @@ def parse_sysctl(text: str, architecture: str) -> Processor | None:
         family=_number(values.get("machdep.cpu.family", "")),
         model=_number(values.get("machdep.cpu.model", "")),
         name=values.get("machdep.cpu.brand_string", ""),
-        flags=frozenset(_MAC_FLAGS.get(one, one) for one in plain),
+        flags=frozenset(_MAC_FLAGS.get(flag, flag) for flag in plain),
     )
 
 
 @cache
 def this_processor() -> Processor | None:
-    """The processor of this machine, or None where the system does not say."""
+    """The processor of this machine, or None if the system does not say."""
     architecture = own_architecture()
     if sys.platform == "darwin":
         return parse_sysctl(_sysctl(), architecture)
@@ -128,7 +128,7 @@ def this_processor() -> Processor | None:
 
 
 def processor_name() -> str:
-    """The name of this machine's processor; empty where the system does not say."""
+    """The name of this machine's processor; empty if the system does not say."""
     processor = this_processor()
     return (processor.name if processor is not None else "") or platform.processor()
 

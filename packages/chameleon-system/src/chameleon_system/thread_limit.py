@@ -1,7 +1,7 @@
 """How many threads this process may use: its cores, and the CPU time that its cgroups allow.
 
 A container may be allowed less than the cores that it sees. A thread more than its quota has room
-for does not make it slower by a little: the kernel stops all of its threads for the rest of a
+for does not make it slower by a little. The kernel stops all of its threads for the rest of a
 period, usually a tenth of a second (docs/measuring.md has times).
 """
 
@@ -75,14 +75,14 @@ def _folders(root: Path) -> Iterator[Path]:
             paths[name] = path
     for line in _read(root / "proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
-        place, kind = before.split(), after.split()
-        if len(place) <= 4 or len(kind) <= 2:  # noqa: PLR2004 - a line that is cut off
+        mounted, kind = before.split(), after.split()
+        if len(mounted) <= 4 or len(kind) <= 2:  # noqa: PLR2004 - a line that is cut off
             continue
         v1 = kind[0] == "cgroup" and "cpu" in kind[2].split(",")
         if not v1 and kind[0] != "cgroup2":
             continue
-        mount = root / _unescaped(place[4]).lstrip("/")
-        below = _below(_unescaped(place[3]), paths.get("cpu" if v1 else "", "/"))
+        mount = root / _unescaped(mounted[4]).lstrip("/")
+        below = _below(_unescaped(mounted[3]), paths.get("cpu" if v1 else "", "/"))
         for depth in range(len(below) + 1):
             yield mount.joinpath(*below[:depth])
 

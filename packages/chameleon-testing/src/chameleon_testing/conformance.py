@@ -87,8 +87,8 @@ def check_synthesizer(make: Callable[[StageContext], stages.Synthesizer]) -> Non
 def check_cost_model(make: Callable[[StageContext], stages.CostModel]) -> None:
     """Check a cost model: shapes, finiteness, determinism, failures, one or no observation.
 
-    And that a configuration's score is its own, whatever else is asked about with it, that
-    rows to be measured together are different candidates, and that it learns an easy space.
+    A configuration's score must not depend on the others in the call. Rows to be measured together
+    are different candidates, and the model learns an easy space.
 
     Args:
         make: makes the cost model from its context.
@@ -118,8 +118,8 @@ def _tried(
     for name, space in spaces().items():
         for label, case in cases(space).items():
             fields = attrs.asdict(case, recurse=False) if attrs.has(type(case)) else {}
-            given = {key: value for key, value in fields.items() if isinstance(value, np.ndarray)}
-            with trial(f"{noun} on the space '{name}', {label}", **given):
+            arrays = {key: value for key, value in fields.items() if isinstance(value, np.ndarray)}
+            with trial(f"{noun} on the space '{name}', {label}", **arrays):
                 once, again = (use(make(context_of(space)), space, case) for _ in range(2))
                 assert np.array_equal(once, again), "two runs of one seed differ"
     with trial(noun):
@@ -198,7 +198,7 @@ def _select(sampler: stages.Sampler, space: DesignSpace, plan: _Plan) -> Configs
 
 
 def _refine(synthesizer: stages.Synthesizer, space: DesignSpace, plan: _Plan) -> Configs:
-    """The batch that a synthesizer mends, half of it visited, after it learnt of failures."""
+    """The batch that a synthesizer fixes, half of it visited, after it learnt of failures."""
     batch = plan.configs[: 2 * _COUNT].copy()
     with trial(batch=batch):
         synthesizer.observe(observe(space, batch, failing=np.arange(len(batch)) % 2 == 0))

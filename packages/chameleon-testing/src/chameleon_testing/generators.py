@@ -1,8 +1,8 @@
 """Finds random numbers that a stage does not draw from its context's generator.
 
-One seed gives one result only if every draw comes from ``context.rng``. Three things break that:
-the global generators of Python, NumPy and torch, a generator that the module keeps, and one that
-is made with a number that does not come from the run's seed.
+One seed gives one result only if every draw comes from ``context.rng``. Three kinds
+of generators break that: global ones of Python, NumPy and torch, those that the module keeps, and
+those with another seed.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ _KIT = "chameleon_testing.conformance"
 
 
 @contextlib.contextmanager
-def trial(where: str = "", **given: NDArray[Any]) -> Iterator[None]:
+def trial(where: str = "", **arrays: NDArray[Any]) -> Iterator[None]:
     """Try a plugin, which must leave the global generators and its arguments as they are.
 
     Args:
         where: said first in the sentence of a failure.
-        given: arrays that the plugin is given, by the name that a sentence calls them.
+        arrays: arrays that the plugin is given, by the name that a sentence calls them.
 
     Raises:
         AssertionError: it draws from a global generator, seeds one, or changes an array.
     """
-    states, copies = _global_states(), {name: array.copy() for name, array in given.items()}
+    states, copies = _global_states(), {name: array.copy() for name, array in arrays.items()}
     try:
         yield
         now = _global_states()
         touched = " and ".join(name for name, state in states.items() if now[name] != state)
         assert not touched, f"it seeds or draws from {touched}; draw from context.rng alone"
         for name, copy in copies.items():
-            same = np.array_equal(given[name], copy, equal_nan=copy.dtype.kind == "f")
+            same = np.array_equal(arrays[name], copy, equal_nan=copy.dtype.kind == "f")
             assert same, f"it changes the {name} it is given; work on a copy"
     except AssertionError as error:
         error.args = (f"{where}: {error}" if where else str(error),)
@@ -114,9 +114,9 @@ def check_seeds(stage: object, use: Callable[[int], Used]) -> tuple[Used, Used]:
     """
     module = type(stage).__module__
     package = module.rpartition(".")[0] or module
-    kept = " and ".join(_generators_kept(package))
-    assert not kept, (
-        f"{kept} is a generator of its own, the same for all tasks and seeds; draw from context.rng"
+    rngs = " and ".join(_generators_kept(package))
+    assert not rngs, (
+        f"{rngs} is a generator of its own, the same for all tasks and seeds; draw from context.rng"
     )
     with _generators_made(package) as once:
         first = use(SEED)
@@ -144,8 +144,8 @@ def _generators_kept(package: str) -> list[str]:
                 holders[member.__qualname__] = member
     return [
         f"{holder}.{name}"
-        for holder, kept in holders.items()
-        for name, value in list(vars(kept).items())
+        for holder, members in holders.items()
+        for name, value in list(vars(members).items())
         if isinstance(value, _KEPT)
     ]
 
@@ -173,16 +173,16 @@ class _Watched:
     Generators of torch are seeded later, so that theirs are of a class that notes this.
     """
 
-    def __init__(self, name: str, original: Any, package: str, made: list[Making]) -> None:
-        self._name, self._original, self._package, self._made = name, original, package, made
+    def __init__(self, name: str, original: Any, package: str, makings: list[Making]) -> None:
+        self._name, self._original, self._package, self._made = name, original, package, makings
         self._torch = name.startswith("torch")
         self._maker = _noting(original) if self._torch else original
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        given = [value for value in (*arguments, *keywords.values()) if value is not None]
-        seed = "its default seed" if self._torch else ", ".join(map(repr, given))
+        seeds = [value for value in (*arguments, *keywords.values()) if value is not None]
+        seed = "its default seed" if self._torch else ", ".join(map(repr, seeds))
         line, generator = _line_of(self._package), self._maker(*arguments, **keywords)
-        if line and all(isinstance(value, _NUMBERS) for value in given):
+        if line and all(isinstance(value, _NUMBERS) for value in seeds):
             self._made.append(Making(maker=self._name, seed=seed, line=line))
             if self._torch:
                 generator.noted = self._made[-1]

@@ -32,9 +32,9 @@ def batches(source: str, shape: Shape, classes: int, batch: int, seed: int = 0) 
     Raises:
         ConfigError: there is no such source, or it fails.
     """
-    made = BUILT_IN.get(source)
-    if made is not None:
-        images, labels = made(shape, classes, seed)
+    built_in = BUILT_IN.get(source)
+    if built_in is not None:
+        images, labels = built_in(shape, classes, seed)
         generator = torch.Generator().manual_seed(seed)
         loader: Iterable[Any] = DataLoader(
             TensorDataset(images, labels), batch_size=batch, shuffle=True, generator=generator
@@ -108,7 +108,7 @@ def checked(pair: Any, shape: Shape, classes: int) -> tuple[Tensor, Tensor]:
             f"the data yields a {type(pair).__name__} instead of a pair of images and classes",
             hint="Let the DataLoader yield (images, classes).",
         )
-    images, labels = (torch.as_tensor(one) for one in pair)
+    images, labels = (torch.as_tensor(part) for part in pair)
     if images.dim() != _IMAGE or tuple(images.shape[1:]) != tuple(shape):
         raise ConfigError(
             f"the data yields images of shape {tuple(images.shape)}, and the network takes "

@@ -12,12 +12,12 @@ from chameleon_transforms.section import Transformation
 
 
 def _factors(*default: int, what: str) -> tuple[int, ...]:
-    made: tuple[int, ...] = attrs.field(
+    field: tuple[int, ...] = attrs.field(
         default=default,
         validator=validators.deep_iterable(validators.ge(2)),
         metadata={"help": what},
     )
-    return made
+    return field
 
 
 @attrs.frozen(kw_only=True)

@@ -49,7 +49,7 @@ class Session:
 
     Args:
         pipeline: with a section ``transform``.
-        listeners: are told of the runs that measure.
+        listeners: get the events of the runs that measure.
         interruption: may ask them to stop.
     """
 
@@ -99,8 +99,8 @@ class Session:
             yield checked(pair, shape, classes)
 
     def _loader(self) -> Any:
-        given = self.options
-        return batches(given.data, self._shape, self.classes, given.batch, self.pipeline.seed)
+        options = self.options
+        return batches(options.data, self._shape, self.classes, options.batch, self.pipeline.seed)
 
     @cached_property
     def space(self) -> NetworkSpace:
@@ -154,7 +154,7 @@ class Session:
             "measured": self.options.per_round > 0,
             "seconds": time.monotonic() - began,
             "original": search.original.to_json(),
-            "front": [one.to_json() for one in points],
+            "front": [entry.to_json() for entry in points],
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         texts = {
@@ -179,35 +179,35 @@ class Session:
         front: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return front if front["network"] == self._identity else None
 
-    def deliver(self, result: dict[str, Any], place: int) -> tuple[Path, list[str]]:
+    def deliver(self, result: dict[str, Any], number: int) -> tuple[Path, list[str]]:
         """Write the folder of a point of the front; returns it, and layers with initial weights.
 
         Raises:
             ConfigError: the front has no such point, or its code cannot be written.
         """
         points = result["front"]
-        if not 0 <= place < len(points):
+        if not 0 <= number < len(points):
             raise ConfigError(
-                f"the front has no point {place}",
+                f"the front has no point {number}",
                 hint=f"There are points 0 to {len(points) - 1}." if points else "It is empty.",
             )
         if not self.source.trained:
             log.warning("the_original_is_not_trained", network=self.pipeline.model.name)
-        folder = self.folder / f"point_{place}"
-        point = Point.from_json(points[place])
+        folder = self.folder / f"point_{number}"
+        point = Point.from_json(points[number])
         fresh = write_point(self.space, point, self.source.images, self.data(), folder)
         return folder, fresh
 
     def compile(self, folder: Path) -> RunResult:
         """Tune and compile the network of a point's folder, into its ``run``."""
         left_out = ("transform", "warm_start")
-        kept = {key: one for key, one in self.pipeline.document.items() if key not in left_out}
+        rest = {key: item for key, item in self.pipeline.document.items() if key not in left_out}
         # Options that a torch network has as well, but for its shapes.
         names = {field.alias for field in attrs.fields(NetworkOptions)} - {"shapes"}
-        given = self.pipeline.model.options_json
-        options = {name: value for name, value in given.items() if name in names}
+        values = self.pipeline.model.options_json
+        options = {name: value for name, value in values.items() if name in names}
         model = {"torch": {**options, "source": f"{folder / 'network.py'}:make"}}
-        document = {**kept, "model": model, "output": str(folder / "run")}
+        document = {**rest, "model": model, "output": str(folder / "run")}
         return run_pipeline(
             from_dict(document), listeners=self._listeners, interruption=self._interruption
         )
@@ -245,9 +245,9 @@ def network_of(model: StageSpec) -> SourceNetwork:
         record = NETWORKS[model.options.network]
         if record.kind != "image":
             raise ConfigError(f"{model.options.network} takes no images", hint=_HINT)
-        made = load_factory(record.factory)()
+        network = load_factory(record.factory)()
         images = torch.zeros((model.options.batch, *record.inputs))
-        return SourceNetwork(module=initialise(made), images=images, trained=False)
+        return SourceNetwork(module=initialise(network), images=images, trained=False)
     if name != "torch" or model.options.source.endswith(".pt2"):
         raise ConfigError(f"the model {model.name!r} is no module of torch's", hint=_HINT)
     return user_network(model.options.source)
@@ -271,11 +271,11 @@ def user_network(source: str) -> SourceNetwork:
             f"{source} gives no module and example inputs: {type(error).__name__}: {error}",
             hint="Return the torch module and a tuple of example inputs.",
         ) from error
-    given = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    arrays = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     image = 4
-    if len(given) != 1 or not isinstance(given[0], Tensor) or given[0].dim() != image:
+    if len(arrays) != 1 or not isinstance(arrays[0], Tensor) or arrays[0].dim() != image:
         raise ConfigError(
             f"{source} takes something else than one batch of images",
             hint="Transforms are of networks with one input of shape (n, channels, rows, columns).",
         )
-    return SourceNetwork(module=evaluated(module), images=given[0], trained=True)
+    return SourceNetwork(module=evaluated(module), images=arrays[0], trained=True)

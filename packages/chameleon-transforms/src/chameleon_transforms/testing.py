@@ -78,8 +78,8 @@ class TransformSuite(StageSuite):
         """A variant's operators compute what torch computes of it."""
         for name, program in programs().items():
             for label, changed in self.make().variants(program):
-                told = disagreement(changed)
-                error, limit = told["error"], told["tolerance"]
+                report = disagreement(changed)
+                error, limit = report["error"], report["tolerance"]
                 assert error <= limit, (
                     f"{self.where} of the convolution '{name}': {label} computes something else in "
                     f"torch than its operators do: relative error {error:.2g} over {limit:.2g}, "
@@ -101,17 +101,17 @@ class NetworkScoreSuite(StageSuite):
         with trial(where):
             scores = [
                 [
-                    float(self.make().score(Judge(space, images, labels).candidate(one)))
-                    for one in order
+                    float(self.make().score(Judge(space, images, labels).candidate(config)))
+                    for config in order
                 ]
                 for order in (candidates, candidates[::-1])
             ]
         once, again = scores[0], scores[1][::-1]
-        assert all(math.isfinite(one) for one in once), (
+        assert all(math.isfinite(old) for old in once), (
             f"{where}: it cannot score a small network: {once}"
         )
         assert all(
-            math.isclose(one, other, rel_tol=1e-5) for one, other in zip(once, again, strict=True)
+            math.isclose(old, other, rel_tol=1e-5) for old, other in zip(once, again, strict=True)
         ), f"{where}: a network's score depends on what was scored before"
         assert once[0] != once[1], f"{where}: two networks have one score, {once[0]:.4g}"
 
@@ -120,12 +120,12 @@ class NetworkScoreSuite(StageSuite):
         space, images = _space()
         labels = torch.arange(_SAMPLES)
         judged = Judge(space, images, labels).candidate(space.candidate(space.original))
-        given = {"images": images, "labels": labels}
-        given |= {f"weights {i}": one for i, one in enumerate(judged.parameters())}
-        before = {name: one.detach().clone() for name, one in given.items()}
+        tensors = {"images": images, "labels": labels}
+        tensors |= {f"weights {i}": item for i, item in enumerate(judged.parameters())}
+        before = {name: item.detach().clone() for name, item in tensors.items()}
         self.make().score(judged)
-        for name, one in given.items():
-            assert torch.equal(one.detach(), before[name]), f"{self.where}: it changes the {name}"
+        for name, item in tensors.items():
+            assert torch.equal(item.detach(), before[name]), f"{self.where}: it changes the {name}"
 
 
 def _space() -> tuple[NetworkSpace, torch.Tensor]:
@@ -197,7 +197,7 @@ def with_tvm(program: Program, module: TransformedConvolution, x: Array) -> Arra
     """
     for stage, convolutions in zip(program.stages, module.convolutions, strict=True):
         written = np.full((len(x), *stage.output), np.nan, np.float32)
-        nests = sorted(stage.nests, key=lambda one: (one.rows.start, one.outputs.start))
+        nests = sorted(stage.nests, key=lambda item: (item.rows.start, item.outputs.start))
         for nest, convolution in zip(nests, convolutions, strict=True):
             rows = slice(nest.rows.start, nest.rows.stop)
             channels = slice(nest.outputs.start, nest.outputs.stop)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 def contiguous(array: NDArray[Any]) -> NDArray[Any]:
-    """The array without gaps, in C's order; itself where it is so.
+    """The array without gaps, in C's order; itself if it is so.
 
     ``np.ascontiguousarray`` makes a plain array of a subclass, such as one whose moves are
     recorded for a delivered operator.

@@ -29,7 +29,7 @@ LISTINGS = "chameleon_tvm.building.winners:list_winners"
 SPACES = (
     PluginRecord(
         name="auto",
-        summary="A template where there is one for the operator and target, else sketches",
+        summary="A template if there is one for the operator and target, else sketches",
         factory="chameleon_tvm.spaces.auto:AutoSpace",
         options=AutoOptions,
         listings=LISTINGS,
@@ -100,7 +100,7 @@ def chameleon_targets() -> Iterable[PluginRecord]:
 
 @hookimpl
 def chameleon_baselines() -> Iterable[PluginRecord]:
-    """What a user would run without tuning."""
+    """The baseline of a user who does not tune."""
     yield PluginRecord(
         name="untuned",
         summary="TVM's kernel without tuning, in the task's own layouts",

@@ -1,10 +1,11 @@
 """TVM imported without torch and without detours: modules of this package take TVM from here.
 
-TVM's FFI imports torch wherever it is installed, for tensors that are shared without a copy. That
-takes longer than the rest of TVM, in the command line and in every worker, and is used nowhere.
-More than half of the rest is spent on collecting garbage where there is none, on listing the two
-thousand names of TVM's functions anew for each of its fifty modules, and on symbols for the C++
-backtrace of an error that nobody sees: the one about a type that a CPU's TVM does not have.
+TVM's FFI imports torch if it is installed, for tensors that are shared without a copy. That takes
+longer than the rest of TVM, in the command line and in every worker, and is used nowhere. More than
+half of the rest is spent on three things. It collects garbage when there is none. It lists the two
+thousand names of TVM's functions anew for each of its fifty modules. It
+looks up symbols for the C++ backtrace of an unseen error, about a type that a CPU's TVM does not
+have.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def without_checks(kind: type) -> None:
     """Have the methods of a class take their arguments as they are.
 
     TVM compares each argument of a schedule's step with its annotation in Python, which takes
-    longer than the step; what does not fit is refused by the step as well.
+    longer than the step. The step refuses unfit arguments as well.
 
     Args:
         kind: whose methods are replaced by those that its decorated ones call.

@@ -14,7 +14,7 @@ from chameleon_core.errors import ConfigError
 
 
 def named_object(source: str, who: str) -> Any:
-    """What ``path.py:function`` or ``package.module:function`` names.
+    """The object that ``path.py:function`` or ``package.module:function`` names.
 
     Args:
         source: the name.
@@ -23,22 +23,22 @@ def named_object(source: str, who: str) -> Any:
     Raises:
         ConfigError: there is no such file, module or attribute, or importing it fails.
     """
-    place, _, attribute = source.rpartition(":")
-    module = _file_module(place, who) if place.endswith(".py") else _package_module(place, who)
+    path, _, attribute = source.rpartition(":")
+    module = _file_module(path, who) if path.endswith(".py") else _package_module(path, who)
     if not hasattr(module, attribute):
         offered = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
         raise ConfigError(
-            f"{who}: {place} has no {attribute!r}",
+            f"{who}: {path} has no {attribute!r}",
             hint=f"It has {', '.join(offered[:8])}." if offered else "It defines no function.",
         )
     return getattr(module, attribute)
 
 
-def _file_module(place: str, who: str) -> ModuleType:
-    path = Path(place).expanduser().resolve()
+def _file_module(file: str, who: str) -> ModuleType:
+    path = Path(file).expanduser().resolve()
     if not path.is_file():
         raise ConfigError(
-            f"{who}: there is no file {place}",
+            f"{who}: there is no file {file}",
             hint="Paths are relative to the pipeline file, or without one to the working "
             f"directory, {Path.cwd()}.",
         )
@@ -48,7 +48,7 @@ def _file_module(place: str, who: str) -> ModuleType:
     name = f"_chameleon_user_{folder}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"{who}: {place} is not a Python file", hint="Name a file ending in .py.")
+        raise ConfigError(f"{who}: {file} is not a Python file", hint="Name a file ending in .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -56,17 +56,17 @@ def _file_module(place: str, who: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise ConfigError(
-            f"{who}: {place} cannot be imported: {type(error).__name__}: {error}",
-            hint=f"Run `python {place}` to see the whole error.",
+            f"{who}: {file} cannot be imported: {type(error).__name__}: {error}",
+            hint=f"Run `python {file}` to see the whole error.",
         ) from error
     return module
 
 
-def _package_module(place: str, who: str) -> ModuleType:
+def _package_module(package: str, who: str) -> ModuleType:
     try:
-        return importlib.import_module(place)
+        return importlib.import_module(package)
     except ImportError as error:
         raise ConfigError(
-            f"{who}: module {place!r} cannot be imported: {error}",
+            f"{who}: module {package!r} cannot be imported: {error}",
             hint="Install it into this environment, or name a file as 'path.py:function'.",
         ) from error

@@ -1,22 +1,22 @@
 """The table of types: how numbers are stored, and what operators multiply and write.
 
-A *storage type* says how the numbers of one tensor lie in memory: bits of one, element type of the
-buffers, range of whole numbers, rounding of float32. A *compute type* is what an operator's
-``dtype`` and a pipeline's ``precision`` name: the storage types of data and weights, the type of
-their sums, and what may be written. ``int7`` differs from ``int8`` by the range of its weights
-alone, so that it is a variant: pipelines and results say ``int8``, tasks tell both apart.
+A *storage type* says how the numbers of a tensor lie in memory: bits, dtype of buffers, range of
+whole numbers, and rounding of float32. A *compute type* is what an operator's ``dtype`` and a
+pipeline's ``precision`` name. It has the storage types of data and weights, the type of their sums,
+and the permitted outputs. ``int7`` differs from ``int8`` by the range of its weights alone and is
+its variant: pipelines and results say ``int8``, tasks tell both apart.
 
 A network gets its types in three steps, and each of them asks this table and no name of a type:
 
-- *encode*: what an operator reads is rounded to the data's storage type and back
-  (``quantize/types.py``); whole numbers have a scale and a zero point beside it;
-- *move*: what only moves or selects numbers is computed on encoded ones (``graph/moving.py``);
+- *encode*: an operator's data are rounded to their storage type and back
+  (``quantize/types.py``). Whole numbers have a scale and a zero point beside it.
+- *move*: operators that only move or select numbers work on encoded ones (``graph/moving.py``).
 - *decode*: an operator of decoded operands becomes one that reads them encoded
   (``graph/typed_operators.py``), if ``COMPUTE`` has a type with such data and weights.
 
-A new type is a row here, an emission of what multiplies it (``instructions``), and an epilogue if
-its sums are finished in another way (``operators/epilogues.py``). Cheap to import: a pipeline file
-is checked without TVM or NumPy.
+A new type is a row here, an emission of its products (``instructions``), and an epilogue if its
+sums are finished in another way (``operators/epilogues.py``). Cheap to import: a pipeline file is
+checked without TVM or NumPy.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class StorageType:
     Attributes:
         name: of the type.
         bits: that a number takes.
-        storage_dtype: element type of buffers on CPUs. Those of bfloat16 are 16-bit integers, the
-            upper halves of float32 numbers: TVM computes with a bfloat16 of its own in float32.
+        storage_dtype: dtype of buffers on CPUs. Those of bfloat16 are 16-bit integers, the upper
+            halves of float32 numbers: TVM computes with a bfloat16 of its own in float32.
         low: the least number, of whole numbers; 0 of others.
         high: the largest number, of whole numbers; 0 of others.
         operands: types that instructions may read that hold all of these numbers; 16-bit integers
@@ -86,8 +86,8 @@ class StorageType:
         import ml_dtypes  # noqa: PLC0415 - only where it is asked for
         import numpy as np  # noqa: PLC0415
 
-        made: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name, self.storage_dtype))
-        return made
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name, self.storage_dtype))
+        return dtype
 
     def stored(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Numbers of a floating type as buffers hold them: the nearest ones, of two the even one.
@@ -111,8 +111,8 @@ class StorageType:
         """
         if numbers.dtype == self.storage_dtype:
             numbers = numbers.view(self.array_type)
-        made: NDArray[np.float32] = numbers.astype(FLOAT32, copy=False)
-        return made
+        values: NDArray[np.float32] = numbers.astype(FLOAT32, copy=False)
+        return values
 
     def rounded(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
         """The nearest numbers of a floating type in float32."""
@@ -166,14 +166,14 @@ STORAGE = {
 
 @attrs.frozen(kw_only=True)
 class ComputeType:
-    """What an operator reads, sums up and writes.
+    """The types of an operator's operands, sums and output.
 
     Attributes:
         name: as operators call it, mostly that of the weights.
-        data: of what is multiplied by weights, and of both sides where neither is constant.
+        data: of what is multiplied by weights, and of both sides if neither is constant.
         weights: of constant weights.
-        sums: element type of sums of products.
-        outputs: what may be written; the first where nothing is said.
+        sums: dtype of sums of products.
+        outputs: what may be written; the first if nothing is said.
         variant_of: the type that pipelines and results name instead; empty for others.
     """
 
@@ -235,19 +235,19 @@ LARGEST_SUM = 2**31 - 1
 
 
 def array_type(dtype: str) -> np.dtype[Any]:
-    """NumPy's object for an element type, in this table or not."""
+    """NumPy's object for a dtype, in this table or not."""
     import numpy as np  # noqa: PLC0415 - see ``StorageType``
 
     return STORAGE[dtype].array_type if dtype in STORAGE else np.dtype(dtype)
 
 
 def tolerance_of(dtype: str) -> float:
-    """What is accepted of outputs of an element type, in this table or not."""
+    """The accepted error of outputs of a dtype, in this table or not."""
     return STORAGE[dtype].tolerance if dtype in STORAGE else _USUAL
 
 
 def display_name(dtype: str) -> str:
-    """What a type is called where variants of one are not told apart.
+    """The name of a type, with which variants of one are not told apart.
 
     Args:
         dtype: of a compute type, or what else is said of a network.

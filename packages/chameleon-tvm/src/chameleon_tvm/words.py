@@ -33,19 +33,19 @@ def first_line(error: BaseException) -> str:
 def telling_line(error: BaseException) -> str:
     """The most telling line of one of TVM's errors, which come with long back traces."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "rror" in line or "Check failed" in line]
-    return (told or lines or [type(error).__name__])[-1][:300]
+    telling = [line for line in lines if "rror" in line or "Check failed" in line]
+    return (telling or lines or [type(error).__name__])[-1][:300]
 
 
 def one_line(error: Exception) -> str:
-    """What went wrong in one line: the first that says something, cut where it goes on for long.
+    """The error in one line: the first that says something, cut if it goes on for long.
 
-    Of a process that died the last words are what it died of.
+    If a process died, its last words are the reason.
     """
     words = error.hint if isinstance(error, ChameleonError) and "ended with" in str(error) else None
     lines = [line.strip() for line in (words or str(error)).splitlines() if line.strip()]
-    told = lines[0] if lines else type(error).__name__
-    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}..."
+    text = lines[0] if lines else type(error).__name__
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def identifier(name: str) -> str:

@@ -111,7 +111,7 @@ class Workers:
         Args:
             cells: what to run, in this order.
             interruption: asks to stop; the cells in flight are given up.
-            ended: told of every cell and why it failed, or None.
+            ended: called with every cell and why it failed, or None.
 
         Raises:
             RunInterrupted: the suite was asked to stop.
@@ -185,7 +185,7 @@ class Execution:
         workers: processes for replayed cells; one per core if None.
         retry: whether cells that failed before are run again.
         interruption: through which the suite may be asked to stop.
-        ended: told of every cell that ends and why it failed, or None.
+        ended: called with every cell that ends and why it failed, or None.
     """
 
     registry: Registry | None = None

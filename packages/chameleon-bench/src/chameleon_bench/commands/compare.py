@@ -26,9 +26,9 @@ _LONGEST = 60
 def command(folders: tuple[Path, ...], as_json: bool) -> None:
     """Compare runs: times with intervals, a paired test, what differs beside them.
 
-    Times are medians with 95 % intervals of their repeats: of the final comparison where a run
+    Times are medians with 95 % intervals of their repeats: of the final comparison if a run
     made one, otherwise of the search. Ratios are the first run's time over the other's, so above 1
-    the other is faster. Operators are the same where they compute the same, whatever the target.
+    the other is faster. Operators are the same if they compute the same, whatever the target.
     """
     if len(folders) < 2:  # noqa: PLR2004 - there is nothing to compare one with
         raise click.UsageError("name two run folders or more")

@@ -37,8 +37,8 @@ class ListedRun:
         target: as the pipeline names it.
         operators: how many there are.
         measurements: configurations measured, failures included.
-        seconds: the best time: one inference of a network, or the one operator's, or the sum of
-            the best times of several, as often as each occurs; None if nothing has a time.
+        seconds: the best time, of one inference of a network or of the only operator. Several
+            operators count with the sum of their best times; None if nothing has a time.
         seconds_of: which of these, as ``network``, ``operator`` or ``sum``.
         at: when its last measurement was made, in seconds since 1970; else when it was written.
     """
@@ -168,7 +168,7 @@ def _written_at(path: Path) -> float | None:
 @click.argument("folder", default="runs", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:
-    """List the runs below FOLDER (`runs` where none is given), the last ones at the end.
+    """List the runs below FOLDER (`runs` if none is given), the last ones at the end.
 
     The time is that of one inference of a network, of the one operator, or the sum over several
     operators. A folder that cannot be read is listed with the reason.

@@ -28,9 +28,9 @@ def command(folder: Path, port: int, as_json: bool) -> None:
     """Serve the page of folder RUN on this machine until Ctrl-C, while the run goes on.
 
     The page is the one of `chameleon report`, made from the records as they are, and loads itself
-    again as they change. Records are only read, and the page is made at most as often as takes a
-    twentieth of one core: kernels may be timed on this machine. Nobody else can reach it; to see
-    it from another machine use `ssh -L`.
+    again as they change. Records are only read. Making pages takes at most a twentieth of one core,
+    since kernels may be timed on this machine. Nobody else can reach it; to see it from another
+    machine use `ssh -L`.
 
     Ctrl-C ends it with exit code 130; the run is not touched by that.
     """

@@ -93,14 +93,14 @@ def _resolved(plot: Plot, trace: Trace) -> dict[str, Any]:
             header, word = trace[key]
             rows = rows[(_column(plot, header)[rows] == word) == wanted]
 
-    def values(given: Any) -> Any:
-        if isinstance(given, Mapping):
-            if "column" in given:
-                return _column(plot, given["column"])[rows]
-            if "constant" in given:
-                return np.full(len(rows), given["constant"])
-            return {key: values(value) for key, value in given.items()}
-        return given
+    def values(data: Any) -> Any:
+        if isinstance(data, Mapping):
+            if "column" in data:
+                return _column(plot, data["column"])[rows]
+            if "constant" in data:
+                return np.full(len(rows), data["constant"])
+            return {key: values(value) for key, value in data.items()}
+        return data
 
     return {key: values(value) for key, value in trace.items()}
 
@@ -280,7 +280,7 @@ class Axis:
 
 
 def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, zero: bool) -> Axis:
-    """An axis as plotly.js is told of it.
+    """An axis in the form of plotly.js.
 
     Args:
         layout: of the axis.

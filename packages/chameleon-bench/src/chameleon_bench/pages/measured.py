@@ -49,8 +49,8 @@ class Measured:
         at: seconds of wall-clock between the begin of the run and the measurement, without the
             time between the run's processes, float64 of shape (n,).
         origins: what put it into its batch.
-        scores: what the cost model said when it was proposed, on its own scale, higher is better;
-            NaN if no trained one was asked, float64 of shape (n,).
+        scores: the cost model's score when it was proposed, on its own scale, higher is better; NaN
+            if no trained one was asked. Float64 of shape (n,).
         failures: the kind of failure; none of those that have a time.
         messages: the failure in words, empty if there is none, n of them.
         knobs: the decoded values by the knob's name; none if the knob does not apply.

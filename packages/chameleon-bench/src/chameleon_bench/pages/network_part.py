@@ -98,7 +98,7 @@ def _against(network: NetworkResult, ours: float) -> Table:
     )
     return table.with_bars(
         "times ours",
-        (bar({name: seconds}, whole, place=0 if name == _OURS else 1) for name, seconds in times),
+        (bar({name: seconds}, whole, first=0 if name == _OURS else 1) for name, seconds in times),
     )
 
 

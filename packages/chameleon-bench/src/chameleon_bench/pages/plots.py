@@ -1,9 +1,8 @@
 """Plots as data: what a page draws with plotly.js, and what is saved of them as CSV.
 
-A figure is a dictionary as plotly.js takes it, in which ``{"column": name}`` stands for a column
-of the plot's table, ``{"constant": value}`` for as many times a value, and a colour such as
-``--c1`` for a property of the page's style sheet. So the numbers are on the page once, whatever is
-drawn of them.
+A figure is a dictionary as plotly.js takes it. In it ``{"column": name}`` stands for a column of
+the plot's table, ``{"constant": value}`` for as many times a value. A colour such as ``--c1`` is a
+property of the page's style sheet. So the numbers are on the page once, whatever is drawn of them.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class Plot:
         title: above it.
         about: how it is read, in a sentence or two.
         columns: its table by header, columns equally long.
-        traces: as plotly.js takes them. ``where``, a column and one of its words, says which rows
-            a trace takes, as does ``rows``; ``hover`` names columns that are shown at a point.
+        traces: as plotly.js takes them. ``where``, a column and one of its words, selects the rows
+            of a trace, as does ``rows``. ``hover`` names columns that are shown at a point.
         layout: as plotly.js takes it.
         hidden: columns that are drawn and not saved.
         subject: the operator or the task that it is of; empty for a plot of all of them.

@@ -70,20 +70,20 @@ class Table:
         return Table(header=(*self.header[:at], "", *self.header[at:]), rows=rows)
 
 
-def bar(parts: Mapping[str, float], whole: float, *, place: int = 0) -> Markup:
+def bar(parts: Mapping[str, float], whole: float, *, first: int = 0) -> Markup:
     """A bar of coloured parts for a cell of a table, which needs no script.
 
     Args:
         parts: lengths by name. A bar that is longer than its cell ends with an arrow.
         whole: the length that fills the cell, positive.
-        place: of the first part's colour; the others have the next ones.
+        first: of the first part's colour; the others have the next ones.
     """
     shares = [part / whole if whole else 0.0 for part in parts.values()]
     beyond = sum(shares) > 1.0 + 1e-9
     if beyond:
         shares = [share / sum(shares) for share in shares]
     spans = [
-        {"name": name, "colour": colour(place + number), "percent": round(100 * share, 1)}
+        {"name": name, "colour": colour(first + number), "percent": round(100 * share, 1)}
         for number, (name, share) in enumerate(zip(parts, shares, strict=True))
     ]
     return rendered("bar.html", parts=spans, beyond=beyond)

@@ -98,9 +98,8 @@ def _operators(record: RunRecord) -> Table:
     def number(value: float | None, form: str) -> str:
         return "-" if value is None else format(value, form)
 
-    def speed(task: TaskRecord) -> str:
-        best = task.best_seconds
-        return "-" if best is None else f"{task.task.flop / best / 1e9:.1f}"
+    def speed(row: TaskRecord) -> str:
+        return "-" if row.best_seconds is None else f"{row.task.flop / row.best_seconds / 1e9:.1f}"
 
     return Table.of(
         record.tasks,

@@ -168,12 +168,12 @@ LEAST = 8
 def knob_shares(measured: Measured) -> dict[str, float]:
     """The share of the variance of log time that each knob explains alone, the largest first.
 
-    A one-way analysis of variance for each knob, among the measurements that have a time: the
+    A one-way analysis of variance for each knob, among the measurements that have a time. It is the
     first-order effect of Sobol' (1993), in the unbiased form of Kelley's epsilon squared (1935),
-    ``1 - within-group mean square / total mean square``. A knob with many values explains much
-    by chance alone, which the mean squares allow for. A knob that does not apply counts as one
-    more value of it. Shares need not add up to 1: knobs act together, and a search does not visit
-    their values evenly.
+    ``1 - within-group mean square / total mean square``. A knob with many values explains much by
+    chance alone, which the mean squares allow for. A knob that does not apply counts as one more
+    value of it. Shares need not add up to 1: knobs act together, and a search does not visit their
+    values evenly.
 
     Args:
         measured: of one operator.

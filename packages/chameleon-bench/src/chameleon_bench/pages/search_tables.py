@@ -48,7 +48,7 @@ def comparison(task: TaskRecord) -> Table | None:
         ("median", lambda variant: in_seconds(variant[0])),
         ("times tuned", lambda variant: f"{variant[0] / ours:.2f}" if ours else "-"),
     )
-    bars = (bar({name: value}, whole, place=name != TUNED) for value, _, name in timed)
+    bars = (bar({name: value}, whole, first=name != TUNED) for value, _, name in timed)
     return table.with_bars("times tuned", bars)
 
 

@@ -109,7 +109,7 @@ def budgets(rows: Sequence[Row]) -> list[int]:
 
 def _quality(task: str, rows: Sequence[Row], colours: Mapping[str, str]) -> Plot | None:
     """Quality at the budgets that were run, with intervals."""
-    found = [
+    entries = [
         (row["pipeline"], at, value)
         for row in rows
         for at, value in (
@@ -118,13 +118,13 @@ def _quality(task: str, rows: Sequence[Row], colours: Mapping[str, str]) -> Plot
         )
         if value is not None and value["median"] is not None
     ]
-    if not found:
+    if not entries:
         return None
-    values = [value for *_, value in found]
+    values = [value for *_, value in entries]
     hidden = frozenset({"above", "below"})
     columns = {
-        "pipeline": [name for name, _, _ in found],
-        "measurements": [at for _, at, _ in found],
+        "pipeline": [name for name, _, _ in entries],
+        "measurements": [at for _, at, _ in entries],
         "quality": [value["median"] for value in values],
         "low": [value["low"] for value in values],
         "high": [value["high"] for value in values],

@@ -173,8 +173,8 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
 
     Returns:
         ``runs``; ``operators`` that several of them tune, with the time in each; ``sum`` of those
-        that all of them tune; ``pairs`` of runs with ratios and tests; what differs in
-        ``pipeline``, ``versions`` and ``environment``; ``machines_differ``.
+        that all tune; ``pairs`` of runs with ratios and tests. The differences are in ``pipeline``,
+        ``versions``, ``environment`` and ``machines_differ``.
 
     Raises:
         ConfigError: one run is named twice, or two have nothing in common.
@@ -241,40 +241,40 @@ def _has_times(run: ComparedRun) -> None:
     )
 
 
-def _have_something_in_common(one: ComparedRun, other: ComparedRun) -> None:
-    if shared([one, other]) or _same_network(one, other):
+def _have_something_in_common(first: ComparedRun, other: ComparedRun) -> None:
+    if shared([first, other]) or _same_network(first, other):
         return
     differences = [
         f"{run.name} tunes {_some([operator.name for operator in run.operators.values()])}"
-        for run in (one, other)
+        for run in (first, other)
     ]
     raise ConfigError(
-        f"{one.folder} and {other.folder} have no operator in common: {' and '.join(differences)}"
-        f"{_same_names(one, other)}",
+        f"{first.folder} and {other.folder} have no operator in common: {' and '.join(differences)}"
+        f"{_same_names(first, other)}",
         hint="Operators are the same if their kinds and all their arguments are; name runs of "
         "one model.",
     )
 
 
-def _same_names(one: ComparedRun, other: ComparedRun) -> str:
+def _same_names(ours: ComparedRun, other: ComparedRun) -> str:
     """Differences of the first operators that have one name in both runs, as a further clause."""
-    first, second = ({each.name: each for each in run.operators.values()} for run in (one, other))
+    first, second = ({each.name: each for each in run.operators.values()} for run in (ours, other))
     name = next((name for name in first if name in second), None)
     if name is None:
         return ""
     sides = [{"operator": each.kind, **each.arguments} for each in (first[name], second[name])]
     keys = [key for key in sides[0] | sides[1] if sides[0].get(key) != sides[1].get(key)]
     differences = [
-        f"its {key} is {sides[0].get(key)} in {one.name} and {sides[1].get(key)} in {other.name}"
+        f"its {key} is {sides[0].get(key)} in {ours.name} and {sides[1].get(key)} in {other.name}"
         for key in keys[:_NAMED]
     ]
     return f"; {name} is another one: {', '.join(differences)}" if differences else ""
 
 
-def _same_network(one: ComparedRun, other: ComparedRun) -> bool:
+def _same_network(first: ComparedRun, other: ComparedRun) -> bool:
     """Whether both timed a network made of the same section ``model``."""
-    models = [run.document.get("model") for run in (one, other)]
-    return None not in {one.latency, other.latency} and models[0] == models[1]
+    models = [run.document.get("model") for run in (first, other)]
+    return None not in {first.latency, other.latency} and models[0] == models[1]
 
 
 def _some(names: Sequence[str]) -> str:
@@ -313,9 +313,9 @@ def _operators(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
     ]
 
 
-def _by_run(runs: Sequence[ComparedRun], found: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
+def _by_run(runs: Sequence[ComparedRun], rows: dict[str, list[Any]]) -> dict[str, dict[str, Any]]:
     names = [run.name for run in runs]
-    return {key: dict(zip(names, values, strict=True)) for key, values in found.items()}
+    return {key: dict(zip(names, values, strict=True)) for key, values in rows.items()}
 
 
 def shared(runs: Sequence[ComparedRun]) -> list[str]:

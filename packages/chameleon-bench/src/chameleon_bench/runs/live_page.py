@@ -86,8 +86,8 @@ class LiveRun:
     """A run folder that is looked at, and never written to.
 
     Each look opens the records for reading alone and closes them again, so that no lock outlives
-    it; a reader of a write-ahead log never waits for its writer nor makes it wait. Safe for
-    several threads.
+    it. A reader of a write-ahead log never waits for its writer nor makes it wait. Safe for several
+    threads.
 
     Args:
         folder: the run's.
@@ -111,7 +111,7 @@ class LiveRun:
             return self._looked[1]
 
     def version(self) -> str:
-        """The version of the page that one gets now; the last one's until another may be made."""
+        """The current version of the page; the last version until another may be made."""
         page, look = self._page, self.look()
         return page.version if page is not None and not self._due(page, look) else look.version
 

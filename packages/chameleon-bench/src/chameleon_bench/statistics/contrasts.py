@@ -171,8 +171,8 @@ def geometric_ratio(
 
     Args:
         pairs: for each task the values of both pipelines, paired by seed.
-        paired: False if the values of a task do not belong together in twos, as those of two
-            runs that were timed apart; then there may be more of one than of the other.
+        paired: False if the values of a task do not belong together in twos, as those of two runs
+            that were timed apart. There may then be more of one than of the other.
     """
     rng = np.random.default_rng(0)
     logs: list[float] = []

@@ -24,7 +24,7 @@ from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.plugins import CommandRecord, PresetRecord
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.first_party import CORE
-from chameleon_core.plugins.given import canonical, given
+from chameleon_core.plugins.given import canonical, given_plugins
 from chameleon_core.plugins.registry import Registry, default_registry
 from chameleon_core.words import did_you_mean, listing
 
@@ -150,9 +150,9 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
     """The distributions whose plugins take part in a run, each with its version.
 
     Args:
-        documents: JSON values, such as the expanded pipeline. Whatever bears a plugin's name in
-            them takes part, the members of a portfolio for example: a distribution too many costs
-            a repetition, one too few a wrong result.
+        documents: JSON values, such as the expanded pipeline. Every plugin's name in them counts,
+            as of a portfolio's members: a distribution too many costs a repetition, one too few a
+            wrong result.
         registry: knows who registers which name.
 
     Returns:
@@ -178,7 +178,7 @@ def version_of(distribution: str, packages: Collection[str]) -> str:
         distribution: its name.
         packages: the import packages of it that matter, hashable.
     """
-    if any(canonical(plugin.distribution) == canonical(distribution) for plugin in given()):
+    if any(canonical(plugin.distribution) == canonical(distribution) for plugin in given_plugins()):
         return f"given, sources {_digest(packages)}"
     try:
         installed = metadata.distribution(distribution)

@@ -1,8 +1,8 @@
 """The schema of a whole pipeline file (JSON Schema, draft 2020-12).
 
-It says what can be told of a file by itself: keys, types, choices, bounds of numbers. What needs
-more (names that must be unique, files that must be there, options that exclude each other) is
-left to ``chameleon validate``: whatever the schema refuses, that refuses too.
+It describes a file by itself: keys, types, choices, bounds of numbers. ``chameleon validate``
+checks the rest (unique names, files that must be there, options that exclude each other), and
+refuses whatever the schema refuses.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pipeline_schema(registry: Registry | None = None) -> Schema:
     """The JSON Schema of pipeline files.
 
     Args:
-        registry: the plugins whose stages and options are described; the installed ones where
+        registry: the plugins whose stages and options are described; the installed ones if
             None.
     """
     return _Document(registry if registry is not None else default_registry()).schema()
@@ -96,7 +96,7 @@ class _Document:
                 "description": "how much a run may spend",
             },
             "require": {
-                "description": "a result that must be reached; exit code 5 where it is not",
+                "description": "a result that must be reached; exit code 5 if it is not",
                 "anyOf": [types.section(Requirement), {"type": "null"}],
             },
             "seed": {
@@ -110,7 +110,7 @@ class _Document:
         return {
             "$schema": DIALECT,
             "title": "Chameleon pipeline",
-            "description": "What to tune, how, for which machine, and how much may be spent.",
+            "description": "A model to tune, how, for which machine, and how much may be spent.",
             "type": "object",
             "properties": {key: sections[key] for key in keys_of(self._registry)},
             "required": self._required(),
@@ -183,7 +183,7 @@ class _Document:
         }
 
     def _of_presets(self, key: str, kind: str) -> Iterator[Registration]:
-        """What presets name for a key, as far as it is installed."""
+        """The names in presets for a key, as far as they are installed."""
         for preset in self._presets:
             name = _name_of(preset.record.pipeline.get(key))
             if name is not None:
@@ -191,7 +191,7 @@ class _Document:
                     yield self._registry.find(kind, name, author=preset.distribution)
 
     def _default(self, key: str) -> Schema:
-        """What a pipeline that says nothing has."""
+        """The default of a pipeline that says nothing."""
         if DEFAULT_PRESET not in self._registry.names("presets"):
             return {}
         preset = self._registry.record("presets", DEFAULT_PRESET, author=CORE)
@@ -200,7 +200,7 @@ class _Document:
 
 
 def _name_of(stage: Any) -> str | None:
-    """What a preset calls a stage."""
+    """The name of a stage in a preset."""
     name = stage.get("name") if isinstance(stage, Mapping) else stage
     return name if isinstance(name, str) else None
 
@@ -257,7 +257,7 @@ class StageSchemas:
         return _reference(kind)
 
     def named(self, entry: Registration) -> Schema:
-        """What a pipeline may call an entry."""
+        """The names by which a pipeline may call an entry."""
         # A name of several distributions is not refused: where a preset wrote it, it means one.
         texts = [{"const": entry.name}, {"type": "string", "pattern": self.full(entry)}]
         return {"description": entry.record.summary, "anyOf": texts}
@@ -273,7 +273,7 @@ class StageSchemas:
 
         Args:
             entry: what is installed.
-            required: whether its name and the options without defaults have to be there; where
+            required: whether its name and the options without defaults have to be there; if
                 not, a preset may give them.
         """
         key = f"{entry.kind}.{self._registry.full_name(entry)}"
@@ -287,7 +287,7 @@ class StageSchemas:
         return {**reference, "required": ["name", *self._required[key]]} if required else reference
 
     def opened(self, entry: Registration) -> Schema:
-        """What stands below the name of an entry that is a key itself, as a frontend's."""
+        """The value below the name of an entry that is a key itself, as a frontend's."""
         key = f"{entry.kind}.{self._registry.full_name(entry)}"
         if key not in self.definitions:
             options = entry.record.options

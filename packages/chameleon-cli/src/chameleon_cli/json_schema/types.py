@@ -62,8 +62,8 @@ def bounds_of(validator: Any) -> Schema:  # noqa: PLR0911 - one for each kind
         return {**bounds, "enum": [*bounds["enum"], None]} if "enum" in bounds else bounds
     if isinstance(validator, _AND):
         joined: Schema = {}
-        for one in validator._validators:  # noqa: SLF001 - attrs gives them no other way
-            joined |= bounds_of(one)
+        for part in validator._validators:  # noqa: SLF001 - attrs gives them no other way
+            joined |= bounds_of(part)
         return joined
     return {}
 
@@ -83,8 +83,8 @@ class TypeSchemas:
 
     Args:
         classes: gives the names and classes of a kind of plugin, for ``tagged`` fields.
-        stage: gives the schema of a stage of a kind, for fields with ``stages`` and ``names``:
-            called with the kind, and whether a name alone has to do.
+        stage: gives the schema of a stage of a kind, for fields with ``stages`` and ``names``. It
+            is called with the kind, and whether a name alone has to do.
         precisions: what fields with ``precisions`` choose among.
     """
 
@@ -102,7 +102,7 @@ class TypeSchemas:
         """An options class: a mapping of its options, and of nothing else.
 
         Args:
-            kind: an attrs class. Where its annotations cannot be resolved, as those of a broken
+            kind: an attrs class. If its annotations cannot be resolved, as those of a broken
                 plugin, any value is taken for its options.
         """
         resolved = True
@@ -203,9 +203,8 @@ class TypeSchemas:
     def _type(self, field: attrs.Attribute[Any]) -> Schema:
         tags = tags_of(field, self._classes)
         if tags is not None:
-            item = self._tagged(tags)
-            is_list = form_of(field.type)[0] == "sequence"
-            return {"type": "array", "items": item} if is_list else item
+            sub = self._tagged(tags)
+            return {"type": "array", "items": sub} if form_of(field.type)[0] == "sequence" else sub
         if "stages" in field.metadata:
             return {"type": "array", "items": self._stage(field.metadata["stages"], False)}
         if "names" in field.metadata:

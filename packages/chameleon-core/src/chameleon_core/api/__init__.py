@@ -1,1 +1,1 @@
-"""What programs and notebooks use; ``chameleon_core`` exports it lazily (docs/python.md)."""
+"""Functions for programs and notebooks; ``chameleon_core`` exports them lazily (docs/python.md)."""

@@ -40,7 +40,7 @@ class Asked(Sequence[Mapping[str, Any]]):
 
     @classmethod
     def of(cls, batch: Batch, space: DesignSpace) -> Asked:
-        """What nobody has measured yet of a batch of a space."""
+        """The rows of a batch of a space that nobody has measured yet."""
         return cls(
             configurations=tuple(space.decode(config) for config in batch.missing),
             configs=batch.missing,
@@ -88,11 +88,11 @@ _SEARCH = "ask_and_tell"
 
 
 def search_of(options: Mapping[str, Any], registry: Registry | None) -> SearchChoice:
-    """What searches, of arguments as pipelines have them.
+    """The search that arguments name, written as in pipelines.
 
     Args:
         options: keys of a pipeline; those that are None are left out.
-        registry: where stages are looked up; the installed plugins where None.
+        registry: where stages are looked up; the installed plugins if None.
 
     Raises:
         PipelineError: with everything that is wrong, one line each.
@@ -142,7 +142,7 @@ class AskStore:
             self._folder.close()
 
     def task_records(self, task: Task, space: str, design: DesignSpace) -> TaskRecords:
-        """What it has of a task; says where it has records that do not apply any more.
+        """The records of a task; says where it has records that do not apply any more.
 
         Args:
             task: the task.
@@ -188,7 +188,7 @@ class AskStore:
 
 
 def _described(search: SearchChoice, batch_size: int, fix: Mapping[str, Any]) -> dict[str, Any]:
-    """What proposals depend on beside the space, as JSON values."""
+    """Everything that proposals depend on beside the space, as JSON values."""
     stages = (search.explorer, search.cost_model, search.sampler, search.synthesizer)
     value = {
         **{spec.kind: {"name": spec.name, **spec.options_json} for spec in stages},
@@ -209,7 +209,7 @@ class Rounds:
     """Has a task proposed to, answers from the store what it knows, and keeps how it was asked.
 
     A search is replayed as it was asked: each round is kept with its limit and with what was
-    enqueued for it, so that a search goes on where it was whatever its program does next.
+    enqueued for it. So a search goes on where it was, whatever its program does next.
 
     Args:
         run: the task.
@@ -232,7 +232,7 @@ class Rounds:
 
     @property
     def missing(self) -> tuple[Config, ...]:
-        """What of the batch has no outcome yet."""
+        """The configurations of the batch that have no outcome yet."""
         return self._batch.missing
 
     def enqueue(self, config: Config) -> None:

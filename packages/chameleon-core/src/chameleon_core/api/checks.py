@@ -1,4 +1,4 @@
-"""What arguments have to be, with sentences for those that are not."""
+"""Checks of arguments, with sentences for those that fail."""
 
 from __future__ import annotations
 

@@ -45,8 +45,9 @@ def design_space(
     """Declare a design space.
 
     Args:
-        knobs: values to choose from by name, each a sequence of numbers or of texts in their order
-            (a search takes neighbours to be alike), or a ``Knob``; for names that are no keywords.
+        knobs: values to choose from by name; also for names that are no keywords. Each is a
+            sequence of numbers or texts in order (a search takes neighbours to be alike), or a
+            ``Knob``.
         where: functions of knob values that every configuration has to meet, such as
             ``lambda tile, unroll: tile * unroll <= 64``; their parameters are names of knobs. A
             mapping names them, for sentences. Each is asked once for every combination.
@@ -77,16 +78,16 @@ def design_space(
             "a space needs at least one knob",
             hint="give a list of values for each, as in design_space(tile=[1, 2, 4])",
         )
-    made = [_knob(name, values) for name, values in declared.items()]
+    members = [_knob(name, values) for name, values in declared.items()]
     conditions = _conditions(where, list(declared))
-    whole = _made(made, constraints=conditions)
+    whole = _made(members, constraints=conditions)
     if conditions:
         if whole.everything is not None and not len(whole.everything):
             raise ConfigError(
                 "no combination of values meets all conditions",
                 hint="loosen one of those under 'where', or give more values",
             )
-        whole = _made(made, constraints=conditions, variant=(f"allowed: {_allowed(whole)}",))
+        whole = _made(members, constraints=conditions, variant=(f"allowed: {_allowed(whole)}",))
     if isinstance(first, Mapping):
         raise ConfigError(
             f"'first' must be a list of configurations, not {first!r}",
@@ -94,7 +95,7 @@ def design_space(
         )
     if first:
         rows = np.array([config_of(whole, choice) for choice in first], np.int32)
-        whole = _made(made, constraints=conditions, variant=whole.variant, first_guesses=rows)
+        whole = _made(members, constraints=conditions, variant=whole.variant, first_guesses=rows)
     if conditions and whole.everything is None and not len(whole.first_guesses):
         _must_be_found(whole)
     return fixed_space(whole, fixed_columns(whole, fix or {}))
@@ -192,7 +193,7 @@ def _conditions(
 
 
 def _reason(function: Condition, number: int) -> str:
-    """What a condition that nobody named is called."""
+    """The name of a condition that nobody named."""
     name = getattr(function, "__name__", "<lambda>")
     return f"condition {number} ('where[{number}]')" if name == "<lambda>" else name
 

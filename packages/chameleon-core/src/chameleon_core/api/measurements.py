@@ -26,11 +26,11 @@ class Trial:
     Attributes:
         configuration: knob values by name.
         config: knob indices.
-        seconds: the median of its repeats in seconds, or None where it failed.
+        seconds: the median of its repeats in seconds, or None if it failed.
         failure: the kind of failure, or None.
-        message: the failure in words; empty where there is none.
-        origin: what put it into its batch, an ``Origin``; None where nobody recorded it.
-        other: further quantities that were told of it, by name.
+        message: the failure in words; empty if there is none.
+        origin: what put it into its batch, an ``Origin``; None if nobody recorded it.
+        other: further quantities that its program reported, by name.
     """
 
     configuration: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Trial:
 
 @attrs.frozen(kw_only=True)
 class Rows:
-    """What a store holds of one task, all lists in order of arrival.
+    """The measurements that a store holds of one task, all lists in order of arrival.
 
     Attributes:
         measurements: the outcomes.
@@ -91,7 +91,7 @@ def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], 
 
 
 class Measurements:
-    """What was measured of one operator or function, in order of arrival.
+    """The measurements of one operator or function, in order of arrival.
 
     Nothing is read before an array is asked for; then all is read at once, as it is then.
 
@@ -149,7 +149,7 @@ class Measurements:
 
     @cached_property
     def max_relative_error(self) -> NDArray[np.float64]:
-        """Largest difference from the reference, relative; NaN where not compared, shape (n,)."""
+        """Largest difference from the reference, relative; NaN if not compared, shape (n,)."""
         return self.quantity("max_relative_error")
 
     @cached_property
@@ -174,7 +174,7 @@ class Measurements:
 
     @property
     def origins(self) -> tuple[str | None, ...]:
-        """What put each into its batch, an ``Origin``; None where nobody recorded it."""
+        """The ``Origin`` of each, which put it into its batch; None if nobody recorded it."""
         return tuple(self._rows.origins)
 
     @property
@@ -191,7 +191,7 @@ class Measurements:
         return (*_QUANTITIES, *names)
 
     def quantity(self, name: str) -> NDArray[np.float64]:
-        """A number of each, NaN (or infinity) where there is none, shape (n,).
+        """A number of each, NaN (or infinity) if there is none, shape (n,).
 
         Args:
             name: one of ``quantities``.
@@ -268,8 +268,8 @@ RESERVED = (*_QUANTITIES, "failure", "origin", "measured_at")
 def non_dominated(values: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
     """The points that no other point dominates (the Pareto front of minimisation).
 
-    A point dominates another one where it is at most as large in every quantity and smaller in one.
-    Of equal points all are kept.
+    A point dominates another one if it is at most as large in every quantity and smaller in one.
+    All equal points are kept.
 
     Args:
         values: one row a point and one column a quantity, shape (n, quantities); all finite.

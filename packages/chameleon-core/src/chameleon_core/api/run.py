@@ -24,7 +24,7 @@ class Operator:
     """One operator of a run.
 
     Attributes:
-        result: what the run says of it; where the run has not ended, as far as it is.
+        result: what the run says of it; if the run has not ended, as far as it is.
         measurements: everything that was measured of it.
     """
 
@@ -38,7 +38,7 @@ class Operator:
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """Knob values of the best configuration by name, or None where none succeeded."""
+        """Knob values of the best configuration by name, or None if none succeeded."""
         return self.result.best
 
     @property
@@ -57,7 +57,7 @@ class Run:
     """A run, as its folder was when it was loaded.
 
     Attributes:
-        result: what ``chameleon run --json`` prints, typed; as far as it is where the run has not
+        result: what ``chameleon run --json`` prints, typed; as far as it is if the run has not
             ended.
         finished: whether it came to its end.
         operators: its operators by name, in the order of its tasks.
@@ -78,7 +78,7 @@ class Run:
 
     @property
     def network(self) -> NetworkResult:
-        """What was made of the network; empty where the model is none, or the run has not ended."""
+        """The network's result; empty if the model is no network, or the run has not ended."""
         return self.result.network
 
     @property

@@ -41,21 +41,21 @@ def tune(
     """Tune what a pipeline says; the same call again continues an interrupted run.
 
     Args:
-        pipeline: a pipeline file, or a mapping with its keys; sections alone where None.
-        output: the run folder. Where None it is the pipeline's, or that of the file's name below
-            ``runs``; of a pipeline without a file it is a new folder for temporary files, which
-            stays and which no later call continues.
-        progress: whether to show on stderr how far it is: with what the command line shows where
+        pipeline: a pipeline file, or a mapping with its keys; sections alone if None.
+        output: the run folder. If None it is the pipeline's, or that of the file's name below
+            ``runs``. A pipeline without a file gets a new folder for temporary files, which stays
+            and which no later call continues.
+        progress: whether to show on stderr how far it is: with what the command line shows if
             that is installed, in plain lines otherwise.
-        callbacks: functions that take every event (``chameleon_core.events``). Where one of them
+        callbacks: functions that take every event (``chameleon_core.events``). If one of them
             returns ``STOP``, the run ends after what is in flight, before winners are compared.
         fresh: move an earlier run in the folder aside and start anew.
-        registry: where plugins are looked up; the installed ones where None.
+        registry: where plugins are looked up; the installed ones if None.
         sections: keys of a pipeline, such as ``model``, ``target``, ``explorer`` or ``budget``,
             laid over ``pipeline`` as that is over its preset.
 
     Returns:
-        The run. It is not ``finished`` where a callback stopped it; the same call continues it.
+        The run. It is not ``finished`` if a callback stopped it; the same call continues it.
 
     Raises:
         ConfigError: the pipeline is wrong, with a line for everything that is; or the model or the
@@ -180,10 +180,10 @@ class TextProgress:
 
 @attrs.frozen(kw_only=True)
 class Minimum:
-    """What ``minimize`` found.
+    """The result of ``minimize``.
 
     Attributes:
-        best: the best configuration, or None where none succeeded.
+        best: the best configuration, or None if none succeeded.
         measurements: everything that was evaluated.
     """
 
@@ -197,12 +197,12 @@ def minimize(
     """Find the configuration for which a function's value is the smallest.
 
     The function is called in this process, one configuration after another; what hangs or crashes
-    the process is not caught. It ends before the budget is spent where the space has no more, or
-    where a callback returns ``STOP``.
+    the process is not caught. It ends before the budget is spent if the space has no more, or
+    if a callback returns ``STOP``.
 
     Args:
         function: takes knob values by their names and returns a number above 0, such as seconds, or
-            whatever else ``Tuner.tell`` takes; an exception is a failed configuration.
+            whatever else ``Tuner.tell`` takes. An exception is a failed configuration.
         space: from ``design_space``, or any ``DesignSpace``.
         budget: evaluations at most; those that a ``store`` has count.
         tuner: what ``Tuner`` takes, such as ``explorer``, ``seed``, ``store`` or ``callbacks``.

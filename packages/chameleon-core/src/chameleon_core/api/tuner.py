@@ -66,7 +66,7 @@ def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list
 
     Args:
         callbacks: functions of one event; one that raises is logged and called no more.
-        stop: called where one of them returns ``STOP``.
+        stop: called if one of them returns ``STOP``.
 
     Raises:
         ConfigError: they are no list of functions.
@@ -86,7 +86,7 @@ def _listener(callback: Callback, stop: Callable[[], object], number: int) -> ob
 
 
 BATCH_SIZE = 8
-"""Configurations of a batch where neither the tuner nor its preset says how many."""
+"""Configurations of a batch if neither the tuner nor its preset says how many."""
 
 OPERATOR = "function"
 """The operator of tasks that are functions of a program."""
@@ -96,18 +96,18 @@ Stage = str | Mapping[str, Any] | None
 
 
 class Tuner:
-    """Proposes configurations of a space, and learns from what is told of them.
+    """Proposes configurations of a space, and learns from the values that it gets for them.
 
     It is the round of a run (explore, sample, synthesize, learn) without the run's frontend and
     runner. The same asks and tells give the same proposals for one seed.
 
     Args:
         space: from ``design_space``, or any ``DesignSpace``.
-        explorer: the explorer, as a pipeline names it; the preset's where None.
+        explorer: the explorer, as a pipeline names it; the preset's if None.
         cost_model: the same of the cost model.
         sampler: the same of the sampler.
         synthesizer: the same of the synthesizer.
-        preset: names the stages that are not given; ``default`` where None.
+        preset: names the stages that are not given; ``default`` if None.
         seed: of everything that is random.
         batch_size: configurations that are asked for at once, at most; the preset's, or else 8.
         store: a folder that keeps what is told. A tuner that is made again with the same arguments
@@ -116,7 +116,7 @@ class Tuner:
         callbacks: functions that take every event (``chameleon_core.events``). One that returns
             ``STOP`` has ``stopped`` become true.
         name: of what is tuned; records of another name are not its.
-        registry: where stages are looked up; the installed plugins where None.
+        registry: where stages are looked up; the installed plugins if None.
 
     Raises:
         ConfigError: a stage, an option or a value is wrong.
@@ -199,7 +199,7 @@ class Tuner:
             raise
 
     def close(self) -> None:
-        """Let others have the store; safe to call twice. What was told is there already.
+        """Let others have the store; safe to call twice. Earlier outcomes are there already.
 
         ``best`` is known afterwards; whatever else needs the store is a ``ConfigError``.
         """
@@ -218,7 +218,7 @@ class Tuner:
 
     @property
     def best(self) -> Trial | None:
-        """The fastest configuration so far, or None where none succeeded."""
+        """The fastest configuration so far, or None if none succeeded."""
         records = self._run.records
         best = min(records.measured.values(), key=lambda row: row.cost, default=None)
         if best is None or not best.ok:
@@ -242,7 +242,7 @@ class Tuner:
         return Measurements(self.rows)
 
     def rows(self) -> Rows:
-        """What the store holds now; values as functions of a configuration take them.
+        """The current contents of the store; values as functions of a configuration take them.
 
         Raises:
             ConfigError: the tuner was closed.
@@ -272,10 +272,10 @@ class Tuner:
         """The next configurations to measure; all of them are to be told before the next ask.
 
         Args:
-            count: how many at most; ``batch_size`` where None.
+            count: how many at most; ``batch_size`` if None.
 
         Returns:
-            Distinct legal configurations that were never told; empty where there is none left.
+            Distinct legal configurations that were never told; empty if there is none left.
 
         Raises:
             ConfigError: the last batch was not told, or ``count`` is none that there can be.
@@ -301,11 +301,11 @@ class Tuner:
 
         Args:
             asked: what ``ask`` returned last.
-            seconds: one entry per configuration, in their order: seconds (or whatever else above 0
-                is to be small), a list of them for repeats, or a failure: None, infinity,
-                not-a-number, an exception, or a text, which may begin with the kind of failure as
-                in ``"out_of_memory: 9 GiB"``.
-            other: further quantities by name, one number per configuration each, or None where it
+            seconds: one entry per configuration, in their order: seconds (or anything else above 0
+                that is to be small), a list for repeats, or a failure. A failure is None, infinity,
+                not-a-number, an exception, or a text, which may begin with its kind as in
+                ``"out_of_memory: 9 GiB"``.
+            other: further quantities by name, one number per configuration each, or None if it
                 has none. They are kept and have their part in fronts; the search does not look at
                 them.
 
@@ -334,8 +334,8 @@ class Tuner:
     def evaluate(self, asked: Asked, function: Callable[..., Any]) -> None:
         """Call a function for every configuration of a batch, in this process, and learn from it.
 
-        Each outcome is kept as it arrives: one that was kept is not computed again after a restart.
-        Where a callback asks to stop, the rest of the batch is left for another call.
+        Each outcome is kept as it arrives, so a restart computes none again. If a callback asks to
+        stop, the rest of the batch is left for another call.
 
         Args:
             asked: what ``ask`` returned last.
@@ -390,9 +390,9 @@ def measurement_of(config: tuple[int, ...], said: Any, *, run_seconds: float = 0
 
     Args:
         config: knob indices.
-        said: seconds, or anything else above 0 that is to be small; several of them for several
-            repeats; ``None``, infinity or not-a-number for a failure; an exception, or a text, for
-            one in words. A text may begin with a kind of failure and a colon.
+        said: seconds, or anything else above 0 that is to be small; several of them for repeats.
+            ``None``, infinity or not-a-number is a failure; an exception or a text is one in words.
+            A text may begin with a kind of failure and a colon.
         run_seconds: wall-clock that it took, in seconds.
 
     Raises:

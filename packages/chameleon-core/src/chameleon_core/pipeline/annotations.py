@@ -48,8 +48,8 @@ def form_of(kind: Any) -> tuple[str, Any]:
 
     Returns:
         ``anything``; ``union`` with its members; ``choice`` with what each value stands for;
-        ``scalar`` with one of ``SCALARS``; ``section`` with an attrs class; ``mapping`` with the
-        type of its values; ``sequence`` with a class and the types of its entries; or ``unknown``.
+        ``scalar`` with one of ``SCALARS``; or ``section`` with an attrs class. A ``mapping`` has
+        its values' type, a ``sequence`` a class and its entries' types. Else ``unknown``.
     """
     # Names of types: those of ``NewType``, and of ``type`` statements.
     kind = getattr(kind, "__supertype__", getattr(kind, "__value__", kind))

@@ -51,7 +51,7 @@ class Databases:
 
     Attributes:
         specs: as in ``ResolvedPipeline.records``.
-        written: as in ``ResolvedPipeline.document``; None where nothing was written.
+        written: as in ``ResolvedPipeline.document``; None if nothing was written.
     """
 
     specs: tuple[StageSpec, ...] | None = None
@@ -78,11 +78,11 @@ def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databa
     specs: list[StageSpec] = []
     written: list[Any] = []
     for entry in entries:
-        made = _specs(entry, stages)
-        specs += made
+        more = _specs(entry, stages)
+        specs += more
         # What a word means is another thing elsewhere.
         word = entry.value if entry.value in (NONE, DEFAULT) else None
-        written += [word] if word else [spec.to_json() for spec in made]
+        written += [word] if word else [spec.to_json() for spec in more]
     return Databases(specs=tuple(specs), written=written[0] if len(written) == 1 else written)
 
 
@@ -118,7 +118,7 @@ def _of_places(registry: Registry) -> list[Registration]:
 
 
 def _by_environment() -> str:
-    """What ``default`` means here: a word, a URL, or a path relative to the working folder."""
+    """The place of ``default``: a word, a URL, or a path relative to the working folder."""
     text = os.environ.get(ENVIRONMENT, "") or DEFAULT
     if text in {NONE, DEFAULT} or "://" in text:
         return text
@@ -126,7 +126,7 @@ def _by_environment() -> str:
 
 
 def _shortest(options: dict[str, Any]) -> Any:
-    """A frontend's options as people write them: the value alone where there is but one."""
+    """A frontend's options as people write them: the value alone if there is but one."""
     values = list(options.values())
     alone = len(values) == 1 and values[0] is not None and not isinstance(values[0], Mapping)
     return values[0] if alone else options
@@ -214,7 +214,7 @@ class Assembler:
         )
 
     def subject(self) -> Subject:
-        """What is tuned, or a ``PipelineError`` with what is wrong with it."""
+        """The subject of the tuning, or a ``PipelineError`` with what is wrong with it."""
         model, space = self._model(), self._stage("space", STAGES["space"])
         sections = self._sections(model, measured=True)
         fixed = fixed_knobs(self._root.get("fix"), self._problems)
@@ -222,7 +222,7 @@ class Assembler:
         return Subject(model=model, space=space, sections=sections, fix=fixed)
 
     def search(self) -> SearchChoice:
-        """What searches, or a ``PipelineError`` with what is wrong with it."""
+        """The search, or a ``PipelineError`` with what is wrong with it."""
         stages = {key: self._stage(key, STAGES[key]) for key in SEARCH}
         budget = self._stages.value(self._root, "budget", Budget, Budget())
         seed = self._seed()
@@ -299,7 +299,7 @@ class Assembler:
         return target, shown, resolver
 
     def _target_and_resolver(self, node: Node) -> tuple[Node, Node | None]:
-        """What was written of the target itself, a text or a mapping, and who is to read it."""
+        """The target itself, a text or a mapping, and the stage that is to read it."""
         text, name, known = node, None, ("text", "resolver")
         if node.is_mapping and (node.get("text") or node.get("resolver")):
             for key, item in node.items():

@@ -1,4 +1,4 @@
-"""What a run folder's records depend on, and so what binds the folder to a pipeline."""
+"""The parts of a pipeline that a run folder's records depend on; they bind the folder to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline) -> str | None
         pipeline: the pipeline.
 
     Returns:
-        As ``seed was 0 and is 1``, or None where there is no difference.
+        As ``seed was 0 and is 1``, or None if there is no difference.
     """
     free = _free_options(pipeline)
     sections = pipeline.known_sections
@@ -106,7 +106,7 @@ def _without(section: Any, names: frozenset[str], *, nested: bool) -> Any:
 
 
 def _same_stage(stage: str | None, other: str | None) -> bool:
-    """Whether two names, as JSON, are one where only one of them says the distribution.
+    """Whether two names, as JSON, are one if only one of them says the distribution.
 
     With a plugin that has a name of this project's, that name is written in full.
     """

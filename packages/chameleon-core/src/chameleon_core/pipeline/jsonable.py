@@ -21,7 +21,7 @@ def registered_classes(kind: str) -> Tags:
 
 
 def tags_of(field: attrs.Attribute[Any], classes: Callable[[str], Tags]) -> Tags | None:
-    """What the values of a field may be tagged with; None where they are not.
+    """The tags that the values of a field may have; None if they have none.
 
     Args:
         field: its metadata may hold ``tagged``, with names and classes, or a kind of plugin.
@@ -34,7 +34,7 @@ def tags_of(field: attrs.Attribute[Any], classes: Callable[[str], Tags]) -> Tags
 def default_of(
     field: attrs.Attribute[Any], classes: Callable[[str], Tags] = registered_classes
 ) -> Any:
-    """The default of an option as JSON values, or ``attrs.NOTHING`` where it has none.
+    """The default of an option as JSON values, or ``attrs.NOTHING`` if it has none.
 
     Args:
         field: one that is computed of the other options has no default of its own.

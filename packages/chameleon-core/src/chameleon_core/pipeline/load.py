@@ -27,7 +27,7 @@ def load_pipeline(
     Args:
         path: the file; errors call it as it is given here.
         overrides: assignments such as ``budget.measurements=64``, stronger than the file.
-        registry: where names are looked up; the installed plugins where None.
+        registry: where names are looked up; the installed plugins if None.
         sharing: whether a pipeline that says nothing of ``records`` has the user's own database,
             as on the command line. Programs share what their pipelines say and nothing else.
         sections: keys of a pipeline that are laid over the file, as the file is over its preset.
@@ -56,7 +56,7 @@ def from_dict(
         document: the pipeline.
         overrides: as for ``load_pipeline``.
         registry: as for ``load_pipeline``.
-        folder: what relative paths are relative to; the working folder where None.
+        folder: what relative paths are relative to; the working folder if None.
         sections: as for ``load_pipeline``.
 
     Raises:
@@ -69,7 +69,7 @@ def from_dict(
 def subject_from_dict(document: Mapping[str, Any]) -> Subject:
     """Model and space of a pipeline, whatever else it names: what a run's records are of.
 
-    A run can be exported where its explorer is not installed.
+    A run can be exported even if its explorer is not installed.
 
     Args:
         document: the pipeline, with every default written out.
@@ -83,7 +83,7 @@ def subject_from_dict(document: Mapping[str, Any]) -> Subject:
 def search_from_dict(
     document: Mapping[str, Any], *, source: str = "pipeline", registry: Registry | None = None
 ) -> SearchChoice:
-    """What searches of a pipeline, whatever else it names: a search needs no model and no target.
+    """The search of a pipeline, whatever else it names: a search needs no model and no target.
 
     Args:
         document: the pipeline, or those of its keys.

@@ -14,7 +14,7 @@ from chameleon_core.plugins.registry import default_registry
 def with_members(options: Any, choose: Callable[[str, str], StageSpec]) -> Any:
     """Options in which names of stages are stages, chosen like all others of the run.
 
-    What a pipeline writes is a stage already; names alone come from the defaults of options.
+    A pipeline's own entry is a stage already; names alone come from the defaults of options.
 
     Args:
         options: of one stage.
@@ -38,7 +38,7 @@ def create_member(kind: str, member: StageSpec | str, context: Any) -> Any:
 
     Args:
         kind: a key of ``STAGE_KINDS``.
-        member: as a pipeline chose it among its run's plugins; a name alone, in options that were
+        member: as a pipeline chose it among its run's plugins. A name alone, in options that were
             made without a pipeline, means the installed one with its defaults.
         context: as for ``StageSpec.create``.
 

@@ -74,12 +74,12 @@ def _is_file_name(text: str) -> bool:
 
 @attrs.frozen(kw_only=True)
 class Mark:
-    """Where something was written.
+    """A line and column of a document.
 
     Attributes:
         source: the file as the user named it, or words such as ``--set seed=x``.
-        line: counted from 1; 0 where the source is no file.
-        column: counted from 1; 0 where the source is no file.
+        line: counted from 1; 0 if the source is no file.
+        column: counted from 1; 0 if the source is no file.
         folder: what relative paths written there are relative to; None is the working folder.
         author: the distribution that wrote it, in a preset or a default; None for the user.
     """
@@ -178,7 +178,7 @@ class Node:
         yield from self.value.items() if self.is_mapping else ()
 
     def get(self, key: str) -> Node | None:
-        """The value of a key, or None where it is missing or this is no mapping."""
+        """The value of a key, or None if it is missing or this is no mapping."""
         item = self.value.get(key) if self.is_mapping else None
         return None if item is None else item.node
 
@@ -264,7 +264,7 @@ def node_of(
 def first_field(node: Node, kind: type) -> Node:
     """The section of an options class: a value that is no mapping is its first option's.
 
-    Where options are required, the first of these is meant: the others alone would not do.
+    If options are required, the first of these is meant: the others alone would not do.
     """
     if node.is_mapping:
         return node

@@ -75,8 +75,8 @@ def apply_overrides(
         sections: of plugins.
 
     Returns:
-        The pipeline after the assignments that could be made, and what is wrong with the others:
-        another form, no YAML, or a key inside what is no mapping.
+        The pipeline after the valid assignments, and the faults of the others: no YAML, or a key
+        inside a value that is no mapping.
     """
     problems: list[Problem] = []
     for text in overrides:
@@ -94,7 +94,7 @@ def apply_overrides(
 
 
 def expand_presets(root: Node, preset: str | None, registry: Registry) -> Node:
-    """The pipeline with what its presets say where it says nothing itself.
+    """The pipeline with what its presets say if it says nothing itself.
 
     Args:
         root: what the user wrote, a mapping.
@@ -155,7 +155,7 @@ def _merged_stage(weak: Node, strong: Node) -> Node:
 
 
 def _kept(weak: Section, strong: Node) -> Section:
-    """What a budget leaves of a weaker one: no limit if it names one, since that alone is meant.
+    """The rest of a weaker budget: no limit if the stronger has one, which alone is meant.
 
     ``null`` takes the limit of that name away and names none. ``unpredicted`` is a limit for each
     task, so that a budget of all tasks together takes it away, too.
@@ -171,7 +171,7 @@ def _name(stage: Node) -> Node | None:
 
 
 def _opened(root: Node, keys: list[str], sections: Sections) -> Node:
-    """The pipeline with ``stage: name`` written as ``stage: {name: name}`` where that is set."""
+    """The pipeline with ``stage: name`` written as ``stage: {name: name}`` if that is set."""
     stage = root.get(keys[0])
     if len(keys) == 1 or stage is None or not isinstance(stage.value, str):
         return root

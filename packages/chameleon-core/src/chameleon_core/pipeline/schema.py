@@ -1,4 +1,4 @@
-"""What a pipeline is once it is read: every stage chosen, every option checked."""
+"""A pipeline after it is read: every stage chosen, every option checked."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _knobs(node: Node, operator: str | None) -> Iterator[FixedKnob]:
 
 
 class Scope(StrEnum):
-    """What a budget is given to."""
+    """The owner of a budget."""
 
     TASK = "task"
     NETWORK = "network"
@@ -110,14 +110,14 @@ class Budget:
         plan_size: candidates asked of the explorer per round, from which the sampler keeps a
             batch, or None for eight batches.
         tasks_at_once: tasks that have a batch in flight at the same time; ``auto`` for as many as
-            keep the runner's devices busy, which is one where a search would disturb what is timed.
+            keep the runner's devices busy. That is one if a search would disturb what is timed.
         patience: a task ends after this many measurements in a row none of which is better by a
-            hundredth, which is more than timing varies by, or None to spend the whole budget.
-        latency: a run ends as soon as the best costs of all tasks, each times its weight in the
-            network, add up to no more than this many seconds; None for no such target.
-        same_failure: a task, or the whole run, ends after this many measurements where nothing was
-            valid and all failed alike; ``auto`` for two batches, or 16 where that is more, and
-            None for never. Recorded tables, which cost nothing, are replayed to the end.
+            hundredth; timing varies by less. None spends the whole budget.
+        latency: a run ends once the best costs of all tasks, times their weights, total at
+            most this many seconds; None for no such target.
+        same_failure: a task, or the whole run, ends after this many measurements if nothing was
+            valid and all failed alike. ``auto`` is two batches, or 16 if that is more; None is
+            never. Recorded tables, which cost nothing, are replayed to the end.
         scope: whether ``measurements`` and ``wall_time`` hold for each task or for all together.
     """
 
@@ -177,7 +177,7 @@ class Budget:
 
 @attrs.frozen(kw_only=True)
 class Requirement:
-    """A result the run must reach; where it does not, the command exits with code 5.
+    """A result the run must reach; if it does not, the command exits with code 5.
 
     Attributes:
         network_ratio: smallest accepted speed of the delivered network relative to the fastest of
@@ -208,11 +208,11 @@ class StageSpec:
 
     Attributes:
         kind: a key of ``chameleon_core.plugins.kinds.KINDS``, such as ``explorers``.
-        name: what the pipeline calls it, ``dist:name`` where it had to be told apart.
+        name: what the pipeline calls it, ``dist:name`` if it had to be told apart.
         record: what its plugin registered.
         options: an instance of ``record.options``.
         options_json: the same options, defaults included, as JSON values.
-        distribution: what its plugin belongs to; empty where nobody says.
+        distribution: what its plugin belongs to; empty if nobody says.
         by_default: whether nobody wrote it: the default of another stage's option names it.
     """
 
@@ -237,7 +237,7 @@ class StageSpec:
         """Import the implementation and make it.
 
         Args:
-            context: a ``StageContext`` (or what the kind asks for) where the kind takes one.
+            context: a ``StageContext`` (or what the kind asks for) if the kind takes one.
 
         Raises:
             PluginError: it cannot be imported or made.
@@ -247,7 +247,7 @@ class StageSpec:
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """What a pipeline tunes: all that is needed to make something of a run's records.
+    """The subject of a pipeline: all that is needed to make something of a run's records.
 
     Attributes:
         model: the frontend.
@@ -265,7 +265,7 @@ class Subject:
 # Without slots: a pipeline is a subject as well, and two bases cannot both have some.
 @attrs.frozen(kw_only=True, slots=False)
 class SearchChoice:
-    """What searches, whatever it searches in.
+    """The search of a pipeline, whatever its space.
 
     Attributes:
         explorer: the search algorithm.
@@ -291,12 +291,12 @@ class ResolvedPipeline(Subject, SearchChoice):
     Attributes:
         target: what the user wrote after ``target:``, a mapping as JSON; ``target_resolver`` makes
             it canonical.
-        target_resolver: a stage of kind ``targets``, or None where none is installed.
+        target_resolver: a stage of kind ``targets``, or None if none is installed.
         runner: the runner.
         scheduler: decides which task gets the next batch.
         warm_start: folders of earlier runs, whose best configurations are measured first.
         records: databases of what was measured before, the first of which is added to; empty for
-            none, and None where nobody says.
+            none, and None if nobody says.
         baselines: what the winners are compared with, in order.
         known_sections: the sections that plugins bring, by name.
         require: a result that must be reached, or None.
@@ -324,7 +324,7 @@ class ResolvedPipeline(Subject, SearchChoice):
     def digest(self) -> str:
         """Identity of everything but output, budget, requirements and record databases.
 
-        A finished run of the same digest and budget is only read. What a folder is bound to is less
+        A finished run of the same digest and budget is only read. A folder is bound to less
         (``pipeline.binding``).
         """
         skipped = {"output", "budget", "require", "preset", "records"}

@@ -27,7 +27,7 @@ from chameleon_core.words import with_article
 def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
     """Options from their JSON values, with the converter that read them first.
 
-    Plugins are loaded only where an option names some: workers start with this.
+    Plugins are loaded only if an option names some: workers start with this.
 
     Args:
         values: as ``to_json`` wrote them.
@@ -38,14 +38,14 @@ def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
         PipelineError: with everything that is wrong.
     """
     problems: list[Problem] = []
-    made = None
+    instance = None
     with Collecting(problems):
-        made = Structurer(lambda kind, node: _stage(kind, node, problems)).make(
+        instance = Structurer(lambda kind, node: _stage(kind, node, problems)).make(
             node_of(values, "options"), options, owner
         )
     if problems:
         raise PipelineError(problems)
-    return made
+    return instance
 
 
 def options_for(factory: Callable[..., Any], values: Mapping[str, Any]) -> Any:
@@ -53,7 +53,7 @@ def options_for(factory: Callable[..., Any], values: Mapping[str, Any]) -> Any:
 
     Args:
         factory: the stage's class.
-        values: as ``to_json`` wrote them; returned as they are where it is annotated with no class.
+        values: as ``to_json`` wrote them; returned as they are if it is annotated with no class.
 
     Raises:
         PipelineError: as for ``read_options``.
@@ -92,7 +92,7 @@ class StageReader:
         self.structurer = Structurer(self.listed, registry.classes, self.find, self._plugins_failed)
 
     def value(self, root: Node, key: str, kind: Any, default: Any = None) -> Any:
-        """What a key that names no stage holds; the default where it is missing, or wrong."""
+        """The value of a key that names no stage; the default if it is missing, or wrong."""
         node = root.get(key)
         if node is not None:
             with Collecting(self.problems):
@@ -100,7 +100,7 @@ class StageReader:
         return default
 
     def listed(self, kind: str, node: Node) -> Any:
-        """A stage that another one's options name."""
+        """A stage that the options of another stage name."""
         return self.chosen(f"{with_article(self.registry.kinds[kind].noun)} in a list", kind, node)
 
     def chosen(self, about: str, kind: str, node: Node) -> Any:
@@ -122,7 +122,7 @@ class StageReader:
         return self.spec(kind, name, lambda _: Node(value=options, mark=node.mark))
 
     def spec(self, kind: str, name: Node, section: Callable[[type], Node]) -> Any:
-        """A stage of a kind, or None where its problems were added.
+        """A stage of a kind, or None if its problems were added.
 
         Args:
             kind: a key of ``chameleon_core.plugins.kinds.STAGE_KINDS``.
@@ -156,14 +156,14 @@ class StageReader:
         return with_members(options, partial(self._member, attrs.evolve(mark, author=author)))
 
     def _member(self, mark: Mark, kind: str, name: str) -> Any:
-        """A stage with its defaults, which the default of another one's option names."""
+        """A stage with its defaults, which the default of another stage's option names."""
         stage = self.spec(kind, Node(value=name, mark=mark), lambda _: Node(value={}, mark=mark))
         if stage is None:
             raise PipelineError([])
         return stage
 
     def find(self, kind: str, name: Node) -> Registration:
-        """What is registered under a name.
+        """The entry that is registered under a name.
 
         Raises:
             PipelineError: nothing is, or the name is ambiguous; says where it was written.

@@ -91,16 +91,16 @@ NAMES = {
 class Structurer(KeyPath):
     """Makes instances of annotated types from nodes.
 
-    A field's metadata may hold ``duration`` (texts such as ``20m`` become seconds), ``path`` or
-    ``source`` (relative file names become absolute), and ``tagged`` (a mapping of names to attrs
-    classes, or a kind of plugin whose records name such classes: the value, or each entry of a
-    list, is a mapping whose only key picks the class), ``stages`` (a kind of plugin: the value
-    is a list of stages, each written as in a pipeline), or ``names`` (the same, but names alone).
+    A field's metadata may hold ``duration`` (texts such as ``20m`` become seconds), and ``path`` or
+    ``source`` (relative file names become absolute). With ``tagged`` the value, or each entry of a
+    list, is a mapping whose only key picks an attrs class. The metadata maps names to classes, or
+    names a kind of plugin whose records have them. With ``stages`` (a kind of plugin) the value is
+    a list of stages, each written as in a pipeline. ``names`` takes their names alone.
 
     Args:
-        stage: makes the ``StageSpec`` of a kind and a node, or None where it says what is wrong.
+        stage: makes the ``StageSpec`` of a kind and a node, or None if it says what is wrong.
         classes: gives the names and classes of a kind of plugin; the installed ones by default.
-        find: looks a name of a kind up; names are taken as they are where None.
+        find: looks a name of a kind up; names are taken as they are if None.
         blamed: whether a plugin may be to blame for a name that no class of a kind has.
     """
 
@@ -248,7 +248,7 @@ class Structurer(KeyPath):
             for alias, field in fields.items()
             if field.default is attrs.NOTHING and node.get(alias) is None
         ]
-        nodes = {alias: one for alias in fields if (one := node.get(alias)) is not None}
+        nodes = {alias: child for alias in fields if (child := node.get(alias)) is not None}
         values = {}
         for alias, inner in nodes.items():
             with self._inside(alias), Collecting(problems):

@@ -27,7 +27,7 @@ def read_yaml(path: Path, *, shown: str | None = None) -> Node:
 
     Args:
         path: the file.
-        shown: what errors call it; the path as given where None.
+        shown: what errors call it; the path as given if None.
 
     Raises:
         ConfigError: it cannot be read.
@@ -109,7 +109,7 @@ _Representer.add_representer(
 def _styled(value: Any) -> Any:
     """The value, styled for people.
 
-    A list of scalars goes on one line; a text is quoted unless it is plainly a word or a path:
+    A list of scalars goes on one line. A text is quoted unless it is plainly a word or a path:
     ruamel's own choice writes `?0` bare, which reads back as a mapping.
     """
     if isinstance(value, Mapping):

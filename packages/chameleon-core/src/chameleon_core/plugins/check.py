@@ -24,7 +24,7 @@ _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def complaint(kind: Kind, record: Any) -> str | None:
-    """What is wrong with a record, to be read after "registers", or None.
+    """The fault of a record, to be read after "registers", or None.
 
     Args:
         kind: the kind whose hook returned it.

@@ -21,7 +21,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_check_started(self, event: records.CheckStarted) -> None:
-        """What is to be delivered is tried once, before there are tasks.
+        """Chameleon tries the delivery once, before there are tasks.
 
         Example:
             @hookimpl
@@ -33,7 +33,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_check_finished(self, event: records.CheckFinished) -> None:
-        """What is to be delivered can be.
+        """The delivery is possible.
 
         Example:
             @hookimpl

@@ -60,7 +60,7 @@ def load_factory(factory: str) -> Callable[..., Any]:
 
 
 def hint_after(error: BaseException) -> str:
-    """What to do about an exception that came out of a plugin's own code.
+    """Decides about an exception that came out of a plugin's own code.
 
     Args:
         error: the exception; of one that a missing module caused, the hint names the module.

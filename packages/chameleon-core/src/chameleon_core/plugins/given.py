@@ -1,7 +1,7 @@
 """Plugins that are used where they lie, without being installed: ``chameleon --plugin PATH``.
 
-Their paths are in an environment variable, so that every process that this one starts finds them
-as well: candidates are built in worker processes, and their operators are plugins, too.
+An environment variable holds their paths, so every process that this one starts finds them too.
+Worker processes build candidates, whose operators may be plugins.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class GivenPlugin:
         return importlib.import_module(self.module)
 
 
-def given() -> tuple[GivenPlugin, ...]:
+def given_plugins() -> tuple[GivenPlugin, ...]:
     """The plugins that this process was given.
 
     Raises:

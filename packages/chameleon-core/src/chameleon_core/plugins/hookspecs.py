@@ -6,7 +6,7 @@ import pluggy
 
 
 def order_of(implementation: pluggy.HookImpl) -> int:
-    """Where an implementation of an event hook stands: ``tryfirst``, those without, ``trylast``."""
+    """The position of an event hook's implementation: ``tryfirst``, those without, ``trylast``."""
     return implementation.trylast - implementation.tryfirst
 
 
@@ -16,7 +16,7 @@ def is_wrapper(implementation: pluggy.HookImpl) -> bool:
 
 
 def refused_event_hook(implementation: pluggy.HookImpl) -> str:
-    """What an event hook's implementation asks for in vain, after "implements ..."; or nothing."""
+    """Unknown arguments of an event hook's implementation, after "implements ..."; or nothing."""
     if is_wrapper(implementation):
         return (
             "as a wrapper, which is left out: an event has no result to wrap; write a plain "
@@ -26,7 +26,7 @@ def refused_event_hook(implementation: pluggy.HookImpl) -> str:
 
 
 def refused_registration(implementation: pluggy.HookImpl) -> str:
-    """What a registration hook's one asks for in vain, after "implements ..."; or nothing."""
+    """Unknown arguments of a registration hook, after "implements ..."; or nothing."""
     if is_wrapper(implementation):
         return (
             "as a wrapper, which is left out: records are collected of every plugin on its own, "

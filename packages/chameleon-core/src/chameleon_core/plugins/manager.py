@@ -19,7 +19,7 @@ import pluggy
 from chameleon_core.plugins.check import complaint
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.first_party import FIRST_PARTY
-from chameleon_core.plugins.given import canonical, given, replaces
+from chameleon_core.plugins.given import canonical, given_plugins, replaces
 from chameleon_core.plugins.hookspecs import (
     PROJECT,
     is_wrapper,
@@ -51,7 +51,7 @@ class Registration:
 
 @attrs.frozen(kw_only=True)
 class LoadError:
-    """What went wrong with one plugin.
+    """A fault of one plugin.
 
     Attributes:
         plugin: the plugin's name, that of its entry point.
@@ -102,12 +102,12 @@ class LoadedPlugins:
 def installed() -> Iterator[DiscoveredPlugin]:
     """The plugins that installed distributions announce in the entry-point group.
 
-    And those that are given without being installed. Of one that is both, the given one is meant.
+    Includes those that are given without being installed. If one is both, the given one is meant.
     """
     # Takes as long to import as all the rest here; workers, which look nothing up, do without.
     from importlib import metadata  # noqa: PLC0415
 
-    instead = given()
+    instead = given_plugins()
     for point in sorted(metadata.entry_points(group=PROJECT), key=lambda point: point.name):
         distribution = point.dist.name if point.dist is not None else "unknown"
         if not any(replaces(plugin, distribution, point.module) for plugin in instead):
@@ -119,7 +119,7 @@ def installed() -> Iterator[DiscoveredPlugin]:
 def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
     """Load plugins and collect their records; never raises because of a plugin.
 
-    What a plugin prints while it is loaded goes to stderr: stdout holds results alone.
+    Output of a plugin while it is loaded goes to stderr: stdout holds results alone.
     """
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(EventHooks)
@@ -228,13 +228,13 @@ class _Plugin:
 
     def records(self, kind: Kind, hook: Callable[[], Any]) -> list[Any]:
         """Call one hook and return its good records; notes what is wrong with the others."""
-        given: list[Any] = []
-        self.is_called(f"failed in {kind.hook}", self.read, kind, hook, given)
-        if len(given) > MOST_RECORDS:
+        answer: list[Any] = []
+        self.is_called(f"failed in {kind.hook}", self.read, kind, hook, answer)
+        if len(answer) > MOST_RECORDS:
             self.note(f"returns more than {MOST_RECORDS} records from {kind.hook}")
             return []
         records: dict[str, Any] = {}
-        for record in given:
+        for record in answer:
             wrong = complaint(kind, record)
             if wrong is None and record.name in records:
                 wrong = f"the {kind.noun} '{record.name}' twice"

@@ -31,7 +31,7 @@ def option(
     """``attrs.field`` with what options have in common.
 
     Args:
-        default: its value where none is given, which no check has to accept where it is None; a
+        default: its value if none is given, which no check has to accept if it is None; a
             type stands for a new object each time.
         words: its help.
         checks: validators.
@@ -61,6 +61,6 @@ def former_names(options: type) -> dict[str, str]:
 
 
 def renamed(section: Mapping[str, Any], former: Mapping[str, str]) -> dict[str, Any]:
-    """A mapping with today's names; where a former one is there as well, today's wins."""
+    """A mapping with today's names; if a former one is there as well, today's wins."""
     today = {key: value for key, value in section.items() if key not in former}
     return {former[key]: value for key, value in section.items() if key in former} | today

@@ -1,4 +1,4 @@
-"""What a plugin registers: frozen records. Importing them imports no numerical library."""
+"""Frozen records that plugins register. Importing them imports no numerical library."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class PluginRecord:
             synthesizer, scheduler) and as ``Class(options)`` for the others.
         api_version: the contract version it was written for.
         operators: of a space provider, the kinds of operators (``Task.operator``) that it alone
-            knows; a provider that chooses among others, such as ``auto``, leaves them to it.
+            knows. A provider that chooses among others, such as ``auto``, leaves them to it.
         precisions: of a frontend, the types beside float32 that it can have a network computed in,
             as a pipeline's ``precision`` names them; see ``Frontend.compute_in``.
-        place_option: of a record database, the option that a path or URL is where a pipeline
-            writes that alone; empty for one that has to be named.
+        place_option: of a record database, the option that a path or URL alone sets in a pipeline;
+            empty for one that has to be named.
         detect: of a frontend, ``"module:function"`` that `chameleon init` calls with a pipeline's
             folder and the name of a file, relative to it. It yields a preset for each model in the
             file, named as ``--model`` chooses it. Empty for a frontend that reads no files.
         listings: of a space provider, ``"module:function"`` that writes texts about the winners
-            into the folder of a run that ends; called with its ``RunContext`` and its
+            into the folder of a run that ends. Its arguments are the ``RunContext`` and
             ``RunResult``. Empty for a space whose builders have no listings.
         usage: of a frontend, a command or Python that uses the result of a run, whose folder it
             calls ``{folder}``.
@@ -122,7 +122,7 @@ class InstructionRecord:
         factory: ``"module:Class"``, imported only for targets that may have it, and called without
             arguments.
         architecture: of the processors that have it, by Linux's name (``x86_64``, ``aarch64``), or
-            a kind of target (``cuda``); empty where every CPU has it.
+            a kind of target (``cuda``); empty if every CPU has it.
         features: what a target has to have, by LLVM's names; of a GPU the first architecture.
         api_version: the contract version it was written for.
     """
@@ -140,7 +140,7 @@ class PresetRecord:
     """Stages under one name, written as a pipeline file would: ``preset: autotvm``.
 
     Attributes:
-        name: what the pipeline file calls it; ``default`` applies where none is named.
+        name: what the pipeline file calls it; ``default`` applies if none is named.
         summary: one line for ``chameleon plugins``.
         pipeline: pipeline keys to values; what the file itself says wins.
         reasons: why it has what it has, a sentence or two for each key, for `chameleon init`.
@@ -170,10 +170,10 @@ class SectionRecord:
 
 
 class Section:
-    """What the class of a section may say of it; where it has ``to_json``, None is no section."""
+    """A section's class may say this of it; if it has ``to_json``, None is no section."""
 
     def problems(self, node: Any, model: Any) -> Iterable[Any]:  # noqa: ARG002 - optional
-        """What is wrong with it for a model.
+        """Its faults for a model.
 
         Args:
             node: the section as it was written, a ``pipeline.nodes.Node``.
@@ -186,10 +186,10 @@ class Section:
 
     @classmethod
     def binding(cls, section: Any) -> Any:
-        """What measurements depend on of a section, as JSON; empty for nothing.
+        """The part of a section that measurements depend on, as JSON; empty for nothing.
 
         Args:
-            section: as a pipeline's ``document`` has it; None where it has none.
+            section: as a pipeline's ``document`` has it; None if it has none.
         """
         return section
 

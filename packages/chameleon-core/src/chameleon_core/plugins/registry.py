@@ -71,8 +71,8 @@ class Registry:
             with_installed: whether the installed plugins come first.
         """
         candidates = list(installed()) if with_installed else []
-        for number, given in enumerate(plugins):
-            owner, plugin = given if isinstance(given, tuple) else (distribution, given)
+        for number, entry in enumerate(plugins):
+            owner, plugin = entry if isinstance(entry, tuple) else (distribution, entry)
             candidates.append(
                 DiscoveredPlugin(
                     name=f"plugin-{number}",
@@ -99,7 +99,7 @@ class Registry:
 
     @property
     def errors(self) -> Sequence[LoadError]:
-        """What went wrong while plugins were loaded."""
+        """The faults of plugins that were loaded."""
         return tuple(self._loaded.errors)
 
     @property
@@ -122,9 +122,9 @@ class Registry:
 
         Args:
             kind: a key of ``kinds``.
-            name: ``name``, or ``distribution:name`` where two distributions use the same.
+            name: ``name``, or ``distribution:name`` if two distributions use the same.
             author: the distribution that wrote the name down, in a preset say: of several it means
-                its own, or else the first-party one. None where a user wrote it, who may mean any.
+                its own, or else the first-party one. None if a user wrote it, who may mean any.
 
         Raises:
             UnknownNameError: there is none; says which names are alike, what is installed and
@@ -163,11 +163,11 @@ class Registry:
         Args:
             kind: one whose records have arguments, such as ``operators``.
         """
-        found = {entry.name: entry.record.arguments for entry in self.entries(kind)}
-        return {name: arguments for name, arguments in found.items() if arguments is not None}
+        classes = {entry.name: entry.record.arguments for entry in self.entries(kind)}
+        return {name: arguments for name, arguments in classes.items() if arguments is not None}
 
     def space_of(self, operator: str) -> PluginRecord | None:
-        """The space provider that alone knows a kind of operator, or None where none claims it."""
+        """The space provider that alone knows a kind of operator, or None if none claims it."""
         for entry in self.entries("spaces"):
             record: PluginRecord = entry.record
             if operator in record.operators:
@@ -207,7 +207,7 @@ class Registry:
 
 
 def _meant(entries: Sequence[Registration], author: str) -> list[Registration]:
-    """Which of several entries of one name its author means; all of them where that is open."""
+    """Which of several entries of one name its author means; all of them if that is open."""
     own = [entry for entry in entries if _same(entry.distribution, author)]
     ours = [entry for entry in entries if canonical(entry.distribution) in FIRST_PARTY]
     return next((some for some in (own, ours) if len(some) == 1), list(entries))

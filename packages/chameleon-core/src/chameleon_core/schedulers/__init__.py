@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the options of schedulers are imported with every command
 
 @attrs.frozen(kw_only=True)
 class SchedulerContext:
-    """What a scheduler is given when it is made, once per run.
+    """The arguments of a scheduler when it is made, once per run.
 
     Attributes:
         tasks: the run's tasks.
@@ -43,7 +43,7 @@ class TaskState:
         in_flight: whether a batch of the task is being measured, of which nothing above tells
             yet. The task gets no other batch before the results of this one are known.
         seconds_to_beat: of an alternative (``Task.alternative_of``) the lowest cost of the task
-            that it would take the place of; infinity where there is no such task, or no cost.
+            that it would replace; infinity if there is no such task, or no cost.
     """
 
     task: Task
@@ -71,9 +71,9 @@ class Scheduler(ABC):
             states: one per task, in the order of ``SchedulerContext.tasks``.
 
         Returns:
-            The index of a task that is waiting, or None where no task is worth a batch now. While
-            batches are in flight, None and the index of a task in flight both mean: ask again when
-            the next of these batches has been measured. Where none is in flight, None ends the run.
+            The index of a task that is waiting, or None if no task is worth a batch now. While
+            batches are in flight, None and the index of a task in flight both mean: ask again after
+            the next measured batch. If none is in flight, None ends the run.
 
         Raises:
             Exception: ends the run, as a ``PluginError`` that names the scheduler unless it is a

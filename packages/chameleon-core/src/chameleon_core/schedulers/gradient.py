@@ -24,19 +24,19 @@ class RoundRobin(Scheduler):
 class Gradient(Scheduler):
     """Gives a batch to the task with the largest expected gain in the network's latency.
 
-    Ansor's task scheduler (Zheng et al., OSDI 2020, section 6), which MetaSchedule has as well:
-    the gain of one more batch is estimated from what the last ones saved, and from two optimistic
-    bounds, that a task's cost falls in proportion to its batches, and that it comes within a
-    factor of the operations per second of the network's fastest task. Every batch counts as equally
+    Ansor's task scheduler (Zheng et al., OSDI 2020, section 6), which MetaSchedule has as well. It
+    estimates the gain of one more batch from what the last ones saved, and from two optimistic
+    bounds. A task's cost falls in proportion to its batches, and it comes within a factor of the
+    operations per second of the network's fastest task. Every batch counts as equally
     long: the order must not depend on a clock, or a run could not be resumed.
 
-    Where several tasks are tuned at once, tasks in flight are left out: the next batch goes to the
-    most promising of the others, and what the present ones bring is known with the one after.
+    If several tasks are tuned at once, tasks in flight are left out. The next batch goes to the
+    most promising of the others; the gain of the present ones is known with the one after.
 
     Beyond Ansor, tasks whose last batches saved next to nothing are left alone, and the run ends
-    when that holds for all. Of an alternative only what falls below the task that it would take
-    the place of is a saving. One that a fall in proportion to its batches would not bring below
-    that, or whose last batches have not, is left alone as well.
+    when that holds for all. An alternative saves only what falls below the task that it would
+    replace. It is left alone if a fall in proportion to its batches would not bring it below, or
+    its last batches have not.
 
     Args:
         options: its options.
@@ -94,7 +94,7 @@ class Gradient(Scheduler):
 
 
 def _below(state: TaskState, before: float, now: float) -> float:
-    """What the network saves where the cost of a task falls, both in seconds; once per inference.
+    """The saving of the network if the cost of a task falls, both in seconds; once per inference.
 
     Above the cost that an alternative has to beat, its task is there.
     """
@@ -105,8 +105,8 @@ def _below(state: TaskState, before: float, now: float) -> float:
 def _network(states: Sequence[TaskState]) -> float:
     """The network's latency in seconds, each operator in what is fastest for it, as far as known.
 
-    Of operators that have alternatives only these may be among the tasks: what they have to beat
-    stands for the others.
+    If operators have alternatives, only these may be among the tasks: the costs that they have to
+    beat stand for the others.
     """
     least: dict[str, float] = {}
     for state in states:

@@ -54,7 +54,7 @@ class MixedRadix:
         return [configs[:, columns] @ weights for columns, weights, _ in self._words]
 
     def encode(self, configs: NDArray[np.integer[Any]]) -> NDArray[Any]:
-        """Identities, shape (n,): int64, or Python ints where one word is not enough."""
+        """Identities, shape (n,): int64, or Python ints if one word is not enough."""
         keys: NDArray[Any]
         keys, *rest = self.words(configs)
         if rest:
@@ -132,7 +132,7 @@ configurations that are about to be measured are asked about."""
 
 
 def resolved(resolve: Resolve | None, configs: NDArray[np.int32]) -> NDArray[np.int32]:
-    """What legal configurations become when their programs are made, shape (n, knobs).
+    """Legal configurations in the form that their programs have, shape (n, knobs).
 
     Args:
         resolve: tells it of one; None if every configuration stays as it is.
@@ -143,9 +143,9 @@ def resolved(resolve: Resolve | None, configs: NDArray[np.int32]) -> NDArray[np.
     """
     if resolve is None:
         return configs
-    made = [resolve(tuple(row)) for row in configs.tolist()]
+    answers = [resolve(tuple(row)) for row in configs.tolist()]
     none = (-1,) * configs.shape[1]
-    rows = [none if config is None else config for config in made]
+    rows = [none if config is None else config for config in answers]
     return np.array(rows, np.int32).reshape(configs.shape)
 
 
@@ -174,9 +174,9 @@ class FeatureBlock:
     Attributes:
         names: one per column.
         compute: knob values of n configurations to an array of shape (n, len(names)).
-        groups: which columns tell of one loop or buffer: its name and theirs, each in one group at
-            most. What learns of a program part by part reads them; no fingerprint depends on them.
-            One group of all columns where nothing is said.
+        groups: the columns that describe one loop or buffer: its name and theirs, each in one group
+            at most. Models that learn of a program part by part read them; no fingerprint depends
+            on them. Without any, one group holds all columns.
 
     Raises:
         ValueError: a group names a column that is not there, or that another one has.
@@ -244,8 +244,8 @@ class DesignSpace:
             many tasks learn how far it can be trusted.
         first_guesses: configurations worth measuring first, best guess first, shape (m, knobs);
             those that are not legal, and repeats, are left out.
-        only: the only configurations that can be legal, shape (m, knobs), where they are known
-            one by one (those of a recorded table); None where constraints alone decide.
+        only: the only configurations that can be legal, shape (m, knobs), if they are known one by
+            one, as of a recorded table. None if constraints alone decide.
         resolve: what configurations become when their programs are made, if others than they are.
         variant: what else makes a configuration another program than knobs and constraints tell,
             such as an option of the space; part of the fingerprint.
@@ -459,11 +459,11 @@ class DesignSpace:
     def sample(self, count: int, rng: np.random.Generator, *, tries: int = 64) -> Configs:
         """Distinct random legal configurations, shape (at most ``count``, knobs).
 
-        Where every knob applies everywhere, all legal configurations are equally likely. In a
-        large space with conditional knobs every knob is drawn evenly, so that an alternative
-        with few knobs of its own is not drowned by one with many.
+        If every knob applies everywhere, all legal configurations are equally likely. A large space
+        with conditional knobs draws every knob evenly: an alternative with few knobs is not drowned
+        by one with many.
 
-        Returns fewer than ``count`` rows where the space has fewer, or where ``tries`` rounds of
+        Returns fewer than ``count`` rows if the space has fewer, or if ``tries`` rounds of
         rejection found no more.
         """
         if self.everything is not None:

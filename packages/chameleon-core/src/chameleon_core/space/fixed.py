@@ -105,8 +105,8 @@ class FixedSpace(DesignSpace):
     """A design space with some knobs fixed.
 
     Its configurations are those of the whole space that hold the fixed values wherever these knobs
-    apply. They keep their indices, so that records, workers and files of the whole space
-    understand them; the fingerprint is the whole space's for the same reason.
+    apply. They keep their indices, so records, workers and files of the whole space understand
+    them. The fingerprint is the whole space's for the same reason.
 
     Args:
         whole: the space.
@@ -134,7 +134,7 @@ class FixedSpace(DesignSpace):
         self.movable = np.flatnonzero(free)
 
     def _listing(self) -> Configs | None:
-        """All that can be legal, where the whole space or the knobs left over can be listed."""
+        """All that can be legal, if the whole space or the knobs left over can be listed."""
         if self._whole.everything is not None:
             return self._whole.everything
         spans = self._whole.cardinalities.copy()
@@ -183,7 +183,7 @@ def fixed_space(space: DesignSpace, columns: Mapping[int, int]) -> DesignSpace:
 
     Args:
         space: the space.
-        columns: column of a knob to the index that it holds; the space itself where there is none.
+        columns: column of a knob to the index that it holds; the space itself if there is none.
 
     Raises:
         ConfigError: no legal configuration holds these values.

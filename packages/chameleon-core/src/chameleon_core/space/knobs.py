@@ -20,7 +20,7 @@ class Knob(ABC):
 
     Attributes:
         name: unique within its space, in the field's terms (``tile_f``, ``unroll``).
-        when: ``(other knob, indices)``: this knob matters only where the other knob, which
+        when: ``(other knob, indices)``: this knob matters only if the other knob, which
             comes earlier in the space, applies itself and holds one of these indices.
             Elsewhere its index is 0.
     """
@@ -114,15 +114,15 @@ class Choice(Knob):
 
 
 def aligned(name: str) -> str:
-    """What the feature ``alignment`` of a knob is called."""
+    """The name of the feature ``alignment`` of a knob."""
     return f"{name}.alignment"
 
 
 def alignment(values: NDArray[Any]) -> NDArray[np.float32]:
     """How often 2 divides an integer, and 0 for 0.
 
-    Vectors, cache lines, banks and warps are powers of two: 64 threads in a row behave like 128
-    and not like 65, which no split by size can say.
+    Vectors, cache lines, banks and warps are powers of two. 64 threads in a row behave like 128 and
+    not like 65, which no split by size can say.
     """
     values = np.abs(np.asarray(values).astype(np.int64))
     lowest_bit = np.where(values == 0, 1, values & -values)

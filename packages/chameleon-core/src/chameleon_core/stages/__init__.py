@@ -1,8 +1,8 @@
 """The contracts every plugin implements: for search, for code, for what measures it.
 
-What a stage may raise is said with each method. A ``ChameleonError`` ends the run with its own
-sentence and hint; any other exception ends it with a ``PluginError`` that names the stage. What
-the build, the run or the device of one candidate raises is a failed measurement instead.
+Each method names what it may raise. A ``ChameleonError`` ends the run with its own sentence and
+hint; any other exception ends it with a ``PluginError`` that names the stage. An exception of one
+candidate's build, run or device is a failed measurement instead.
 """
 
 from chameleon_core.stages.code import Arrays, Baseline, Builder, Kernel, SpaceProvider

@@ -1,7 +1,7 @@
 """Contracts of the stages that make code: spaces, builders, baselines, and what they make.
 
-A runner's parent process knows tasks and design spaces; only its worker processes make
-builders and kernels, so the code of a candidate never runs beside the search.
+A runner's parent process knows tasks and design spaces. Only its worker processes make builders and
+kernels, so the code of a candidate never runs beside the search.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Kernel(ABC):
         Args:
             number: runs to average over, at least 1.
             cold_bytes: at least this many bytes are touched between runs, so that the constants
-                (weights) come from memory, as they do in a network, or all arguments where none
-                is constant; 0 leaves caches hot.
+                (weights) come from memory, as they do in a network. If none is constant, all
+                arguments do; 0 leaves caches hot.
 
         Raises:
             DeviceLostError: the device went away; the candidate is measured elsewhere.
@@ -96,7 +96,7 @@ class Builder(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot build for other devices")
 
     def listings(self, config: Sequence[int]) -> Mapping[str, str]:  # noqa: ARG002 - optional
-        """What one configuration becomes, for people to read: the scheduled program, its assembly.
+        """The result of one configuration, for people to read: the scheduled program, its assembly.
 
         Asked of the winners at the end of a run if the space's record names ``listings``.
 
@@ -158,7 +158,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def supports(self, task: Task) -> bool:
-        """Whether it can compute this task; False also where its library is not installed."""
+        """Whether it can compute this task; False also if its library is not installed."""
 
     @abstractmethod
     def variants(self, task: Task) -> Sequence[str]:

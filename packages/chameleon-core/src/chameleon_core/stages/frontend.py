@@ -21,7 +21,7 @@ class Trials(ABC):
 
     Attributes:
         target: the resolved target.
-        live: as in ``Runner``; where it is False there is nothing to be learnt about hardware.
+        live: as in ``Runner``; if it is False there is nothing to be learnt about hardware.
         seconds: wall-clock in seconds that the choice should not exceed; infinity for no limit.
     """
 
@@ -41,7 +41,7 @@ class Trials(ABC):
             seconds_to_beat: what it has to beat; the slower it is, the less time is spent on it.
 
         Returns:
-            Seconds, or None where the space knows no such task, has no guess, or all of them fail.
+            Seconds, or None if the space knows no such task, has no guess, or all of them fail.
 
         Raises:
             RunInterrupted: the run was asked to stop.
@@ -60,30 +60,30 @@ class TargetResolver(ABC):
         """
 
     def describe(self, target: str) -> Mapping[str, Any]:  # noqa: ARG002 - optional hook
-        """What is known of the device that a target stands for, for whoever learns across devices.
+        """Facts about the device that a target stands for, for models that learn across devices.
 
         Args:
             target: a canonical target.
 
         Returns:
             JSON values: ``kind``, names of features as a sorted list, and numbers with their units
-            in their names. Nothing where nothing is known. Equal devices have equal descriptions.
+            in their names. Nothing if nothing is known. Equal devices have equal descriptions.
         """
         return {}
 
 
 @attrs.frozen(kw_only=True)
 class Winner:
-    """The best configuration of a task, or the best guess where none of it was measured.
+    """The best configuration of a task, or the best guess if none of it was measured.
 
     Attributes:
         task: the task.
         config: knob indices, of the space that the pipeline names.
-        seconds: its time in the final comparison, or in the search where there was none; None
-            for a guess, which nobody has built, checked or timed yet.
+        seconds: its time in the final comparison, or in the search if there was none. None for a
+            guess, which nobody has built, checked or timed yet.
         alternatives: other configurations that were nearly as fast when measured alone.
-        guesses: what may take its place where it turns out wrong, the most promising first: of a
-            guess the space's further ones, of a record others as well.
+        guesses: replacements if it turns out wrong, the most promising first: of a guess the
+            space's further ones, of a record others as well.
         recorded: whether it was built, checked and timed in another run alone, whose record says
             so: it is as little to be trusted as a guess until it was checked here.
         predicted: whether a guess is a cost model's, trained beforehand, and not the space's.
@@ -110,11 +110,11 @@ class Winner:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Delivery:
-    """What a frontend is asked to make of a run's winners.
+    """A frontend's work with a run's winners.
 
     Attributes:
         target: the resolved target.
-        winners: the best configuration of every task that has one; where a task was never
+        winners: the best configuration of every task that has one; if a task was never
             measured, the best guess.
         space: what they are configurations of.
         folder: where the result goes; it may hold an earlier one.
@@ -140,7 +140,7 @@ class Frontend(ABC):
     def compute_in(self, precision: Any) -> None:
         """Take over what numbers the network may be computed in.
 
-        Called before anything else, and not at all where the pipeline names float32 alone.
+        Called before anything else, and not at all if the pipeline names float32 alone.
 
         Args:
             precision: the pipeline's section of that name; its ``types`` are those beside float32.
@@ -171,9 +171,9 @@ class Frontend(ABC):
     ) -> dict[str, Any] | None:
         """Refuse what cannot be delivered, before anything is measured.
 
-        Called first of all when a run begins, where the runner measures on a real device. What
-        comes back is kept in the run folder, and given as ``earlier`` where the run is continued,
-        which then need not be checked again.
+        Called first of all when a run begins, if the runner measures on a real device. The run
+        folder keeps the answer. A run that is continued passes it as ``earlier``, and need not
+        check again.
 
         Args:
             target: the resolved target.
@@ -181,7 +181,7 @@ class Frontend(ABC):
             earlier: what this method returned when the run was begun, or None.
 
         Returns:
-            JSON values with a sentence under ``summary``, or None where nothing was checked.
+            JSON values with a sentence under ``summary``, or None if nothing was checked.
 
         Raises:
             ChameleonError: it cannot be delivered; says which part of it, and what to do.
@@ -191,12 +191,11 @@ class Frontend(ABC):
     def decide(self, trials: Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
         """Choose by measurement what the tasks depend on, such as the layout of a network.
 
-        Called before ``tasks`` when a run begins. What comes back is kept in the run folder, for
-        ``restore``: a run that is continued must not choose differently, or its records were of
-        other tasks.
+        Called before ``tasks`` when a run begins. The run folder keeps the answer, for ``restore``:
+        a run that is continued must not choose differently, or its records were of other tasks.
 
         Returns:
-            JSON values, or None where there is nothing to choose.
+            JSON values, or None if there is nothing to choose.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""What runners are given, as data: batches to measure, and contenders to compare."""
+"""The work of runners, as data: batches to measure, and contenders to compare."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MeasureJob:
         task: the task.
         space: the space provider, as data.
         configs: knob indices of each configuration.
-        best_seconds: the task's best cost so far, infinity where there is none; time-outs and
+        best_seconds: the task's best cost so far, infinity if there is none; time-outs and
             early stopping derive from it.
     """
 
@@ -75,7 +75,7 @@ def _tell_nobody(step: str, done: int, of: int) -> None:
 
 @attrs.frozen(kw_only=True, eq=False)
 class ComparisonPlan:
-    """What may be known of a comparison before it begins, by a runner or by a frontend.
+    """Facts that a runner or a frontend may know of a comparison before it begins.
 
     Attributes:
         seconds: wall-clock that it should take at most, building included; infinity for any.

@@ -1,7 +1,7 @@
 """The contract of record databases: measurements that outlive their run, under what they depend on.
 
-A record is data. Whoever wrote it, it can make a run slow at worst: configurations are looked up
-in the run's own design space, and every kernel is checked before it is delivered.
+A record is data. Whoever wrote it, it can make a run slow at worst. Configurations are looked up in
+the run's own design space, and every kernel is checked before it is delivered.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from chameleon_core.measurement import Measurement
 
 @attrs.frozen(kw_only=True, eq=False)
 class RecordKey:
-    """What the measurements of a task depend on, and nothing else: no machine, no seed, no search.
+    """Everything that a task's measurements depend on: no machine, no seed, no search.
 
     Attributes:
         operator: ``Task.operator``.
         arguments: ``Task.arguments``: shapes, layouts, types.
         target: ``Task.target``, canonical: the processor's kind and its features.
         space: name of the space provider.
-        fingerprint: ``DesignSpace.fingerprint``: indices mean the same only where it is the same.
+        fingerprint: ``DesignSpace.fingerprint``: indices mean the same only if it is the same.
         conditions: what else a time depends on, as JSON values: ``Runner.conditions`` (threads,
             compiler, state of the caches), and the version of what brings the space.
     """
@@ -46,7 +46,7 @@ class RecordKey:
 
     @cached_property
     def family(self) -> str:
-        """What keys have in common whose configurations may suit each other: all but the shapes."""
+        """The common part of keys whose configurations may suit each other: all but the shapes."""
         return _digest([self.operator, self.target, self.space, dict(self.conditions)])
 
     def __eq__(self, other: object) -> bool:
@@ -81,8 +81,8 @@ class Record:
 class RecordDatabase(ABC):
     """Measurements by what they depend on. One object is used by one run, from one thread.
 
-    Several runs may use one database at once. What cannot be read or written is a
-    ``ChameleonError`` with a hint; a run says so and goes on without the database.
+    Several runs may use one database at once. A failure to read or write is a ``ChameleonError``
+    with a hint; a run says so and goes on without the database.
 
     Attributes:
         place: where it is, for messages.
@@ -97,19 +97,19 @@ class RecordDatabase(ABC):
         """The keys with records, in an order that depends on them alone.
 
         Args:
-            like: those of its ``family`` alone; all where None.
+            like: those of its ``family`` alone; all if None.
         """
 
     @abstractmethod
     def records(self, key: RecordKey) -> Sequence[Record]:
-        """The records of a key, one for each configuration, in any order; empty where none is."""
+        """The records of a key, one for each configuration, in any order; empty if none is."""
 
     @abstractmethod
     def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:
         """Add records, all together.
 
-        Adding is idempotent, and the order in which several add makes no difference: of two
-        records of one key and configuration the one of the lower ``rank`` stays.
+        Adding is idempotent, and the order in which several add makes no difference. If two records
+        have one key and configuration, the one of the lower ``rank`` stays.
 
         Returns:
             How many changed the database.
@@ -122,9 +122,8 @@ class RecordDatabase(ABC):
 def rank(record: Record) -> tuple[Any, ...]:
     """Which of several records of one configuration stays: the one of the lowest rank.
 
-    What succeeded stays before what failed, then the lowest time: other work on a machine makes
-    kernels seem slower, never faster. A total order of contents, so that databases can be merged
-    in any order.
+    Successes come before failures, then the lowest time: other work on a machine makes kernels seem
+    slower, never faster. A total order of contents, so that databases can be merged in any order.
     """
     trial = record.measurement
     text = json.dumps([attrs.asdict(trial), dict(record.knobs), record.measured_at])

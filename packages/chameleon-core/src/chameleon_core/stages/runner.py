@@ -58,7 +58,7 @@ class MeasureStream(ABC):
 
         Args:
             timeout: how long to wait for it at most, in seconds of the runner's clock; None for as
-                long as it takes. What cannot be left half-way may take longer.
+                long as it takes. Work that cannot be left half-way may take longer.
 
         Returns:
             The measurement; None when the time is over, ``wake`` was called, or nothing is
@@ -157,9 +157,9 @@ class Runner(ABC):
     """Builds, runs, checks and times. A context manager; workers start when it is entered.
 
     Attributes:
-        live: whether it times real hardware, so that nothing else should run beside it, and
-            each measurement is on disk when it arrives; False where recorded results are looked
-            up, which cost nothing to repeat: then a batch is committed as one transaction.
+        live: whether it times real hardware, so that nothing else should run beside it, and each
+            measurement is on disk when it arrives. False for recorded results, which cost nothing
+            to repeat: one transaction commits a batch of them.
     """
 
     measures_hardware: ClassVar[bool] = True
@@ -176,7 +176,7 @@ class Runner(ABC):
     def lanes(self) -> int:
         """Candidates it times at once while a search goes on beside, such as devices elsewhere.
 
-        0 where a search would disturb what is timed. Then one task after the other is tuned,
+        0 if a search would disturb what is timed. Then one task after the other is tuned,
         otherwise as many at once as keep the lanes busy. Asked when the runner was entered.
         """
         return 0
@@ -216,7 +216,7 @@ class Runner(ABC):
     def plan_comparison(self, plan: ComparisonPlan) -> None:  # noqa: B027 - optional hook
         """Called right before ``compare``: how long that may take, and whom to tell how far it is.
 
-        Contenders are timed less often where time is short, but never so rarely that their
+        Contenders are timed less often if time is short, but never so rarely that their
         medians say nothing; building takes as long as it takes.
         """
 
@@ -231,14 +231,14 @@ class Runner(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What does the measuring, for the record: device, threads, versions (JSON values)."""
+        """The measuring device, threads and versions, for the record (JSON values)."""
 
     def conditions(self) -> Mapping[str, Any] | None:
-        """What its times depend on beside task and space, as JSON values; None keeps them its own.
+        """Everything its times depend on beside task and space, as JSON; None keeps them its own.
 
-        Threads, the compiler's version, the state of the caches: where all of these are the same,
-        another machine like this one need not measure again (``RecordKey.conditions``). Nothing
-        that tells one machine from another like it belongs here. Asked when the runner was entered.
+        Threads, the compiler's version, the state of the caches: if all are the same, a machine
+        like this one need not measure again (``RecordKey.conditions``). Nothing that tells one
+        machine from another like it belongs here. Asked when the runner was entered.
         """
         return None
 
@@ -249,14 +249,13 @@ class Runner(ABC):
     def now(self) -> float:
         """Seconds on the clock that budgets and wall-clocks are read from; only differences count.
 
-        Real time, unless the runner knows better: one that replays recorded measurements adds the
-        seconds they took when they were made, so that a search's wall-clock is known without
-        spending it.
+        Real time, unless the runner knows better. One that replays recorded measurements adds their
+        original seconds, so that a search's wall-clock is known without spending it.
         """
         return time.perf_counter()
 
     def best_known(self, task: Task) -> float | None:  # noqa: ARG002 - optional hook
-        """The lowest cost in seconds that any configuration can have, where that is known.
+        """The lowest cost in seconds that any configuration can have, if that is known.
 
         An exhaustive table knows it; hardware does not.
         """
@@ -272,8 +271,8 @@ class Runner(ABC):
 class Device(ABC):
     """One device, as the worker process that has it to itself sees it.
 
-    Made from a ``StageRef`` in that process, so nothing it does can take the search with it: a
-    call that hangs is ended with its process.
+    Made from a ``StageRef`` in that process, so nothing it does can take the search with it. A call
+    that hangs ends with its process.
     """
 
     @abstractmethod
@@ -284,7 +283,7 @@ class Device(ABC):
             target: the canonical target that artifacts are built for.
 
         Returns:
-            What it is, for the record (JSON values): ``name`` at least.
+            Its description for the record (JSON values): ``name`` at least.
 
         Raises:
             DeviceLostError: it cannot be reached now; it is asked again later.
@@ -306,7 +305,7 @@ class Device(ABC):
 
     @property
     def identity(self) -> str:
-        """Which device it is now, where reaching it again may lead to another one; else empty."""
+        """Which device it is now, if reaching it again may lead to another one; else empty."""
         return ""
 
     def probe(self) -> None:  # noqa: B027 - optional hook
@@ -322,7 +321,7 @@ class Device(ABC):
 
 @attrs.frozen(kw_only=True)
 class RivalTrace:
-    """What another tuner did with one task, point by point.
+    """The trace of another tuner with one task, point by point.
 
     Attributes:
         at_seconds: wall-clock in seconds since the rival's start, rising, one per point.

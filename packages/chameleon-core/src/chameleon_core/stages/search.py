@@ -3,9 +3,9 @@
 All of them speak arrays: configurations of shape (n, knobs), scores of shape (n,), higher is
 better. Each gets its own random generator, spawned from the run's seed.
 
-No method here has an error of its own: whatever one of them raises ends the run, as a
-``PluginError`` that names the stage unless it is a ``ChameleonError``. An array of another shape
-or type is such an error, too; rows that are illegal, repeated or visited are dropped and counted.
+No method here has an error of its own. An exception ends the run, as a ``PluginError`` that names
+the stage unless it is a ``ChameleonError``. An array of another shape or type is such an error,
+too; illegal, repeated or visited rows are dropped and counted.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Observations:
 
     @property
     def best_cost(self) -> float:
-        """The lowest cost in seconds; infinity where nothing succeeded."""
+        """The lowest cost in seconds; infinity if nothing succeeded."""
         return float(np.min(self.costs, initial=np.inf, where=self.costs > 0))
 
     @property
@@ -98,7 +98,7 @@ class Archive:
     """Lets the stages of one task learn from the other tasks of a run.
 
     One archive belongs to one run. It is filled in the order of the rounds, which a resumed run
-    repeats, so that what a stage finds in it depends on the seed alone.
+    repeats. So its contents depend on the seed alone.
     """
 
     def __init__(self) -> None:
@@ -110,10 +110,10 @@ class Archive:
         self._histories[history.task.key] = history
 
     def others(self, task: Task) -> list[TaskHistory]:
-        """What was measured of all tasks but this one, in the order they were first measured.
+        """The measurements of all tasks but this one, in the order they were first measured.
 
-        Tasks are told apart by ``Task.key``: the same operator under another name is the same
-        task, so that a model that learns from here never sees the task it is asked about.
+        Tasks are told apart by ``Task.key``: the same operator under another name is the same task.
+        So a model that learns from here never sees the task it is asked about.
         """
         return [history for key, history in self._histories.items() if key != task.key]
 
@@ -136,7 +136,7 @@ ScoreFunction = Callable[[Configs], Scores]
 
 @attrs.frozen(kw_only=True)
 class StageContext:
-    """What a stage is given when it is made, once per task.
+    """The arguments of a stage when it is made, once per task.
 
     Attributes:
         space: the task's design space.
@@ -163,8 +163,8 @@ class Candidates:
 
     Attributes:
         configs: shape (n, knobs), distinct.
-        scores: shape (n,), higher is better. All zero where no trained cost model guided the
-            walk; ranks, with no meaning beyond their order, where the explorer needs no model.
+        scores: shape (n,), higher is better. All zero if no trained cost model guided the
+            walk; ranks, with no meaning beyond their order, if the explorer needs no model.
         steps: search steps taken to find them (surrogate evaluations per chain or episode).
         converged: the step after which the best surrogate score rose no more; None lets the loop
             tell it from the order in which configurations were scored.
@@ -201,7 +201,7 @@ class Visited:
     def sample(self, count: int, rng: np.random.Generator) -> Configs:
         """Random distinct legal configurations that were not visited, at most ``count``.
 
-        Fewer only where the space has (or its rejection sampling finds) no more.
+        Fewer only if the space has (or its rejection sampling finds) no more.
         """
         drawn = self._space.sample(count, rng)
         drawn = drawn[self.fresh(drawn)]
@@ -222,7 +222,7 @@ class Explorer(ABC):
         Args:
             score: predicts the quality of configurations; None until there is a trained model.
             visited: configurations not to propose again.
-            count: how many to propose at most; fewer only where the walk found fewer.
+            count: how many to propose at most; fewer only if the walk found fewer.
         """
 
     def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook
@@ -245,15 +245,15 @@ class CostModel(ABC):
     def predict(self, configs: Configs) -> Scores:
         """Predicted quality, higher is better, shape (n,).
 
-        A configuration's score must not depend on the others that are asked about with it: the
-        loop asks about all of a small space at once, and explorers look theirs up.
+        A configuration's score must not depend on the others in the call. The loop asks about all
+        of a small space at once, and explorers look theirs up.
         """
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
         """Batch selection: which of some candidates to measure at the same time.
 
-        For models that know how much one measurement tells of another, as in GP-BUCB (Desautels
-        et al. 2014): the best scores are often those of configurations so alike that one of them
+        For models that know how much one measurement says about another, as in GP-BUCB (Desautels
+        et al. 2014). The best scores are often those of configurations so alike that one of them
         would do.
 
         Args:
@@ -275,9 +275,9 @@ class Sampler(ABC):
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         """At most ``count`` configurations to measure next, best first.
 
-        They should be distinct, legal and unvisited. A row that is not is the synthesizer's to
-        replace, and a random configuration takes its place where the synthesizer does not: this
-        is how a sampler says that a slot is free.
+        They should be distinct, legal and unvisited. The synthesizer replaces a row that is not,
+        and a random configuration takes its place if the synthesizer does not. A sampler marks a
+        free slot in this way.
         """
 
 

@@ -102,10 +102,10 @@ class Database(SQLiteFile):
                 # Versions that do not know the column may write beside it, so theirs is ours.
                 connection.execute(f"ALTER TABLE measurements ADD COLUMN {name} {kind}")
 
-    def made(
+    def select(
         self, make: Callable[[tuple[Any, ...]], T], sql: str, values: Sequence[Any] = ()
     ) -> list[T]:
-        """What the rows of a query hold.
+        """The rows of a query as objects.
 
         Args:
             make: what a row becomes.
@@ -231,7 +231,7 @@ class RecordStore:
         read_only: only look; works while another process writes.
 
     Raises:
-        RunFolderError: the file cannot be opened; every method raises it where the disk is full
+        RunFolderError: the file cannot be opened; every method raises it if the disk is full
             or the file became unreadable.
     """
 
@@ -252,7 +252,7 @@ class RecordStore:
 
     def fact(self, name: str) -> Any:
         """A JSON value kept under a name, or None."""
-        value = self._database.made(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
+        value = self._database.select(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
         return value[0] if value else None
 
     def set_fact(self, name: str, value: Any) -> None:
@@ -275,7 +275,7 @@ class RecordStore:
     # -- tasks --------------------------------------------------------------------------------
 
     def add_task(self, task: Task, space: str, fingerprint: str) -> StoredTask:
-        """The task's row, made where there is none; one of an earlier version gets today's name."""
+        """The task's row, made if there is none; one of an earlier version gets today's name."""
         self._database.write(
             "INSERT INTO tasks (key, space, fingerprint, name, task) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (key, space, fingerprint) "
@@ -292,7 +292,7 @@ class RecordStore:
 
     def tasks(self) -> list[StoredTask]:
         """All tasks, in the order they were added."""
-        return self._database.made(
+        return self._database.select(
             _stored_task, "SELECT id, task, space, fingerprint, spending FROM tasks ORDER BY id"
         )
 
@@ -386,7 +386,7 @@ class RecordStore:
         """A task's measurements in order of arrival."""
         there = self._database.columns
         columns = ", ".join(name if name in there else "NULL" for name in _COLUMNS)
-        return self._database.made(
+        return self._database.select(
             measurement_of,
             f"SELECT {columns} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
             (task_id,),
@@ -399,17 +399,17 @@ class RecordStore:
         return None if at is None else float(at)
 
     def origins(self, task_id: int) -> list[str | None]:
-        """What put each of a task's measurements into its batch, in the order of ``measurements``.
+        """The origin of each of a task's measurements, in the order of ``measurements``.
 
-        None where the version that measured it did not record it.
+        None if the version that measured it did not record it.
         """
         return self._column(ORIGIN, task_id)
 
     def scores(self, task_id: int) -> list[float | None]:
-        """What the cost model said of each of a task's measurements, in that order.
+        """The cost model's score of each of a task's measurements, in that order.
 
-        When it was proposed, on the model's own scale, higher is better; None where no trained
-        model was asked, or a version that did not record it.
+        When it was proposed, on the model's own scale, higher is better. None if no trained model
+        was asked, or a version did not record it.
         """
         return self._column(SCORE, task_id)
 
@@ -423,7 +423,7 @@ class RecordStore:
         return [value for (value,) in rows]
 
     def places(self, task_id: int) -> list[int]:
-        """Where each of a task's measurements is among those of all tasks, in order of arrival."""
+        """The position of each of a task's measurements among those of all tasks, by arrival."""
         return self._column("id", task_id)
 
     def measured_at(self, task_id: int) -> list[float]:
@@ -432,13 +432,13 @@ class RecordStore:
 
     def decoded(self, task_id: int) -> list[dict[str, Any]]:
         """A task's measured configurations decoded, in the order of ``measurements``."""
-        return self._database.made(
+        return self._database.select(
             json_of, "SELECT knobs FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
         )
 
     def knobs(self, task_id: int, config: Sequence[int]) -> dict[str, Any] | None:
-        """A measured configuration decoded, or None where it was not measured."""
-        value = self._database.made(
+        """A measured configuration decoded, or None if it was not measured."""
+        value = self._database.select(
             json_of,
             "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?",
             (task_id, dumped([int(index) for index in config])),
@@ -459,8 +459,8 @@ class RecordStore:
         )
 
     def comparison(self, task_id: int) -> StoredComparison | None:
-        """A task's final comparison, or None where there was none yet."""
-        value = self._database.made(
+        """A task's final comparison, or None if there was none yet."""
+        value = self._database.select(
             _stored_comparison,
             "SELECT contenders, measurements FROM comparisons WHERE task_id = ?",
             (task_id,),

@@ -131,10 +131,9 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """One commit for everything written inside, made even where the inside raises.
+        """One commit for everything written inside, made even if the inside raises.
 
-        What was written before an interruption is a result; only a file that cannot be written
-        loses it.
+        Results written before an interruption stay; only a file that cannot be written loses them.
         """
         with self._sentences("write to"):
             self._connection.execute("BEGIN IMMEDIATE")

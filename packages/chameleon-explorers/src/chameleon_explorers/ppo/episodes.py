@@ -46,9 +46,9 @@ class Step:
 class EpisodeBatch:
     """Episodes that walk a design space together.
 
-    The environment of the paper's section 3.2: an action moves every knob by one index down or
-    up, or not at all, or (beyond the paper) to any other choice. A knob at a bound stays there.
-    If the configuration as a whole is not legal, the episode stays where it was.
+    The environment of the paper's section 3.2. An action moves every knob by one index down or up,
+    or not at all, or (beyond the paper) to any other choice. A knob at a bound stays there. If the
+    configuration as a whole is not legal, the episode stays where it was.
 
     Args:
         space: the design space.
@@ -57,8 +57,8 @@ class EpisodeBatch:
         rng: draws where jumps lead.
         reward: a key of ``REWARDS``.
         illegal_penalty: taken from the reward of a move that is not legal.
-        keep_best: whether an episode stays where it was when a step leads to a lower score, so
-            that it always is at its best; to an equal score it goes.
+        keep_best: whether an episode stays where it was if a step leads to a lower score. It is
+            then always at its best; to an equal score it goes.
         end_share: an episode ends when this share of knobs stays or sits at a bound; None: never.
 
     Attributes:

@@ -55,7 +55,7 @@ class PPOExplorer(Explorer):
         self._bias[STAY] = stay_bias(max(movable, 1), self._actions, options.moves)
 
     def observe(self, observations: Observations) -> None:
-        """Remember the best configurations measured, where episodes are to start from them."""
+        """Remember the best configurations measured, if episodes are to start from them."""
         timed = np.flatnonzero(np.isfinite(observations.costs))
         order = timed[np.argsort(observations.costs[timed], kind="stable")]
         self._elites = observations.configs[order[: self._options.elites]]

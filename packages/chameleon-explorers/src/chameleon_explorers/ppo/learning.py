@@ -177,8 +177,8 @@ def advantages(
         rewards: of every step, shape (steps, episodes).
         values: the critic's estimates of the states before every step and after the last one,
             shape (steps + 1, episodes).
-        goes_on: 1 if an episode goes on after the step and 0 if the step ended it, shape
-            (steps, episodes). What comes after an end counts for nothing.
+        goes_on: 1 if an episode goes on after the step and 0 if the step ended it, shape (steps,
+            episodes). Steps after an end count for nothing.
         discount: of the rewards (gamma).
         decay: of the temporal differences (lambda).
 
@@ -197,7 +197,7 @@ def advantages(
 
 
 def standardised(advantage: Tensor) -> Tensor:
-    """Mean 0 and standard deviation 1; zeros where all are equal (or there is only one)."""
+    """Mean 0 and standard deviation 1; zeros if all are equal (or there is only one)."""
     centred = advantage - advantage.mean()
     deviation = centred.square().mean().sqrt()
     # The mean of equal numbers may be a few last places off; that is no difference between them.

@@ -73,8 +73,8 @@ class SeparateActorCritic(ActorCritic):
 class TokenActorCritic(ActorCritic):
     """A network over knob tokens: its weights are shared by all knobs, so it fits any space.
 
-    Every token is embedded; a second layer sees the token beside the mean of all, and so knows
-    the rest of the configuration; heads give the token's logits, and the mean's value.
+    Every token is embedded. A second layer sees the token beside the mean of all, and so knows the
+    rest of the configuration. Heads give the token's logits, and the mean's value.
 
     Args:
         features: width of a token.

@@ -57,9 +57,9 @@ class TokenStates:
     """One token per knob, of a width that no space changes.
 
     A token says where the knob stands (its normalised index, whether at a bound, whether it
-    applies), what it is (kind, cardinality, a code of its name), what its choice means (the
-    knob's own features), what it did last, and how the episode stands. So a policy with weights
-    shared by all tokens can walk any space, and meets ``tile_h`` again in the next task.
+    applies). It says what the knob is (kind, cardinality, a code of its name) and what its choice
+    means (its own features). It has the knob's last step and the episode's state. So a policy with
+    weights shared by all tokens can walk any space, and meets ``tile_h`` again in the next task.
     """
 
     def __init__(self, space: DesignSpace) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from chameleon_core.errors import ConfigError
+from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.device.targets import TVMTargets
 from onnx.backend.base import Backend, BackendRep
@@ -109,7 +109,10 @@ def _network(model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[st
     with tempfile.TemporaryDirectory(prefix="chameleon-backend-") as folder:
         manifest = {**manifest_of(module, chains, none, target, _THREADS), "untuned": {}}
         write_package(Path(folder), executable, manifest)
-        return load(folder)
+        try:
+            return load(folder)
+        except RuntimeError as error:
+            raise ChameleonError(f"the compiled network cannot be loaded: {error}") from error
 
 
 def _kind(output: Any) -> str:

@@ -62,7 +62,7 @@ def summary_of(dataset: Dataset) -> Summary:
             counts[of(task)] += len(task)
         return dict(counts.most_common())
 
-    failures = Counter(one for task in dataset.tasks for one in task.failures if one is not None)
+    failures = Counter(kind for task in dataset.tasks for kind in task.failures if kind is not None)
     return Summary(
         tasks=len(dataset.tasks),
         candidates=dataset.candidates,
@@ -200,7 +200,7 @@ _TO = click.option(
     "folder",
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="The data set; made where it is missing.",
+    help="The data set; made if it is missing.",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
@@ -214,7 +214,7 @@ def import_(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
     """Add what others have measured to a data set.
 
     A SOURCE is a run folder, a Kernel Tuner cache or T4 file, a folder with a MetaSchedule
-    database, or a data set. What is in the data set already is left as it is.
+    database, or a data set. Entries of the data set stay as they are.
     """
     _add(sources, folder, as_json=as_json)
 
@@ -236,12 +236,12 @@ def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
     with results_alone():
         added = add(folder, sources, registry=default_registry())
     if as_json:
-        told = {"dataset": str(folder), "sources": [attrs.asdict(one) for one in added]}
-        click.echo(json.dumps(told))
+        line = {"dataset": str(folder), "sources": [attrs.asdict(row) for row in added]}
+        click.echo(json.dumps(line))
         return
-    for one in added:
-        known = f", {one.known} known before or there twice" if one.known else ""
-        click.echo(f"{one.source}: {one.candidates} candidates of {one.tasks} tasks added{known}")
+    for row in added:
+        known = f", {row.known} known before or there twice" if row.known else ""
+        click.echo(f"{row.source}: {row.candidates} candidates of {row.tasks} tasks added{known}")
 
 
 @command.command("list", epilog="Example: chameleon dataset list datasets/cpu")
@@ -255,8 +255,8 @@ def list_(folder: Path, as_json: bool) -> None:
         return
     click.echo(f"{folder}: {facts.pop('tasks')} tasks, {facts.pop('candidates')} candidates")
     for what, counts in facts.items():
-        told = ", ".join(f"{name} {count}" for name, count in counts.items())
-        click.echo(f"{what}: {told or 'none'}")
+        text = ", ".join(f"{name} {count}" for name, count in counts.items())
+        click.echo(f"{what}: {text or 'none'}")
 
 
 @command.command("check", epilog="Example: chameleon dataset check datasets/cpu")
@@ -265,7 +265,7 @@ def list_(folder: Path, as_json: bool) -> None:
 def check(folder: Path, as_json: bool) -> None:
     """Read all of the data set FOLDER, and say what is wrong with it.
 
-    Exits with 1 where a predictor cannot be trained with it.
+    Exits with 1 if a predictor cannot be trained with it.
     """
     problems = checked(folder)
     if as_json:

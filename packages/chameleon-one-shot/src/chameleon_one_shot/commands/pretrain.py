@@ -55,7 +55,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     stop_by: float,
     threads: int | None,
     as_json: bool,
-    **given: Any,
+    **chosen: Any,
 ) -> None:
     """Train a predictor of kernels' speed on the folder DATASET."""
     # torch takes seconds to import, which `--help` need not wait for.
@@ -68,21 +68,21 @@ def command(  # noqa: PLR0917 - click passes them by name
     with results_alone():
         model = pretraining.pretrain(
             read_dataset(dataset),
-            _options(given),
+            _options(chosen),
             pretraining.Division(stopping=stop_by, held_out=hold_out),
-            command=_command(dataset, file, hold_out, stop_by, given),
+            command=_command(dataset, file, hold_out, stop_by, chosen),
             say=lambda sentence: click.echo(sentence, err=True),
         )
         model.save(file)
     provenance = model.provenance
     if as_json:
-        told = {
+        line = {
             "model": str(file),
             "training": len(provenance.training),
             "candidates": provenance.candidates,
             **provenance.results,
         }
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(line))
         return
     click.echo(
         f"{file}: trained on {provenance.candidates} candidates of {len(provenance.training)} tasks"
@@ -96,9 +96,9 @@ def command(  # noqa: PLR0917 - click passes them by name
         )
 
 
-def _options(given: Mapping[str, Any]) -> TrainingOptions:
+def _options(arguments: Mapping[str, Any]) -> TrainingOptions:
     """Options of training, those that were given in the place of the defaults."""
-    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen = {name: value for name, value in arguments.items() if value is not None}
     sizes = {field.name for field in attrs.fields(Architecture)}
     own = {name: value for name, value in chosen.items() if name in sizes}
     rest = {name: value for name, value in chosen.items() if name not in sizes}
@@ -106,12 +106,12 @@ def _options(given: Mapping[str, Any]) -> TrainingOptions:
 
 
 def _command(
-    dataset: Path, file: Path, hold_out: float, stop_by: float, given: Mapping[str, Any]
+    dataset: Path, file: Path, hold_out: float, stop_by: float, arguments: Mapping[str, Any]
 ) -> str:
     """The command that makes the model again, but for what it computes with."""
     words = ["chameleon", "pretrain", str(dataset), "--to", str(file)]
     words += ["--hold-out", str(hold_out), "--stop-by", str(stop_by)]
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is not None and name != "device":
             words += [f"--{name}", str(value)]
     return shlex.join(words)

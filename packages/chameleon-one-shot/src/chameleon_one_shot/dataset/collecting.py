@@ -1,9 +1,9 @@
 """Collects a data set: tasks like those of networks, tuned by searches of several kinds.
 
-What searches measure on their way is what a predictor has to tell apart later; random
-configurations are nearly all slow (exploration-based code sampling: One-Shot Tuner, Ryu et al., CC
-2022, section 4.3). Each few tasks are one ordinary run, whose folder keeps every measurement at
-once; a run's measurements become one part of the data set when it ends.
+A predictor later has to tell apart what searches measure on their way. Random configurations are
+nearly all slow (exploration-based code sampling: One-Shot Tuner, Ryu et al., CC 2022, section 4.3).
+Each few tasks are one ordinary run, whose folder keeps every measurement at once. A run's
+measurements become one part of the data set when it ends.
 """
 
 from __future__ import annotations
@@ -135,9 +135,9 @@ class Collector:
             earlier = read_manifest(output).get("plan")
             changed = None if earlier is None else differences(earlier, self.plan.document)
             if changed or (earlier is None and any((output / PARTS).glob("*.parquet"))):
-                told = f"{', '.join(changed)} changed" if changed else "it was not collected"
+                reason = f"{', '.join(changed)} changed" if changed else "it was not collected"
                 raise DatasetError(
-                    f"{output} is not of this plan: {told}",
+                    f"{output} is not of this plan: {reason}",
                     hint="Name another folder with --output; `chameleon dataset merge` joins them.",
                 )
         create(output, self.plan.document)
@@ -196,8 +196,8 @@ class Collector:
         name = f"run-{number:04d}"
         folder = self._folder / "runs" / name
         search = self.plan.searches[number % len(self.plan.searches)]
-        taken = {"start": start, "count": count, "trust_source": self.trust_source}
-        model = {"tasks": {"file": str(self._folder / _TASKS), **taken}}
+        tasks = {"start": start, "count": count, "trust_source": self.trust_source}
+        model = {"tasks": {"file": str(self._folder / _TASKS), **tasks}}
         document = {**search.document, "model": model, "output": str(folder)}
         pipeline = from_dict(document, registry=self.registry)
         try:
@@ -257,12 +257,12 @@ class NetworkTasks:
             )
         return tasks_by_network
 
-    def _one(self, network: Subject, place: str) -> list[Task]:
+    def _one(self, network: Subject, number: str) -> list[Task]:
         text = canonical([network.model.to_json(), self.target])
         file = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if file.exists():
             return read_tasks(file)
-        self.say(f"network {place}: {_words(network)}")
+        self.say(f"network {number}: {_words(network)}")
         with self.interruption.at_once():
             tasks = named_tasks(network, frontend_of(network), self.target)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -271,7 +271,7 @@ class NetworkTasks:
 
 
 def observed(networks: Sequence[Sequence[Task]]) -> list[Observed]:
-    """Tasks with how often they occur, where each network counts the same."""
+    """Tasks with how often they occur, if each network counts the same."""
     return [
         Observed(task=task, mass=task.weight / sum(other.weight for other in tasks))
         for tasks in networks

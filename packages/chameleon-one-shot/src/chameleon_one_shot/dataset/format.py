@@ -76,7 +76,7 @@ def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
     """Make a folder a data set, or keep the one that it is.
 
     Args:
-        folder: made where it is missing.
+        folder: made if it is missing.
         plan: the plan that it is collected by, as JSON values; None leaves an earlier one.
 
     Raises:
@@ -135,14 +135,14 @@ def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path
     if not _NAME.fullmatch(name):
         raise DatasetError(f"{name!r} is no name for a part", hint="Use letters, digits, . _ -")
     pa, parquet = _pyarrow()
-    kept, _ = merged(tasks)
-    for task in kept:
+    distinct, _ = merged(tasks)
+    for task in distinct:
         problem = _wrong(task.seconds, task.failures)
         if problem is not None:
             raise DatasetError(f"a candidate of {task.task.key} has {problem}", hint="Leave it out")
     schema = _schema(pa)
     columns: dict[str, list[Any]] = {name: [] for name in schema.names}
-    for task in kept:
+    for task in distinct:
         _append(columns, task)
     file = folder / PARTS / f"{name}.parquet"
     try:
@@ -191,8 +191,8 @@ def read_dataset(folder: Path) -> Dataset:
     """Everything of a data set, each candidate once.
 
     Raises:
-        DatasetError: it is no data set, a part of it is cut off or damaged, or a time is neither a
-            positive number nor a failure's; says which part.
+        DatasetError: it is no data set, or a part is cut off or damaged, or has a time that is
+            neither positive nor a failure's; names the part.
     """
     manifest = read_manifest(folder)
     read = [task for part in parts_of(folder) for task in read_part(part)]
@@ -275,7 +275,7 @@ def _configs(rows: Sequence[Sequence[int]], key: str) -> NDArray[np.int32] | Non
 def _wrong(seconds: NDArray[np.float64], failures: Sequence[str | None]) -> str | None:
     """The first error in times, infinity for failures; None if there is none."""
     failed = np.array([failure is not None for failure in failures], bool)
-    unknown = sorted({one for one in failures if one is not None and one not in _KINDS})
+    unknown = sorted({kind for kind in failures if kind is not None and kind not in _KINDS})
     if unknown:
         return f"the failure {unknown[0]!r}, which is none of {', '.join(sorted(_KINDS))}"
     if np.isfinite(seconds[failed]).any():

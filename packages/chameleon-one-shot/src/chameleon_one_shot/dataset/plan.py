@@ -74,14 +74,14 @@ class Plan:
     document: Mapping[str, Any]
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def differences(plan: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Keys in which two plans differ that decide which tasks are drawn, or how they are searched.
 
     Args:
-        one: a plan's document.
-        other: another one's.
+        plan: a plan's document.
+        other: another plan's.
     """
-    return [key for key in KEYS if key not in _FREE and one.get(key) != other.get(key)]
+    return [key for key in KEYS if key not in _FREE and plan.get(key) != other.get(key)]
 
 
 def read_plan(
@@ -123,7 +123,7 @@ class _PlanReader(DocumentReader):
             document={
                 **{key: searches[0].document[key] for key in _SHARED},
                 "networks": [network.model.to_json() for network in networks],
-                "hold_out": [one.model.to_json() for one in hold_out],
+                "hold_out": [entry.model.to_json() for entry in hold_out],
                 **attrs.asdict(amounts),
                 "searches": [
                     {key: search.document[key] for key in _SEARCH if key in search.document}
@@ -133,10 +133,10 @@ class _PlanReader(DocumentReader):
         )
 
     def _amounts(self) -> Amounts:
-        given = {key: item for key, item in self.root.items() if key in _AMOUNTS}
+        items = {key: item for key, item in self.root.items() if key in _AMOUNTS}
         with self.collecting():
             amounts: Amounts = self.stages.structurer.make(
-                Node(value=given, mark=self.root.mark), Amounts, "the plan"
+                Node(value=items, mark=self.root.mark), Amounts, "the plan"
             )
             return amounts
         return Amounts()
@@ -204,9 +204,9 @@ class _PlanReader(DocumentReader):
 def _item(value: Any, mark: Mark) -> Item:
     """A value as if it were written at a place."""
     if isinstance(value, Mapping):
-        inner: Any = {key: _item(one, mark) for key, one in value.items()}
+        inner: Any = {key: _item(child, mark) for key, child in value.items()}
     elif isinstance(value, list):
-        inner = tuple(_item(one, mark).node for one in value)
+        inner = tuple(_item(child, mark).node for child in value)
     else:
         inner = value
     return Item(key_mark=mark, node=Node(value=inner, mark=mark))

@@ -1,9 +1,9 @@
 """A distribution of the operators of networks, learnt from their tasks.
 
-Prior-guided sampling draws the fields of a layer one after another, each from the distribution that
-networks have given the fields drawn before (One-Shot Tuner, Ryu et al., CC 2022, section 4.2).
-Counting alone would only ever give back the layers that there are. So the rows that a field is
-drawn from count the less the more they differ from what is drawn already, and sizes are moved
+Prior-guided sampling draws the fields of a layer one after another. Each comes from the
+distribution that networks have given the fields drawn before (One-Shot Tuner, Ryu et al., CC 2022,
+section 4.2). Counting alone would only ever give back the layers that there are. So the rows that a
+field is drawn from count the less the more they differ from what is drawn already. Sizes are moved
 between those that were seen.
 """
 
@@ -74,8 +74,8 @@ class OperatorDistribution:
     """
 
     def __init__(self, observed: Sequence[Observed]) -> None:
-        rows = [flattened(one.task.arguments) for one in observed]
-        self._mass = np.array([one.mass for one in observed])
+        rows = [flattened(entry.task.arguments) for entry in observed]
+        self._mass = np.array([entry.mass for entry in observed])
         paths = dict.fromkeys(path for row in rows for path in row)
         self._columns = {path: [row.get(path, ABSENT) for row in rows] for path in paths}
         sizes = [path for path in paths if self._is_size(path)]
@@ -163,11 +163,11 @@ class TaskDistribution:
 
     def __init__(self, observed: Sequence[Observed]) -> None:
         groups: dict[tuple[str, tuple[Path, ...]], list[Observed]] = {}
-        for one in observed:
-            groups.setdefault((one.task.operator, _lists(one.task.arguments)), []).append(one)
+        for entry in observed:
+            groups.setdefault((entry.task.operator, _lists(entry.task.arguments)), []).append(entry)
         self._kinds = [operator for operator, _ in groups]
         self._distributions = [OperatorDistribution(group) for group in groups.values()]
-        mass = np.array([sum(one.mass for one in group) for group in groups.values()])
+        mass = np.array([sum(entry.mass for entry in group) for group in groups.values()])
         # The root, so that kinds that few networks have are learnt, too.
         self._shares = np.sqrt(mass) / np.sqrt(mass).sum()
 
@@ -219,7 +219,7 @@ def unflattened(fields: Mapping[Path, Any]) -> dict[str, Any]:
 def _listed(value: Any) -> Any:
     if not isinstance(value, dict) or not value:
         return value
-    inner = {key: _listed(one) for key, one in value.items()}
+    inner = {key: _listed(item) for key, item in value.items()}
     if all(isinstance(key, int) for key in inner):
         return [inner[index] for index in sorted(inner)]
     return inner
@@ -271,8 +271,8 @@ class TaskSampler:
         distribution = TaskDistribution(self.observed)
         # Of operators that only networks are made of, arguments cannot be made up.
         whole = {
-            (one.task.operator, canonical(dict(one.task.arguments))): one.task
-            for one in self.observed
+            (entry.task.operator, canonical(dict(entry.task.arguments))): entry.task
+            for entry in self.observed
         }
         tasks = list(known[:count])
         keys = {task.key for task in tasks}
@@ -342,7 +342,7 @@ class HeldOut:
     def covers(self, operator: str, arguments: Mapping[str, Any]) -> bool:
         """Whether a task is one of them, or within ``NEAR`` of one in every dimension.
 
-        Layouts, element types and epilogues make no difference.
+        Layouts, dtypes and epilogues make no difference.
         """
         numbers = _numbers(arguments)
         return any(_alike(numbers, other) for other in self._numbers.get(operator, ()))
@@ -352,8 +352,8 @@ def _numbers(arguments: Mapping[str, Any]) -> dict[Path, float]:
     return {path: value for path, value in flattened(arguments).items() if is_number(value)}
 
 
-def _alike(one: Mapping[Path, float], other: Mapping[Path, float]) -> bool:
-    return one.keys() == other.keys() and all(
+def _alike(values: Mapping[Path, float], other: Mapping[Path, float]) -> bool:
+    return values.keys() == other.keys() and all(
         abs(value - other[path]) <= NEAR * max(abs(value), abs(other[path]))
-        for path, value in one.items()
+        for path, value in values.items()
     )

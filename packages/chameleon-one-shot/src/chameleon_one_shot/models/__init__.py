@@ -1,4 +1,4 @@
-"""Models in the box: files that `chameleon pretrain` wrote, and which of them suits a target."""
+"""Included models: files that `chameleon pretrain` wrote, and which of them suits a target."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NoModelError(ConfigError):
 
 
 def in_the_box(folder: Path = FOLDER) -> dict[str, Path]:
-    """The models in the box by name."""
+    """The included models by name."""
     return {file.stem: file for file in sorted(folder.glob(f"*{ENDING}"))}
 
 
@@ -38,11 +38,11 @@ def model_file(wanted: str, device: Mapping[str, Any], folder: Path = FOLDER) ->
     Args:
         wanted: a file, a name, or ``auto``.
         device: what it is to predict for (``StageContext.device``).
-        folder: where the models in the box are.
+        folder: the folder of the included models.
 
     Raises:
         NoModelError: there is none.
-        ModelFileError: one in the box is damaged.
+        ModelFileError: an included model is damaged.
     """
     boxed = in_the_box(folder)
     if wanted in boxed:
@@ -73,7 +73,7 @@ def same_vectors(target: Mapping[str, Any], device: Mapping[str, Any]) -> bool:
         target: of a model, with ``kind`` and ``features``.
         device: what a model is to predict for.
     """
-    widths = [_vector_bytes(one) for one in (target, device)]
+    widths = [_vector_bytes(entry) for entry in (target, device)]
     return target["kind"] == device.get("kind") and widths[0] == widths[1] > 0
 
 

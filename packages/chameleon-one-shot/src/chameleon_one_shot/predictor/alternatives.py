@@ -1,7 +1,7 @@
 """The models that a predictor is compared with, trained on the very same data.
 
 All see the same numbers of the same tasks, learn the same target, and end their training by the
-same tasks; none sees a task that it is judged by.
+same tasks. None sees a task that it is judged by.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class FirstGuesses(Alternative):
         """There is nothing to learn."""
 
     def scores(self, example: Example) -> Scores:
-        guesses = {tuple(one): -at for at, one in enumerate(example.guesses.tolist())}
+        guesses = {tuple(row): -at for at, row in enumerate(example.guesses.tolist())}
         last = float(-len(guesses))
-        return np.array([guesses.get(tuple(one), last) for one in example.configs.tolist()], float)
+        return np.array([guesses.get(tuple(row), last) for row in example.configs.tolist()], float)
 
 
 class XGBoost(Alternative):
@@ -150,7 +150,7 @@ class FlatNetwork(Alternative):
             torch.manual_seed(seed)
             self._network = self._made(table.shape[1])
             optimizer = torch.optim.Adam(self._network.parameters(), lr=1e-4, weight_decay=2e-4)
-            best, kept, waited = -np.inf, dict(self._network.state_dict()), 0
+            best, weights, waited = -np.inf, dict(self._network.state_dict()), 0
             for _ in range(self.epochs):
                 order = rng.choice(len(wanted), len(wanted), p=chances / chances.sum())
                 self._network.train()
@@ -160,16 +160,16 @@ class FlatNetwork(Alternative):
                     optimizer.zero_grad(set_to_none=True)
                     loss.backward()
                     optimizer.step()
-                found = float(np.mean([tau(self.scores(one), one.quality) for one in stopping]))
-                if found > best:
+                mean = float(np.mean([tau(self.scores(task), task.quality) for task in stopping]))
+                if mean > best:
                     state = self._network.state_dict()
-                    best, waited = found, 0
-                    kept = {name: value.clone() for name, value in state.items()}
+                    best, waited = mean, 0
+                    weights = {name: value.clone() for name, value in state.items()}
                 else:
                     waited += 1
                     if waited >= self.epochs // 10:
                         break
-            self._network.load_state_dict(kept)
+            self._network.load_state_dict(weights)
 
     def scores(self, example: Example) -> Scores:
         self._network.eval()
@@ -227,7 +227,7 @@ class FlatFeatures:
     @classmethod
     def of(cls, examples: Sequence[Example]) -> Self:
         """The columns of training data."""
-        return cls(names=tuple(sorted({name for one in examples for name in one.tokens.columns})))
+        return cls(names=tuple(sorted({name for task in examples for name in task.tokens.columns})))
 
     def rows(self, example: Example) -> Numbers:
         """The numbers of an example's candidates, NaN for what they do not have.

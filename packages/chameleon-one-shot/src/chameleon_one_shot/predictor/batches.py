@@ -128,4 +128,4 @@ def _fixed(tasks: Sequence[TrainingTask]) -> tuple[Tensor, ...]:
         columns[at, :, :numbers] = layout.columns
     names = np.stack([layout.names for layout in layouts])
     kinds = np.stack([layout.kinds for layout in layouts])
-    return tuple(torch.from_numpy(one) for one in (values, columns, names, kinds))
+    return tuple(torch.from_numpy(array) for array in (values, columns, names, kinds))

@@ -81,16 +81,16 @@ def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], li
     provenance = model.provenance
     trained, known = set(provenance.training), {*provenance.training, *provenance.stopping}
     labels = task_groups([example.source for example in examples])
-    met = {int(label) for label, one in zip(labels, examples, strict=True) if one.identity in known}
+    met = {int(label) for label, row in zip(labels, examples, strict=True) if row.identity in known}
     return (
-        [one for label, one in zip(labels, examples, strict=True) if int(label) not in met],
+        [row for label, row in zip(labels, examples, strict=True) if int(label) not in met],
         [example for example in examples if example.identity in trained],
     )
 
 
-def evaluate_file(file: Path, dataset: Path, **given: Any) -> Evaluation:
+def evaluate_file(file: Path, dataset: Path, **options: Any) -> Evaluation:
     """Judge the model of a file by a data set; see ``evaluate``."""
-    return evaluate(load(file), examples_of(read_dataset(dataset)), **given)
+    return evaluate(load(file), examples_of(read_dataset(dataset)), **options)
 
 
 def evaluate(
@@ -189,7 +189,7 @@ def cross_validate(
 
 
 def _predicted(model: Model) -> Callable[[Example], Scores]:
-    return lambda one: model.predictor.of(one.tokens).moments(one.configs)[0]
+    return lambda example: model.predictor.of(example.tokens).moments(example.configs)[0]
 
 
 def _results(
@@ -212,7 +212,7 @@ def table(means: Mapping[str, Quality]) -> str:
     """Means of models as lines of text."""
     lines = [f"{'model':<14} {'tau':>6} {'pairs':>6} {'top-1':>7} {'top-10':>7}"]
     lines += [
-        f"{name:<14} {one.tau:6.3f} {one.pairwise:6.3f} {one.top1:7.1%} {one.top10:7.1%}"
-        for name, one in means.items()
+        f"{name:<14} {row.tau:6.3f} {row.pairwise:6.3f} {row.top1:7.1%} {row.top10:7.1%}"
+        for name, row in means.items()
     ]
     return "\n".join(lines)

@@ -67,13 +67,13 @@ def identity(task: DatasetTask) -> str:
 def examples_of(dataset: Dataset) -> list[Example]:
     """The examples of a data set.
 
-    Tasks without two timed configurations are left out. Of those whose space is not what it was
-    when they were measured only the choices are used. Both are said in the log.
+    Tasks without two timed configurations are left out. If a task's space is not what it was when
+    it was measured, only its choices are used. The log says both.
 
     Raises:
         DatasetError: nothing can be learnt from it.
     """
-    found, empty, stale = [], 0, []
+    examples, empty, stale = [], 0, []
     for task in dataset.tasks:
         timed = np.isfinite(task.seconds)
         if np.count_nonzero(timed) < _LEAST_TIMED:
@@ -82,23 +82,23 @@ def examples_of(dataset: Dataset) -> list[Example]:
         space, problem = _space(task)
         if problem:
             stale.append((task.task.operator, problem))
-        found.append(_example(task, space))
+        examples.append(_example(task, space))
     if empty:
         log.warning("tasks with fewer than two timed candidates teach nothing", tasks=empty)
     if stale:
         log.warning(
-            "of tasks whose design space cannot be had as it was only the choices are used; "
+            "the design spaces of some tasks have changed, so only their choices are used; "
             "collect them anew for the features of their loops and buffers",
             tasks=len(stale),
             operators=sorted({operator for operator, _ in stale}),
             first=stale[0][1],
         )
-    if not found:
+    if not examples:
         raise DatasetError(
             "no task of the data set has two timed candidates",
             hint="Collect more with `chameleon dataset collect`.",
         )
-    return found
+    return examples
 
 
 def log_quality(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -130,7 +130,7 @@ def _example(task: DatasetTask, space: DesignSpace | None) -> Example:
 
 
 def _space(task: DatasetTask) -> tuple[DesignSpace | None, str]:
-    """The design space of a task's configurations, and why there is none where there was one."""
+    """The design space of a task's configurations, and why there is none if there was one."""
     if task.configs is None or not task.space:
         return None, ""
     try:

@@ -1,7 +1,7 @@
 """Whether a task is like those that a predictor was trained on: limits learnt from held-out tasks.
 
-A task is strange if it is farther from every trained one, or predicted with less certainty, than
-99 of 100 such tasks are as those that were held out of the training and predicted all the same.
+A task is strange if it is farther from every trained one, or predicted with less certainty, than 99
+of 100 held-out tasks. These were kept out of the training and predicted all the same.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Familiarity:
             deviations: mean predicted standard deviation of each of these.
             vocabulary: of the networks.
         """
-        tasks, task_columns = _table([_standardised(one, vocabulary) for one in trained])
-        devices, device_columns = _table([_device(one) for one in trained])
+        tasks, task_columns = _table([_standardised(example, vocabulary) for example in trained])
+        devices, device_columns = _table([_device(example) for example in trained])
         devices = np.unique(devices, axis=0)
         familiarity = cls(
             tasks=np.unique(tasks, axis=0),
@@ -79,8 +79,8 @@ class Familiarity:
             device_columns=device_columns,
             limits=Limits(distance=np.inf, device=np.inf, deviation=np.inf),
         )
-        near = [familiarity._distance(one, vocabulary) for one in held_out]
-        known = [one for one in near if np.isfinite(one)]
+        near = [familiarity._distance(example, vocabulary) for example in held_out]
+        known = [distance for distance in near if np.isfinite(distance)]
         between = [
             np.abs(np.delete(devices, row, axis=0) - devices[row]).max(axis=1).min()
             for row in range(len(devices))
@@ -96,7 +96,7 @@ class Familiarity:
         )
 
     def strange(self, tokens: TaskTokens, vocabulary: Vocabulary) -> str | None:
-        """Why a task is unlike the trained ones, as half a sentence; None if it is not.
+        """The reason why a task is unlike the trained ones; None if it is not.
 
         Args:
             tokens: the task's, of a device that is not strange.
@@ -143,7 +143,7 @@ class Familiarity:
         return float(np.sqrt(apart.mean(axis=1)).min())
 
     def strange_device(self, tokens: TaskTokens) -> str | None:
-        """Why the device is unlike the trained ones, as half a sentence; None if it is not.
+        """The reason why the device is unlike the trained ones; None if it is not.
 
         Args:
             tokens: of any task for it.

@@ -16,16 +16,16 @@ SIMILAR = 1.1
 Labels = NDArray[np.int64]
 
 
-def similar(one: DatasetTask, others: Sequence[DatasetTask]) -> NDArray[np.bool_]:
+def similar(task: DatasetTask, others: Sequence[DatasetTask]) -> NDArray[np.bool_]:
     """Which tasks are of the same operator and have about the same sizes, whatever the device."""
-    return _alike([one, *others])[0, 1:]
+    return _alike([task, *others])[0, 1:]
 
 
 def task_groups(tasks: Sequence[DatasetTask]) -> Labels:
     """The group of each task; similar ones are in one group, and so is what is similar to these.
 
-    What comes after an operator's sums (its epilogue), layouts and devices make no difference:
-    that of two such tasks one is known tells nearly all about the other.
+    The steps after an operator's sums (its epilogue), layouts and devices make no difference: one
+    of two such tasks tells nearly all about the other.
 
     Returns:
         Shape (tasks,), from 0.
@@ -75,11 +75,11 @@ def divided(
     parts: list[list[int]] = [[] for _ in range(len(shares) + 1)]
     begin, left = 0, len(order)
     for part, share in enumerate(shares, 1):
-        wanted, taken = share * mass.sum(), 0.0
+        wanted, mass_so_far = share * mass.sum(), 0.0
         after = len(shares) - part + 1  # groups that the parts after this one, and the first, need
-        while not parts[part] or (taken + mass[begin] / 2 <= wanted and left > after):
+        while not parts[part] or (mass_so_far + mass[begin] / 2 <= wanted and left > after):
             parts[part].append(int(order[begin]))
-            taken += float(mass[begin])
+            mass_so_far += float(mass[begin])
             begin, left = begin + 1, left - 1
     parts[0] = [int(group) for group in order[begin:]]
     return [np.flatnonzero(np.isin(labels, part)) for part in parts]
@@ -104,8 +104,8 @@ def folds(labels: Labels, count: int, seed: int) -> list[NDArray[np.intp]]:
 def _alike(tasks: Sequence[DatasetTask]) -> NDArray[np.bool_]:
     """Which tasks are similar to which, shape (tasks, tasks)."""
     described = [sizes("", dict(task.task.arguments)) for task in tasks]
-    names = sorted({name for one in described for name in one})
-    table = np.array([[one.get(name, np.nan) for name in names] for one in described], np.float64)
+    names = sorted({name for row in described for name in row})
+    table = np.array([[row.get(name, np.nan) for name in names] for row in described], np.float64)
     table = np.log1p(np.abs(table)).reshape(len(tasks), len(names))
     operators = np.array([task.task.operator for task in tasks])
     keys = np.array([task.task.key for task in tasks])

@@ -1,7 +1,7 @@
 """The header of a model's file, which is read without a learning library.
 
-The file is in the safetensors format: eight bytes with the length of a JSON text, this text, which
-tells where each array is, and the arrays. Nothing in it is code.
+The file is in the safetensors format: eight bytes with the length of a JSON text, this text, and
+the arrays. The text says where each array is. Nothing in it is code.
 """
 
 from __future__ import annotations

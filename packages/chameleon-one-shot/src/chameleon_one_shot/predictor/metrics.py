@@ -47,7 +47,7 @@ class Quality:
     @classmethod
     def mean(cls, several: Iterable[Quality]) -> Quality:
         """The mean of several tasks'."""
-        table = np.array([attrs.astuple(one) for one in several], np.float64)
+        table = np.array([attrs.astuple(quality) for quality in several], np.float64)
         tau, pairwise, top1, top10 = table.mean(axis=0).tolist()
         return cls(tau=tau, pairwise=pairwise, top1=top1, top10=top10)
 
@@ -60,7 +60,7 @@ def tau(scores: Numbers, quality: Numbers) -> float:
 def regret(scores: Numbers, quality: Numbers, count: int) -> float:
     """How much longer than the best the best of the first ``count`` takes, as a share of it.
 
-    Of equal scores the slower candidates are taken to come first: nothing is won by chance.
+    If scores are equal, the slower candidates are taken to come first: nothing is won by chance.
     """
     first = np.lexsort((quality, -scores))[:count]
     return float(np.expm1(quality.max() - quality[first].max()))

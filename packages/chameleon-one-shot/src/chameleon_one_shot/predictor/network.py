@@ -1,8 +1,8 @@
 """The network: multi-head self-attention over the tokens of a configuration.
 
-The One-Shot Tuner (Ryu et al. 2022, section 4.4) feeds a transformer encoder with one vector of all
-features, over which attention has nothing to choose from. Here knobs, loops, buffers, the task
-and the device are tokens of their own, so that attention weighs each against the others.
+The One-Shot Tuner (Ryu et al. 2022, section 4.4) feeds a transformer encoder with one vector of
+all features, which leaves attention no choice. Here knobs, loops, buffers, the task and
+the device are tokens of their own. Attention weighs each against the others.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _Layer(_Attention):
             tokens: shape (..., width).
 
         Returns:
-            Of each head query, key and value side by side, shape (..., heads, 3 * width / heads).
+            Each head has query, key and value side by side, shape (..., heads, 3 * width / heads).
         """
         normed = self.norm(tokens)
         key, value = self.key_value(normed).chunk(2, dim=-1)

@@ -51,9 +51,9 @@ class Predictor:
 class TaskPredictor:
     """A predictor of one task's configurations.
 
-    What the first layer needs of the tokens of the task, of the device and of every choice of
-    every knob is computed once. Loops and buffers of many configurations are few different ones,
-    so that theirs is computed for each that is different.
+    The first layer's values for the tokens of the task, of the device and of every choice of every
+    knob are computed once. Loops and buffers of many configurations are few different ones, so that
+    theirs is computed for each that is different.
 
     Args:
         predictor: of any task.
@@ -75,9 +75,9 @@ class TaskPredictor:
         scale, configs = self._scale, np.asarray(configs)
         means, deviations = np.zeros(len(configs)), np.zeros(len(configs))
         for rows, read in self._read(configs):
-            found = [member.moments(one) for member, one in zip(self._members, read, strict=True)]
-            mean = np.stack([one for one, _ in found])
-            variance = np.exp(np.stack([one for _, one in found])).mean(axis=0) + mean.var(axis=0)
+            pairs = [member.moments(row) for member, row in zip(self._members, read, strict=True)]
+            mean = np.stack([row for row, _ in pairs])
+            variance = np.exp(np.stack([row for _, row in pairs])).mean(axis=0) + mean.var(axis=0)
             means[rows], deviations[rows] = mean.mean(axis=0), np.sqrt(variance)
         return (
             scale.mean + scale.deviation * means,
@@ -144,7 +144,7 @@ class _Member:
         fixed = encoded.fixed
         shared = network.embedding(
             torch.from_numpy(encoded.fixed_values)[None, None],
-            *(torch.from_numpy(one)[None] for one in (fixed.columns, fixed.names, fixed.kinds)),
+            *(torch.from_numpy(array)[None] for array in (fixed.columns, fixed.names, fixed.kinds)),
         )[0, 0]
         tables = encoded.tables
         knobs = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
@@ -168,7 +168,7 @@ class _Member:
         """
         rows = self._encoded.rows
         ids = (
-            torch.from_numpy(one[places])[:, None] for one in (rows.columns, rows.names, rows.kinds)
+            torch.from_numpy(row[places])[:, None] for row in (rows.columns, rows.names, rows.kinds)
         )
         embedded: Tensor = self._network.embedding(torch.from_numpy(values)[:, None, None], *ids)
         return embedded[:, 0, 0]
@@ -207,19 +207,19 @@ class Distinct:
         """
         count, groups, numbers = structure.shape
         rows = np.zeros((count, groups), np.int64)
-        values, place, begin = [np.zeros((0, numbers), np.float32)], [np.zeros(0, np.intp)], 0
+        values, owners, begin = [np.zeros((0, numbers), np.float32)], [np.zeros(0, np.intp)], 0
         keys = _keys(structure)
         for group in range(groups):
             own = structure[:, group]
             _, first, inverse = np.unique(keys[:, group], return_index=True, return_inverse=True)
-            found = own[first]
-            if not np.array_equal(found[inverse], own, equal_nan=True):
-                found, inverse = np.unique(own, axis=0, return_inverse=True)
-            values.append(found)
-            place.append(np.full(len(found), group))
+            rows_of_group = own[first]
+            if not np.array_equal(rows_of_group[inverse], own, equal_nan=True):
+                rows_of_group, inverse = np.unique(own, axis=0, return_inverse=True)
+            values.append(rows_of_group)
+            owners.append(np.full(len(rows_of_group), group))
             rows[:, group] = begin + inverse.reshape(-1)
-            begin += len(found)
-        return cls(values=np.concatenate(values), groups=np.concatenate(place), rows=rows)
+            begin += len(rows_of_group)
+        return cls(values=np.concatenate(values), groups=np.concatenate(owners), rows=rows)
 
 
 def _keys(structure: NDArray[np.float32]) -> NDArray[np.uint64]:

@@ -107,7 +107,7 @@ def trained_model(
 ) -> Model:
     """Train a model on divided examples."""
     training = parts.training
-    vocabulary = Vocabulary.learnt((one.tokens, one.configs) for one in training)
+    vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in training)
     scale = Scale.of(training)
     networks, runs = [], []
     for member in range(options.members):
@@ -127,10 +127,10 @@ def trained_model(
         )
     predictor = Predictor(networks=networks, vocabulary=vocabulary, scale=scale)
     predictor = attrs.evolve(predictor, temperature=_temperature(predictor, parts.stopping))
-    deviations = [_deviation(predictor, one) for one in parts.stopping]
+    deviations = [_deviation(predictor, example) for example in parts.stopping]
     familiarity = Familiarity.learnt(
-        [one.tokens for one in training],
-        [one.tokens for one in parts.stopping],
+        [example.tokens for example in training],
+        [example.tokens for example in parts.stopping],
         deviations,
         vocabulary,
     )
@@ -178,7 +178,7 @@ def _judged(predictor: Predictor, examples: Sequence[Example]) -> dict[str, Any]
 
 
 def _provenance(parts: Divided, command: str, results: dict[str, Any]) -> Provenance:
-    devices = {_target(one): None for one in parts.training}
+    devices = {_target(example): None for example in parts.training}
     return Provenance(
         command=command,
         versions=installed(sorted({*FIRST_PARTY, "apache-tvm", "torch"})),
@@ -186,7 +186,7 @@ def _provenance(parts: Divided, command: str, results: dict[str, Any]) -> Proven
         training=_identities(parts.training),
         stopping=_identities(parts.stopping),
         held_out=_identities(parts.held_out),
-        candidates=sum(len(one) for one in parts.training),
+        candidates=sum(len(example) for example in parts.training),
         results=results,
     )
 

@@ -94,7 +94,7 @@ def train(
     device = torch.device(options.device)
     rng = np.random.default_rng(seed)
     tasks = [training_task(example, vocabulary, scale) for example in examples]
-    unseen = [training_task(one, vocabulary, scale) for one in held_out]
+    unseen = [training_task(task, vocabulary, scale) for task in held_out]
     weights = _weights(tasks) if options.inverse_density else [None] * len(tasks)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -164,7 +164,7 @@ def _loss(network: TokenNetwork, batch: Batch, options: TrainingOptions) -> Tens
     task = torch.arange(len(batch.wanted), device=mean.device).repeat_interleave(shape[1])
     # Only configurations of one task are ever compared, and how far the best of a search is above
     # the others depends on the search: what all of a task share is left out.
-    mean, wanted = (centred(one.view(shape)).flatten() for one in (mean, batch.wanted))
+    mean, wanted = (centred(values.view(shape)).flatten() for values in (mean, batch.wanted))
     loss = regression(mean, wanted) + 0.2 * uncertainty(mean, log_variance, wanted)
     if options.ranking:
         loss = loss + options.ranking * ranking(mean, wanted, task)
@@ -192,7 +192,7 @@ def _weights(tasks: Sequence[TrainingTask]) -> list[NDArray[np.float64]]:
     """The chance of each task's candidates to be drawn."""
     every = inverse_density(np.concatenate([task.wanted for task in tasks]).astype(np.float64))
     ends = np.cumsum([len(task.wanted) for task in tasks])
-    return [one / one.sum() for one in np.split(every, ends[:-1])]
+    return [masses / masses.sum() for masses in np.split(every, ends[:-1])]
 
 
 def _rate(step: int, steps: int) -> float:
@@ -203,10 +203,10 @@ def _rate(step: int, steps: int) -> float:
     return 0.01 + 0.99 * 0.5 * (1.0 + float(np.cos(np.pi * (step - rise) / max(1.0, steps - rise))))
 
 
-def _average(averaged: TokenNetwork, network: TokenNetwork, kept: float) -> None:
+def _average(averaged: TokenNetwork, network: TokenNetwork, decay: float) -> None:
     with torch.no_grad():
         for mean, latest in zip(averaged.parameters(), network.parameters(), strict=True):
-            mean.lerp_(latest, 1.0 - kept)
+            mean.lerp_(latest, 1.0 - decay)
 
 
 def _mean_tau(network: TokenNetwork, tasks: Sequence[TrainingTask], device: torch.device) -> float:

@@ -1,7 +1,7 @@
 """A configuration of a task on a device as tokens: one a knob, one a loop or buffer, and so on.
 
 Tokens of the task and of the device are the same for all configurations, and a knob has one for
-each of its choices: so everything about them is looked up, and only what a space computes of a
+each of its choices. So everything about them is looked up. Only what a space computes of a
 program's loops and buffers (``FeatureBlock``) is computed for each configuration.
 """
 
@@ -198,18 +198,18 @@ def recorded_tokens(
         The tokens, and the configurations as indices into them, shape (n, knobs): -1 if a
         configuration has no such knob.
     """
-    knobs = tuple(dict.fromkeys(name for one in choices for name in one))
+    knobs = tuple(dict.fromkeys(name for choice in choices for name in choice))
     tokens, indices = [], np.full((len(choices), len(knobs)), -1, np.int32)
     for column, knob in enumerate(knobs):
         met: dict[str, int] = {}
         values: list[dict[str, Any]] = []
-        for row, one in enumerate(choices):
-            if knob not in one:
+        for row, choice in enumerate(choices):
+            if knob not in choice:
                 continue
-            text = json.dumps(one[knob])
+            text = json.dumps(choice[knob])
             if text not in met:
                 met[text] = len(met)
-                values.append({knob: one[knob]})
+                values.append({knob: choice[knob]})
             indices[row, column] = met[text]
         names = recorded_names(values)
         table = recorded_features(values, names)

@@ -52,10 +52,10 @@ class Vocabulary:
         return cls(
             columns=tuple(met),
             means=np.array(
-                [0.0 if is_symbol(name) else one.mean for name, one in met.items()], np.float32
+                [0.0 if is_symbol(name) else row.mean for name, row in met.items()], np.float32
             ),
             deviations=np.array(
-                [1.0 if is_symbol(name) else one.deviation for name, one in met.items()],
+                [1.0 if is_symbol(name) else row.deviation for name, row in met.items()],
                 np.float32,
             ),
             tokens=tuple(tokens),
@@ -156,6 +156,6 @@ def _values(task: TaskTokens, configs: Configs) -> Iterable[tuple[str, Numbers]]
     structure = task.structure(configs)
     for group in task.groups:
         yield from (
-            (name, structure[:, place])
-            for name, place in zip(group.columns, group.places, strict=True)
+            (name, structure[:, index])
+            for name, index in zip(group.columns, group.places, strict=True)
         )

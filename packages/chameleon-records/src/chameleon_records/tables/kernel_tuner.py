@@ -1,7 +1,7 @@
 """Measurements in the formats of Kernel Tuner, its caches and T4 files; both hold milliseconds.
 
-A cache is what Kernel Tuner keeps while it tunes (version 1.1.0 of its schema), a T4 file is the
-output format for auto-tuners that it shares with others (T4 results, version 1.0.0).
+A cache is Kernel Tuner's file while it tunes (version 1.1.0 of its schema). A T4 file is the output
+format for auto-tuners that it shares with others (T4 results, version 1.0.0).
 """
 
 from __future__ import annotations

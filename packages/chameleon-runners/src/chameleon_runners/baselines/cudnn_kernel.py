@@ -1,6 +1,6 @@
 """A kernel of NVIDIA's libraries, timed as TVM times ours.
 
-That is by CUDA events, and where caches are to be cold after so many bytes were copied.
+That is by CUDA events, and if caches are to be cold after so many bytes were copied.
 """
 
 from __future__ import annotations

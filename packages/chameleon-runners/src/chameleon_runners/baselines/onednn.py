@@ -1,7 +1,7 @@
 """Intel's oneDNN, called through PyTorch: the vendor's kernels on a CPU.
 
-PyTorch is imported only by the builder, in a worker process of its own: making the baseline and
-asking it what it supports needs neither PyTorch nor TVM.
+Only the builder imports PyTorch, in a worker process of its own. Making the baseline and asking it
+what it supports needs neither PyTorch nor TVM.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class OneDNNBaseline(Baseline):
         """Whether it is a plain convolution or product of float32, without an epilogue.
 
         Its kernels for int8 saturate sums of two products on CPUs without VNNI, as its manual says
-        ("Nuances of int8 computations"), so that their outputs would be refused there.
+        ("Nuances of int8 computations"). Their outputs would be refused there.
         """
         return (
             task.operator in VARIANTS

@@ -86,10 +86,10 @@ def _key(queue: Queue) -> dict[str, Any]:
     }
 
 
-def _test(found: dict[str, Any], tracker: str, target: str | None) -> None:
+def _test(answer: dict[str, Any], tracker: str, target: str | None) -> None:
     """Have the free devices of every key tested, in a process that may hang or crash."""
     resolved = _resolved(target) if target is not None else None
-    for entry in found["keys"]:
+    for entry in answer["keys"]:
         wanted = {"tracker": tracker, "key": entry["key"], "count": entry["free"]}
         seconds = 30.0 + 10.0 * entry["free"]
         with ChildProcess(
@@ -108,12 +108,12 @@ def _resolved(target: str) -> str:
     return str(default_registry().create("targets", "tvm").resolve(target))
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(answer: dict[str, Any]) -> None:
     click.echo(
-        f"tracker {found['tracker']} answers in {1e3 * found['latency_seconds']:.1f} ms"
-        + ("" if found["keys"] else ", and has no device")
+        f"tracker {answer['tracker']} answers in {1e3 * answer['latency_seconds']:.1f} ms"
+        + ("" if answer["keys"] else ", and has no device")
     )
-    for entry in found["keys"]:
+    for entry in answer["keys"]:
         tests = {test["server"]: test for test in entry.get("tests", ())}
         click.echo(
             f"{entry['key']}: {len(entry['servers'])} servers, {entry['free']} free, "

@@ -20,8 +20,8 @@ _log = structlog.get_logger()
 class CudaDevice(Device):
     """A GPU by its index.
 
-    A kernel that faults spoils the whole process's use of the GPU: the process ends, the
-    candidate has crashed, and a fresh process takes the GPU over.
+    A kernel that faults spoils the whole process's use of the GPU. The process ends, the candidate
+    has crashed, and a fresh process takes the GPU over.
 
     Args:
         options: which GPU.

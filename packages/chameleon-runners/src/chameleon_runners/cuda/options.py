@@ -21,7 +21,7 @@ class CudaOptions(FleetOptions):
 
     devices: tuple[int, ...] | None = option(
         None,
-        "indices of the GPUs, as TVM counts them; all of them where not given",
+        "indices of the GPUs, as TVM counts them; all of them if not given",
         check=_distinct,
     )
     cache_mib: int = unbound(1024, "inputs kept on a device between candidates, in MiB", at_least=1)

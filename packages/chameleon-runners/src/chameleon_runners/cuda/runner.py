@@ -33,7 +33,7 @@ def device_refs_of(options: CudaOptions) -> Callable[[], Sequence[DeviceRef]]:
         chosen = [_device_ref(options, index) for index in options.devices]
         return lambda: chosen
 
-    def found() -> list[DeviceRef]:
+    def all_devices() -> list[DeviceRef]:
         count, problem = driver_lists()
         if not count:
             raise TargetError(
@@ -43,7 +43,7 @@ def device_refs_of(options: CudaOptions) -> Callable[[], Sequence[DeviceRef]]:
             )
         return [_device_ref(options, index) for index in range(count)]
 
-    return found
+    return all_devices
 
 
 def _device_ref(options: CudaOptions, index: int) -> DeviceRef:

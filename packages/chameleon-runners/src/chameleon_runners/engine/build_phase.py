@@ -26,12 +26,12 @@ class BuildPhase(Generic[C]):
         preparation: of the builder.
         pending: candidates to build.
         context: what it is done with.
-        built: told of each candidate that is built.
-        failed: told of each that is not, and how that is to be recorded.
+        built: called with each candidate that is built.
+        failed: called with each that is not, and how that is to be recorded.
         most: builders at work on it at most; None if it may have all.
         keep: whether the worker that has built a candidate keeps it to itself, and builds no other.
-        postponed: asked where memory did not suffice for a candidate: whether that is since the
-            worker holds others, so that it is to be built again once that holds fewer.
+        postponed: asked if memory did not suffice for a candidate. It says whether that is because
+            the worker holds others, so that the candidate is built again once it holds fewer.
         under_way: how many builds are.
         keeper: the worker that keeps what it has built.
     """

@@ -96,7 +96,7 @@ class CandidateRun:
         self.turns = 0
 
     def pool(self) -> None:
-        """Count the repeats taken in turn among the others, where they compare with nobody's."""
+        """Count the repeats taken in turn among the others, if no others compare with them."""
         self.repeats = undisturbed((*self.repeats, *self.again), self.disturbed)
         self.forget_turns()
 

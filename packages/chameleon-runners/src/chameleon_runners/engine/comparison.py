@@ -206,7 +206,7 @@ class Comparison(ABC, Generic[C]):
         self._go_on()
 
     def _tell(self, step: str, done: int, of: int) -> None:
-        """Tell how far it is, where that is news."""
+        """Tell how far it is, if that is news."""
         if self._told != (step, done, of):
             self._told = (step, done, of)
             self._plan.tell(step, done, of)

@@ -70,14 +70,14 @@ def turns(
 ) -> Iterator[S]:
     """The contenders whose turn it is, one after the other.
 
-    The order is new in every round, so that nobody always runs after the same neighbour. The
-    hopelessly slow ones, of which more repeats would tell nothing new, have few turns.
+    The order is new in every round, so that no contender always runs after the same neighbour.
+    Those that are much too slow have few turns: more repeats would add nothing.
 
     Args:
         racing: the contenders that may still be timed; asked again each time.
         rounds: turns of each at most.
         another: whether there is to be one more round after so many; asked before each.
-        in_time: whether there is time left; without, the hopelessly slow have one turn.
+        in_time: whether there is time left; without, those that are much too slow have one turn.
     """
     generator = np.random.default_rng(0)
     for done in range(rounds):
@@ -90,7 +90,7 @@ def turns(
                 yield present[index]
 
 
-def _hopeless(one: S, racing: Sequence[S]) -> bool:
-    own: float = one.candidate.fastest
+def _hopeless(contender: S, racing: Sequence[S]) -> bool:
+    own: float = contender.candidate.fastest
     best: float = min((other.candidate.fastest for other in racing), default=own)
     return own > _HOPELESS * best

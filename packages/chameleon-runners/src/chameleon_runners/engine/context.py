@@ -28,8 +28,8 @@ def checked_and_timed(
     Args:
         reference: its expected outputs.
         policy: the clock policy.
-        best: the best cost so far in seconds; the kernel is checked and probed only where None.
-        cores: that the worker's main thread is bound to; where empty it is not.
+        best: the best cost so far in seconds; the kernel is checked and probed only if None.
+        cores: that the worker's main thread is bound to; if empty it is not.
     """
     return {
         "cores": list(cores),

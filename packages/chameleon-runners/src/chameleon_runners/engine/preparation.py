@@ -22,7 +22,7 @@ _REFERENCE_ATTEMPTS = 3
 
 @attrs.define(kw_only=True, eq=False)
 class Preparation(ABC):
-    """A stage's builder of one task, and what becomes of it where it fails.
+    """A stage's builder of one task, and what becomes of it if it fails.
 
     Attributes:
         stage: a space provider or baseline, as data.

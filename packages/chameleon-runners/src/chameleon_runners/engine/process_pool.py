@@ -170,8 +170,8 @@ class ProcessPool(WorkerPool):
     def quiet(self, besides: Worker | None = None) -> None:
         """Stop every idle worker but one, each until it has work.
 
-        Their pools of threads spin for a good while after their last task, on the very cores
-        that the next kernel, in another worker, is timed on.
+        Their pools of threads spin for a good while after their last task, on the very cores that
+        time the next kernel, in another worker.
         """
         for worker in self.workers:
             if worker is not besides:

@@ -159,7 +159,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
 
         Args:
             threads: threads a kernel runs with in them.
-            blas_threads: threads of OpenBLAS; more than one only where no references are computed.
+            blas_threads: threads of OpenBLAS; more than one only if no references are computed.
         """
         memory = self._options.memory_mib
         limit = environment.memory_limit(self._size) if memory is None else memory * _MIB

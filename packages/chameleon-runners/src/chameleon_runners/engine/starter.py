@@ -25,7 +25,7 @@ class Starter:
 
     Attributes:
         threads: threads a kernel runs with.
-        blas_threads: threads of OpenBLAS; more than one only where no references are computed.
+        blas_threads: threads of OpenBLAS; more than one only if no references are computed.
         cores: usable cores.
         memory_bytes: memory limit of each worker.
         start_timeout: longest start in seconds.

@@ -230,7 +230,7 @@ class WorkerPool(ABC):
 
         Args:
             worker: the worker.
-            then: told of the answer, or of the worker's end.
+            then: called with the answer, or with the worker's end.
             message: the command.
             timeout: longest time in seconds.
         """

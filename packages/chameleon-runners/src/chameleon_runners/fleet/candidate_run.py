@@ -32,7 +32,7 @@ class FleetCandidateRun(CandidateRun):
         artifact: the folder that a builder exports it to.
         tries: how often it may still be tried on a device.
         reports: of its failures on devices.
-        passed: its measurement, where it succeeded.
+        passed: its measurement, if it succeeded.
         passed_on: the device on which it did.
         passed_after: how many reports there were before.
     """
@@ -99,8 +99,8 @@ class FleetCandidateRun(CandidateRun):
     def succeed(self, device: str, *, elsewhere: bool) -> Measurement | Verdict:
         """Take in that it was right and timed on a device.
 
-        A candidate that was wrong elsewhere goes to a third device if there is one: it may
-        be right by luck, as programs with races are.
+        A candidate that was wrong elsewhere goes to a third device if there is one. It may be right
+        by luck, as programs with races are.
         """
         if self.passed is None:
             self.passed, self.passed_on = self.succeeded(), device

@@ -28,7 +28,7 @@ class Connector:
         pool: starts the workers that have the devices.
         options: the runner's options.
         availability: where it is told what becomes of a device.
-        arrived: told of each device that works.
+        arrived: called with each device that works.
         target: what devices are connected for; None while that is not known.
     """
 

@@ -110,9 +110,9 @@ def _refuse(devices: Sequence[DeviceState]) -> None:
 def _reasons(devices: Sequence[DeviceState]) -> str:
     if not devices:
         return "no device is known"
-    told = [f"{device.name}: {device.reason or device.status}" for device in devices[:_NAMED]]
-    more = len(devices) - len(told)
-    return "; ".join(told) + (f"; and {more} more" if more > 0 else "")
+    lines = [f"{device.name}: {device.reason or device.status}" for device in devices[:_NAMED]]
+    more = len(devices) - len(lines)
+    return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
 
 
 _ASIDE_PAUSES = 8.0

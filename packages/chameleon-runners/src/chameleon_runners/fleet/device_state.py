@@ -109,9 +109,9 @@ class DeviceState:
         """Tell those who wait whether it works again; returns whether anybody did."""
         for report in self.awaiting:
             report.back = back
-        told = bool(self.awaiting)
+        pending = bool(self.awaiting)
         self.awaiting.clear()
-        return told
+        return pending
 
     def to_json(self) -> dict[str, Any]:
         """The device for the record."""

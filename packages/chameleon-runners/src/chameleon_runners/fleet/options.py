@@ -39,7 +39,7 @@ class FleetOptions(TimingOptions):
         2, "further tries, elsewhere, of a candidate that a device failed on", at_least=0
     )
     set_aside_after: int = unbound(
-        3, "a device that fails so often in a row where others succeed is set aside", at_least=1
+        3, "a device that fails so often in a row while others succeed is set aside", at_least=1
     )
     probe_after: float = duration(
         1.0, "pause before a lost device is tried again, doubled each time"

@@ -1,10 +1,10 @@
 """How fast devices are, compared by a candidate that all of them run now and then.
 
-Times are compared between candidates, so devices of one fleet have to be equally fast. A device
-that was clocked down, is hot, shares its processor or is another model is told by a benchmark: a
-candidate that one device has measured is measured on every other as well, at the start and once
-in fifty measurements of each. Noise makes a reading slower, never faster; so nobody is judged
-before all who seem slow have been read three times, and the fastest reading counts.
+Times are compared between candidates, so devices of one fleet have to be equally fast. A benchmark
+finds a device that was clocked down, is hot, shares its processor or is another model. Every device
+measures a candidate that another one has measured, at the start and once in fifty measurements of
+each. Noise makes a reading slower, never faster. So no device is judged before all that seem slow
+have been read three times, and the fastest reading counts.
 """
 
 from __future__ import annotations

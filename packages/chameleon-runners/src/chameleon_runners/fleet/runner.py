@@ -172,8 +172,8 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
 class FleetStream(MeasureStream):
     """Measures jobs that overlap, on all devices at once.
 
-    Builders and devices turn to a job as soon as the older ones leave them idle: at the end of
-    a batch, or where a batch is smaller than the fleet.
+    Builders and devices turn to a job if the older ones leave them idle. That happens at the end of
+    a batch, and if a batch is smaller than the fleet.
 
     Attributes:
         pool: the workers.

@@ -2,10 +2,10 @@
 
 A kernel may crash its device, and a device may fail, compute wrongly or vanish whatever runs on it.
 One failure alone says little. Several devices that report the same failure decide against the
-candidate once it is unlikely that all of them failed by themselves. How likely that is follows from
-each device's history: two devices that have never failed where others succeeded are enough, and of
-unreliable devices it takes three or four. Right outputs prove a candidate good, since no device
-computes them by accident.
+candidate once it is unlikely that all of them failed by themselves. That likelihood follows from
+each device's history. Two devices that have never failed where others succeeded are enough; it
+takes three or four unreliable ones. Right outputs prove a candidate good, since no device computes
+them by accident.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ on another do not. In a fleet whose devices lose one candidate in 20, two failur
 good candidate in 400."""
 
 _CHANCE_ALONE = 0.06
-"""The same chance where no other device can be asked: one failure is enough on a device that rarely
+"""The same chance if no other device can be asked: one failure is enough on a device that rarely
 fails, or that nothing is known of."""
 
 
@@ -165,7 +165,7 @@ def judge(
 
 
 def _blamed(agreeing: Sequence[FailureReport]) -> Measurement:
-    """The candidate's failure, where devices that work without it do not survive it."""
+    """The candidate's failure, if devices that work without it do not survive it."""
     last = agreeing[-1]
     if last.kind not in _GONE:
         return last.failure

@@ -26,9 +26,9 @@ class LocalDisturbance:
 
     def ranked(self, candidates: Sequence[Looks]) -> None:
         """Take in the leaders of one batch, which were all timed twice."""
-        pairs, kept = kept_order(candidates)
+        pairs, agreeing = kept_order(candidates)
         self._pairs += pairs
-        self._kept += kept
+        self._kept += agreeing
 
     @property
     def total(self) -> Disturbance:

@@ -3,9 +3,9 @@
 Workers build while nobody looks at a clock; then one kernel at a time is checked and timed
 while nobody builds.
 
-A job of one configuration keeps a single worker busy: the others wait for the builder to be made,
-the expected outputs to be computed, and the kernel to be built, which is nearly all that it takes.
-So as many such jobs as there are workers have that done at the same time, each by one worker.
+A job of one configuration keeps a single worker busy. The others wait while the builder is made,
+the expected outputs are computed, and the kernel is built, which is nearly all that it takes. So as
+many such jobs as there are workers do that at the same time, each in one worker.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ class Rounds:
         best_seconds: the best cost before this batch; infinity if there is none.
 
     Attributes:
-        held: the candidates, the fastest first.
+        candidates: those with turns, the fastest first.
         looks: the costs of those that had turns and left.
     """
 
     def __init__(self, options: LocalOptions, best_seconds: float) -> None:
         self._options = options
         self._best = best_seconds
-        self.held: list[CandidateRun] = []
+        self.candidates: list[CandidateRun] = []
         self.looks: list[Looks] = []
 
     def admit(self, candidate: CandidateRun) -> list[CandidateRun]:
         """Add a candidate that was timed; returns those that need not be timed again.
 
-        They are the hopeless ones, and the slowest where more are promising than may be held.
+        They are the hopeless ones, and the slowest if more are promising than may be held.
         """
         self._best = min(self._best, candidate.fastest)
-        self.held.append(candidate)
-        self.held.sort(key=lambda held: held.fastest)
+        self.candidates.append(candidate)
+        self.candidates.sort(key=lambda run: run.fastest)
         limit = self._options.slow_factor * self._best
-        stay = [held for held in self.held if held.fastest <= limit][: self._options.leaders]
+        stay = [run for run in self.candidates if run.fastest <= limit][: self._options.leaders]
         return self._keep(stay)
 
     def give_up(self, worker: Worker) -> list[CandidateRun]:
@@ -74,9 +74,9 @@ class Rounds:
         Args:
             worker: lacks memory.
         """
-        there = [held for held in self.held if held.worker is worker]
-        slower = {id(held) for held in there[len(there) // 2 :]}
-        return self._keep([held for held in self.held if id(held) not in slower])
+        there = [run for run in self.candidates if run.worker is worker]
+        slower = {id(run) for run in there[len(there) // 2 :]}
+        return self._keep([run for run in self.candidates if id(run) not in slower])
 
     def play(
         self, time_again: Callable[[CandidateRun], None], stopped: Callable[[], bool]
@@ -91,7 +91,7 @@ class Rounds:
         least = min(_LEAST_ROUNDS, self._options.leader_rounds)
         done = 0
         while done < self._options.leader_rounds and not stopped():
-            asked = self.held if done < least else self._unsettled()
+            asked = self.candidates if done < least else self._unsettled()
             if not asked:
                 break
             for index in generator.permutation(len(asked)).tolist():
@@ -99,11 +99,11 @@ class Rounds:
                     break
                 time_again(asked[index])
             done += 1
-            yield from self._keep([held for held in self.held if held.failure is None])
+            yield from self._keep([run for run in self.candidates if run.failure is None])
             lenience = _LENIENCE[done - 1] if done <= len(_LENIENCE) else 1.0
             yield from self._retire(lenience * self._options.leader_margin)
-        self._note(self.held)
-        for candidate in self.held:
+        self._note(self.candidates)
+        for candidate in self.candidates:
             # With fewer turns than the others it would not compare with them.
             if candidate.turns < min(least, done):
                 candidate.pool()
@@ -112,13 +112,13 @@ class Rounds:
     def _unsettled(self) -> list[CandidateRun]:
         """Those held whose repeats do not agree yet."""
         spread = self._options.leader_spread
-        return [held for held in self.held if not settled(held.again, spread)]
+        return [candidate for candidate in self.candidates if not settled(candidate.again, spread)]
 
     def _retire(self, margin: float) -> Iterator[CandidateRun]:
         """Hand out candidates that turned out to be slower than the best by more than a margin."""
-        self._best = min([self._best, *(held.fastest for held in self.held)])
+        self._best = min([self._best, *(candidate.fastest for candidate in self.candidates)])
         limit = (1.0 + margin) * self._best
-        retired = self._keep([held for held in self.held if held.fastest <= limit])
+        retired = self._keep([run for run in self.candidates if run.fastest <= limit])
         self._note(retired)
         for candidate in retired:
             candidate.pool()
@@ -133,9 +133,9 @@ class Rounds:
 
     def _keep(self, stay: list[CandidateRun]) -> list[CandidateRun]:
         """Hold on to some candidates only; returns the others."""
-        kept = {id(candidate) for candidate in stay}
-        gone = [candidate for candidate in self.held if id(candidate) not in kept]
-        self.held = [candidate for candidate in self.held if id(candidate) in kept]
+        staying = {id(candidate) for candidate in stay}
+        gone = [candidate for candidate in self.candidates if id(candidate) not in staying]
+        self.candidates = [candidate for candidate in self.candidates if id(candidate) in staying]
         return gone
 
 
@@ -171,9 +171,9 @@ class TimingPhase:
         self.built: deque[CandidateRun] = deque()
 
     @property
-    def held(self) -> list[CandidateRun]:
+    def candidates(self) -> list[CandidateRun]:
         """All whose kernels are of use yet."""
-        return [*self.built, *self._rounds.held]
+        return [*self.built, *self._rounds.candidates]
 
     def rebuild(self) -> None:
         """Have kernels built again whose worker is gone; nobody is blamed for that."""
@@ -227,7 +227,7 @@ class TimingPhase:
         return [candidate]
 
     def _with_more_room(self, candidate: CandidateRun, worker: Worker) -> list[CandidateRun]:
-        """Have a candidate timed again that lacked memory, where its worker can hold less.
+        """Have a candidate timed again that lacked memory, if its worker can hold less.
 
         Cold caches need copies of the weights that only a kernel that is timed has.
 
@@ -379,7 +379,7 @@ class LocalJobRun:
     def release(self) -> None:
         """Free kernels, end workers that build."""
         self._build_phase.release()
-        for candidate in self.timing_phase.held:
+        for candidate in self.timing_phase.candidates:
             candidate.discard()
         if self._build_phase.keeper is not None:
             self._context.builders.give_back(self._build_phase.keeper)
@@ -436,7 +436,7 @@ class LocalJobRuns:
     def _recycle(self) -> None:
         """End workers that built much or grew much, unless they hold kernels that are of use."""
         options, builders = self._context.options, self._context.builders
-        holding = {held.worker for run in self._runs for held in run.timing_phase.held}
+        holding = {each.worker for run in self._runs for each in run.timing_phase.candidates}
         for worker in self._context.pool.workers:
             if worker in holding or not worker.idle:
                 continue

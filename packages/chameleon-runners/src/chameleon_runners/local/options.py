@@ -14,7 +14,7 @@ class LocalOptions(TimingOptions):
 
     threads: int | None = option(
         None,
-        "threads a kernel runs with; all usable cores where not given",
+        "threads a kernel runs with; all usable cores if not given",
         at_least=1,
         before="workers",
     )

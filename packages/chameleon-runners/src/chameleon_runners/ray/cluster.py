@@ -153,7 +153,7 @@ def _join(options: RayOptions) -> None:
     local = address == "local"
     # A cluster for the run alone has what the options call a device.
     declared = {n: amount * (options.devices or 1) for n, amount in options.resources.items()}
-    kept = signal.getsignal(signal.SIGTERM)
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
             address=address,
@@ -174,7 +174,7 @@ def _join(options: RayOptions) -> None:
     finally:
         # What a signal means is the command line's to say.
         with contextlib.suppress(ValueError):
-            signal.signal(signal.SIGTERM, kept)
+            signal.signal(signal.SIGTERM, handler)
     _log.info("ray_joined", address=address, nodes=len(ray.nodes()))
 
 

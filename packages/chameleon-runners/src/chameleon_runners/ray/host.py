@@ -1,9 +1,9 @@
 """The actor on a node: it keeps one worker process there and passes messages on.
 
-The actor supervises a process rather than being the worker itself. A candidate that crashes,
-hangs or forks then costs that process alone, and how it ended (signal, status, what it printed,
-memory) is known as it is on one machine; an actor that died tells no more than that it died,
-and takes seconds to replace. The actor, and with it its GPU, stays.
+The actor supervises a process rather than being the worker itself. A candidate that crashes, hangs
+or forks then costs that process alone. Its end (signal, status, output, memory) is known as it is
+on one machine. An actor that died tells no more than that it died, and takes seconds to replace.
+The actor, and with it its GPU, stays.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Host:
 
     Args:
         threads: threads a kernel runs with.
-        memory_bytes: memory limit of the worker; a share of the node's where None.
+        memory_bytes: memory limit of the worker; a share of the node's if None.
         start_timeout: longest start of a worker in seconds.
     """
 
@@ -203,5 +203,5 @@ def _answer_of(worker: WorkerProcess) -> Message | None:
 def _where() -> dict[str, object]:
     """The node, and which of its accelerators are this actor's."""
     context = ray.get_runtime_context()
-    held = {name: ids for name, ids in context.get_accelerator_ids().items() if ids}
-    return {"node": ray.util.get_node_ip_address(), "accelerators": held}
+    accelerators = {name: ids for name, ids in context.get_accelerator_ids().items() if ids}
+    return {"node": ray.util.get_node_ip_address(), "accelerators": accelerators}

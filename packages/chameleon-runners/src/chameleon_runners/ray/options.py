@@ -34,18 +34,18 @@ class RayOptions(FleetOptions):
         check=validators.min_len(1),
     )
     gpus_per_device: int | None = option(
-        None, "GPUs of a device; 1, or none where `resources` are given", at_least=0
+        None, "GPUs of a device; 1, or none if `resources` are given", at_least=0
     )
     resources: dict[str, float] = option(
         dict, "what else a device is, as nodes declare it, such as {npu: 1}", check=_declared
     )
     cpus_per_device: float | None = option(
         None,
-        "CPUs kept free for a device; `threads` where it is the CPU, 0 for a GPU",
+        "CPUs kept free for a device; `threads` if it is the CPU, 0 for a GPU",
         at_least=0.0,
     )
     devices: int | None = unbound(
-        None, "devices used at most; all that the cluster has where not given", at_least=1
+        None, "devices used at most; all that the cluster has if not given", at_least=1
     )
     device: str = option(
         "chameleon_runners.cuda.device:CudaDevice",

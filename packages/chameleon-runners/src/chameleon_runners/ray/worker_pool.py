@@ -92,8 +92,8 @@ class RayWorker(Worker):
 class RayPool(WorkerPool):
     """Waits for the actors of a cluster.
 
-    Artifacts and references are files of the runner's machine between a builder and a device;
-    they travel as bytes through Ray's object store, so that the loss of a node loses none.
+    Artifacts and references are files of the runner's machine between a builder and a device. They
+    travel as bytes through Ray's object store, so that the loss of a node loses none.
 
     Args:
         cluster: where actors are started; left with this object.
@@ -151,20 +151,20 @@ class RayPool(WorkerPool):
 
     def _bind(self, worker: RayWorker, message: Message) -> Message:
         """Give a worker its actor with its first command; return that as its process wants it."""
-        place = _ActorPlace()
+        address = _ActorPlace()
         if message["command"] == "connect":
             options = message["options"]
-            place = _ActorPlace(name=options["name"], node=options["node"])
+            address = _ActorPlace(name=options["name"], node=options["node"])
             message = {**message, "options": options["options"]}
         if worker.host is None:
-            spare = self._spare[place]
-            worker.host = spare.pop() if spare else self._start(place)
+            spare = self._spare[address]
+            worker.host = spare.pop() if spare else self._start(address)
         return message
 
-    def _start(self, place: _ActorPlace) -> _Host:
+    def _start(self, address: _ActorPlace) -> _Host:
         cluster = self._cluster
-        actor = cluster.start_device(place.node) if place.name else cluster.start_builder()
-        host = _Host(place=place, actor=actor)
+        actor = cluster.start_device(address.node) if address.name else cluster.start_builder()
+        host = _Host(place=address, actor=actor)
         self._hosts.add(host)
         return host
 

@@ -38,7 +38,7 @@ class ReplayOptions:
         "none: all recorded repeats; repeats: a few drawn from them, as a "
         "shorter measurement would have seen",
     )
-    draws: int = option(3, "repeats drawn for each measurement where there is noise", at_least=1)
+    draws: int = option(3, "repeats drawn for each measurement if there is noise", at_least=1)
     seed: int = option(
         0, "seed of the noise; a configuration always gets the same draws", at_least=0
     )

@@ -44,9 +44,9 @@ def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
     """The table of a Kernel Tuner cache.
 
     Args:
-        content: the file: ``tune_params_keys``, and ``cache``, which maps each configuration to
-            its parameters, ``time`` in ms or the name of a failure, ``times`` in ms, one per
-            repeat, and ``compile_time``, ``benchmark_time`` and others in ms.
+        content: the file: ``tune_params_keys`` and ``cache``, which maps each configuration to its
+            parameters and results. ``time`` is in ms or the name of a failure, ``times`` in ms, one
+            per repeat; ``compile_time``, ``benchmark_time`` and others are in ms.
         name: for people.
         digest: of the content.
 
@@ -161,8 +161,7 @@ def tables_of_run(folder: Path) -> list[Table]:
     """The tables of a run folder, in the order of its tasks; tasks never measured have none.
 
     The space of a table has the recorded space's knobs, as far as their values occur in the
-    records, with the recorded configurations as the legal ones: what was never measured cannot
-    be replayed.
+    records. The recorded configurations are the legal ones: an unmeasured one cannot be replayed.
 
     Raises:
         RunFolderError: there is no run in this folder, or it cannot be read.
@@ -229,7 +228,7 @@ def table_of_task(task: Task) -> Table:
     """The table that a task of the frontend ``table`` stands for.
 
     Raises:
-        ConfigError: the task is another one's, or its table is gone or has changed since.
+        ConfigError: the table is of another task, is gone, or has changed since.
     """
     if task.operator != OPERATOR:
         raise ConfigError(

@@ -21,8 +21,8 @@ from chameleon_runners.replay.table import Table
 class ReplayRunner(Runner):
     """Looks configurations up in the table that a task stands for.
 
-    One after the other, as Kernel Tuner measures them: a measurement takes the recorded seconds
-    of compiling and of benchmarking, which the runner's clock adds to real time.
+    One after the other, as Kernel Tuner measures them. A measurement takes the recorded seconds of
+    compiling and of benchmarking, which the runner's clock adds to real time.
 
     Args:
         options: how measurements are made of the recorded repeats.

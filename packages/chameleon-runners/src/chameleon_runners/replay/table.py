@@ -111,26 +111,26 @@ def table_of(
         digest: of the content.
         columns: parameter to its value in every row: numbers, texts or tuples of integers.
         measurements: one per row, of whatever configuration.
-        ranks: parameter to the place of each row's value among its options; without it values
-            are ordered by size, so that a step of one index is a small change.
+        ranks: parameter to the place of each row's value among its options. Without it values are
+            ordered by size, so that a step of one index is a small change.
         flop: floating-point operations of one evaluation.
 
     Returns:
-        The table. A parameter with one value is no knob. Of several rows of one configuration the
-        first counts.
+        The table. A parameter with one value is no knob. If several rows have one configuration,
+        the first counts.
     """
     ranks = ranks or {}
     chosen = {key: _indexed(values, ranks.get(key)) for key, values in columns.items()}
     varying = {key: pair for key, pair in chosen.items() if len(pair[0]) > 1}
     # A design space has a knob, even where there is nothing to choose.
-    kept = varying or dict(list(chosen.items())[:1])
-    configs = np.array([indices for _, indices in kept.values()], np.int32).T
+    knobs = varying or dict(list(chosen.items())[:1])
+    configs = np.array([indices for _, indices in knobs.values()], np.int32).T
     _, first = np.unique(configs, axis=0, return_index=True)
     rows = np.sort(first).tolist()
     return Table(
         name=name,
         digest=digest,
-        knobs=tuple(_knob(key, options) for key, (options, _) in kept.items()),
+        knobs=tuple(_knob(key, options) for key, (options, _) in knobs.items()),
         configs=configs[rows],
         measurements=[
             attrs.evolve(measurements[row], config=tuple(configs[row].tolist())) for row in rows

@@ -22,9 +22,9 @@ _ANSWER_SECONDS = 5.0
 class RpcDevice(Device):
     """One device of a tracker's key, or at one address.
 
-    A session with its server lasts while there is work. It is renewed before the server ends it,
-    and closed, which gives the device to others, after a while without work: the next candidate
-    opens another one, with another device of the same key perhaps.
+    A session with its server lasts while there is work. It is renewed before the server ends it.
+    After a while without work it is closed, which gives the device to others. The next candidate
+    opens another one, perhaps with another device of the same key.
 
     Args:
         options: where it is.
@@ -62,7 +62,7 @@ class RpcDevice(Device):
         self._let_go()
 
     def _ready(self) -> RpcSession:
-        """The session, or another one where it is over or near its end."""
+        """The session, or another one if it is over or near its end."""
         if not self._target:
             raise DeviceLostError("the device is used before it is connected to")
         session = self._session

@@ -1,9 +1,9 @@
 """The process of a server or a tracker: ``python -m chameleon_runners.rpc.host server ...``.
 
-TVM's server keeps listening in a thread that dies for good when a kernel crashes its session's
-process, and serves a client that is gone until its kernel ends. Here the thread is watched and
-started anew on the same port, and such a kernel is ended. Prints one JSON object, with the port,
-when it listens; ends with its parent.
+TVM's server listens in a thread that dies for good when a kernel crashes its session's process. It
+serves a client that is gone until its kernel ends. Here the thread is watched and started anew on
+the same port, and such a kernel is ended. Prints one JSON object, with the port, when it listens;
+ends with its parent.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--key", default="")
     parser.add_argument("--announce", default=None)
     parser.add_argument("--register", default="")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     # The process of a session is forked from this one, and must not outlive it either.
     own = os.getpid()
     os.register_at_fork(after_in_child=lambda: die_with(own))
-    if given.register:
-        __import__(given.register)
-    (_serve if given.role == "server" else _track)(given, Answers())
+    if options.register:
+        __import__(options.register)
+    (_serve if options.role == "server" else _track)(options, Answers())
     return 0
 
 
-def _track(given: argparse.Namespace, answers: Answers) -> None:
+def _track(options: argparse.Namespace, answers: Answers) -> None:
     from tvm.rpc.tracker import PopenTrackerServerState  # noqa: PLC0415 - needs tornado
 
-    state = PopenTrackerServerState(given.host, given.port, given.port + 1, silent=True)
+    state = PopenTrackerServerState(options.host, options.port, options.port + 1, silent=True)
     answers.send({"port": state.port})
     while state.thread.is_alive():
         time.sleep(_WATCH_SECONDS)
 
 
-def _serve(given: argparse.Namespace, answers: Answers) -> None:
+def _serve(options: argparse.Namespace, answers: Answers) -> None:
     tvm.register_global_func(FACTS_FUNCTION, own_facts, override=True)
     # Sessions are forked from here and have what is granted; kernels say what they lack.
     refusal(AMX)
     home = Path.cwd()
-    state = _listen(given)
+    state = _listen(options)
     answers.send({"port": state.port})
     looked = time.monotonic()
     deserted = False
@@ -70,7 +70,7 @@ def _serve(given: argparse.Namespace, answers: Answers) -> None:
         time.sleep(_WATCH_SECONDS)
         if time.monotonic() - looked > _DESERTED_SECONDS:
             looked = time.monotonic()
-            still, deserted = deserted, _deserted(given.port)
+            still, deserted = deserted, _deserted(options.port)
             if still and deserted:
                 _end_sessions()
         if not state.thread.is_alive():
@@ -78,24 +78,24 @@ def _serve(given: argparse.Namespace, answers: Answers) -> None:
             os.chdir(home)
             with contextlib.suppress(OSError):
                 state.sock.close()
-            state = _listen(given)
+            state = _listen(options)
             answers.send({"restarted": True})
 
 
-def _listen(given: argparse.Namespace) -> Any:
+def _listen(options: argparse.Namespace) -> Any:
     from tvm.rpc.server import PopenRPCServerState  # noqa: PLC0415 - a tracker needs it not
 
     tracker = None
-    if given.tracker:
-        host, _, port = given.tracker.rpartition(":")
+    if options.tracker:
+        host, _, port = options.tracker.rpartition(":")
         tracker = (host, int(port))
     return PopenRPCServerState(
-        given.host,
-        given.port,
-        given.port + 1,
+        options.host,
+        options.port,
+        options.port + 1,
         tracker_addr=tracker,
-        key=given.key,
-        custom_addr=given.announce,
+        key=options.key,
+        custom_addr=options.announce,
         silent=True,
     )
 

@@ -20,7 +20,7 @@ class RpcOptions(FleetOptions):
         (), "host:port of a server, or a list of them, instead of a tracker"
     )
     devices: int | None = unbound(
-        None, "devices used at most; all that the tracker has where not given", at_least=1
+        None, "devices used at most; all that the tracker has if not given", at_least=1
     )
     device_index: int = option(0, "which of a server's devices of the target's kind", at_least=0)
     priority: int = unbound(1, "requests of a higher priority get the tracker's devices first")
@@ -50,7 +50,7 @@ class RpcDeviceOptions:
         key: of the devices.
         proxied: whether several servers may have one address, that of a proxy.
         device_index: which of the server's devices of the target's kind.
-        threads: that kernels run with, where it is a CPU.
+        threads: that kernels run with, if it is a CPU.
         priority: of requests.
         connect_timeout: how long to wait for it.
         session_timeout: when the server ends the session.

@@ -70,8 +70,8 @@ def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
 class TrackerDevices:
     """As many devices as the tracker has servers of a key, busy ones included.
 
-    The tracker decides which device whoever asks gets, so each is one that can be had, not a
-    certain one; its description says which it is.
+    The tracker decides which device a client gets, so each is any free one; its description says
+    which.
 
     Args:
         options: the runner's options.
@@ -127,9 +127,9 @@ def _addressed(options: RpcOptions, address: Address) -> DeviceRef:
     return DeviceRef(name=str(address), device=_reference(options, device))
 
 
-def _reference(options: RpcOptions, one: RpcDeviceOptions) -> StageRef:
+def _reference(options: RpcOptions, device: RpcDeviceOptions) -> StageRef:
     complete = attrs.evolve(
-        one,
+        device,
         **{name: getattr(options, name) for name in _SAME},
         connect_timeout=_GRACE * options.connect_timeout,
         cache_bytes=options.cache_mib << 20,

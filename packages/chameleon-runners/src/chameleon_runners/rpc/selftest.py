@@ -26,7 +26,7 @@ def main() -> None:
     answers = Answers()
     wanted = next(requests())
     results: list[dict[str, Any]] = []
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         sessions = []
         for _ in range(wanted["count"]):
             try:
@@ -45,7 +45,7 @@ def main() -> None:
             except ChameleonError as error:
                 results.append({"server": str(grant.address), "ok": False, "message": str(error)})
                 continue
-            held.callback(session.close)
+            stack.callback(session.close)
             sessions.append(session)
         results += [_test(session, wanted["target"]) for session in sessions]
     answers.send({"tests": results})

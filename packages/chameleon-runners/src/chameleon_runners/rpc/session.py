@@ -167,7 +167,7 @@ class RpcSession:
         """Send an array there and back.
 
         Returns:
-            What that took, in seconds.
+            The time that it took, in seconds.
 
         Raises:
             DeviceLostError: something else came back, or nothing.

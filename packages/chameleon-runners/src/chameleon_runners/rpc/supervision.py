@@ -149,8 +149,8 @@ class ServingPlan:
         port: the tracker's, which the servers' follow; 0 for free ones.
         key: of the servers.
         servers: how many there are.
-        announce: the address that clients are told; the host itself where empty.
-        threads: threads of each server's kernels; TVM's own choice where None.
+        announce: the address that clients are told; the host itself if empty.
+        threads: threads of each server's kernels; TVM's own choice if None.
         register: a module that each server imports, for functions of its own.
     """
 
@@ -286,9 +286,9 @@ def ports_of(host: str, first: int, count: int) -> list[int]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports = []
     # All are held until the last one was found: none is given twice.
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         for port in range(first, first + count) if first else [0] * count:
-            bound = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
             if port:
                 # One that was given back a moment ago may be taken again, as servers do.
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

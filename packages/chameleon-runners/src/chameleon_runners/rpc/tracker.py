@@ -133,7 +133,7 @@ def call(server: Address, *, timeout: float) -> tuple[ServerState, float]:
     """Call a server with a key that it cannot have, which a free one refuses at once.
 
     Returns:
-        What it did, and the seconds that a connection took (infinity if there is none).
+        Its answer, and the seconds that a connection took (infinity if there is none).
     """
     said = b"client:nobody"
     started = time.perf_counter()

@@ -37,8 +37,8 @@ class FaultDeviceOptions:
     """Options of a device that fails.
 
     Attributes:
-        state: a folder of the device's own, which outlives the workers that have it; what it
-            was given is counted there, so that every worker goes on where the last one ended.
+        state: a folder of the device's own, which outlives its workers. It counts the device's
+            commands there, so that every worker goes on where the last one ended.
         seed: with the count, decides what the next candidate meets.
         rates: how often it does what, as shares of the candidates; at most 1 in all.
         down: attempts to reach it that fail after it disconnected.

@@ -99,9 +99,9 @@ def _hang_blocking_signals() -> None:
 
 
 def _eat_memory() -> None:
-    held = []
+    blocks = []
     while True:
-        held.append(np.zeros(1 << 23))
+        blocks.append(np.zeros(1 << 23))
 
 
 def _print_much() -> None:

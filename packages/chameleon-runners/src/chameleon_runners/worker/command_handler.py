@@ -57,8 +57,8 @@ def limit_memory(limit: int) -> None:
 def pin(cores: list[int]) -> None:
     """Bind the main thread to some cores; other threads stay where they are.
 
-    TVM gives the main thread all cores back when it starts its pool of threads, so this is
-    called before every clock is started, not once.
+    TVM gives the main thread all cores back when it starts its pool of threads. So this is called
+    before every clock is started, not once.
     """
     if cores and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):

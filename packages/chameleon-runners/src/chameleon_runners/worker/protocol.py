@@ -1,7 +1,7 @@
 """Messages between runner and worker: JSON with a length and a checksum.
 
-JSON rather than pickle, and a checksum, because the writer shares a process with candidates
-that may scribble over memory or file descriptors: the reader must notice, and run no code.
+JSON rather than pickle, and a checksum. The writer shares a process with candidates that may
+scribble over memory or file descriptors: the reader must notice, and run no code.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class ChildProcess:
     Args:
         module: the module's name.
         arguments: of its command line.
-        environment: its environment variables; those of this process where None.
-        folder: its working directory; that of this process where None.
+        environment: its environment variables; those of this process if None.
+        folder: its working directory; that of this process if None.
         descriptors: file descriptors that it inherits.
         stdin: as ``subprocess`` has it.
         stdout: as ``subprocess`` has it; None for the log, where its errors go too.
@@ -171,7 +171,7 @@ class ChildProcess:
 
 
 def status_words(status: int) -> str:
-    """How a process ended: the signal's name, or number where it has none, or ``status`` and that.
+    """How a process ended: the signal's name, or number if it has none, or ``status`` and that.
 
     Args:
         status: its exit status, negative for a signal.

@@ -1,7 +1,7 @@
 """Ends children and everything they started, including processes that tried to get away.
 
 A child leads its own session. Its descendants are found by parenthood, by session, and by a token
-in the environment that they inherit: one that forks twice and starts a session of its own still
+in the environment that they inherit. One that forks twice and starts a session of its own still
 carries the token.
 """
 
@@ -40,7 +40,7 @@ def kill_tree(pid: int, token: str) -> None:
             victim.kill()
     # A fork bomb may have outrun the list: repeat until nobody carries the token.
     for _ in range(_ROUNDS):
-        if not _kill_carriers(lambda found: found == token, spare=pid):
+        if not _kill_carriers(lambda value: value == token, spare=pid):
             break
 
 

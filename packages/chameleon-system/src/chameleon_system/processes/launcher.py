@@ -1,9 +1,8 @@
 """Runs a module as a child: ``python -m chameleon_system.processes.launcher PARENT MODULE ...``.
 
-The death signal has to be asked for by the child itself, and before its program imports anything:
-a parent may be killed while a child compiles or imports for minutes. A function between ``fork``
-and ``exec`` (``preexec_fn`` of ``subprocess``) could do so too, but is not safe where the parent
-has threads.
+The child itself has to ask for the death signal, before its program imports anything. A parent may
+be killed while a child compiles or imports for minutes. A function between ``fork`` and ``exec``
+(``preexec_fn`` of ``subprocess``) could do so too, but is not safe if the parent has threads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names of processes that no other process has, and tokens that mark what a child starts.
 
-A process id alone names nothing for long: it is used again, means another process in another
+A process id alone names nothing for long. It is used again, means another process in another
 container (pid_namespaces(7)), and yet another one after the machine was started anew.
 """
 
@@ -32,8 +32,8 @@ class ProcessStamp:
         pid: its process id, in its own namespace.
         started: when it was started: on Linux in clock ticks since the machine was, elsewhere in
             seconds since 1970.
-        boot: which start of which machine that was; empty where it cannot be told.
-        namespace: the process ids' namespace; empty where there are none.
+        boot: which start of which machine that was; empty if it cannot be told.
+        namespace: the process ids' namespace; empty if there are none.
     """
 
     pid: int
@@ -55,7 +55,7 @@ class ProcessStamp:
 
     @classmethod
     def parse(cls, text: str) -> ProcessStamp | None:
-        """The stamp that ``str`` wrote; None where it is none, such as one of an older version."""
+        """The stamp that ``str`` wrote; None if it is none, such as one of an older version."""
         parts = text.split("-")
         if len(parts) != 4 or not (parts[0].isdigit() and parts[1].isdigit()):  # noqa: PLR2004
             return None
@@ -68,8 +68,8 @@ class ProcessStamp:
     def dead(self) -> bool:
         """Whether the process is known to have ended.
 
-        Nothing is known of one of another namespace, which may be that of another container with
-        the same temporary folder, or of another boot, which may be that of another machine.
+        Nothing is known of one of another namespace or another boot. That may be the namespace of
+        another container with the same temporary folder, or the boot of another machine.
         """
         if (self.boot, self.namespace) != (_boot(), _namespace()):
             return False
@@ -91,7 +91,7 @@ def abandoned(token: str) -> bool:
 
 
 def _started(pid: int) -> int | None:
-    """When a process was started; None where there is none of this id, or only its remains."""
+    """When a process was started; None if there is none of this id, or only its remains."""
     if _boot():
         try:
             # The name, which comes second, may hold spaces and parentheses (proc_pid_stat(5)).

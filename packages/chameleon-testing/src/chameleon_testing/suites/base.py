@@ -89,8 +89,8 @@ class ConformanceSuite:
         )
         wrong = complaint(self.about, self.record)
         assert wrong is None, f"the plugin registers {wrong}"
-        told = self.record.summary.strip()
-        assert told, f"{self.where}: its summary is empty; say in one line what it does"
+        summary = self.record.summary.strip()
+        assert summary, f"{self.where}: its summary is empty; say in one line what it does"
 
 
 class StageSuite(ConformanceSuite):
@@ -162,8 +162,8 @@ class StageSuite(ConformanceSuite):
             ) from error
         for field in attrs.fields(kind):
             about, value = f"{self.where}: option '{field.alias}'", getattr(options, field.name)
-            told = field.metadata.get("help")
-            assert told, f'{about} has no help; add metadata={{"help": ...}}'
+            text = field.metadata.get("help")
+            assert text, f'{about} has no help; add metadata={{"help": ...}}'
             # Reading makes paths absolute, and stages of their names.
             read = {"path", "stages"} & field.metadata.keys() or getattr(again, field.name) == value
             assert read, f"{about} is another one after JSON"

@@ -87,8 +87,8 @@ class RunnerSuite(TaskSuite):
                 [Contender(name="tuned", stage=job.space, config=config) for config in configs],
             )
         same = [measurement.config for measurement in measurements] == configs
-        told = "a comparison gives other measurements than one per contender, in order"
-        assert same, f"{self.where}: {told}"
+        problem = "a comparison gives other measurements than one per contender, in order"
+        assert same, f"{self.where}: {problem}"
 
     def test_conditions(self) -> None:
         """It describes itself in JSON, and lanes and batch size are numbers that make sense."""
@@ -171,12 +171,12 @@ class RecordDatabaseSuite(StageSuite):
         """A new database, and a function that opens it again."""
         with tempfile.TemporaryDirectory() as folder:
             option = self.registered.place_option
-            given = {option: str(Path(folder) / self.location)} if option else {}
-            database = self.make(**given)
+            options = {option: str(Path(folder) / self.location)} if option else {}
+            database = self.make(**options)
             if not database.writable:
                 database.close()
                 raise unittest.SkipTest("nothing can be added to it")
-            yield database, lambda: self.make(**given)
+            yield database, lambda: self.make(**options)
             database.close()
 
     def test_what_was_added(self) -> None:
@@ -193,8 +193,8 @@ class RecordDatabaseSuite(StageSuite):
                 database.close()
                 database.close()
                 again = open_again()
-            kept = sorted(again.records(key), key=lambda record: record.measurement.config)
-            assert kept == records, "it gives back other records than were added"
+            stored = sorted(again.records(key), key=lambda record: record.measurement.config)
+            assert stored == records, "it gives back other records than were added"
             assert list(again.keys()) == [key], "it has other keys than added"
             assert not again.records(_key(128)), "it mixes up two keys"
             again.close()

@@ -105,8 +105,8 @@ class TargetSuite(StageSuite):
                 assert error.hint, "its refusal has no hint that says what there is"
             except Exception as error:
                 kind = type(error).__name__
-                told = f"it refuses '{self.nonsense}' with {kind}, not with TargetError"
-                raise AssertionError(told) from error
+                problem = f"it refuses '{self.nonsense}' with {kind}, not with TargetError"
+                raise AssertionError(problem) from error
             else:
                 raise AssertionError(f"it takes '{self.nonsense}' for {resolved!r}")
 
@@ -115,11 +115,11 @@ class TargetSuite(StageSuite):
         for text in self.targets:
             with trial(f"{self.where}: '{text}'"):
                 target = self.make().resolve(text)
-                told, again = (dict(self.make().describe(target)) for _ in range(2))
-                after_json(told, "its description")
-                features = list(told.get("features", []))
+                first, again = (dict(self.make().describe(target)) for _ in range(2))
+                after_json(first, "its description")
+                features = list(first.get("features", []))
                 assert features == sorted(features), "its features are not sorted"
-                assert told == again, "it is described differently the next time"
+                assert first == again, "it is described differently the next time"
 
 
 class NoModel(Frontend):
@@ -194,5 +194,5 @@ class CommandSuite(ConformanceSuite):
             code = main(args=["--help"], prog_name="chameleon", standalone_mode=False)
         assert code in {None, 0}, f"{self.where}: --help ends with exit code {code}"
         text = getattr(command, "help", None) or getattr(command, "short_help", None)
-        told = text and printed.getvalue().strip()
-        assert told, f"{self.where}: it has no help; give its function a docstring"
+        help_text = text and printed.getvalue().strip()
+        assert help_text, f"{self.where}: it has no help; give its function a docstring"

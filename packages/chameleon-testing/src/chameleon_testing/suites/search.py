@@ -59,7 +59,7 @@ class SynthesizerSuite(StageSuite):
     kind = "synthesizers"
 
     def test_batches(self) -> None:
-        """It mends batches: legal, distinct, new configurations, from one seed alike."""
+        """It fixes batches: legal, distinct, new configurations, from one seed alike."""
         check_synthesizer(self.make)
 
 
@@ -91,10 +91,10 @@ class SchedulerSuite(StageSuite):
             assert self._run((np.inf, np.inf)), "tasks that fail get no batch at all"
 
     def test_end(self) -> None:
-        """It names no task where all are done."""
+        """It names no task if all are done."""
         states = _states([[1e-3] * _ROUNDS] * 2)
         chosen = self.make(_context(states)).next_task(states)
-        assert chosen is None, f"{self.where}: it names task {chosen} where all tasks are done"
+        assert chosen is None, f"{self.where}: it names task {chosen}, but all are done"
 
     def _run(self, costs: tuple[float, ...], at_once: int = 1) -> list[int]:
         """The tasks that got a batch, in order; the batch that was begun first ends first."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.command("transform", epilog="Example: chameleon transform pipeline.yaml --point 3")
 @click.argument("pipeline", type=click.Path(path_type=Path))
 @set_option("transform.candidates=200")
-@click.option("--point", type=int, help="Deliver this point of the front, searching where needed.")
+@click.option("--point", type=int, help="Deliver this point of the front, searching if needed.")
 @click.option("--again", is_flag=True, help="Search again, though the front is known.")
 @click.option("--no-compile", is_flag=True, help="Write code and weights of a point alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
@@ -46,7 +46,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 
     Writes the front (front.json, front.csv, front.html) into the folder `transform` of the output.
     With --point N it also writes that network's code, weights and a script that trains it again,
-    and tunes and compiles it. What was measured is kept, and never measured again.
+    and tunes and compiles it. Chameleon keeps measurements, and repeats none.
     """
     repeat, overrides = given_again("transform", pipeline, overrides, output)
     interruption = Interruption()
@@ -64,8 +64,8 @@ def command(  # noqa: PLR0917 - click passes them by name
     finally:
         progress.close()
     if as_json:
-        told = {"folder": str(session.folder), **result, "delivered": delivered}
-        click.echo(json.dumps(told, default=NetworkResult.to_json))
+        line = {"folder": str(session.folder), **result, "delivered": delivered}
+        click.echo(json.dumps(line, default=NetworkResult.to_json))
     else:
         _print(session.folder, result, delivered)
     # The original is not among the accepted that have to be measured: it always is.
@@ -87,10 +87,10 @@ def _delivered(
     session: Session, result: dict[str, Any], point: int, no_compile: bool
 ) -> dict[str, Any]:
     folder, fresh = session.deliver(result, point)
-    told: dict[str, Any] = {"folder": str(folder), "initial_weights": fresh, "network": None}
+    line: dict[str, Any] = {"folder": str(folder), "initial_weights": fresh, "network": None}
     if not no_compile:
-        told["network"] = session.compile(folder).network
-    return told
+        line["network"] = session.compile(folder).network
+    return line
 
 
 def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | None) -> None:

@@ -190,11 +190,11 @@ def _network_lines(network: fx.GraphModule) -> Iterator[str]:
 def _attribute(network: fx.GraphModule, name: str) -> str:
     owner, _, last = name.rpartition(".")
     value = getattr(network.get_submodule(owner), last)
-    made = f"torch.empty({tuple(value.shape)}, dtype={value.dtype})"
+    text = f"torch.empty({tuple(value.shape)}, dtype={value.dtype})"
     word = name.replace(".", "_")
     if isinstance(value, nn.Parameter):
-        return f"self.{word} = nn.Parameter({made})"
-    return f"self.register_buffer({word!r}, {made})"
+        return f"self.{word} = nn.Parameter({text})"
+    return f"self.register_buffer({word!r}, {text})"
 
 
 def _forward(network: fx.GraphModule) -> list[str]:

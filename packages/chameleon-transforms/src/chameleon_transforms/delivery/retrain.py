@@ -3,10 +3,10 @@
     python retrain.py                     trains on the batches in the folder `data`
     python retrain.py --data FOLDER       trains on another folder
 
-The folder holds `train.pt` and, for the accuracy on data that was not trained with, `test.pt`: each
-a pair (images, classes) that `torch.save` wrote, images as floats of shape (n, channels, rows,
-columns), classes as whole numbers of shape (n,). The weights go into `retrained.pt`; rename it to
-`network.weights.pt` and `network.py` loads them. Distillation is that of Hinton et al. (2015).
+The folder holds `train.pt` and, for the accuracy on other data, `test.pt`. Each is a pair (images,
+classes) that `torch.save` wrote: images as floats of shape (n, channels, rows, columns), classes as
+whole numbers of shape (n,). The weights go into `retrained.pt`; rename it to `network.weights.pt`
+and `network.py` loads them. Distillation is that of Hinton et al. (2015).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def train(  # noqa: PLR0917 - in their order
     return True
 
 
-def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -132,7 +132,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--temperature", type=float, default=4.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", default=HERE / "retrained.pt")
-    return parser.parse_args(given)
+    return parser.parse_args(words)
 
 
 def main() -> int:
@@ -147,8 +147,8 @@ def main() -> int:
     finite = train(student, teacher, images, classes, options)
     if (Path(options.data) / "test.pt").is_file():
         held_out = read(options.data, "test")
-        for name, one in (("original", teacher), ("transformed", student)):
-            print(f"accuracy of the {name}: {accuracy(one, *held_out, options.batch):.4f}")
+        for name, model in (("original", teacher), ("transformed", student)):
+            print(f"accuracy of the {name}: {accuracy(model, *held_out, options.batch):.4f}")
     torch.save(student.state_dict(), options.output)
     return 0 if finite else 1
 

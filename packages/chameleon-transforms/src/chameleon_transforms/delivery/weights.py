@@ -1,7 +1,7 @@
 """Weights of the original, carried over to what replaces its layers.
 
-What is left of a domain is what has the largest weights; products of smaller matrices are truncated
-singular value decompositions, the nearest ones there are (Eckart and Young 1936).
+The rest of a domain is the part with the largest weights. Products of smaller matrices are
+truncated singular value decompositions, the nearest ones there are (Eckart and Young 1936).
 """
 
 from __future__ import annotations
@@ -73,19 +73,19 @@ def _is_pointwise(stage: Stage) -> bool:
 def _truncated(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """Two factors of so many columns and rows; zeros if the matrix has a smaller rank."""
     u, s, v = torch.linalg.svd(matrix, full_matrices=False)
-    kept = min(rank, len(s))
-    root = s[:kept].sqrt()
+    count = min(rank, len(s))
+    root = s[:count].sqrt()
     left = matrix.new_zeros((len(matrix), rank))
     right = matrix.new_zeros((rank, matrix.shape[1]))
-    left[:, :kept] = u[:, :kept] * root
-    right[:kept] = root[:, None] * v[:kept]
+    left[:, :count] = u[:, :count] * root
+    right[:count] = root[:, None] * v[:count]
     return left, right
 
 
 def of_nest(weight: Tensor, nest: Nest) -> Tensor:
     """The weight of one nest, from a dense one of its stage.
 
-    Where input channels are left out, each filter is scaled to the magnitude that it had.
+    If input channels are left out, each filter is scaled to the magnitude that it had.
 
     Args:
         weight: shape (O, I, kh, kw), with at least the taps of the nest.
@@ -102,10 +102,10 @@ def of_nest(weight: Tensor, nest: Nest) -> Tensor:
         part[tile * per_output : (tile + 1) * per_output, tile * per_input : (tile + 1) * per_input]
         for tile in range(nest.tied)
     ]
-    kept = torch.cat(tiles)
-    before, after = (one.flatten(1).norm(dim=1) for one in (whole, kept))
+    parts = torch.cat(tiles)
+    before, after = (weights.flatten(1).norm(dim=1) for weights in (whole, parts))
     scale = torch.where(after > _TINY, before / after.clamp_min(_TINY), torch.ones_like(after))
-    return kept * scale[:, None, None, None]
+    return parts * scale[:, None, None, None]
 
 
 def carried(module: nn.Module, program: Program, weight: Tensor, bias: Tensor | None) -> bool:
@@ -128,7 +128,7 @@ def carried(module: nn.Module, program: Program, weight: Tensor, bias: Tensor | 
             for stage, convolutions, whole in zip(
                 program.stages, module.convolutions, weights, strict=True
             ):
-                nests = sorted(stage.nests, key=lambda one: (one.rows.start, one.outputs.start))
+                nests = sorted(stage.nests, key=lambda item: (item.rows.start, item.outputs.start))
                 for nest, convolution in zip(nests, convolutions, strict=True):
                     convolution.weight.copy_(of_nest(whole, nest))
         else:
@@ -181,26 +181,26 @@ class Carrier:
         weight = dense(original.weight.detach(), original.groups)
         bias = None if original.bias is None else original.bias.detach()
         for group in self._space.groups:
-            kept = self._kept[group.name]
+            rows = self._kept[group.name]
             if name in group.writers:
-                weight, bias = weight[kept], None if bias is None else bias[kept]
+                weight, bias = weight[rows], None if bias is None else bias[rows]
             if name in group.readers:
-                weight = weight[:, kept]
+                weight = weight[:, rows]
         return weight, bias
 
     def _narrow(self, name: str, original: nn.Module, module: nn.Module) -> None:
         """Fill a normalisation, or a product, of fewer channels."""
         group = next(
-            one for one in self._space.groups if name in (*one.normalisations, *one.products)
+            item for item in self._space.groups if name in (*item.normalisations, *item.products)
         )
-        kept = self._kept[group.name]
+        rows = self._kept[group.name]
         with torch.no_grad():
             if isinstance(module, nn.Linear):
-                module.weight.copy_(original.weight[:, kept])
+                module.weight.copy_(original.weight[:, rows])
                 if module.bias is not None:
                     module.bias.copy_(original.bias)
                 return
             for part in ("weight", "bias", "running_mean", "running_var"):
                 value = getattr(original, part, None)
                 if value is not None:
-                    getattr(module, part).copy_(value[kept])
+                    getattr(module, part).copy_(value[rows])

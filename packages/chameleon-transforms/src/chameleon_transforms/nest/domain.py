@@ -5,8 +5,8 @@ Turner et al. (ASPLOS 2021, section 4) write a convolution as the nest
     for co, oh, ow, ci, kh, kw:
         O[co, oh, ow] += W[co, ci, kh, kw] * I[ci, oh * s + kh, ow * s + kw]
 
-and neural transformations as transformations of its domain that do not keep what it computes:
-a shorter domain of co (bottleneck), and tiles of co and ci that are tied (group).
+and neural transformations as transformations of its domain that change its result: a shorter
+domain of co (bottleneck), and tied tiles of co and ci (group).
 """
 
 from __future__ import annotations
@@ -159,4 +159,4 @@ class Nest:
             attrs.evolve(self, rows=Extent(start=self.rows.start + part * length, length=length))
             for part in range(parts)
         )
-        return nests if all(one.read_rows.length > 0 for one in nests) else None
+        return nests if all(nest.read_rows.length > 0 for nest in nests) else None

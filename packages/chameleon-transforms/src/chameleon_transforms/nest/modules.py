@@ -15,11 +15,10 @@ class TransformedConvolution(nn.Module):
     """Convolutions in place of one: stages, each of parts that compute disjoint outputs.
 
     Args:
-        stages: for each stage its parts. A part has ``inputs``, ``rows`` and
-            ``places``, each as (first, last + 1): the channels and rows that it reads, and the
-            rows of the stage's output that it computes; ``pads``: left, right, top, bottom; and
-            ``convolution``: arguments of ``nn.Conv2d``. Parts of the same rows follow each other
-            in the order of their output channels.
+        stages: for each stage its parts. A part has ``inputs``, ``rows`` and ``places``, each as
+            (first, last + 1): the channels and rows that it reads, and the output rows. It has
+            ``pads``: left, right, top, bottom; and ``convolution``: arguments of ``nn.Conv2d``.
+            Parts of the same rows follow each other in the order of their output channels.
         bias: channels of a bias of the last stage, 0 for none.
     """
 
@@ -43,7 +42,7 @@ class TransformedConvolution(nn.Module):
                 if any(part["pads"]):
                     read = nn.functional.pad(read, part["pads"])
                 slabs.setdefault(part["places"], []).append(convolution(read))
-            rows = [one[0] if len(one) == 1 else torch.cat(one, 1) for one in slabs.values()]
+            rows = [slab[0] if len(slab) == 1 else torch.cat(slab, 1) for slab in slabs.values()]
             x = rows[0] if len(rows) == 1 else torch.cat(rows, 2)
         return x if self.bias is None else x + self.bias[None, :, None, None]
 

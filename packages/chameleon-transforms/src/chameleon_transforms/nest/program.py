@@ -59,7 +59,7 @@ class Program:
     @property
     def main(self) -> int:
         """The stage with the most work, which transformations change."""
-        return max(range(len(self.stages)), key=lambda place: self.stages[place].multiply_adds)
+        return max(range(len(self.stages)), key=lambda index: self.stages[index].multiply_adds)
 
     def map_main(self, change: Callable[[Nest], Sequence[Nest] | None]) -> Program | None:
         """The program with each nest of its main stage replaced by others of the same domain.

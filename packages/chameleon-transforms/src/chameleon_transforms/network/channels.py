@@ -1,7 +1,7 @@
 """Channels that agree: which layers write and read the same ones, through skip connections too.
 
-A bottleneck without a stage that restores the channels is legal only if everybody who writes or
-reads them takes part: both sides of an addition, a normalisation, every consumer.
+A bottleneck without a stage that restores the channels is legal only if all their writers and
+readers take part. These are both sides of an addition, a normalisation, and every consumer.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class _Groups:
             parent = self._parent[node] = self.root(parent)
         return parent
 
-    def join(self, one: fx.Node, other: fx.Node) -> None:
-        a, b = self.root(one), self.root(other)
+    def join(self, node: fx.Node, other: fx.Node) -> None:
+        a, b = self.root(node), self.root(other)
         if a is not b:
             self._parent[b] = a
             if b in self.fixed:
@@ -74,8 +74,8 @@ class _Groups:
 def channel_groups(network: TracedNetwork) -> tuple[ChannelGroup, ...]:
     """The groups whose number of channels may change: all who write and read them can.
 
-    Those of the network's inputs and outputs, and those that anything reads of which is not known
-    what it does to channels (a concatenation, a reshape), stay as they are.
+    Channels of the network's inputs and outputs stay as they are. So do those that a node reads
+    whose effect on channels is unknown (a concatenation, a reshape).
     """
     groups = _Groups()
     for node in network.module.graph.nodes:
@@ -87,20 +87,20 @@ def _visit(node: fx.Node, network: TracedNetwork, groups: _Groups) -> None:
     inputs = node.all_input_nodes
     kind = _kind(node, network)
     if kind == "same":
-        for one in inputs:
-            groups.join(one, node)
+        for input_node in inputs:
+            groups.join(input_node, node)
     elif kind == "sum":
         # Numbers for each channel that are no tensor of the same shape are broadcast.
         shapes = {network.shapes.get(node.name) for node in inputs}
-        for one in inputs:
-            groups.join(one, node)
+        for input_node in inputs:
+            groups.join(input_node, node)
         if len(shapes) > 1:
             groups.fix(node)
     elif kind in {"convolution", "product"}:
         groups.root(node)
     else:
-        for one in (*inputs, node):
-            groups.fix(one)
+        for input_node in (*inputs, node):
+            groups.fix(input_node)
 
 
 def _kind(node: fx.Node, network: TracedNetwork) -> str:
@@ -133,7 +133,7 @@ def _kind_of_module(node: fx.Node, network: TracedNetwork) -> str:
 
 def _calls(node: fx.Node) -> int:
     """How often a node's module is called."""
-    return sum(one.op == node.op and one.target == node.target for one in node.graph.nodes)
+    return sum(other.op == node.op and other.target == node.target for other in node.graph.nodes)
 
 
 def _of_points(node: fx.Node, network: TracedNetwork) -> bool:

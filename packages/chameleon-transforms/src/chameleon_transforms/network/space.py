@@ -1,6 +1,6 @@
 """The space of transformed networks: a knob for each layer and one for channels that agree.
 
-A network is a row of indices. What is illegal is in no knob: a layer's choices are those that are
+A network is a row of indices. No knob has an illegal choice: a layer's choices are those that are
 legal for every number of channels that its neighbours may leave it.
 """
 
@@ -77,8 +77,8 @@ class NetworkSpace:
         groups = channel_groups(network) if max(widths) > 1 else ()
         self._widths = {group.name: _divisors(group, widths) for group in groups}
         self.groups = tuple(group for group in groups if len(self._widths[group.name]) > 1)
-        self._writes = {name: one.name for one in self.groups for name in one.writers}
-        self._reads = {name: one.name for one in self.groups for name in one.readers}
+        self._writes = {name: entry.name for entry in self.groups for name in entry.writers}
+        self._reads = {name: entry.name for entry in self.groups for name in entry.readers}
         labels = {layer.name: self._labels(layer) for layer in network.layers}
         self.design = DesignSpace(
             [
@@ -87,8 +87,8 @@ class NetworkSpace:
                     for name, options in labels.items()
                 ),
                 *(
-                    Choice(name=f"width:{one.name}", options=self._widths[one.name])
-                    for one in self.groups
+                    Choice(name=f"width:{entry.name}", options=self._widths[entry.name])
+                    for entry in self.groups
                 ),
             ]
         )
@@ -131,9 +131,9 @@ class NetworkSpace:
             if name
         ]
         labels: list[str] | None = None
-        for given in itertools.product(*around):
-            legal = self._variants(self._narrowed(layer, dict(given)))
-            labels = list(legal) if labels is None else [one for one in labels if one in legal]
+        for widths in itertools.product(*around):
+            legal = self._variants(self._narrowed(layer, dict(widths)))
+            labels = list(legal) if labels is None else [word for word in labels if word in legal]
         at_full = self._variants(layer.program)
         return sorted(labels or [AS_IS], key=lambda label: -at_full[label].multiply_adds)
 

@@ -86,16 +86,16 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
         for node in module.graph.nodes
         if hasattr(meta := node.meta.get("tensor_meta"), "shape")
     }
-    layers, kept = _layers(module, shapes)
+    layers, unchanged = _layers(module, shapes)
     if not layers:
-        told = "; ".join(f"{name}: {why}" for name, why in kept.items())
+        reasons = "; ".join(f"{name}: {why}" for name, why in unchanged.items())
         raise ConfigError(
-            f"the network has no convolution that can be transformed{told and ': ' + told}",
+            f"the network has no convolution that can be transformed{reasons and ': ' + reasons}",
             hint="Transforms are of two-dimensional convolutions; tune it with `chameleon run`.",
         )
-    for name, why in kept.items():
+    for name, why in unchanged.items():
         log.info("convolution_stays_as_it_is", layer=name, because=why)
-    return TracedNetwork(module=module, shapes=shapes, layers=tuple(layers), kept=kept)
+    return TracedNetwork(module=module, shapes=shapes, layers=tuple(layers), kept=unchanged)
 
 
 def checked_scores(outputs: Any) -> Tensor:
@@ -145,9 +145,9 @@ def _layers(
             calls[str(node.target)].append(node)
     modules = {name: module.get_submodule(name) for name in calls}
     # A weight may belong to two modules; a module's own may be used by the graph as well.
-    owners = Counter(id(one) for part in modules.values() for one in part.parameters(recurse=False))
+    owners = Counter(id(p) for part in modules.values() for p in part.parameters(recurse=False))
     direct = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
-    layers, kept = [], {}
+    layers, unchanged = [], {}
     for name, nodes in calls.items():
         part = modules[name]
         if not isinstance(part, nn.Conv2d):
@@ -155,17 +155,17 @@ def _layers(
         sizes = {shapes[str(node.args[0])] for node in nodes}
         shared = any(owners[id(parameter)] > 1 for parameter in part.parameters())
         if shared or f"{name}.weight" in direct:
-            kept[name] = "its weights are shared with another module"
+            unchanged[name] = "its weights are shared with another module"
         elif len(sizes) > 1:
-            kept[name] = "it is used for inputs of different shapes"
+            unchanged[name] = "it is used for inputs of different shapes"
         elif part.padding_mode != "zeros":
-            kept[name] = f"it pads with {part.padding_mode}"
+            unchanged[name] = f"it pads with {part.padding_mode}"
         elif type(part) is not nn.Conv2d:
-            kept[name] = f"it is a {type(part).__name__}"
+            unchanged[name] = f"it is a {type(part).__name__}"
         else:
             site = _site(nodes[0], module).name if len(nodes) == 1 else ""
             layers.append(Layer(name=name, program=program_of(part, sizes.pop()), site=site))
-    return layers, kept
+    return layers, unchanged
 
 
 def program_of(convolution: nn.Conv2d, shape: tuple[int, ...]) -> Program:
@@ -176,8 +176,8 @@ def program_of(convolution: nn.Conv2d, shape: tuple[int, ...]) -> Program:
         shape: of its input.
     """
     kernel, stride, dilation = (
-        (int(one[0]), int(one[1]))
-        for one in (convolution.kernel_size, convolution.stride, convolution.dilation)
+        (int(pair[0]), int(pair[1]))
+        for pair in (convolution.kernel_size, convolution.stride, convolution.dilation)
     )
     padding = convolution.padding
     if padding == "same":

@@ -14,8 +14,8 @@ class FisherPotential(NetworkScore):
     """The approximated effect on the loss of removing each channel, summed over the network.
 
     Per channel 1/2 the mean over the batch of (sum over positions of activation times gradient)
-    squared; per layer the sum over channels, per network the sum over layers (Turner et al.,
-    ASPLOS 2021, section 5.2, equations 1 to 4).
+    squared. Per layer the sum over channels, per network the sum over layers (Turner et al., ASPLOS
+    2021, section 5.2, equations 1 to 4).
     """
 
     def score(self, network: Judged) -> float:
@@ -44,22 +44,22 @@ class SynapticFlow(NetworkScore):
         weights = network.parameters()
         signs = [weight.detach().sign() for weight in weights]
         with torch.no_grad():
-            for one in weights:
-                one.abs_()
+            for part in weights:
+                part.abs_()
         try:
-            for one in weights:
-                one.requires_grad_(requires_grad=True)
+            for part in weights:
+                part.requires_grad_(requires_grad=True)
             outputs, _ = network.run(torch.ones_like(network.images[:1]), normalised=False)
             gradients = torch.autograd.grad(outputs.abs().sum(), weights, allow_unused=True)
             total = sum(
-                float((one.detach() * gradient).abs().sum())
-                for one, gradient in zip(weights, gradients, strict=True)
+                float((part.detach() * gradient).abs().sum())
+                for part, gradient in zip(weights, gradients, strict=True)
                 if gradient is not None
             )
         finally:
             with torch.no_grad():
-                for one, sign in zip(weights, signs, strict=True):
-                    one.requires_grad_(requires_grad=False).mul_(sign)
+                for part, sign in zip(weights, signs, strict=True):
+                    part.requires_grad_(requires_grad=False).mul_(sign)
         return math.log(total) if total > 0 else -math.inf
 
 

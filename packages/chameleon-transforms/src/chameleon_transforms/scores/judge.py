@@ -1,6 +1,6 @@
 """Runs candidates at their initialisation on one minibatch; a thousand share what they can.
 
-The minibatch and the random numbers that weights are made of are drawn once: networks are compared
+The minibatch and the random numbers that weights are made of are drawn once. Networks are compared
 on the same draws, and none is copied or initialised anew.
 """
 
@@ -105,25 +105,25 @@ class Judge:
             known = self._numbers[name] = torch.cat(pieces)
         return known[:count]
 
-    def _piece(self, name: str, place: int) -> Tensor:
-        digest = hashlib.sha256(f"{self._seed} {name} {place}".encode()).digest()
+    def _piece(self, name: str, index: int) -> Tensor:
+        digest = hashlib.sha256(f"{self._seed} {name} {index}".encode()).digest()
         generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
         return torch.randn(_PIECE, generator=generator)
 
     def filled(self, name: str, module: nn.Module) -> nn.Module:
         """A module on the device ``meta`` with initial weights (He et al. 2015), no gradients."""
         used = 0
-        weights = [one for one in module.modules() if isinstance(one, nn.Conv2d | nn.Linear)]
+        weights = [part for part in module.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
         numbers = self.numbers(name, sum(layer.weight.numel() for layer in weights))
-        for one in weights:
-            shape = one.weight.shape
-            scale = math.sqrt(2.0 / one.weight[0].numel())
+        for part in weights:
+            shape = part.weight.shape
+            scale = math.sqrt(2.0 / part.weight[0].numel())
             drawn = numbers[used : used + shape.numel()].view(shape) * scale
             used += shape.numel()
-            one.weight = nn.Parameter(drawn, requires_grad=False)
-        for one in module.modules():
-            if getattr(one, "bias", None) is not None:
-                one.bias = nn.Parameter(torch.zeros(one.bias.shape), requires_grad=False)
+            part.weight = nn.Parameter(drawn, requires_grad=False)
+        for part in module.modules():
+            if getattr(part, "bias", None) is not None:
+                part.bias = nn.Parameter(torch.zeros(part.bias.shape), requires_grad=False)
         return module
 
 
@@ -173,10 +173,10 @@ class _Initialised(Judged):
         calls = [n for n in self._graph.graph.nodes if n.op == "call_module"]
         parts = {str(n.target): self.module(str(n.target)) for n in calls}
         return [
-            one.weight
+            layer.weight
             for part in parts.values()
-            for one in part.modules()
-            if isinstance(one, nn.Conv2d | nn.Linear)
+            for layer in part.modules()
+            if isinstance(layer, nn.Conv2d | nn.Linear)
         ]
 
 

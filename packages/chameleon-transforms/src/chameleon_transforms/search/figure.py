@@ -54,8 +54,8 @@ def _summary(judged: Sequence[Point], score: str) -> str:
 
 
 def _details(network: Point) -> Cell:
-    told = Markup("<details><summary>{}</summary>{}</details>")
-    return told.format(_counts(network), changes(network)) if changes(network) else "none"
+    details = Markup("<details><summary>{}</summary>{}</details>")
+    return details.format(_counts(network), changes(network)) if changes(network) else "none"
 
 
 def _counts(network: Point) -> str:

@@ -71,15 +71,15 @@ def not_dominated(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which rows no other row is at most as large as in every column and smaller in one.
 
     Args:
-        losses: shape (n, columns). Of equal rows the first is kept.
+        losses: shape (n, columns). The first of equal rows is kept.
     """
-    kept = np.ones(len(losses), np.bool_)
+    best = np.ones(len(losses), np.bool_)
     for index, row in enumerate(losses):
         at_most = (losses <= row).all(axis=1)
         smaller = (losses < row).any(axis=1)
         equal_before = (losses[:index] == row).all(axis=1).any()
-        kept[index] = not (at_most & smaller).any() and not equal_before
-    return kept
+        best[index] = not (at_most & smaller).any() and not equal_before
+    return best
 
 
 def front(points: Sequence[Point], score: str) -> list[Point]:
@@ -96,9 +96,9 @@ def front(points: Sequence[Point], score: str) -> list[Point]:
     ]
     if not usable:
         return []
-    losses = np.array([[one.seconds, -one.scores[score], one.parameters] for one in usable])
+    losses = np.array([[net.seconds, -net.scores[score], net.parameters] for net in usable])
     # Weights that are wanted are not to be few as well: nothing would be better than anything.
     columns = losses[:, :2] if score == PARAMETERS else losses
-    kept = not_dominated(columns.astype(np.float64))
-    chosen = [one for one, keep in zip(usable, kept, strict=True) if keep]
-    return sorted(chosen, key=lambda one: one.seconds or 0.0)
+    best = not_dominated(columns.astype(np.float64))
+    chosen = [net for net, keep in zip(usable, best, strict=True) if keep]
+    return sorted(chosen, key=lambda net: net.seconds or 0.0)

@@ -30,12 +30,12 @@ _DROPPED = ("precision", "transform", "require", "warm_start", "baselines")
 def _key(operator: str, arguments: Mapping[str, Any]) -> str:
     """Identity of an operator whatever is done to its sums, and in whatever order it is read."""
     fields = attrs.fields_dict(CONVOLUTIONS[operator])
-    kept = {
+    values = {
         name: value
         for name, value in arguments.items()
         if not (name in fields and fields[name].metadata.get("epilogue"))
     }
-    return json.dumps([operator, kept], sort_keys=True)
+    return json.dumps([operator, values], sort_keys=True)
 
 
 class OperatorTimes:
@@ -46,7 +46,7 @@ class OperatorTimes:
         folder: where runs of operators go; those that are there are read.
         measurements: configurations measured of each operator.
         records: folders of other runs.
-        listeners: are told of the runs' events.
+        listeners: get the runs' events.
         interruption: may ask a run to stop.
     """
 
@@ -67,8 +67,8 @@ class OperatorTimes:
         self.target = target_of(pipeline)
         self._seconds: dict[str, float] = {}
         self._keys: dict[Spec, str] = {}
-        for one in (*records, *self._runs()):
-            self._read(one)
+        for record in (*records, *self._runs()):
+            self._read(record)
 
     def _runs(self) -> list[Path]:
         return sorted(path.parent for path in self._folder.glob(f"*/{RECORDS}"))
@@ -101,9 +101,9 @@ class OperatorTimes:
             attrs.evolve(spec, name=f"operator_{number}")
             for number, spec in enumerate(unknown.values())
         )
-        kept = {key: one for key, one in self._pipeline.document.items() if key not in _DROPPED}
+        rest = {key: item for key, item in self._pipeline.document.items() if key not in _DROPPED}
         document = {
-            **kept,
+            **rest,
             "model": {"operators": to_json(OperatorsOptions(operators=named))["operators"]},
             "baselines": [],
             "budget": {"measurements": self._measurements},

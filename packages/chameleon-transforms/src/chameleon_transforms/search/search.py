@@ -134,7 +134,7 @@ class TransformSearch:
             seconds=None,
             predicted_seconds=0.0,
             scores=scores,
-            parameters=sum(one.parameters for one in candidate.programs.values()),
+            parameters=sum(program.parameters for program in candidate.programs.values()),
             multiply_adds=candidate.multiply_adds,
             accepted=bool(scores[self._decides] >= self._bound.at(candidate.multiply_adds)),
             transforms={n: label for n, label in candidate.labels.items() if label != AS_IS},
@@ -172,8 +172,8 @@ class TransformSearch:
 
     def _promising(self) -> list[Point]:
         """Accepted points that were not measured, those that seem fastest."""
-        promising = [one for one in self._points.values() if one.accepted and one.seconds is None]
-        promising.sort(key=lambda one: one.predicted_seconds)
+        promising = [net for net in self._points.values() if net.accepted and net.seconds is None]
+        promising.sort(key=lambda net: net.predicted_seconds)
         return promising[: self._options.per_round]
 
     def _measure(self, points: Sequence[Point]) -> None:
@@ -181,14 +181,14 @@ class TransformSearch:
         if not self._measures or not points:
             return
         candidates = [self._space.candidate(point.config) for point in points]
-        self._times.measure(spec for one in candidates for spec in self._operators(one))
+        self._times.measure(spec for candidate in candidates for spec in self._operators(candidate))
         self._learn()
 
     def _learn(self) -> None:
         """Predict from all that is known, and tell all points of it."""
         known = {spec: self._times.seconds(spec) for spec in self._specs}
-        self._predictor.fit({spec: one for spec, one in known.items() if one is not None})
-        self._points = {config: self._timed(one) for config, one in self._points.items()}
+        self._predictor.fit({spec: entry for spec, entry in known.items() if entry is not None})
+        self._points = {config: self._timed(entry) for config, entry in self._points.items()}
         self.original = self._points[self.original.config]
 
 
@@ -328,11 +328,11 @@ class OperatorPredictor:
 
     def fit(self, measured: Mapping[Spec, float]) -> None:
         """Learn from finite times of operators."""
-        kept = {spec: seconds for spec, seconds in measured.items() if np.isfinite(seconds)}
-        if not kept:
+        finite = {spec: seconds for spec, seconds in measured.items() if np.isfinite(seconds)}
+        if not finite:
             return
-        rows = np.stack([features(spec) for spec in kept])
-        wanted = np.array([np.log(seconds / prior(spec)) for spec, seconds in kept.items()])
+        rows = np.stack([features(spec) for spec in finite])
+        wanted = np.array([np.log(seconds / prior(spec)) for spec, seconds in finite.items()])
         penalty = _RIDGE * np.eye(rows.shape[1])
         penalty[0, 0] = 1e-6  # a common factor is learnt from the first time on
         self._weights = np.linalg.solve(rows.T @ rows + penalty, rows.T @ wanted)

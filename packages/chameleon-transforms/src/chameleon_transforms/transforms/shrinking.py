@@ -30,7 +30,7 @@ class _TwoStages(Transform):
         stage = program.stages[at]
         for factor in self.options.factors if len(stage.nests) == 1 else ():
             stages = self.stages(stage, stage.nests[0], factor)
-            if stages and sum(one.multiply_adds for one in stages) < stage.multiply_adds:
+            if stages and sum(part.multiply_adds for part in stages) < stage.multiply_adds:
                 yield f"{self.name}({factor})", program.with_stages(at, stages)
 
     @abstractmethod
@@ -41,8 +41,8 @@ class _TwoStages(Transform):
 class Bottleneck(_TwoStages):
     """``bottleneck(B)``: the domain of co divided by B.
 
-    What reads the convolution expects all channels, so a pointwise stage restores them. Where
-    all readers take fewer, the network's space divides the channels without it (``widths``).
+    The readers of the convolution expect all channels, so a pointwise stage restores them. If all
+    readers take fewer, the network's space divides the channels without it (``widths``).
     """
 
     name = "bottleneck"

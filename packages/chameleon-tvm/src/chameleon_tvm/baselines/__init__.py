@@ -1,1 +1,1 @@
-"""What a user of TVM would run without tuning."""
+"""The baseline of a user of TVM who does not tune."""

@@ -61,8 +61,8 @@ class TVMBuilder(Builder):
         function = program.function.with_attr("global_symbol", "main")
         texts = {"TensorIR.py": f"{function.script()}\n"}
         if device_kind(target) == "cpu":
-            made = lower_function(program.function, target, plain_loops=program.plain_loops)
-            texts["assembly.s"] = str(made.mod.inspect_source("asm"))
+            library = lower_function(program.function, target, plain_loops=program.plain_loops)
+            texts["assembly.s"] = str(library.mod.inspect_source("asm"))
         elif device_kind(target) == "cuda":
             texts["kernel.cu"] = cuda_source(program.function, target)
         return texts

@@ -1,4 +1,4 @@
-"""What every form of an export shares."""
+"""The common parts of every form of an export."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chameleon_tvm.words import identifier
 
 @attrs.frozen(kw_only=True)
 class Exported:
-    """What an export made.
+    """The result of an export.
 
     Attributes:
         files: written, in the order of the tasks.
@@ -32,15 +32,15 @@ class Exported:
 def identifiers(names: Sequence[str]) -> list[str]:
     """Names of files for names of tasks; those that only differ in other letters get a number."""
     known: Counter[str] = Counter()
-    made = []
+    words = []
     for name in map(identifier, names):
-        made.append(f"{name}_{known[name]}" if known[name] else name)
+        words.append(f"{name}_{known[name]}" if known[name] else name)
         known[name] += 1
-    return made
+    return words
 
 
 def tvm_builder(space: SpaceProvider, winner: Winner) -> TVMBuilder:
-    """What builds a winner's task.
+    """The builder of a winner's task.
 
     Args:
         space: what the winner is a configuration of.

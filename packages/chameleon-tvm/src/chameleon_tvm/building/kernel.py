@@ -1,7 +1,7 @@
 """Programs built by TVM and bound to their buffers: what a worker checks and times.
 
 ``ModuleKernel`` is a compiled module on any device that TVM reaches, this process's or a remote
-one; ``TVMKernel`` compiles a program for this process's own processor.
+one. ``TVMKernel`` compiles a program for this process's own processor.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Program:
     def output_buffers(self) -> list[tuple[tuple[int, ...], str]]:
         """Shape and dtype of each output parameter."""
         buffers = list(self.function.params)[len(self.inputs) :]
-        return [(tuple(int(n) for n in one.shape), str(one.dtype)) for one in buffers]
+        return [(tuple(int(n) for n in buffer.shape), str(buffer.dtype)) for buffer in buffers]
 
 
 @attrs.frozen(kw_only=True)
@@ -64,7 +64,7 @@ class Flush:
 
     Attributes:
         preprocessor: a function of the device's runtime that is called with the arguments before
-            each run; empty where there is none.
+            each run; empty if there is none.
         copies: whether as many bytes as are to be cold are copied on the device before each run.
     """
 
@@ -163,7 +163,7 @@ class TVMKernel(ModuleKernel):
         program: the function and its packed inputs.
         target: the canonical target, as ``TargetResolver.resolve`` gives it.
         constants: places of the inputs that are constants of a network: cold caches are cold for
-            them alone. Empty where there are none: then for all arguments.
+            them alone. Empty if there are none: then for all arguments.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class TVMKernel(ModuleKernel):
     @property
     def cold_bytes_each(self) -> int:
         """Bytes of one copy of the arguments that cold caches are cold for, as packed."""
-        cold = [self._arguments[place] for place in self._constants] or self._arguments
+        cold = [self._arguments[index] for index in self._constants] or self._arguments
         return sum(
             math.prod(int(extent) for extent in tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
             for tensor in cold
@@ -223,9 +223,9 @@ class TVMKernel(ModuleKernel):
             inputs, outputs = self._allocate(self._device)
             return inputs + outputs
         arguments = list(self._arguments)
-        for place in self._constants:
-            array = self._program.inputs[place]
-            arguments[place] = tvm.runtime.tensor(array, device=self._device)
+        for index in self._constants:
+            array = self._program.inputs[index]
+            arguments[index] = tvm.runtime.tensor(array, device=self._device)
         return arguments
 
     def _allocate(

@@ -1,7 +1,7 @@
 """A short way through TVM's passes for functions that are loops over arrays already.
 
 TVM's default pipeline serves blocks, thread bindings, layouts and dtypes that the templates'
-functions do not have, and takes as long as LLVM does on their straight-line tiles. LLVM merges
+functions do not have. It takes as long as LLVM does on their straight-line tiles. LLVM merges
 common subexpressions and hoists invariants itself.
 """
 
@@ -33,7 +33,7 @@ def compile_function(
 def lower_function(
     function: tirx.PrimFunc, target: tvm.target.Target, *, plain_loops: bool = False
 ) -> tvm.runtime.Executable:
-    """What can be linked into a library, for this machine or another one.
+    """Compiled code that can be linked into a library, for this machine or another one.
 
     Args:
         function: scheduled; becomes ``main``.

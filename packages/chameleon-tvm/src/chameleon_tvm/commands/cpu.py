@@ -21,16 +21,16 @@ def command(text: str, measuring: bool, as_json: bool) -> None:
     # Imports TVM, which --help does without.
     from chameleon_tvm.commands.cpu_measuring import describe  # noqa: PLC0415
 
-    found = describe(text, measuring=measuring)
+    report = describe(text, measuring=measuring)
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(report, indent=2))
         return
-    rows = [("target", json.dumps(found["target"], sort_keys=True))]
-    rows += [(name, " ".join(found[name])) for name in ("features", "instructions")]
+    rows = [("target", json.dumps(report["target"], sort_keys=True))]
+    rows += [(name, " ".join(report[name])) for name in ("features", "instructions")]
     rows += [
-        (name.replace("_", " "), _shown(value)) for name, value in found["description"].items()
+        (name.replace("_", " "), _shown(value)) for name, value in report["description"].items()
     ]
-    rows += [(name, str(value)) for name, value in found.get("measured", {}).items()]
+    rows += [(name, str(value)) for name, value in report.get("measured", {}).items()]
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         click.echo(f"{name:{width}}  {value}")

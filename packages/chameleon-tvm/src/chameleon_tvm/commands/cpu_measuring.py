@@ -29,13 +29,13 @@ _REPEATS = 10
 
 @attrs.frozen(kw_only=True)
 class CpuMeasurement:
-    """What was measured, all cores at work.
+    """The measured rates, all cores at work.
 
     Attributes:
         flops: multiplications and additions of float32 per second.
         memory_bytes: read from memory per second.
-        memory_rate: bytes read per core in a cycle, the cycle being what the peak takes for the
-            multiply-adds that the description says the core starts in one.
+        memory_rate: bytes read per core in a cycle. A cycle is the time that the peak takes for the
+            multiply-adds that the core starts in one, by its description.
     """
 
     flops: float
@@ -87,7 +87,7 @@ def _multiply_adds(cores: int, chains: int, lanes: int) -> Program:
         scale, added = (emit.load(factors, [row, 0], lanes) for row in (0, 1))
 
         def step(_: emit.Expr) -> emit.Stmt:
-            return emit.sequence([emit.assign(one, emit.held(one) * scale + added) for one in sums])
+            return emit.sequence([emit.assign(acc, emit.read(acc) * scale + added) for acc in sums])
 
         return _around(number, sums, emit.loop("i", _FMA_ITERATIONS, step), out, lanes)
 
@@ -109,9 +109,9 @@ def _reading(cores: int, rows: int, lanes: int) -> Program:
 
         def step(row: emit.Expr) -> emit.Stmt:
             added = []
-            for stream, one in enumerate(sums):
+            for stream, acc in enumerate(sums):
                 value = emit.load(data, [number, row, stream * lanes], lanes)
-                added.append(emit.assign(one, emit.held(one) + value))
+                added.append(emit.assign(acc, emit.read(acc) + value))
             return emit.sequence(added)
 
         return _around(number, sums, emit.loop("row", rows, step), out, lanes)
@@ -131,15 +131,15 @@ def _around(
     lanes: int,
 ) -> emit.Stmt:
     """Sums cleared before a loop, and stored after it so that nobody leaves it out."""
-    clear = [emit.assign(one, emit.zero(lanes)) for one in sums]
+    clear = [emit.assign(acc, emit.zero(lanes)) for acc in sums]
     keep = [
-        emit.store(out, [number, place, 0], emit.held(one), lanes) for place, one in enumerate(sums)
+        emit.store(out, [number, index, 0], emit.read(acc), lanes) for index, acc in enumerate(sums)
     ]
     return emit.local(sums, emit.sequence([*clear, loop, *keep]))
 
 
 def describe(text: str, *, measuring: bool) -> dict[str, Any]:
-    """What is known of a target's CPU, as JSON.
+    """The description of a target's CPU, as JSON.
 
     Args:
         text: the target as a user writes it.
@@ -149,15 +149,15 @@ def describe(text: str, *, measuring: bool) -> dict[str, Any]:
         TargetError: it is no CPU, or another one than this machine's is to be measured.
     """
     target = TVMTargets(NoOptions()).resolve(text)
-    found: dict[str, Any] = {"target": json.loads(target)}
+    report: dict[str, Any] = {"target": json.loads(target)}
     if measuring:
-        found["measured"] = _measured(target, target_info(target))
+        report["measured"] = _measured(target, target_info(target))
         target_info.cache_clear()
-    found["features"] = sorted(used_features(tvm_target(target)))
+    report["features"] = sorted(used_features(tvm_target(target)))
     records = [*own_records_of(target), *others_records_of(target)]
-    found["instructions"] = [record.name for record in records]
-    found["description"] = attrs.asdict(target_info(target))
-    return found
+    report["instructions"] = [record.name for record in records]
+    report["description"] = attrs.asdict(target_info(target))
+    return report
 
 
 def _measured(target: str, info: TargetInfo) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What NVIDIA GPUs can do, from the target alone: no device and no driver is asked."""
+"""The abilities of NVIDIA GPUs, from the target alone: no device and no driver is asked."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CUDA programming guide's table of technical specifications)."""
 
 @attrs.frozen(kw_only=True)
 class GpuInfo:
-    """What a GPU schedule has to know about its target.
+    """The facts that a GPU schedule needs about its target.
 
     Attributes:
         arch: as nvcc names it, ``sm_80`` say.
@@ -86,8 +86,8 @@ def capability(arch: str) -> tuple[int, int]:
     Raises:
         TargetError: no such architecture is known.
     """
-    found = _ARCH.fullmatch(arch)
-    version = (int(found[1]), int(found[2])) if found else None
+    digits = _ARCH.fullmatch(arch)
+    version = (int(digits[1]), int(digits[2])) if digits else None
     if version not in _MULTIPROCESSORS:
         known = ", ".join(f"sm_{major}{minor}" for major, minor in _MULTIPROCESSORS)
         raise TargetError(

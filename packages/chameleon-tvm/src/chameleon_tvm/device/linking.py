@@ -25,7 +25,7 @@ class Linking:
 
     Attributes:
         name: of the file; its ending says what it is.
-        fcompile: links objects, as ``export_library`` calls it; TVM's choice where None.
+        fcompile: links objects, as ``export_library`` calls it; TVM's choice if None.
     """
 
     name: str
@@ -42,7 +42,7 @@ _LIBRARY = Linking(name="kernel.so")
 
 
 def linking_for(target: tvm.target.Target) -> Linking:
-    """How to link for a target: here where something can, else where it runs."""
+    """How to link for a target: here if something can, else where it runs."""
     wanted = os.environ.get(LINKER, "")
     if wanted == "none":
         return _OBJECTS
@@ -82,9 +82,9 @@ def _system(triple: str) -> str:
 def _linkers(triple: str) -> Iterable[str]:
     """Names that a cross compiler for a triple usually has."""
     without_vendor = triple.replace("-unknown-", "-").replace("-pc-", "-").replace("-none-", "-")
-    for one in dict.fromkeys((triple, without_vendor)):
-        yield f"{one}-g++"
-        yield f"{one}-gcc"
+    for prefix in dict.fromkeys((triple, without_vendor)):
+        yield f"{prefix}-g++"
+        yield f"{prefix}-gcc"
 
 
 def _cross(compiler: str) -> Linking:

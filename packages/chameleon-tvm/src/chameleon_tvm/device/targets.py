@@ -67,7 +67,7 @@ class TVMTargets(TargetResolver):
 
 
 def _described_gpu(target: str) -> dict[str, Any]:
-    """A GPU's limits, where the architecture is one whose limits are known."""
+    """A GPU's limits, if the architecture is one whose limits are known."""
     try:
         return {"kind": "cuda", "features": [], **attrs.asdict(gpu_info(target))}
     except TargetError:
@@ -91,27 +91,27 @@ def _parsed_json(text: str) -> dict[str, Any]:
 
 
 def _check_options(value: dict[str, Any]) -> None:
-    """See that a mapping has options of its kind, with texts where these are texts.
+    """See that a mapping has options of its kind, with texts if these are texts.
 
-    What else is wrong TVM says itself.
+    TVM itself names all other faults.
     """
     known = _known_options(_known_kind(str(value["kind"])))
-    for name, given in value.items():
+    for name, option in value.items():
         if name not in known and "." not in name:
             near = difflib.get_close_matches(name, known, n=1)
             raise TargetError(
                 f"target {value['kind']!r} has no option {name!r}",
                 hint=f"Did you mean {near[0]!r}?" if near else _HINT,
             )
-        if known.get(name) == "str" and not isinstance(given, str):
+        if known.get(name) == "str" and not isinstance(option, str):
             raise TargetError(
-                f"target option {name!r} needs a text, not {given!r}",
+                f"target option {name!r} needs a text, not {option!r}",
                 hint='Such as {"kind": "llvm", "mcpu": "znver4"}.',
             )
 
 
 def _known_kind(kind: str) -> str:
-    kinds = [str(one) for one in Target.list_kinds()]
+    kinds = [str(name) for name in Target.list_kinds()]
     if kind not in kinds:
         near = difflib.get_close_matches(kind, kinds, n=1)
         raise TargetError(
@@ -198,8 +198,8 @@ def _canonical(value: dict[str, Any]) -> str:
         problem = str(error).split("Target creation")[0].strip()
         raise TargetError(f"TVM refuses the target: {problem}", hint=_HINT) from None
     # Features follow from the CPU; TVM computes them again and refuses them as input.
-    kept = {k: v for k, v in resolved.items() if v != "" and not k.startswith("feature.")}
-    return json.dumps(kept, sort_keys=True)
+    options = {k: v for k, v in resolved.items() if v != "" and not k.startswith("feature.")}
+    return json.dumps(options, sort_keys=True)
 
 
 def _with_native(value: dict[str, Any], triple: str) -> dict[str, Any]:

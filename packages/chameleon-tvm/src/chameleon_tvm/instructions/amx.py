@@ -1,8 +1,8 @@
 """Products of tiles of 16 rows of 64 bytes: Intel's Advanced Matrix Extensions (AMX).
 
 (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2.)
-Tiles are a thread's: each parallel body loads the configuration and releases it at its end, so that
-nothing is left to whatever else runs in the process. Linux lets a process use them on request.
+Tiles are a thread's. Each parallel body loads the configuration and releases it at its end, so that
+nothing is left to others in the process. Linux lets a process use them on request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PALETTE = 1
 
 
 class Amx(TileProduct):
-    """What the products of all element types share.
+    """The common parts of the products of all dtypes.
 
     Attributes:
         suffix: of the instruction's intrinsic.
@@ -51,18 +51,18 @@ class Amx(TileProduct):
     def configuration(self, registers: Sequence[Register]) -> bytes:
         """The 64 bytes that ``ldtilecfg`` reads: palette, bytes of a row and rows of each tile."""
         row_bytes, rows = [0] * 16, [0] * 16
-        for one in registers:
-            size = np.dtype(self.element(one.holds)).itemsize
-            row_bytes[one.number] = one.width * size
-            rows[one.number] = one.rows
+        for register in registers:
+            size = np.dtype(self.element(register.holds)).itemsize
+            row_bytes[register.number] = register.width * size
+            rows[register.number] = register.rows
         return struct.pack("<BB14x16H16B", _PALETTE, 0, *row_bytes, *rows)
 
     def around(self, registers: Sequence[Register], body: Stmt) -> Stmt:
         words = np.frombuffer(self.configuration(registers), np.int64)
         memory = tirx.decl_buffer([len(words)], "int64", "tile_configuration")
         stored = [
-            tirx.BufferStore(memory, tirx.IntImm("int64", int(word)), [place])
-            for place, word in enumerate(words)
+            tirx.BufferStore(memory, tirx.IntImm("int64", int(word)), [index])
+            for index, word in enumerate(words)
         ]
         return tirx.SeqStmt(
             [
@@ -134,8 +134,8 @@ def _number(register: Register) -> Expr:
     return tirx.IntImm("int8", register.number)
 
 
-def _address(buffer: Buffer, place: Expr) -> Expr:
-    return tirx.address_of(tirx.BufferLoad(buffer, [place]))
+def _address(buffer: Buffer, index: Expr) -> Expr:
+    return tirx.address_of(tirx.BufferLoad(buffer, [index]))
 
 
 def _strided(register: Register, buffer: Buffer, start: Expr, stride: Expr) -> tuple[Expr, ...]:

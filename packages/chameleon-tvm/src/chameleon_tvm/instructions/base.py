@@ -1,8 +1,8 @@
-"""What an instruction is to a template: its meaning, how it is emitted, and what it needs.
+"""An instruction as templates see it: its meaning, how it is emitted, and its requirements.
 
 A template is written for a kind of instruction (:class:`Dot`, :class:`.TileProduct`), not for one
-of them: another CPU's is one more small file. What a file says in ``meaning`` is all that its tests
-are made of.
+of them: another CPU's is one more small file. The tests of an instruction come from its ``meaning``
+alone.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Instruction(ABC):
         name: as assembly language calls it, so that no two have the same.
         summary: what it computes, in one line.
         architecture: of the processors that have it, by Linux's name (``x86_64``, ``aarch64``), or
-            a kind of target (``cuda``); empty where every CPU has it.
+            a kind of target (``cuda``); empty if every CPU has it.
         features: what a target has to have, by LLVM's names, of a GPU the first architecture that
-            has it; empty where ``architecture`` says all.
+            has it; empty if ``architecture`` says all.
         mnemonics: one of which the code of a function that uses it contains.
         permission: what a process has to ask the operating system for before its threads start;
-            empty where there is nothing.
+            empty if there is nothing.
         prelude: LLVM IR that the emission calls into, for types that TVM's code generator lacks;
             ``emission.using`` puts it into a function.
         flushes: whether denormal operands and results count as zero, whatever the CPU is set to.
@@ -65,7 +65,7 @@ class Instruction(ABC):
 
     @abstractmethod
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """What it computes, as loops over arrays.
+        """Its meaning, as loops over arrays.
 
         Args:
             sums: what products are added to; unchanged afterwards.
@@ -84,15 +84,15 @@ class Dot(Instruction):
     channels: a template broadcasts the group as one word.
 
     Attributes:
-        data: element type of the input as the instruction reads it.
-        weights: element type of the weights as they are stored.
-        sums: element type of the sums.
+        data: dtype of the input as the instruction reads it.
+        weights: dtype of the weights as they are stored.
+        sums: dtype of the sums.
         depth: elements of a group, ``K``.
         vectors: the sizes in bytes of vectors of sums that it is there for, and what features each
             takes beside ``features``.
         cost: how long one takes, in time of a multiply-add of float32 vectors of the same size.
         largest_weight: the magnitude of weights up to which it adds up products exactly, whatever
-            the data; None where that holds of all numbers of their type.
+            the data; None if that holds of all numbers of their type.
         temporaries: vector registers that it needs beside sums, a group and weights.
     """
 
@@ -107,7 +107,7 @@ class Dot(Instruction):
 
     @property
     def word(self) -> str:
-        """Element type of a group as one number, which can be broadcast."""
+        """Dtype of a group as one number, which can be broadcast."""
         if self.depth == 1:
             return self.data
         return f"int{8 * self.depth * np.dtype(self.data).itemsize}"
@@ -146,7 +146,7 @@ class Dot(Instruction):
 
     @abstractmethod
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """What it computes, as loops over arrays.
+        """Its meaning, as loops over arrays.
 
         Args:
             sums: shape (lanes,).
@@ -179,8 +179,8 @@ class IntegerDot(Dot):
     sums: ClassVar[str] = "int32"
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        made = sums.copy()
+        result = sums.copy()
         for lane in range(len(sums)):
             for k in range(self.depth):
-                made[lane] += np.int32(data[k]) * np.int32(weights[lane, k])
-        return made
+                result[lane] += np.int32(data[k]) * np.int32(weights[lane, k])
+        return result

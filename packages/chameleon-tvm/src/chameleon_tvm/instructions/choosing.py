@@ -28,9 +28,9 @@ SHIFTS = {UINT8: 0, INT8: 128}
 def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
     """The dot products that multiply tensors of two types on a target, fastest first.
 
-    An operand may be wider than its tensor, whose values are converted then. Where one of this
-    package's own fits, those of other distributions are left out: what else is installed changes
-    no kernel of a target that is served already.
+    An operand may be wider than its tensor, whose values are converted then. If one of this
+    package's own fits, those of other distributions are left out, and change no kernel of a target
+    that is served already.
 
     Args:
         target: a canonical target of a CPU.
@@ -47,16 +47,16 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
     features = target_features(tvm_target(target))
 
     def fitting(records: Iterable[InstructionRecord]) -> list[Dot]:
-        found = [
-            one
-            for one in map(instruction_of, records)
-            if isinstance(one, Dot)
-            and _holds(one, data, weights)
-            and _exact(one, weights)
-            and size in one.vectors
-            and one.needs(size) <= features
+        dots = [
+            dot
+            for dot in map(instruction_of, records)
+            if isinstance(dot, Dot)
+            and _holds(dot, data, weights)
+            and _exact(dot, weights)
+            and size in dot.vectors
+            and dot.needs(size) <= features
         ]
-        return sorted(found, key=lambda one: -one.lanes(size) * one.depth / one.cost)
+        return sorted(dots, key=lambda dot: -dot.lanes(size) * dot.depth / dot.cost)
 
     return fitting(own_records_of(target)) or fitting(others_records_of(target))
 
@@ -74,8 +74,8 @@ def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
 def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TileProduct]:
     """The tile products that multiply tensors of two types on a target, fastest first.
 
-    Where the target is this machine's CPU, those are left out that the system refuses to this
-    process, which is said.
+    If the target is this machine's CPU, those that the system refuses to this process are left out,
+    with a warning.
 
     Args:
         target: as for ``dots_of``, as below.
@@ -84,14 +84,14 @@ def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TilePr
     """
 
     def fitting(records: Iterable[InstructionRecord]) -> list[TileProduct]:
-        found = [
-            one
-            for one in map(instruction_of, records)
-            if isinstance(one, TileProduct)
-            and _holds(one, data, weights)
-            and _permitted(one.permission, target)
+        tiles = [
+            tile
+            for tile in map(instruction_of, records)
+            if isinstance(tile, TileProduct)
+            and _holds(tile, data, weights)
+            and _permitted(tile.permission, target)
         ]
-        return sorted(found, key=lambda one: -one.rows * one.columns * one.depth / one.cost)
+        return sorted(tiles, key=lambda tile: -tile.rows * tile.columns * tile.depth / tile.cost)
 
     return fitting(own_records_of(target)) or fitting(others_records_of(target))
 
@@ -147,8 +147,8 @@ def instruction_of(record: InstructionRecord) -> Instruction:
     Raises:
         PluginError: it cannot be imported or made.
     """
-    made: Instruction = make(KINDS["instructions"], record)
-    return made
+    instruction: Instruction = make(KINDS["instructions"], record)
+    return instruction
 
 
 @cache
@@ -162,12 +162,12 @@ def _permitted(permission: str, target: str) -> bool:
     return not refused
 
 
-def _exact(one: Dot, weights: str) -> bool:
+def _exact(dot: Dot, weights: str) -> bool:
     """Whether it adds up products of all weights of a type exactly."""
-    return one.largest_weight is None or STORAGE[weights].magnitude <= one.largest_weight
+    return dot.largest_weight is None or STORAGE[weights].magnitude <= dot.largest_weight
 
 
-def _holds(one: Dot | TileProduct, data: str, weights: str) -> bool:
+def _holds(dot: Dot | TileProduct, data: str, weights: str) -> bool:
     """Whether the operands hold the values of the tensors."""
     known = {data, weights} <= STORAGE.keys()
-    return known and one.data in STORAGE[data].operands and one.weights in STORAGE[weights].operands
+    return known and dot.data in STORAGE[data].operands and dot.weights in STORAGE[weights].operands

@@ -41,8 +41,8 @@ def rounding(kind: StorageType, value: Expr, lanes: int = 1) -> Expr:
     nearest = (bits + _word(0x7FFF, lanes) + odd) >> _word(16, lanes)
     # A comparison with itself is one that TVM decides.
     is_nan = (bits & _word(0x7FFFFFFF, lanes)) > _word(0x7F800000, lanes)
-    made = tirx.Select(is_nan, _word(0x7FC0, lanes), nearest)
-    return tirx.Cast(_typed(kind.storage_dtype, lanes), made)
+    word = tirx.Select(is_nan, _word(0x7FC0, lanes), nearest)
+    return tirx.Cast(_typed(kind.storage_dtype, lanes), word)
 
 
 def _typed(dtype: str, lanes: int) -> str:

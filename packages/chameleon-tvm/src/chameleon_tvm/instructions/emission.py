@@ -29,8 +29,8 @@ def intrinsic(dtype: str, name: str, *arguments: Expr) -> Expr:
 def fenced(sums: Expr, lanes: int) -> Expr:
     """Sums of integers that LLVM does not put in another order; no instruction.
 
-    Of an unrolled loop it would add up the products of several iterations first, and then add those
-    to the sums, for which there are no registers.
+    In an unrolled loop it would add up products of several iterations before it adds them to the
+    sums, for which there are no registers.
 
     Args:
         sums: of int32.
@@ -38,8 +38,8 @@ def fenced(sums: Expr, lanes: int) -> Expr:
     """
     # LLVM has such a fence for floating-point numbers alone.
     floats = f"float32x{lanes}"
-    kept = intrinsic(floats, "llvm.arithmetic.fence", tirx.reinterpret(floats, sums))
-    return tirx.reinterpret(f"int32x{lanes}", kept)
+    barrier = intrinsic(floats, "llvm.arithmetic.fence", tirx.reinterpret(floats, sums))
+    return tirx.reinterpret(f"int32x{lanes}", barrier)
 
 
 def function(dtype: str, name: str, *arguments: Expr) -> Expr:
@@ -62,13 +62,13 @@ def using(function: tirx.PrimFunc, instructions: Iterable[Instruction]) -> tirx.
     """
     used = list(instructions)
     body = importing(function.body, used)
-    made = tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
-    permissions = sorted({one.permission for one in used if one.permission})
-    return made.with_attr(PERMISSIONS, permissions) if permissions else made
+    changed = tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
+    permissions = sorted({instruction.permission for instruction in used if instruction.permission})
+    return changed.with_attr(PERMISSIONS, permissions) if permissions else changed
 
 
 def permissions_of(function: Any) -> frozenset[str]:
-    """What a process has to ask the operating system for before it calls a function.
+    """The permission that a process has to ask the operating system for before it calls a function.
 
     Args:
         function: of a module; only a ``tirx.PrimFunc`` needs any.
@@ -101,6 +101,6 @@ def importing(body: Any, instructions: Iterable[Instruction]) -> Any:
         body: a statement.
         instructions: that it uses.
     """
-    for prelude in sorted({one.prelude for one in instructions if one.prelude}):
+    for prelude in sorted({item.prelude for item in instructions if item.prelude}):
         body = tirx.AttrStmt(0, "pragma_import_llvm", tvm.ir.StringImm(prelude), body)
     return body

@@ -40,9 +40,9 @@ class Fragments(Instruction):
     Schedules put it into a function by name (``tensorize``).
 
     Attributes:
-        data: element type of the left side.
-        weights: element type of the right side.
-        short: the element type in the names of TVM's intrinsics.
+        data: dtype of the left side.
+        weights: dtype of the right side.
+        short: the dtype in the names of TVM's intrinsics.
     """
 
     mnemonics: ClassVar[tuple[str, ...]] = ("mma_sync",)
@@ -51,11 +51,11 @@ class Fragments(Instruction):
     short: ClassVar[str]
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """What it computes; all three have the shape (16, 16)."""
-        made = sums.copy()
+        """Its meaning; all three have the shape (16, 16)."""
+        result = sums.copy()
         for k in range(SIDE):
-            made += np.multiply.outer(data[:, k], weights[k]).astype(np.float32)
-        return made
+            result += np.multiply.outer(data[:, k], weights[k]).astype(np.float32)
+        return result
 
     def intrinsics(self, *, transposed: bool) -> Intrinsics:
         """The names of its intrinsics, registered with TVM.
@@ -120,10 +120,10 @@ def _register_bfloat16() -> None:
         tvm.s_tir.TensorIntrin.register(name, *pair, override=True)
 
     def load(*, is_b: bool, turned: bool) -> tuple[Any, Any]:
-        made: tuple[Any, Any] = cuda.get_wmma_load_intrin(
+        pair: tuple[Any, Any] = cuda.get_wmma_load_intrin(
             SIDE, SIDE, SIDE, "bfloat16", "shared", is_b, turned
         )
-        return made
+        return pair
 
     register("wmma_load_16x16x16_bf16_a_shared", load(is_b=False, turned=False))
     for name, turned in (("", False), ("_trans", True)):

@@ -15,7 +15,7 @@ from chameleon_tvm.types import BFLOAT16, STORAGE
 
 
 class MultiplyAdd(Dot):
-    """Product and sum, rounded once where the CPU has them as one instruction."""
+    """Product and sum, rounded once if the CPU has them as one instruction."""
 
     name: ClassVar[str] = "multiply-add"
     mnemonics: ClassVar[tuple[str, ...]] = (
@@ -33,10 +33,10 @@ class MultiplyAdd(Dot):
     }
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        made = sums.copy()
+        out = sums.copy()
         for lane in range(len(sums)):
-            made[lane] = np.float64(sums[lane]) + np.float64(data[0]) * np.float64(weights[lane, 0])
-        return made
+            out[lane] = np.float64(sums[lane]) + np.float64(data[0]) * np.float64(weights[lane, 0])
+        return out
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         del lanes  # of vectors that are there already
@@ -44,7 +44,7 @@ class MultiplyAdd(Dot):
 
 
 class Bfloat16Weights(MultiplyAdd):
-    """Weights widened on the way: a shift, for where memory is the limit."""
+    """Weights widened on the way by a shift, if memory is the limit."""
 
     name: ClassVar[str] = "multiply-add-bfloat16-weights"
     mnemonics: ClassVar[tuple[str, ...]] = (
@@ -63,7 +63,7 @@ class Bfloat16Weights(MultiplyAdd):
 
 
 class Float16Weights(MultiplyAdd):
-    """Weights widened on the way by a conversion, for where memory is the limit."""
+    """Weights widened on the way by a conversion, if memory is the limit."""
 
     name: ClassVar[str] = "multiply-add-float16-weights"
     mnemonics: ClassVar[tuple[str, ...]] = ("vcvtph2ps",)

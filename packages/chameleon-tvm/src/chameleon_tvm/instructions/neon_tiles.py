@@ -25,7 +25,7 @@ _BYTES = 16
 
 
 class NeonTiles(TileProduct):
-    """What both element types share: all rows of a register are one vector.
+    """The common parts of both dtypes: all rows of a register are one vector.
 
     (Arm Architecture Reference Manual for A-profile.) Columns of weights lie one after the other,
     as rows of data do.
@@ -53,7 +53,7 @@ class NeonTiles(TileProduct):
         return in_turn([_stored(register.buffer, row * width, loaded[row], width) for row in rows])
 
     def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
-        whole = [_loaded(one.buffer, 0, int(one.buffer.shape[0])) for one in (sums, data, weights)]
+        whole = [_loaded(reg.buffer, 0, int(reg.buffer.shape[0])) for reg in (sums, data, weights)]
         return _stored(sums.buffer, 0, self.multiplied(*whole), int(sums.buffer.shape[0]))
 
     @abstractmethod
@@ -63,8 +63,8 @@ class NeonTiles(TileProduct):
     def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
         width = register.width
         rows = range(register.rows)
-        held = [_loaded(register.buffer, row * width, width) for row in rows]
-        return in_turn([_stored(target, start + row * stride, held[row], width) for row in rows])
+        vectors = [_loaded(register.buffer, row * width, width) for row in rows]
+        return in_turn([_stored(target, start + row * stride, vectors[row], width) for row in rows])
 
 
 class Bfmmla(NeonTiles):

@@ -28,7 +28,7 @@ class Register:
         holds: ``SUMS``, ``DATA`` or ``WEIGHTS``.
         rows: of it that are used; tiles of data and sums at an edge have fewer than others.
         width: elements of a row that are used.
-        buffer: what stands for it in TensorIR, where the instruction's operands are vectors.
+        buffer: what stands for it in TensorIR, if the instruction's operands are vectors.
     """
 
     number: int
@@ -42,16 +42,16 @@ class TileProduct(Instruction):
     """``sums[r, c] += sum over k of data[r, k] * weights[k, c]``, all three in registers.
 
     ``pack`` neighbouring values of ``k`` are next to each other in the weights, which have the
-    shape (depth / pack, columns, pack): the row of a register of weights is one of the first.
+    shape (depth / pack, columns, pack). A row of a register of weights is one of the first.
 
-    A kernel makes its registers with ``register``, puts ``around`` about what uses them, inside
-    each parallel body, since some systems keep what it sets up for every thread, and writes that
-    with ``zero``, ``load``, ``product`` and ``store``.
+    A kernel makes its registers with ``register`` and puts ``around`` about the code that uses
+    them, inside each parallel body. Some systems keep what it sets up for every thread. It writes
+    that code with ``zero``, ``load``, ``product`` and ``store``.
 
     Attributes:
-        data: element type of the left side.
-        weights: element type of the right side.
-        sums: element type of the sums.
+        data: dtype of the left side.
+        weights: dtype of the right side.
+        sums: dtype of the sums.
         rows: of a whole tile of sums and of data.
         columns: of a tile of sums.
         depth: of the product.
@@ -74,7 +74,7 @@ class TileProduct(Instruction):
 
     @abstractmethod
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """What it computes, as loops over arrays.
+        """Its meaning, as loops over arrays.
 
         Args:
             sums: shape (rows, columns), of a whole tile or fewer rows.
@@ -86,7 +86,7 @@ class TileProduct(Instruction):
         """
 
     def element(self, holds: str) -> str:
-        """Element type of what a register holds."""
+        """Dtype of a register's contents."""
         return {SUMS: self.sums, DATA: self.data, WEIGHTS: self.weights}[holds]
 
     def register(self, number: int, holds: str, rows: int = 0, depth: int = 0) -> Register:
@@ -96,7 +96,7 @@ class TileProduct(Instruction):
             number: below ``registers``, each once in a kernel.
             holds: ``SUMS``, ``DATA`` or ``WEIGHTS``.
             rows: of data and sums that are used; 0 for all.
-            depth: of the product, where it is ``shorter``; 0 for all.
+            depth: of the product, if it is ``shorter``; 0 for all.
         """
         depth = depth or self.depth
         whole = depth // self.pack if holds == WEIGHTS else self.rows
@@ -110,8 +110,8 @@ class TileProduct(Instruction):
             registers: all that it uses.
             body: the statement.
         """
-        made = [tirx.AllocBuffer(one.buffer) for one in registers if one.buffer is not None]
-        return in_turn([*made, body])
+        buffers = [tirx.AllocBuffer(tile.buffer) for tile in registers if tile.buffer is not None]
+        return in_turn([*buffers, body])
 
     @abstractmethod
     def zero(self, register: Register) -> Stmt:
@@ -123,7 +123,7 @@ class TileProduct(Instruction):
 
         Args:
             register: of any kind.
-            source: a buffer of one axis, of the register's element type.
+            source: a buffer of one axis, of the register's dtype.
             start: index of the first element of the first row.
             stride: elements from row to row.
         """
@@ -155,9 +155,9 @@ def added_products(sums: Array, data: Array, weights: Array) -> Array:
     """
     exact = np.float64 if sums.dtype.kind == "f" else np.int32
     groups, _, pack = weights.shape
-    made = sums.copy()
+    result = sums.copy()
     for k in range(groups * pack):
         left = data[:, k].astype(exact)
         right = weights[k // pack, :, k % pack].astype(exact)
-        made = (made + np.multiply.outer(left, right)).astype(sums.dtype)
-    return made
+        result = (result + np.multiply.outer(left, right)).astype(sums.dtype)
+    return result

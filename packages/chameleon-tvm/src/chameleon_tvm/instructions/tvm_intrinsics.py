@@ -17,8 +17,8 @@ _LOCK = threading.Lock()
 def quick_stack_inspection() -> Iterator[None]:
     """Let ``inspect.stack`` skip reading source lines while the context lasts.
 
-    Every TVMScript decorator calls ``inspect.stack()`` to capture variables; the files and
-    lines it looks up for every frame are not used, and cost most of the import of
+    Every TVMScript decorator calls ``inspect.stack()`` to capture variables. The files and lines
+    that it looks up for every frame are not used. They cost most of the import of
     ``tvm.s_tir.tensor_intrin``, which decorates hundreds of functions.
     """
     with _LOCK:

@@ -47,12 +47,12 @@ class Vdpbf16ps(Dot):
     }
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        left, right = (STORAGE[BFLOAT16].real(one).astype(np.float64) for one in (data, weights))
-        made = sums.copy()
+        left, right = (STORAGE[BFLOAT16].real(side).astype(np.float64) for side in (data, weights))
+        result = sums.copy()
         for lane in range(len(sums)):
             for k in (1, 0):
-                made[lane] = made[lane] + left[k] * right[lane, k]
-        return made
+                result[lane] = result[lane] + left[k] * right[lane, k]
+        return result
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         return function(f"float32x{lanes}", f"chameleon_vdpbf16ps_{lanes}", sums, data, weights)

@@ -19,8 +19,8 @@ class Vpmaddubsw(IntegerDot):
     """Unsigned by signed bytes: sums of two saturate at 16 bits, those of pairs have 32.
 
     ``vpmaddwd`` by ones adds up the two pairs of a lane (Intel 64 and IA-32 Architectures Software
-    Developer's Manual, volume 2). Of weights between -64 and 64 a pair comes to no more than
-    2 * 255 * 64 = 32640, so that nothing saturates.
+    Developer's Manual, volume 2). With weights between -64 and 64 a pair comes to no more than 2 *
+    255 * 64 = 32640, so that nothing saturates.
     """
 
     name: ClassVar[str] = "vpmaddubsw"
@@ -39,14 +39,14 @@ class Vpmaddubsw(IntegerDot):
     temporaries: ClassVar[int] = 2
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        made, limits = sums.copy(), np.iinfo(np.int16)
+        result, limits = sums.copy(), np.iinfo(np.int16)
         for lane in range(len(sums)):
             for first in range(0, self.depth, _PAIR):
                 pair = sum(
                     int(data[k]) * int(weights[lane, k]) for k in range(first, first + _PAIR)
                 )
-                made[lane] += np.int32(min(max(pair, limits.min), limits.max))
-        return made
+                result[lane] += np.int32(min(max(pair, limits.min), limits.max))
+        return result
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         groups = tirx.reinterpret(f"{UINT8}x{self.depth * lanes}", data)

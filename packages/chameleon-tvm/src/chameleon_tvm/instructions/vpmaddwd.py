@@ -13,9 +13,9 @@ from chameleon_tvm.quick_tvm import tirx
 class Vpmaddwd(IntegerDot):
     """Products of 16-bit integers, exact in sums of 32 bits.
 
-    8-bit integers are widened to it: ``vpmaddubsw``, which multiplies them as they are, saturates
+    8-bit integers are widened to it. ``vpmaddubsw``, which multiplies them as they are, saturates
     its sums of two at 16 bits unless weights have 7 bits. LLVM makes it and the addition one
-    ``vpdpwssd`` where the CPU has VNNI.
+    ``vpdpwssd`` if the CPU has VNNI.
     """
 
     name: ClassVar[str] = "vpmaddwd"

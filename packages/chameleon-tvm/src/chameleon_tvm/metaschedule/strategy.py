@@ -76,26 +76,26 @@ class TraceSearch:
         return len(known)
 
     def schedules(self) -> list[Schedule]:
-        """The next batch; empty where the trials are spent or nothing is left to try."""
+        """The next batch; empty if the trials are spent or nothing is left to try."""
         for _ in range(_FRUITLESS):
             if not self._left:
                 return []
             asked = self._tuner.ask(self._left)
             if not len(asked):
                 return []
-            made = []
+            schedules = []
             for config in (tuple(row) for row in asked.tolist()):
                 try:
-                    made.append(applied(self._plan, config))
+                    schedules.append(applied(self._plan, config))
                 except InvalidConfigurationError as error:
                     self._refused.append(
                         Measurement(config=config, failure=FailureKind.INVALID, message=str(error))
                     )
                 else:
                     self._waiting.append(config)
-            if made:
-                self._left -= len(made)
-                return made
+            if schedules:
+                self._left -= len(schedules)
+                return schedules
             self.learn(())
         log.warning("no_schedulable_configuration", task=self._name, batches=_FRUITLESS)
         return []
@@ -115,7 +115,7 @@ class TraceSearch:
 
 
 def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> Measurement:
-    """What MetaSchedule's builder and runner say of a configuration, as a measurement.
+    """The answers of MetaSchedule's builder and runner about a configuration, as a measurement.
 
     Args:
         config: knob indices.
@@ -137,7 +137,7 @@ def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Workload:
-    """What a tuning context of MetaSchedule says of its task.
+    """The task of a tuning context of MetaSchedule.
 
     It takes the context's place, which holds the strategy that asks: neither would ever be freed.
 
@@ -189,7 +189,7 @@ class Workload:
 
 
 class TracePlan(SketchPlan):
-    """What ``SketchPlan`` is, of sketches that a space generator of the user's has made.
+    """The ``SketchPlan`` of sketches that the user's own space generator has made.
 
     Args:
         work: what the sketches belong to.
@@ -228,8 +228,8 @@ class TracePlan(SketchPlan):
 def canonical_target(target: Target) -> str:
     """A target of TVM's in the form that ``TVMTargets`` gives it."""
     described = json.loads(str(target))
-    kept = {key: value for key, value in described.items() if not key.startswith("feature.")}
-    return TVMTargets(NoOptions()).resolve(json.dumps(kept))
+    options = {key: value for key, value in described.items() if not key.startswith("feature.")}
+    return TVMTargets(NoOptions()).resolve(json.dumps(options))
 
 
 Stage = str | Mapping[str, Any]
@@ -251,10 +251,10 @@ def strategy_pipeline(**sections: Any) -> ResolvedPipeline:
     Raises:
         ConfigError: a stage is unknown, or an option is.
     """
-    given = {key: value for key, value in sections.items() if value is not None}
+    chosen = {key: value for key, value in sections.items() if value is not None}
     # A pipeline has to name a model and a target; here MetaSchedule brings both.
     model = {"operators": [{"primfunc": {"source": "metaschedule:module"}}]}
-    return from_dict({"model": model, "target": "native", **given})
+    return from_dict({"model": model, "target": "native", **chosen})
 
 
 @contextlib.contextmanager
@@ -379,7 +379,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         self._search = None
 
     def generate_measure_candidates(self) -> list[Any] | None:
-        """The next batch of schedules, or None where the search is over."""
+        """The next batch of schedules, or None if the search is over."""
         with _told():
             schedules = self._required_search().schedules()
         return [

@@ -33,29 +33,29 @@ def applied(plan: SketchPlan, config: Sequence[int]) -> Schedule:
         plan.decisions,
         plan.plain.decode(config),
     )
-    return base.made
+    return base.schedule
 
 
 class _Fresh:
     """Hands out a schedule with an empty trace, and keeps it, in the place of a base schedule."""
 
     def __init__(self, base: Schedule) -> None:
-        self.made = Schedule(base.mod)
+        self.schedule = Schedule(base.mod)
 
     def copy(self) -> Schedule:
-        return self.made
+        return self.schedule
 
 
 class _EnterPostprocessing:
     """Marks where in a trace the post-processors begin: MetaSchedule drops what follows."""
 
-    def apply(self, made: Schedule) -> bool:
-        made.enter_postproc()
+    def apply(self, schedule: Schedule) -> bool:
+        schedule.enter_postproc()
         return True
 
 
 def config_of(plan: SketchPlan, trace: Trace) -> tuple[int, ...] | None:
-    """The configuration whose trace this is; None where it is of none of the plan's sketches.
+    """The configuration whose trace this is; None if it is of none of the plan's sketches.
 
     Args:
         plan: the task's sketches.
@@ -73,13 +73,13 @@ def _before_postprocessing(trace: Trace) -> tuple[list[Any], list[Any]]:
     instructions, decisions = trace_json(trace)
     kinds = [instruction[0] for instruction in instructions]
     end = kinds.index(_POSTPROCESSING) if _POSTPROCESSING in kinds else len(kinds)
-    return instructions[:end], [value for place, value in sorted(decisions) if place < end]
+    return instructions[:end], [value for number, value in sorted(decisions) if number < end]
 
 
-def _chosen(plan: SketchPlan, number: int, taken: Sequence[Any]) -> tuple[int, ...] | None:
+def _chosen(plan: SketchPlan, number: int, values: Sequence[Any]) -> tuple[int, ...] | None:
     indices = dict.fromkeys(plan.plain.index, 0)
     indices[plan.plain.knobs[0].name] = number
-    for decision, value in zip(plan.decisions[number], taken, strict=True):
+    for decision, value in zip(plan.decisions[number], values, strict=True):
         if decision.knob is None:
             continue
         try:

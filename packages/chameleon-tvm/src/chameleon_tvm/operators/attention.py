@@ -36,20 +36,20 @@ class Attention(Operator):
     def inputs(self) -> Arrays:
         spec = self.spec
         parts = [spec.query, spec.key, spec.value]
-        made = [seeded_array(shape, spec.dtype, place) for place, shape in enumerate(parts)]
+        arrays = [seeded_array(shape, spec.dtype, stream) for stream, shape in enumerate(parts)]
         if spec.packed:
-            made = [np.concatenate(made, axis=1)]
+            arrays = [np.concatenate(arrays, axis=1)]
         if spec.mask:
             mask = seeded_array(spec.mask, "float32", len(parts))
             mask.reshape(-1)[::_HIDDEN_ONE_IN] = -np.inf
-            made.append(mask)
-        return made
+            arrays.append(mask)
+        return arrays
 
-    def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+    def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
         layouts = self.layouts
-        if place >= len(layouts):
+        if index >= len(layouts):
             return array
-        moved = np.ascontiguousarray(array.transpose(_axes(layouts[place])))
+        moved = np.ascontiguousarray(array.transpose(_axes(layouts[index])))
         return STORAGE[self.spec.dtype].stored(moved)
 
     @property
@@ -63,7 +63,7 @@ class Attention(Operator):
     def logical(self, outputs: Arrays) -> Arrays:
         back = np.argsort(_axes(self.spec.output_layout))
         kind = STORAGE[self.spec.output_dtype]
-        return [np.ascontiguousarray(kind.real(one).transpose(back)) for one in outputs]
+        return [np.ascontiguousarray(kind.real(array).transpose(back)) for array in outputs]
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
@@ -71,8 +71,8 @@ class Attention(Operator):
         query, key, value, *mask = self._parts(wide)
         key, value = (np.repeat(part, spec.group, axis=1) for part in (key, value))
         scores = spec.scale * (query @ key.swapaxes(2, 3))
-        for one in mask:
-            scores = scores + one
+        for added in mask:
+            scores = scores + added
         if spec.causal:
             seen = np.tri(*spec.scores[2:], dtype=np.bool_)
             scores = np.where(seen, scores, -np.inf)
@@ -92,9 +92,9 @@ class Attention(Operator):
         spec = self.spec
         shapes = [spec.packed_shape] if spec.packed else [spec.query, spec.key, spec.value]
         names = ["packed"] if spec.packed else ["query", "key", "value"]
-        held = STORAGE[spec.dtype].storage_dtype
+        dtype = STORAGE[spec.dtype].storage_dtype
         parts = [
-            te.placeholder(ordered(shape, layout), held, name=name)
+            te.placeholder(ordered(shape, layout), dtype, name=name)
             for shape, layout, name in zip(shapes, self.layouts, names, strict=True)
         ]
         mask = [te.placeholder(spec.mask, "float32", name="mask")] if spec.mask else []
@@ -104,9 +104,9 @@ class Attention(Operator):
             if spec.packed:
                 first = (0, heads, heads + shared)[part]
                 return widening(STORAGE[spec.dtype], parts[0][b, s, h + first, d])
-            place = dict(zip("BHSD", (b, h, s, d), strict=True))
-            found = parts[part](*(place[axis] for axis in self.layouts[part]))
-            return widening(STORAGE[spec.dtype], found)
+            indices = dict(zip("BHSD", (b, h, s, d), strict=True))
+            value = parts[part](*(indices[axis] for axis in self.layouts[part]))
+            return widening(STORAGE[spec.dtype], value)
 
         d = te.reduce_axis((0, spec.query[3]), name="d")
 
@@ -118,12 +118,12 @@ class Attention(Operator):
 
         def masked(b: Any, h: Any, q: Any, k: Any) -> Any:
             score = products[b, h, q, k] * tirx.FloatImm("float32", spec.scale)
-            for one in mask:
-                place = (
+            for added in mask:
+                indices = (
                     0 if extent == 1 else at
                     for extent, at in zip(spec.mask, (b, h, q, k), strict=True)
                 )
-                score = score + one(*place)
+                score = score + added(*indices)
             return tirx.Select(k <= q, score, -tirx.infinity("float32")) if spec.causal else score
 
         scores = te.compute(spec.scores, masked, name="scores")
@@ -146,15 +146,15 @@ class Attention(Operator):
         )
         t = te.reduce_axis((0, spec.scores[3]), name="t")
 
-        def mixed(*place: Any) -> Any:
-            b, h, q, d = (place[spec.output_layout.index(axis)] for axis in "BHSD")
+        def mixed(*indices: Any) -> Any:
+            b, h, q, d = (indices[spec.output_layout.index(axis)] for axis in "BHSD")
             return te.sum(shares[b, h, q, t] * element(2, b, h // spec.group, t, d), axis=t)
 
         shape = ordered(spec.output, spec.output_layout)
-        out = made = te.compute(shape, mixed, name="attention")
+        out = result = te.compute(shape, mixed, name="attention")
         if spec.output_dtype != "float32":
             kind = STORAGE[spec.output_dtype]
-            out = te.compute(shape, lambda *at: rounding(kind, made(*at)), name="out")
+            out = te.compute(shape, lambda *at: rounding(kind, result(*at)), name="out")
         return te.create_prim_func([*parts, *mask, out])
 
 

@@ -1,4 +1,4 @@
-"""What a pipeline file says about attention, checked, and the shapes that follow from it.
+"""The arguments of attention in a pipeline file, checked, and the shapes that follow from them.
 
 Cheap to import: a pipeline file is checked without TVM or NumPy.
 """
@@ -30,10 +30,10 @@ def _shape(text: str) -> dict[str, str]:
 class AttentionSpec(TypedSpec):
     """``softmax(scale * query key^T + mask) value`` for every head (Vaswani et al. 2017, 3.2).
 
-    Where there are fewer heads of keys and values than of queries, neighbouring heads of queries
-    share one (grouped queries, Ainslie et al. 2023). A query that its mask hides every key from
-    gets zeros. Scores, their softmax and sums are float32 whatever the type of queries, keys and
-    values, and so is a mask.
+    If there are fewer heads of keys and values than of queries, neighbouring heads of queries share
+    one (grouped queries, Ainslie et al. 2023). A query that its mask hides every key from gets
+    zeros. Scores, their softmax and sums are float32 whatever the type of queries, keys and values,
+    and so is a mask.
 
     Attributes:
         query: shape (batch, heads, queries, features).
@@ -42,7 +42,7 @@ class AttentionSpec(TypedSpec):
         scale: of the products of queries and keys.
         causal: whether query i sees keys 0 to i only; not beside a mask.
         mask: shape of an input that is added to the scaled products, which it is broadcast to;
-            empty where there is none.
+            empty if there is none.
         packed: whether query, key and value are one array (batch, tokens, heads + 2 key heads,
             features), in this order.
     """
@@ -128,7 +128,7 @@ class AttentionSpec(TypedSpec):
         whole = self.scores
         if self.mask and (
             len(self.mask) != _RANK
-            or any(one not in {1, extent} for one, extent in zip(self.mask, whole, strict=True))
+            or any(size not in {1, extent} for size, extent in zip(self.mask, whole, strict=True))
         ):
             raise self.fail(
                 f"a mask of {list(self.mask)} cannot be broadcast to {list(whole)}",

@@ -27,9 +27,9 @@ OWN = {record.name: record for record in OPERATORS}
 class Operator(ABC):
     """A task's computation.
 
-    Logical arrays have the layouts of the textbook (N, C, H, W for images; O, I, H, W for
-    filters); physical ones have the layouts that the task asks for and ``prim_func`` takes.
-    Its module takes TVM from ``late_tvm``: a vendor's kernel is checked without importing it.
+    Logical arrays have the layouts of the textbook (N, C, H, W for images; O, I, H, W for filters).
+    Physical ones have the layouts that the task asks for and ``prim_func`` takes. Its module takes
+    TVM from ``late_tvm``: a vendor's kernel is checked without importing it.
 
     Args:
         task: what to compute.
@@ -46,7 +46,7 @@ class Operator(ABC):
 
     @cached_property
     def spec(self) -> Any:
-        """What the task was made from: an instance of the ``arguments`` of its kind's record."""
+        """The arguments of the task: an instance of the ``arguments`` of its kind's record."""
         return record_of(self.task).arguments.of(self.task)  # type: ignore[union-attr]
 
     @abstractmethod
@@ -73,16 +73,16 @@ class Operator(ABC):
 
     def arrange(self, inputs: Arrays) -> Arrays:
         """Physical inputs from logical ones."""
-        return [self.arranged(place, array) for place, array in enumerate(inputs)]
+        return [self.arranged(index, array) for index, array in enumerate(inputs)]
 
-    def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+    def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
         """One physical input from a logical one.
 
         Args:
-            place: which input it is.
+            index: which input it is.
             array: the logical one.
         """
-        del place
+        del index
         return array
 
     def logical(self, outputs: Arrays) -> Arrays:
@@ -96,7 +96,7 @@ def is_operator(kind: str) -> bool:
 
 
 def record_of(task: Task) -> OperatorRecord:
-    """What registers the kind of a task's operator.
+    """The record that registers the kind of a task's operator.
 
     Raises:
         ConfigError: no such kind is installed.
@@ -120,8 +120,8 @@ def operator_of(task: Task) -> Operator:
         ConfigError: no such kind of operator is installed.
         PluginError: its own code fails.
     """
-    made: Operator = make(KINDS["operators"], record_of(task), task)
-    return made
+    operator: Operator = make(KINDS["operators"], record_of(task), task)
+    return operator
 
 
 def is_for_cpu(target: str) -> bool:
@@ -137,10 +137,10 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
     """
     rng = np.random.default_rng([20200426, stream, *shape])
     # Every worker makes weights, hundreds of megabytes perhaps: in place, in single precision.
-    made = rng.random(shape, np.float32)
-    made *= 2.0
-    made -= 1.0
-    return made.astype(array_type(dtype), copy=False)
+    array = rng.random(shape, np.float32)
+    array *= 2.0
+    array -= 1.0
+    return array.astype(array_type(dtype), copy=False)
 
 
 def seeded_integers(shape: tuple[int, ...], kind: StorageType, stream: int) -> NDArray[Any]:
@@ -161,4 +161,4 @@ def widened(outputs: Arrays) -> Arrays:
     References are floating-point numbers, and a difference of unsigned integers is never negative.
     """
     narrow = {BFLOAT16, UINT8}
-    return [one.astype(np.float32) if one.dtype.name in narrow else one for one in outputs]
+    return [array.astype(np.float32) if array.dtype.name in narrow else array for array in outputs]

@@ -32,7 +32,7 @@ from chameleon_tvm.types import COMPUTE, FLOAT32, STORAGE, tolerance_of
 class BatchMatmul(Operator):
     """(batch, m, k) x (batch, k, n), the right side possibly stored transposed.
 
-    Of an int8 operator a third input are the constant numbers of :class:`.QuantizedProduct`.
+    An int8 operator has a third input, the constant numbers of :class:`.QuantizedProduct`.
     """
 
     def __init__(self, task: Task) -> None:
@@ -50,12 +50,12 @@ class BatchMatmul(Operator):
         spec = self.spec
         if spec.quantized:
             data = COMPUTE[spec.dtype].data
-            sides = [seeded_integers(one, data, at) for at, one in enumerate((spec.a, spec.b))]
+            sides = [seeded_integers(shape, data, at) for at, shape in enumerate((spec.a, spec.b))]
             return [*sides, example(spec.a[2]).array]
-        return [seeded_array(one, spec.dtype, at) for at, one in enumerate((spec.a, spec.b))]
+        return [seeded_array(shape, spec.dtype, at) for at, shape in enumerate((spec.a, spec.b))]
 
-    def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
-        del place
+    def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
+        del index
         if self.spec.quantized or not self._on_cpu:
             return array
         return STORAGE[self.spec.dtype].stored(array)
@@ -64,7 +64,7 @@ class BatchMatmul(Operator):
         kind = STORAGE[self.spec.output_dtype]
         if kind.whole or not self._on_cpu:
             return widened(outputs)
-        return [kind.real(one) for one in outputs]
+        return [kind.real(array) for array in outputs]
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec

@@ -34,18 +34,18 @@ class Convolution(FusedOperator):
     def __init__(self, task: Task) -> None:
         super().__init__(task, convolution_of(task))
 
-    def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
-        array = self.epilogue.stored(place, array)
-        if place == 0:
+    def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
+        array = self.epilogue.stored(index, array)
+        if index == 0:
             return to_layout(array, self.spec.layout)
-        if place in self.constants:
-            if place != 1 or not is_channels_last(self.spec.layout):
+        if index in self.constants:
+            if index != 1 or not is_channels_last(self.spec.layout):
                 return array
             return contiguous(np.moveaxis(array, (1, 0), (-2, -1)))
         return to_layout(array, self.spec.output_layout)
 
     def logical(self, outputs: Arrays) -> Arrays:
-        return [from_layout(one, self.spec.output_layout) for one in self.epilogue.logical(outputs)]
+        return [from_layout(out, self.spec.output_layout) for out in self.epilogue.logical(outputs)]
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
@@ -85,8 +85,8 @@ class Convolution(FusedOperator):
         weights = te.placeholder(shape, self.epilogue.weights_type, name="weights")
         operand, element = self.epilogue.operand, self.epilogue.centred_element
 
-        def pad(*place: Any) -> Any:
-            b, channel, *at = _logical_index(place, spec.layout)
+        def pad(*indices: Any) -> Any:
+            b, channel, *at = _logical_index(indices, spec.layout)
             inside: list[Any] = []
             for x, first, extent in zip(at, before, size, strict=True):
                 inside += [x >= first, x < extent + first]
@@ -96,7 +96,7 @@ class Convolution(FusedOperator):
 
         padded = data
         if any(spec.pads):
-            sums = (sum(one) for one in zip(size, before, after, strict=True))
+            sums = (sum(axis) for axis in zip(size, before, after, strict=True))
             padded = te.compute(
                 physical_shape((n, c, *sums), spec.layout),
                 pad,
@@ -104,8 +104,8 @@ class Convolution(FusedOperator):
                 varargs_names=_axis_names(spec.layout, "c"),
             )
 
-        def seen(*place: Any) -> Any:
-            return padded(*place) if any(spec.pads) else element(data(*place))
+        def seen(*indices: Any) -> Any:
+            return padded(*indices) if any(spec.pads) else element(data(*indices))
 
         channel_axis = te.reduce_axis((0, ic), name="rc")
         taps = [
@@ -113,8 +113,8 @@ class Convolution(FusedOperator):
             for extent, name in zip(kernel, _TAPS[-spec.rank :], strict=True)
         ]
 
-        def convolve(*place: Any) -> Any:
-            b, o, *at = _logical_index(place, spec.output_layout)
+        def convolve(*indices: Any) -> Any:
+            b, o, *at = _logical_index(indices, spec.output_layout)
             source = (o // per_group) * ic + channel_axis if spec.group_count > 1 else channel_axis
             at = [
                 x * stride + tap * dilation
@@ -133,7 +133,7 @@ class Convolution(FusedOperator):
         names = _axis_names(spec.output_layout, "oc")
         summed = te.compute(out_shape, convolve, name=f"conv{spec.rank}d", varargs_names=names)
         more, out = self.epilogue.apply(
-            summed, lambda place: _logical_index(place, spec.output_layout)[1], names
+            summed, lambda indices: _logical_index(indices, spec.output_layout)[1], names
         )
         return te.create_prim_func([data, weights, *more, out])
 
@@ -168,20 +168,20 @@ def _axis_names(layout: str, channel: str) -> list[str]:
     return ["n", channel, *spatial, *inner]
 
 
-def _logical_index(place: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
+def _logical_index(indices: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
     if is_channels_last(layout):
-        b, *at, c = place
+        b, *at, c = indices
         return (b, c, *at)
     block = channel_block(layout)
     if not block:
-        return place
-    b, outer, *at, inner = place
+        return indices
+    b, outer, *at, inner = indices
     return (b, outer * block + inner, *at)
 
 
-def _physical_index(place: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
-    b, c, *at = place
+def _physical_index(indices: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
+    b, c, *at = indices
     if is_channels_last(layout):
         return (b, *at, c)
     block = channel_block(layout)
-    return (b, c // block, *at, c % block) if block else place
+    return (b, c // block, *at, c % block) if block else indices

@@ -1,4 +1,4 @@
-"""What a pipeline file says about every convolution, checked, and the shapes that follow from it.
+"""The arguments of every convolution, checked, and the shapes that follow from them.
 
 One family serves one, two and three spatial axes. Cheap to import: a pipeline file is checked
 without TVM or NumPy.
@@ -41,7 +41,7 @@ def _both_sides(value: PerAxis, rank: int) -> tuple[int, ...]:
 
 @attrs.frozen(kw_only=True)
 class ConvolutionSpec(FusedSpec):
-    """What every convolution has; sizes are logical (N, C, spatial axes) whatever the layout.
+    """The arguments of convolutions; sizes are logical (N, C, spatial axes) whatever the layout.
 
     Spatial axes are in the order depth, height, width; fewer of them are the last ones.
     """
@@ -72,10 +72,10 @@ class ConvolutionSpec(FusedSpec):
     )
     layout: str = attrs.field(
         default="",
-        metadata=helped("input layout; NCHW, NCW or NCDHW where missing. " + LAYOUT_HINT),
+        metadata=helped("input layout; NCHW, NCW or NCDHW if missing. " + LAYOUT_HINT),
     )
     output_layout: str = attrs.field(
-        default="", metadata=helped("output layout; the input's where missing")
+        default="", metadata=helped("output layout; the input's if missing")
     )
     dtype: str = attrs.field(
         default=FLOAT32,
@@ -113,7 +113,7 @@ class ConvolutionSpec(FusedSpec):
         if any(pad < 0 for pad in self.pads):
             raise self.fail(f"padding {self.pads} is negative", "Give padding of at least 0.")
         if min(self.output_shape[2:]) < 1:
-            covered, size = ("x".join(map(str, one)) for one in (self.reach, self.input[2:]))
+            covered, size = ("x".join(map(str, sizes)) for sizes in (self.reach, self.input[2:]))
             raise self.fail(
                 f"a filter that covers {covered} does not fit into an input of {size} "
                 f"with padding {self.pads}",
@@ -182,7 +182,7 @@ class ConvolutionSpec(FusedSpec):
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """What a dilated filter covers along each axis."""
+        """The extent of a dilated filter along each axis."""
         sizes = zip(self.kernel_size, self.dilations, strict=True)
         return tuple((kernel - 1) * dilation + 1 for kernel, dilation in sizes)
 

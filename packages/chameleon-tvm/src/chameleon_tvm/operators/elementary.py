@@ -90,7 +90,7 @@ def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
 def exp(x: Expr) -> Expr:
     """e^x to two units in the last place: 1 at 0, 0 below the least normal number, infinity never.
 
-    What is no number stays none: the bounds come first in their comparisons.
+    A value that is no number stays none: the bounds come first in their comparisons.
     """
     low, high = _EXP_RANGE
 
@@ -113,8 +113,8 @@ def exp(x: Expr) -> Expr:
 
 def sigmoid(x: Expr) -> Expr:
     """1 / (1 + e^-x)."""
-    one = number(1.0, x)
-    return one / (one + exp(number(0.0, x) - x))
+    unit = number(1.0, x)
+    return unit / (unit + exp(number(0.0, x) - x))
 
 
 def tanh(x: Expr) -> Expr:
@@ -130,7 +130,7 @@ def erf(x: Expr) -> Expr:
 def _odd_quotient(
     x: Expr, limit: float, numerator: Sequence[float], denominator: Sequence[float]
 ) -> Expr:
-    """X N(x^2) / D(x^2) where |x| is at most a limit, its value at the limit beyond."""
+    """X N(x^2) / D(x^2) if |x| is at most a limit, its value at the limit beyond."""
 
     def of_inside(inside: Expr) -> Expr:
         return _named(
@@ -158,7 +158,7 @@ def lanes_of(value: Expr) -> int:
 
 
 def typed(dtype: str, like: Expr) -> str:
-    """An element type with as many lanes as an expression."""
+    """A dtype with as many lanes as an expression."""
     lanes = lanes_of(like)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 

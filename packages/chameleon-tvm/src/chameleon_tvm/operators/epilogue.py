@@ -1,4 +1,4 @@
-"""What is done to an operator's sums before they are stored: bias, residual, activation."""
+"""The steps between an operator's sums and its output: bias, residual, activation."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Epilogue:
         on_cpu: whether buffers hold numbers as CPUs store them; GPUs have types of their own.
 
     Attributes:
-        data_type: element type of the data.
-        weights_type: element type of the weights.
-        centred_type: element type of what ``centred_element`` makes of the data.
+        data_type: dtype of the data.
+        weights_type: dtype of the weights.
+        centred_type: dtype of the result of ``centred_element``.
     """
 
     operand_type: ClassVar[str] = FLOAT32
@@ -42,7 +42,7 @@ class Epilogue:
         self.data_type = self.weights_type = self.centred_type = self._buffers(spec.dtype)
 
     def _buffers(self, dtype: str) -> str:
-        """Element type of the buffers of a tensor."""
+        """Dtype of the buffers of a tensor."""
         return STORAGE[dtype].storage_dtype if self._on_cpu else dtype
 
     def _real(self, dtype: str, element: Any) -> Any:
@@ -63,22 +63,22 @@ class Epilogue:
             seeded_array(weights, self.spec.dtype, 1),
         ]
 
-    def stored(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+    def stored(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
         """A logical input as buffers hold it, in the same order.
 
         Args:
-            place: which input it is.
+            index: which input it is.
             array: the input.
         """
         if not self._on_cpu:
             return array
-        added = self.spec.residual and place == 2 + self.spec.bias
+        added = self.spec.residual and index == 2 + self.spec.bias
         return STORAGE[self.spec.output_dtype if added else self.spec.dtype].stored(array)
 
     def logical(self, outputs: Arrays) -> Arrays:
         """Outputs as numbers that can be compared."""
         if self._on_cpu:
-            return [STORAGE[self.spec.output_dtype].real(one) for one in outputs]
+            return [STORAGE[self.spec.output_dtype].real(array) for array in outputs]
         return widened(outputs)
 
     def operand(self, element: Any) -> Any:
@@ -106,15 +106,15 @@ class Epilogue:
 
     def inputs(self) -> Arrays:
         """Deterministic logical inputs beside data and weights: [bias], [residual]."""
-        spec, made = self.spec, []
+        spec, arrays = self.spec, []
         if spec.bias:
-            made.append(seeded_array((spec.output_channels,), spec.dtype, 2))
+            arrays.append(seeded_array((spec.output_channels,), spec.dtype, 2))
         if spec.residual:
-            made.append(seeded_array(spec.result_shape, spec.output_dtype, 3))
-        return made
+            arrays.append(seeded_array(spec.result_shape, spec.output_dtype, 3))
+        return arrays
 
     def split(self, more: Sequence[Any]) -> tuple[Any, Any]:
-        """Bias and residual, None where there is none, out of the inputs after the weights."""
+        """Bias and residual, None if there is none, out of the inputs after the weights."""
         rest = list(more)
         bias = rest.pop(0) if self.spec.bias else None
         return bias, rest.pop(0) if self.spec.residual else None
@@ -147,7 +147,7 @@ class Epilogue:
             sums: the operator's own result in its physical layout, perhaps of a wider type.
             channel: the output channel of a physical index.
             names: of the output's axes.
-            shape: of the output, where there are more sums than outputs.
+            shape: of the output, if there are more sums than outputs.
 
         Returns:
             The further parameters ([bias], [residual]) and the output.
@@ -164,12 +164,12 @@ class Epilogue:
             parameters.append(te.placeholder(shape, residual_type, name="residual"))
         bias, residual = self.split(parameters)
 
-        def finish(*place: Any) -> Any:
-            value = sums(*place)
+        def finish(*indices: Any) -> Any:
+            value = sums(*indices)
             if bias is not None:
-                value = value + self._real(spec.dtype, bias[channel(place)])
+                value = value + self._real(spec.dtype, bias[channel(indices)])
             if residual is not None:
-                value = value + self._real(spec.output_dtype, residual(*place))
+                value = value + self._real(spec.output_dtype, residual(*indices))
             value = activate(value, spec.activation)
             if self._on_cpu:
                 return conversions.rounding(STORAGE[spec.output_dtype], value)

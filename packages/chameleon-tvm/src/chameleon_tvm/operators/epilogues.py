@@ -1,4 +1,4 @@
-"""Operators with an epilogue, which their element type decides."""
+"""Operators with an epilogue, which their dtype decides."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ class OperatorsFrontend(Frontend):
         self._specs = options.operators
 
     def tasks(self, target: str) -> list[Task]:
-        taken = {spec.name for spec in self._specs if spec.name}
+        names = {spec.name for spec in self._specs if spec.name}
         tasks = []
         for position, spec in enumerate(self._specs):
             name = spec.name or f"{spec.kind}_{position}"
-            while not spec.name and name in taken:
+            while not spec.name and name in names:
                 name += "_"
-            taken.add(name)
+            names.add(name)
             tasks.append(spec.task(name, target))
         return tasks

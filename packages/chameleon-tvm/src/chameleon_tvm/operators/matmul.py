@@ -25,9 +25,9 @@ class Dense(FusedOperator):
     def __init__(self, task: Task) -> None:
         super().__init__(task, DenseSpec.of(task))
 
-    def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
-        array = self.epilogue.stored(place, array)
-        return contiguous(array.T) if place == 1 else array
+    def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
+        array = self.epilogue.stored(index, array)
+        return contiguous(array.T) if index == 1 else array
 
     def logical(self, outputs: Arrays) -> Arrays:
         return self.epilogue.logical(outputs)
@@ -51,5 +51,5 @@ class Dense(FusedOperator):
             lambda m, n: te.sum(operand(centred(data[m, k])) * operand(weights[k, n]), axis=k),
             name="dense",
         )
-        more, out = self.epilogue.apply(sums, lambda place: place[1], ["m", "n"])
+        more, out = self.epilogue.apply(sums, lambda indices: indices[1], ["m", "n"])
         return te.create_prim_func([data, weights, *more, out])

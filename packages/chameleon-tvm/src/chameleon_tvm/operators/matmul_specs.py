@@ -1,4 +1,4 @@
-"""What a pipeline file says about matrix products, checked, and the shapes that follow from it.
+"""The arguments of matrix products, checked, and the shapes that follow from them.
 
 Cheap to import: a pipeline file is checked without TVM or NumPy.
 """
@@ -83,7 +83,7 @@ class DenseSpec(FusedSpec):
 class BatchMatmulSpec(TypedSpec):
     """Matrix products (batch, m, k) x (batch, k, n), neither side constant.
 
-    Of an ``int8`` operator both sides are uint8, each with a scale and a zero point.
+    An ``int8`` operator has two uint8 sides, each with a scale and a zero point.
     """
 
     kind: ClassVar[str] = "batch_matmul"

@@ -1,7 +1,7 @@
 """Reads a TensorIR function of a user's own, so that a task can carry it as JSON.
 
-The task holds the function itself, and the source text of a reference in NumPy, so that a worker
-process, or another machine years later, needs none of the user's files.
+The task holds the function itself, and the source text of a reference in NumPy. A worker process,
+or another machine years later, needs none of the user's files.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_function(source: str, reference: str, constants: Sequence[str], name: s
     """
     function = _prim_func(named_object(source, f"primfunc {name}"), source, name)
     arguments = function_arguments(function, name)
-    known = [one["name"] for one in arguments["parameters"] if not one["output"]]
+    known = [parameter["name"] for parameter in arguments["parameters"] if not parameter["output"]]
     for constant in constants:
         if constant not in known:
             raise ConfigError(
@@ -130,7 +130,7 @@ def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
     written = {str(r.source.name) for block in blocks for r in block.writes}
     if not blocks:
         raise ConfigError(f"primfunc {name}: the function has no block to schedule", hint=hint)
-    found = []
+    parameters = []
     for parameter in function.params:
         try:
             shape = [int(extent) for extent in parameter.shape]
@@ -139,7 +139,7 @@ def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
                 f"primfunc {name}: parameter {parameter.name!r} has no static shape", hint=hint
             ) from error
         output = str(parameter.name) in written
-        found.append(
+        parameters.append(
             {
                 "name": str(parameter.name),
                 "shape": shape,
@@ -147,17 +147,17 @@ def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
                 "output": output,
             }
         )
-    directions = [bool(parameter["output"]) for parameter in found]
+    directions = [bool(parameter["output"]) for parameter in parameters]
     if directions != sorted(directions) or not any(directions):
         raise ConfigError(
             f"primfunc {name}: parameters must be the inputs, then the outputs",
             hint="Put the buffers that the function writes last.",
         )
-    return found
+    return parameters
 
 
 def function_flop(function: tvm.tirx.PrimFunc, name: str) -> float:
-    """Floating-point operations of a function; elements of its parameters where it has none.
+    """Floating-point operations of a function; elements of its parameters if it has none.
 
     Raises:
         ConfigError: they cannot be counted.

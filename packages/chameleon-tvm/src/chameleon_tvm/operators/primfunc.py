@@ -56,7 +56,7 @@ class PrimFuncOperator(Operator):
         return float(self.task.arguments["tolerance"])
 
     def _unscheduled(self, inputs: Arrays) -> Arrays:
-        """What the function computes as written, compiled for the host without optimization."""
+        """The output of the function as written, compiled for the host without optimization."""
         named = self._function.with_attr("global_symbol", "main")
         with tvm.transform.PassContext(opt_level=0):
             built = tvm.compile(tvm.IRModule({"main": named}), target={"kind": "llvm"}).jit()

@@ -1,4 +1,4 @@
-"""What a pipeline file says about a TensorIR function of the user's own. Cheap to import."""
+"""The arguments of a user's own TensorIR function in a pipeline file. Cheap to import."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PrimFuncSpec(OperatorSpec):
     reference: str = attrs.field(
         default="",
         metadata={
-            **helped("a function of NumPy arrays, named as in source; TVM's own where missing"),
+            **helped("a function of NumPy arrays, named as in source; TVM's own if missing"),
             "source": True,
         },
     )
@@ -42,8 +42,8 @@ class PrimFuncSpec(OperatorSpec):
         if not self.source:
             raise self.fail("source is empty", "Write 'path.py:function'.")
         for written in (self.source, self.reference):
-            place, _, function = written.rpartition(":")
-            if written and not (place and function.isidentifier()):
+            file, _, function = written.rpartition(":")
+            if written and not (file and function.isidentifier()):
                 raise self.fail(
                     f"{written!r} does not name a function",
                     "Write 'path.py:function' or 'package.module:function'.",

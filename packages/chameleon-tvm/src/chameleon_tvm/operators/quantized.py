@@ -1,7 +1,7 @@
 """Operators on quantized tensors: integer sums, and what makes their outputs of them.
 
 A real number is ``scale * (q - zero_point)`` of an integer ``q`` (Jacob et al. 2018, equation 1,
-arXiv 1712.05877): data are uint8 with one scale and zero point, weights int8 with a scale for each
+arXiv 1712.05877). Data are uint8 with one scale and zero point, weights int8 with a scale for each
 output channel and no zero point.
 """
 
@@ -31,7 +31,7 @@ PARAMETERS = 5
 
 @attrs.frozen(kw_only=True)
 class Quantization:
-    """What is the same for all channels; an array of float32 in this order.
+    """The numbers that all channels share; an array of float32 in this order.
 
     Attributes:
         data_zero_point: of the data.
@@ -111,7 +111,7 @@ class QuantizedEpilogue(Epilogue):
         channels = (spec.output_channels,)
         # The standard deviation of sums of products of independent, uniform numbers.
         typical = 256.0 * (2.0 * COMPUTE[spec.dtype].weights.magnitude) / 12.0 * spec.reduced**0.5
-        made: Arrays = [
+        arrays: Arrays = [
             (seeded_array(channels, FLOAT32, 2) * 0.25 + 0.75) / np.float32(typical),
             np.rint(seeded_array(channels, FLOAT32, 3) * typical).astype(np.int32),
             Quantization(
@@ -123,10 +123,10 @@ class QuantizedEpilogue(Epilogue):
             ).array,
         ]
         if spec.residual and self._rounds:
-            made.append(seeded_integers(spec.result_shape, STORAGE[UINT8], 4))
+            arrays.append(seeded_integers(spec.result_shape, STORAGE[UINT8], 4))
         elif spec.residual:
-            made.append(seeded_array(spec.result_shape, FLOAT32, 4))
-        return made
+            arrays.append(seeded_array(spec.result_shape, FLOAT32, 4))
+        return arrays
 
     def centred(self, data: NDArray[Any], more: Arrays) -> Exact:
         zero = Quantization.of(more[2]).data_zero_point
@@ -177,9 +177,9 @@ class QuantizedEpilogue(Epilogue):
         if spec.residual:
             residual.append(te.placeholder(shape, spec.output_dtype, name="residual"))
 
-        def finish(*place: Any) -> Any:
-            real = (sums(*place) + bias[channel(place)]).astype(FLOAT32) * scale[channel(place)]
-            added = residual[0](*place) if residual else None
+        def finish(*index: Any) -> Any:
+            real = (sums(*index) + bias[channel(index)]).astype(FLOAT32) * scale[channel(index)]
+            added = residual[0](*index) if residual else None
             return finished(real, added, spec, [numbers[at] for at in range(PARAMETERS)])
 
         out = te.compute(shape, finish, name="out", varargs_names=names)

@@ -1,9 +1,9 @@
 """Products of two quantized tensors, neither of which is constant: exact sums, then one scale.
 
 Both sides are uint8 with one scale and one zero point each (Jacob et al. 2018, section 2.2, arXiv
-1712.05877): with ``sums`` of ``(a - left_zero_point) * (b - right_zero_point)``, exact in int32,
-``float32(sums) * scale`` is the output in float32, where the scale is the product of both, and
-``round(float32(sums) * scale) + out_zero_point`` between 0 and 255 the output in uint8, where it is
+1712.05877). The ``sums`` of ``(a - left_zero_point) * (b - right_zero_point)`` are exact in int32.
+``float32(sums) * scale`` is the output in float32, with the product of both scales. The output in
+uint8 is ``round(float32(sums) * scale) + out_zero_point`` between 0 and 255, with that product
 divided by the output's scale; halves are rounded to even numbers.
 """
 
@@ -51,10 +51,10 @@ class QuantizedProduct:
     def of(cls, array: NDArray[Any]) -> QuantizedProduct:
         """The numbers of an array of shape (4,)."""
         fields = attrs.fields(cls)
-        return cls(**{one.name: float(at) for one, at in zip(fields, array, strict=True)})
+        return cls(**{field.name: float(at) for field, at in zip(fields, array, strict=True)})
 
     def output(self, sums: NDArray[np.float64], written: str) -> NDArray[np.float64]:
-        """What exact sums become; scaled in float32, as it is defined.
+        """The output of exact sums; scaled in float32, as it is defined.
 
         Args:
             sums: of any shape.
@@ -63,8 +63,8 @@ class QuantizedProduct:
         scaled = (sums.astype(np.float32) * np.float32(self.scale)).astype(np.float64)
         if not STORAGE[written].whole:
             return scaled
-        made: NDArray[np.float64] = np.clip(np.rint(scaled) + self.out_zero_point, 0, LARGEST)
-        return made
+        result: NDArray[np.float64] = np.clip(np.rint(scaled) + self.out_zero_point, 0, LARGEST)
+        return result
 
 
 def example(reduced: int) -> QuantizedProduct:
@@ -97,5 +97,5 @@ def finished_product(sums: Any, written: str, numbers: Sequence[Any]) -> Any:
     real = sums * every
     if not STORAGE[written].whole:
         return real
-    low, high = (tirx.FloatImm("float32", one) - zero for one in (0.0, float(LARGEST)))
+    low, high = (tirx.FloatImm("float32", bound) - zero for bound in (0.0, float(LARGEST)))
     return clipped(real, low, high, zero)

@@ -1,4 +1,4 @@
-"""What becomes of scaled sums of an int8 operator, as TensorIR of scalars and of vectors alike."""
+"""The output of scaled sums of an int8 operator, as TensorIR of scalars and of vectors alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequen
 
     Args:
         real: in float32, a scalar or a vector.
-        residual: of the output's type, with as many lanes; None where there is none.
+        residual: of the output's type, with as many lanes; None if there is none.
         spec: the operator, an int8 one.
         numbers: those of ``Quantization``, scalars of float32.
     """

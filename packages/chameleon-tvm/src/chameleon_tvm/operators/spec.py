@@ -1,4 +1,4 @@
-"""An operator's specification: name, epilogue, and element types on a target; cheap to import."""
+"""An operator's specification: name, epilogue, and dtypes on a target; cheap to import."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class OperatorSpec(ABC):
     """One operator of the ``operators`` frontend.
 
     Attributes:
-        name: unique within a run; made from the kind and its place in the file where empty.
+        name: unique within a run; made from the kind and its place in the file if empty.
         weight: how often the operator occurs in the network.
     """
 
     kind: ClassVar[str]
 
-    name: str = attrs.field(default="", metadata=helped("unique name; made up where missing"))
+    name: str = attrs.field(default="", metadata=helped("unique name; made up if missing"))
     weight: int = attrs.field(
         default=1,
         validator=attrs.validators.ge(1),
@@ -65,7 +65,7 @@ class OperatorSpec(ABC):
     def sizes(self) -> str:
         """The shapes in few words, for names: what is summed and what comes out, then ``@`` where.
 
-        Of a convolution ``512x512 3x3 @7x7`` (input and output channels, kernel, output), of a
+        For a convolution ``512x512 3x3 @7x7`` (input and output channels, kernel, output), for a
         product ``768x3072 @128`` (sums, columns, rows).
         """
         return ""
@@ -73,7 +73,7 @@ class OperatorSpec(ABC):
     def arguments(self) -> dict[str, Any]:
         """JSON values that define the operator completely.
 
-        What an epilogue does not do is left out: a plain operator keeps the key it always had.
+        Steps that an epilogue lacks are left out: a plain operator keeps the key it always had.
         """
 
         def defines(field: Any, value: Any) -> bool:
@@ -85,7 +85,7 @@ class OperatorSpec(ABC):
         return attrs.asdict(self, filter=defines)
 
     def usual(self, field: Any) -> Any:
-        """What a field has that nobody writes.
+        """The value of a field that nobody writes.
 
         Args:
             field: one of ``attrs.fields``.
@@ -136,8 +136,8 @@ def leaky_relu(slope: float) -> str:
 
 def slope_of(activation: str) -> float | None:
     """The slope below zero of what ``leaky_relu`` named; None for other activations."""
-    found = _LEAKY.fullmatch(activation)
-    return None if found is None else float(found[1])
+    match = _LEAKY.fullmatch(activation)
+    return None if match is None else float(match[1])
 
 
 @attrs.frozen(kw_only=True)
@@ -155,15 +155,15 @@ class TypedSpec(OperatorSpec):
         metadata={
             "output": True,
             **helped(
-                f"what is written, where it is not the usual: {FLOAT32} of operators in "
+                f"the output's dtype, if it is not the usual: {FLOAT32} of operators in "
                 f"{BFLOAT16} and {FLOAT16}, {UINT8} of those in {INT8}"
             ),
         },
     )
 
     def __attrs_post_init__(self) -> None:
-        made = settled_output(self, self.dtype, self.output_dtype)
-        object.__setattr__(self, "output_dtype", made)
+        settled = settled_output(self, self.dtype, self.output_dtype)
+        object.__setattr__(self, "output_dtype", settled)
 
     def usual(self, field: Any) -> Any:
         written = field.metadata.get("output")
@@ -183,9 +183,9 @@ class TypedSpec(OperatorSpec):
 class FusedSpec(TypedSpec):
     """An operator with an epilogue, computed while the sums are still in registers.
 
-    The output is ``activation(sums + bias + residual)``. Of an ``int8`` operator ``quantized`` says
-    what is computed: its data are uint8, its weights int8, its sums int32. A residual has the type
-    of the output.
+    The output is ``activation(sums + bias + residual)``. An ``int8`` operator has uint8 data, int8
+    weights and int32 sums, and ``quantized`` says how they become the output. A residual has the
+    type of the output.
     """
 
     bias: bool = attrs.field(
@@ -219,7 +219,7 @@ class FusedSpec(TypedSpec):
         if self.quantized and self.bias:
             raise self.fail(
                 f"an {INT8} operator always adds an int32 bias of its own",
-                "Leave bias out: where there is none, that one is zero.",
+                "Leave bias out: it is zero then.",
             )
 
     def _check_sums(self) -> None:
@@ -258,7 +258,7 @@ def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
 
 
 def computed_in(spec: OperatorSpec, dtype: str, allowed: Sequence[str]) -> None:
-    """Refuse element types that nothing here computes an operator in.
+    """Refuse dtypes that nothing here computes an operator in.
 
     Args:
         spec: the operator.
@@ -271,7 +271,7 @@ def computed_in(spec: OperatorSpec, dtype: str, allowed: Sequence[str]) -> None:
 
 
 def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
-    """What an operator writes.
+    """The shape of an operator's output.
 
     Args:
         spec: the operator.
@@ -284,7 +284,7 @@ def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
     known = COMPUTE[dtype].outputs
     if not output_dtype or output_dtype in known:
         return output_dtype or known[0]
-    owners = [name for name, one in COMPUTE.items() if output_dtype in one.outputs]
+    owners = [name for name, kind in COMPUTE.items() if output_dtype in kind.outputs]
     if not owners:
         raise spec.fail(
             f"output_dtype {output_dtype!r} is not supported",
@@ -312,7 +312,7 @@ def check_products(spec: OperatorSpec, count: int, largest: int) -> None:
 
 
 def on_target(spec: OperatorSpec, dtype: str, target: str, output_dtype: str = "") -> None:
-    """Refuse element types on targets where nothing here computes with them.
+    """Refuse dtypes on targets where nothing here computes with them.
 
     Args:
         spec: the operator.

@@ -1,4 +1,4 @@
-"""What a pipeline file says about an operator: every kind that this package brings.
+"""The arguments of operators in a pipeline file: every kind that this package brings.
 
 Cheap to import: a pipeline file is checked without TVM or NumPy.
 """

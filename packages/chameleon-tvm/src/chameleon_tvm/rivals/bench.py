@@ -26,8 +26,8 @@ class MetaSchedule(Rival):
     ) -> RivalTrace:
         """Tune a task; every point is the end of one of its batches.
 
-        Its own timings rank its kernels; they are scaled so that the last is what our clock says
-        of the same kernel, since two clocks of one machine differ by how they warm up.
+        Its own timings rank its kernels. They are scaled so that the last is our clock's time
+        of that kernel, since two clocks differ by how they warm up.
 
         Raises:
             ConfigError: the task is no operator of this package.

@@ -48,9 +48,9 @@ def tune_with_metaschedule(
 
     Returns:
         ``seconds`` (wall-clock it took), ``trials``, ``failed``, ``history`` (per batch: seconds
-        since the start, trials, best seconds so far by its own clock), ``best_seconds`` (its
-        own clock), ``trace`` (its best schedule, as JSON) and ``kernel_seconds`` (that
-        schedule's kernel by our clock).
+        since the start, trials, best seconds so far), ``best_seconds``, ``trace`` (its best
+        schedule, as JSON). These use its own clock; ``kernel_seconds`` is that schedule's kernel by
+        our clock.
 
     Raises:
         ChameleonError: it fails, or does not end.
@@ -144,9 +144,9 @@ def answer_of(
                 hint="Is the machine busy? Run it again, or give it less to do.",
             )
         if status != 0 or not answered.exists():
-            told = child.log.splitlines()
+            lines = child.log.splitlines()
             raise ChameleonError(
-                f"{module} failed: {told[-1] if told else status_words(status)}",
+                f"{module} failed: {lines[-1] if lines else status_words(status)}",
                 hint="Run it by hand to see all of its output.",
             )
         answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))

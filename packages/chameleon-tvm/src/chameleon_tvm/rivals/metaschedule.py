@@ -1,8 +1,8 @@
 """TVM's own tuner in this process: ``python -m chameleon_tvm.rivals.metaschedule``.
 
-It gets what our tuner gets: the number of threads, constant inputs it may pack, a main thread
-that is kept off TVM's workers' cores; and, unless ``as_shipped``, an import of TVM's tensor
-intrinsics that takes two seconds instead of twenty in every one of its builders.
+It gets what our tuner gets: the number of threads, constant inputs it may pack, a main thread that
+is kept off TVM's workers' cores. Unless ``as_shipped``, an import of TVM's tensor intrinsics takes
+two seconds instead of twenty in every one of its builders.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OutOfTimeError(Exception):
 
 @attrs.define
 class Progress:
-    """What a tuner has done so far. TVM keeps callbacks; this is what both sides see.
+    """A tuner's progress. TVM keeps callbacks; this is what both sides see.
 
     Attributes:
         started: when it was started, in seconds since the epoch.

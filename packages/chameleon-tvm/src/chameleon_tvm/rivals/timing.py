@@ -54,9 +54,9 @@ def median_seconds(kernel: Any, cores: list[int]) -> float:
 def replayed_program(task: Task, trace: Any) -> Program:
     """A recorded trace as a program with packed inputs."""
     operator = operator_of(task)
-    made = Schedule(layout_free(operator.prim_func(), operator.constants))
-    Trace.apply_json_to_schedule(trace, made)
-    scheduled = finished(made)
+    schedule = Schedule(layout_free(operator.prim_func(), operator.constants))
+    Trace.apply_json_to_schedule(trace, schedule)
+    scheduled = finished(schedule)
     arrays = operator.arrange(operator.inputs())
     names = [str(parameter.name) for parameter in operator.prim_func().params]
     inputs = [

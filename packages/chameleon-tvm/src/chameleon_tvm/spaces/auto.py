@@ -1,4 +1,4 @@
-"""The space provider ``auto``: a template where there is one, else sketches."""
+"""The space provider ``auto``: a template if there is one, else sketches."""
 
 from __future__ import annotations
 

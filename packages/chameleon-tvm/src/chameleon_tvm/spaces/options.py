@@ -41,7 +41,7 @@ class AutoOptions(SketchOptions):
 
     @property
     def template(self) -> TemplateOptions:
-        """What concerns templates."""
+        """Options of templates."""
         chosen: dict[str, Any] = {
             field.name: getattr(self, field.name) for field in attrs.fields(TemplateOptions)
         }

@@ -1,4 +1,4 @@
-"""What every operator and every template must do; compiles and runs on this machine."""
+"""Tests of every operator and every template; compiles and runs on this machine."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def check_operator(task: Task) -> None:
     operator, other = operator_of(task), operator_of(again)
     inputs = operator.inputs()
     assert _same(inputs, other.inputs()), f"{where}: its inputs differ from process to process"
-    kept = [array.copy() for array in inputs]
+    copies = [array.copy() for array in inputs]
     expected = operator.reference(inputs)
-    assert _same(inputs, kept), f"{where}: its reference changes its inputs"
+    assert _same(inputs, copies), f"{where}: its reference changes its inputs"
     assert _same(expected, other.reference(inputs)), f"{where}: its reference is not settled"
     places = range(len(inputs))
     assert operator.constants <= set(places), f"{where}: a constant is none of its inputs"
@@ -51,7 +51,7 @@ def check_template(task: Task, options: TemplateOptions | None = None, *, count:
 
     Args:
         task: a small one, for a target that this machine runs.
-        options: of the space ``template``, which name the template where there are several.
+        options: of the space ``template``, which name the template if there are several.
         count: configurations that are built, first guesses before random ones.
 
     Raises:

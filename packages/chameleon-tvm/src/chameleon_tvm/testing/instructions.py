@@ -1,4 +1,4 @@
-"""What every instruction must do: functions that use it, and a check of them by its meaning."""
+"""Tests of every instruction: functions that use it, and a check of them by its meaning."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Trial(ABC):
     @property
     @abstractmethod
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of data, weights and sums of one case."""
+        """The shapes of data, weights and sums of one case."""
 
     @abstractmethod
     def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
-        """What adds a case's products to its sums in place.
+        """The statement that adds a case's products to its sums in place.
 
         Args:
-            buffers: of one axis, by what they hold; the element types are those of ``arguments``.
+            buffers: of one axis, by what they hold; the dtypes are those of ``arguments``.
             case: which one, an expression.
         """
 
@@ -75,7 +75,7 @@ class Trial(ABC):
         }
 
     def arguments(self, operands: Operands) -> list[Array]:
-        """What the function takes: arrays of one axis; it changes the last one."""
+        """The parameters of the function: arrays of one axis; it changes the last one."""
         return [operands[holds].reshape(-1).view(self._stored(holds)).copy() for holds in _NAMES]
 
     def function(self) -> tirx.PrimFunc:
@@ -90,8 +90,8 @@ class Trial(ABC):
         body = self.body(buffers, case)
         first, count = tirx.IntImm("int32", 0), tirx.IntImm("int32", self.cases)
         loop = tirx.For(case, first, count, tirx.ForKind.SERIAL, body)
-        made = tirx.PrimFunc([*buffers.values()], loop).with_attr("tirx.noalias", True)
-        return using(made, [self.instruction])
+        function = tirx.PrimFunc([*buffers.values()], loop).with_attr("tirx.noalias", True)
+        return using(function, [self.instruction])
 
     def expected(self, operands: Operands) -> tuple[Array, Array]:
         """The new sums as the instruction's meaning has them, and as float64 what is added up."""
@@ -114,7 +114,7 @@ class Trial(ABC):
         return str(getattr(self.instruction, holds))
 
     def _stored(self, holds: str) -> str:
-        """Element type of the function's argument."""
+        """Dtype of the function's argument."""
         return self._element(holds)
 
 
@@ -144,13 +144,13 @@ class DotTrial(Trial):
     def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
         lanes, of_weights = self.lanes, self.lanes * self.instruction.depth
         places = [_run(case * lanes, lanes)]
-        made = self.instruction.emit(
+        value = self.instruction.emit(
             tirx.BufferLoad(buffers[SUMS], places),
             tirx.Broadcast(tirx.BufferLoad(buffers[DATA], [case]), lanes),
             tirx.BufferLoad(buffers[WEIGHTS], [_run(case * of_weights, of_weights)]),
             lanes,
         )
-        return tirx.BufferStore(buffers[SUMS], made, places)
+        return tirx.BufferStore(buffers[SUMS], value, places)
 
     def terms(self, data: Array, weights: Array) -> Array:
         return (data * weights).T
@@ -181,30 +181,30 @@ class TileTrial(Trial):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        one = self.instruction
-        groups = self.depth // one.pack
+        product = self.instruction
+        groups = self.depth // product.pack
         return {
             DATA: (self.rows, self.depth),
-            WEIGHTS: (groups, one.columns, one.pack),
-            SUMS: (self.rows, one.columns),
+            WEIGHTS: (groups, product.columns, product.pack),
+            SUMS: (self.rows, product.columns),
         }
 
     def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
-        one = self.instruction
-        held = {
-            holds: one.register(number, holds, 0 if holds == WEIGHTS else self.rows, self.depth)
+        product = self.instruction
+        registers = {
+            holds: product.register(number, holds, 0 if holds == WEIGHTS else self.rows, self.depth)
             for number, holds in enumerate(_NAMES)
         }
         start = {holds: case * int(np.prod(shape)) for holds, shape in self.shapes.items()}
         whole = [
             *(
-                one.load(held[name], buffers[name], start[name], held[name].width)
+                product.load(registers[name], buffers[name], start[name], registers[name].width)
                 for name in _NAMES
             ),
-            one.product(held[SUMS], held[DATA], held[WEIGHTS]),
-            one.store(held[SUMS], buffers[SUMS], start[SUMS], one.columns),
+            product.product(registers[SUMS], registers[DATA], registers[WEIGHTS]),
+            product.store(registers[SUMS], buffers[SUMS], start[SUMS], product.columns),
         ]
-        return one.around([*held.values()], tirx.SeqStmt(whole))
+        return product.around([*registers.values()], tirx.SeqStmt(whole))
 
     def terms(self, data: Array, weights: Array) -> Array:
         columns = np.moveaxis(weights, 1, 2).reshape(-1, self.instruction.columns)
@@ -255,22 +255,22 @@ def drawn(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> Array:
     """
     if dtype != BFLOAT16_BITS and np.dtype(dtype).kind in "iu":
         info = np.iinfo(dtype)
-        made = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+        values = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
         ends = np.array([info.min, info.max, 0, 1], dtype)
     else:
         kind = np.dtype(np.float32 if dtype == BFLOAT16_BITS else dtype)
         limits = np.finfo(kind)
         spread = 2.0 ** rng.integers(-6, 7, shape)
-        made = (rng.standard_normal(shape) * spread).astype(kind)
+        values = (rng.standard_normal(shape) * spread).astype(kind)
         # In bfloat16 the largest float32 would be infinite, and its smallest denormal zero.
         largest, denormal = limits.max / 2, limits.tiny / 4
         positive = [0.0, 1.0, largest, limits.tiny, denormal, np.inf, np.nan]
-        ends = np.array([*positive, *(-one for one in positive)], kind)
+        ends = np.array([*positive, *(-number for number in positive)], kind)
         if dtype == BFLOAT16_BITS:
-            made, ends = STORAGE[BFLOAT16].stored(made), STORAGE[BFLOAT16].stored(ends)
+            values, ends = STORAGE[BFLOAT16].stored(values), STORAGE[BFLOAT16].stored(ends)
     extreme = rng.random(shape) < _EXTREME
     extreme[: len(extreme) // 2] = False
-    return np.where(extreme, rng.choice(ends, shape), made).astype(dtype)
+    return np.where(extreme, rng.choice(ends, shape), values).astype(dtype)
 
 
 def flushed(array: Array, dtype: str) -> Array:
@@ -307,10 +307,10 @@ def require_same(
     """Require that results are what an instruction means.
 
     Integers have to be equal. Sums of floating-point numbers may be rounded after each term, in any
-    order, which changes them by less than a unit of rounding for each term, relative to the terms'
-    absolute values (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). NaN and
-    infinities have to be where they are expected. Where the finite terms alone come to more than
-    their type holds, the order decides what becomes of them, and nothing is compared.
+    order. The change is below a unit of rounding of each absolute value (Higham, Accuracy and
+    Stability of Numerical Algorithms, section 4.2). NaN and infinities have to be where they are
+    expected. If the finite terms alone come to more than their type holds, the order decides the
+    result, and nothing is compared.
 
     Args:
         instruction: that was used.
@@ -355,24 +355,24 @@ def check_instruction(record: InstructionRecord, target: str = "native") -> bool
         AssertionError: with what is wrong, as a sentence.
         PluginError: it cannot be imported or made.
     """
-    made = instruction_of(record)
+    instruction = instruction_of(record)
     for what in ("name", "summary", "architecture"):
-        told, said = getattr(record, what), getattr(made, what)
-        assert told == said, (
-            f"instruction '{record.name}': the record's {what} is {told!r}, its class's {said!r}"
+        own, said = getattr(record, what), getattr(instruction, what)
+        assert own == said, (
+            f"instruction '{record.name}': the record's {what} is {own!r}, its class's {said!r}"
         )
-    told, said = sorted(record.features), sorted(made.features)
-    assert told == said, (
-        f"instruction '{record.name}': the record's features are {told}, its class's {said}"
+    own, said = sorted(record.features), sorted(instruction.features)
+    assert own == said, (
+        f"instruction '{record.name}': the record's features are {own}, its class's {said}"
     )
-    return check_meaning(made, target)
+    return check_meaning(instruction, target)
 
 
 def check_meaning(instruction: Instruction, target: str = "native") -> bool:
     """Check an instruction: the code of a function that uses it, and its results.
 
-    The function has to contain one of the instruction's mnemonics. Where the target is this
-    machine's CPU, it has to compute what the meaning says, on random and on extreme operands.
+    The function has to contain one of the instruction's mnemonics. If the target is this machine's
+    CPU, it has to compute what the meaning says, on random and on extreme operands.
 
     Args:
         instruction: of a CPU.
@@ -397,8 +397,8 @@ def check_meaning(instruction: Instruction, target: str = "native") -> bool:
         function = trial.function()
         code = lower_function(function, built_for, plain_loops=True)
         text = assembly(code)
-        found = any(mnemonic in text for mnemonic in instruction.mnemonics)
-        assert found, f"{about}: none of {', '.join(instruction.mnemonics)} in its code"
+        present = any(mnemonic in text for mnemonic in instruction.mnemonics)
+        assert present, f"{about}: none of {', '.join(instruction.mnemonics)} in its code"
         if runs:
             require_permissions(function)
             _check_results(trial, code.jit(), about)

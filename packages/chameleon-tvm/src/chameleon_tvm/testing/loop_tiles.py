@@ -38,9 +38,9 @@ class LoopTiles(TileProduct):
         return self._product.meaning(sums, data, weights)
 
     def register(self, number: int, holds: str, rows: int = 0, depth: int = 0) -> Register:
-        made = super().register(number, holds, rows, depth)
-        shape = [made.rows * made.width]
-        return attrs.evolve(made, buffer=tirx.decl_buffer(shape, self.element(holds), f"t{number}"))
+        tile = super().register(number, holds, rows, depth)
+        shape = [tile.rows * tile.width]
+        return attrs.evolve(tile, buffer=tirx.decl_buffer(shape, self.element(holds), f"t{number}"))
 
     def zero(self, register: Register) -> Stmt:
         zero = tirx.const(0, self.element(register.holds))
@@ -65,13 +65,13 @@ class LoopTiles(TileProduct):
 
     def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
         def add(row: Expr, column: Expr, group: Expr, k: int) -> Stmt:
-            place = row * self.columns + column
+            index = row * self.columns + column
             left = tirx.BufferLoad(data.buffer, [row * data.width + group * self.pack + k])
             at = (group * self.columns + column) * self.pack + k
             right = tirx.BufferLoad(weights.buffer, [at])
             product = self._widened(left, self.data) * self._widened(right, self.weights)
-            total = tirx.BufferLoad(sums.buffer, [place]) + product
-            return tirx.BufferStore(sums.buffer, total, [place])
+            total = tirx.BufferLoad(sums.buffer, [index]) + product
+            return tirx.BufferStore(sums.buffer, total, [index])
 
         def adds(row: Expr, column: Expr, group: Expr) -> Stmt:
             return tirx.SeqStmt([add(row, column, group, k) for k in range(self.pack)])

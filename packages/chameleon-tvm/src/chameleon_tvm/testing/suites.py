@@ -95,8 +95,8 @@ class TemplateSuite(_OperatorTaskSuite):
 
     @classmethod
     def operators(cls) -> tuple[str, ...]:
-        found: tuple[str, ...] = cls.record.operators
-        return found
+        operators: tuple[str, ...] = cls.record.operators
+        return operators
 
     def test_configurations(self) -> None:
         """Its space is sound, and configurations of it compute what the reference does."""

@@ -37,7 +37,7 @@ class Graphs(Protocol):
         """The outputs of a graph."""
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
-        """What an ``If`` gives, of what both of its branches give."""
+        """An ``If`` between the outputs of both of its branches."""
 
     def emit(self, value: Any) -> Any:
         """A value bound to a variable."""

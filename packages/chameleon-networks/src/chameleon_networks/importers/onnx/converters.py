@@ -13,7 +13,15 @@ from chameleon_tvm.quick_tvm import tvm
 
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx.arithmetic import ARITHMETIC
-from chameleon_networks.importers.onnx.nodes import Node, Unsupported, dtype_of, scalar
+from chameleon_networks.importers.onnx.images import IMAGES
+from chameleon_networks.importers.onnx.nodes import (
+    Node,
+    Unsupported,
+    dtype_of,
+    positive,
+    scalar,
+    shape_of,
+)
 from chameleon_networks.importers.onnx.normalizing import NORMALIZING
 from chameleon_networks.importers.onnx.quantizing import QUANTIZING
 from chameleon_networks.importers.onnx.recurrent import RECURRENT
@@ -43,7 +51,8 @@ def _one_hot(node: Node) -> Any:
     negative = op.less(indices, scalar(0, indices))
     places = node.emit(op.where(negative, op.add(indices, scalar(count, indices)), indices))
     given = (tvm.tirx.const(value.item(), str(value.dtype)) for value in (on, off))
-    return op.one_hot(places, *given, count, int(node.attributes["axis"]))
+    axis = positive(int(node.attributes["axis"]), len(shape_of(indices)) + 1)
+    return op.one_hot(places, *given, count, axis)
 
 
 def _cast(node: Node) -> Any:
@@ -64,6 +73,7 @@ def _cast(node: Node) -> Any:
 
 CONVERTERS: dict[str, Callable[[Node], Any]] = {
     **ARITHMETIC,
+    **IMAGES,
     **NORMALIZING,
     **QUANTIZING,
     **SHAPING,

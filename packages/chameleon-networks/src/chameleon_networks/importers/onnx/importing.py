@@ -1,7 +1,7 @@
 """ONNX graphs as Relax has them: constants computed, control flow unrolled, operators converted.
 
-Every node is converted by one of four, in this order: ONNX's own reference where it reads constants
-alone, a converter of ours, TVM's, and the function body that the standard defines it with.
+ONNX's own reference computes a node that reads constants alone. Others have a converter of ours,
+TVM's, or a function of the standard's, in this order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from chameleon_core.errors import ConfigError
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.words import WAY_OUT, first_line
 from numpy.typing import NDArray
-from onnx.reference import ReferenceEvaluator
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 
 from chameleon_networks.graph.relaxed import relax
@@ -25,6 +24,7 @@ from chameleon_networks.graph.steps import is_quantized, is_rounded
 from chameleon_networks.importers.onnx.control import SPECIAL
 from chameleon_networks.importers.onnx.converters import CONVERTERS
 from chameleon_networks.importers.onnx.coverage import DOMAINS, check_operators
+from chameleon_networks.importers.onnx.folding import dense, evaluated, is_folded
 from chameleon_networks.importers.onnx.nodes import (
     VALUES,
     Node,
@@ -32,8 +32,6 @@ from chameleon_networks.importers.onnx.nodes import (
     Value,
     ValueNeeded,
     dtype_of,
-    is_constant,
-    known_array,
     owner_of,
     relax_constant,
     sentence_of,
@@ -113,7 +111,7 @@ class _Importer:
         opsets = {one.domain: one.version for one in self._model.opset_import}
         scope: Scope = {one.name: _constant(one) for one in graph.initializer}
         for one in graph.sparse_initializer:
-            scope[one.values.name] = relax_constant(_dense(one))
+            scope[one.values.name] = relax_constant(dense(one))
         names: dict[str, int] = {}
         for one in graph.input:
             if one.name in self._values:
@@ -243,8 +241,8 @@ class _Importer:
         special = SPECIAL.get(node.op_type) if not domain else None
         if special is not None:
             return special(self, node, inputs, scope, opsets)
-        if _folds(node, inputs):
-            return _evaluated(node, inputs, opset)
+        if is_folded(node, inputs):
+            return evaluated(node, inputs, opset)
         schema = schema_of(node, domain, opset)
         given = Node(
             builder=self._builder,
@@ -279,7 +277,12 @@ class _Importer:
         values = NotImplemented if convert is None else convert(given)
         if values is NotImplemented:
             return self._by_tvm(node, given)
-        return list(values) if isinstance(values, list | tuple) else [values]
+        values = values if isinstance(values, list | tuple) else [values]
+        # What is wrong with an expression is known as soon as it has a type.
+        return [
+            self._builder.normalize(value) if isinstance(value, relax.Call) else value
+            for value in values
+        ]
 
     def _by_tvm(self, node: Any, given: Node) -> list[Value]:
         """What TVM's converter of an operator makes of it."""
@@ -342,7 +345,7 @@ class _Importer:
         return [inner[one.name] for one in graph.output]
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
-        """What an ``If`` gives, of what both of its branches give."""
+        """An ``If`` between the outputs of both of its branches."""
         chosen = []
         for yes, no in zip(*branches, strict=True):
             tensors = all(isinstance(one, relax.Expr | Typed) for one in (yes, no))
@@ -381,16 +384,6 @@ def _constant(tensor: Any) -> Any:
     return relax_constant(onnx.numpy_helper.to_array(tensor))
 
 
-def _dense(sparse: Any) -> NDArray[Any]:
-    values, places = map(onnx.numpy_helper.to_array, (sparse.values, sparse.indices))
-    made = np.zeros(list(sparse.dims), values.dtype)
-    if places.ndim == 1:
-        made.reshape(-1)[places] = values
-    else:
-        made[tuple(places.T)] = values
-    return made
-
-
 def _dtype(kind: int, what: str) -> str:
     """The name of an element type."""
     name = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind)).name
@@ -403,37 +396,3 @@ def _dtype(kind: int, what: str) -> str:
 def _is_static(kind: Any) -> bool:
     shape = getattr(kind, "shape", None)
     return shape is not None and all(isinstance(one, tvm.tirx.IntImm) for one in shape)
-
-
-_NOT_FOLDED = frozenset(
-    (
-        *("QuantizeLinear", "DequantizeLinear", "Bernoulli", "Multinomial", "Dropout"),
-        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
-    )
-)
-"""Steps of quantization stay steps, and random numbers are drawn anew each time."""
-
-
-def _folds(node: Any, inputs: Sequence[Value]) -> bool:
-    return node.op_type not in _NOT_FOLDED and all(
-        value is None or is_constant(value) for value in inputs
-    )
-
-
-def _evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
-    """The outputs of a node that reads constants alone, computed by ONNX's reference."""
-    feeds = {
-        name: known_array(value)
-        for name, value in zip(node.input, inputs, strict=True)
-        if value is not None
-    }
-    try:
-        with np.errstate(all="ignore"):
-            evaluator = ReferenceEvaluator(node, opsets={node.domain: opset, "": opset})
-            made = evaluator.run(None, feeds)
-    except Exception as error:
-        raise Unsupported(f"ONNX's reference cannot compute it: {first_line(error)}") from error
-    return [
-        [relax_constant(part) for part in one] if isinstance(one, list) else relax_constant(one)
-        for one in made
-    ]

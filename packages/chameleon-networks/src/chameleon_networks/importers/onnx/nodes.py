@@ -106,7 +106,7 @@ class Node:
         return [int(number) for number in self.value(place).reshape(-1)]
 
     def named_type(self, number: int) -> str:
-        """The name of an element type of ONNX."""
+        """The name of a type, of its number in ONNX."""
         return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)).name)
 
     def refuse(self, *names: str) -> None:

@@ -14,41 +14,41 @@ from chameleon_networks.importers.onnx.nodes import Node, dtype_of, scalar, shap
 op = relax.op
 
 Function = Callable[[Any], Any]
-Make = Callable[[float, float], Function]
+Make = Callable[[float, float, Callable[[float], Any]], Function]
 
 
-def _scaled(number: float, value: Any) -> Any:
-    return op.multiply(scalar(number, value), value)
-
-
-def _shifted(number: float, value: Any) -> Any:
-    return op.add(scalar(number, value), value)
-
-
-_ACTIVATIONS: Mapping[str, tuple[Make, float, float]] = {
-    "Relu": (lambda _a, _b: op.nn.relu, 0, 0),
-    "Tanh": (lambda _a, _b: op.tanh, 0, 0),
-    "Sigmoid": (lambda _a, _b: op.sigmoid, 0, 0),
-    "Affine": (lambda a, b: lambda x: _shifted(b, _scaled(a, x)), 1, 0),
-    "LeakyRelu": (lambda a, _b: lambda x: op.nn.leakyrelu(x, a), 0.01, 0),
+_ACTIVATIONS: Mapping[str, tuple[Make, float | None, float | None]] = {
+    "Relu": (lambda _a, _b, _k: op.nn.relu, None, None),
+    "Tanh": (lambda _a, _b, _k: op.tanh, None, None),
+    "Sigmoid": (lambda _a, _b, _k: op.sigmoid, None, None),
+    "Affine": (lambda a, b, k: lambda x: op.add(k(b), op.multiply(k(a), x)), 1, 0),
+    "LeakyRelu": (lambda a, _b, _k: lambda x: op.nn.leakyrelu(x, a), 0.01, None),
     "ThresholdedRelu": (
-        lambda a, _b: lambda x: op.where(op.greater(x, scalar(a, x)), x, scalar(0, x)),
+        lambda a, _b, k: lambda x: op.where(op.greater(x, k(a)), x, k(0)),
         1,
-        0,
+        None,
     ),
-    "ScaledTanh": (lambda a, b: lambda x: _scaled(a, op.tanh(_scaled(b, x))), 1, 1),
-    "HardSigmoid": (lambda a, b: lambda x: op.clip(_shifted(b, _scaled(a, x)), 0, 1), 0.2, 0.5),
+    "ScaledTanh": (
+        lambda a, b, k: lambda x: op.multiply(k(a), op.tanh(op.multiply(k(b), x))),
+        1,
+        1,
+    ),
+    "HardSigmoid": (
+        lambda a, b, k: lambda x: op.clip(op.add(k(b), op.multiply(k(a), x)), 0, 1),
+        0.2,
+        0.5,
+    ),
     "Elu": (
-        lambda a, _b: (
-            lambda x: op.where(op.less(x, scalar(0, x)), _scaled(a, _shifted(-1, op.exp(x))), x)
+        lambda a, _b, k: (
+            lambda x: op.where(op.less(x, k(0)), op.multiply(k(a), op.subtract(op.exp(x), k(1))), x)
         ),
         1,
-        0,
+        None,
     ),
-    "Softsign": (lambda _a, _b: lambda x: op.divide(x, _shifted(1, op.abs(x))), 0, 0),
-    "Softplus": (lambda _a, _b: op.nn.softplus, 0, 0),
+    "Softsign": (lambda _a, _b, k: lambda x: op.divide(x, op.add(k(1), op.abs(x))), None, None),
+    "Softplus": (lambda _a, _b, _k: op.nn.softplus, None, None),
 }
-"""What makes an activation of its two numbers, and the numbers that are left out."""
+"""Makes an activation of its numbers and constants; its numbers if left out, or None for none."""
 
 _USUAL = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -62,11 +62,11 @@ def _functions(node: Node, count: int) -> Iterator[Function]:
     for name in names:
         make, alpha, beta = _ACTIVATIONS[name]
         # A list of numbers has one for each activation that takes one.
-        if alpha and alphas:
+        if alpha is not None and alphas:
             alpha = alphas.pop(0)
-        if beta and betas:
+        if beta is not None and betas:
             beta = betas.pop(0)
-        yield make(alpha, beta)
+        yield make(alpha or 0, beta or 0, lambda number: scalar(number, node[0]))
 
 
 _NUMBERS = ("alpha", "beta")
@@ -97,7 +97,7 @@ class _Direction:
     peepholes: Sequence[Any]
 
     def activated(self, place: int, value: Any) -> Any:
-        """What an activation makes of gates, which are clipped if the node says so."""
+        """Gates after an activation; they are clipped if the node says so."""
         limit = self.node.attributes.get("clip")
         if limit:
             value = self.node.emit(op.clip(self.node.emit(value), -limit, limit))
@@ -151,7 +151,7 @@ class _Direction:
         if self.peepholes:
             leaving = op.add(leaving, op.multiply(self.peepholes[1], cell))
         leave = self.activated(0, leaving)
-        return [emit(op.multiply(leave, self.node.emit(self.functions[2](cell)))), cell]
+        return [emit(op.multiply(leave, self.functions[2](cell))), cell]
 
 
 def _parts(node: Node, value: Any, count: int, axis: int) -> list[Any]:

@@ -39,23 +39,25 @@ class _Axis:
 
     def places(self, way: str) -> NDArray[Any]:
         """The coordinate in the input of each output."""
-        at, size, scale = np.arange(self.out, dtype=np.float64), self.size, self.scale
+        at: NDArray[Any] = np.arange(self.out, dtype=np.float64)
+        size, scale = self.size, self.scale
         whole = scale * size
-        if way == "asymmetric":
-            return at / scale
-        if way == "align_corners":
-            return at * ((size - 1) / (whole - 1) if whole != 1 else 0.0)
         if way == "tf_crop_and_resize":
             begin, end = self.crop
             if self.out == 1:
                 return np.full(1, 0.5 * (begin + end) * (size - 1))
-            step = (end - begin) * (size - 1) / (self.out - 1)
-            return begin * (size - 1) + at * step
-        middles: NDArray[Any] = (at + 0.5) / scale - 0.5
+            return (begin + at * (end - begin) / (self.out - 1)) * (size - 1)
+        if way == "asymmetric":
+            return at / scale
+        if way == "align_corners":
+            return at * ((size - 1) / (whole - 1) if whole != 1 else 0.0)
+        shift = 0.0
         if way == "half_pixel_symmetric":
-            middles += size / 2 * (1 - self.out / whole)
-            return middles
-        return middles if way == "half_pixel" or self.out > 1 else np.zeros(1)
+            shift = size / 2 * (1 - self.out / whole)
+        elif way == "pytorch_half_pixel" and self.out == 1:
+            return np.zeros(1)
+        places: NDArray[Any] = (at + 0.5) / scale - 0.5 + shift
+        return places
 
 
 _NEAREST: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from chameleon_tvm.quick_tvm import te, tirx
 
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx.nodes import (
@@ -35,6 +36,16 @@ def _unsqueeze(node: Node) -> Any:
     axes, left = _axes(node, len(shape) + count), iter(shape)
     rank = len(shape) + count
     return op.reshape(node[0], [1 if axis in axes else next(left) for axis in range(rank)])
+
+
+def _reshape(node: Node) -> Any:
+    shape, whole = shape_of(node[0]), node.attributes.get("shape") or node.integers(1)
+    if not node.attributes.get("allowzero"):
+        whole = [shape[at] if extent == 0 else extent for at, extent in enumerate(whole)]
+    if 0 in whole:
+        # For Relax a zero stands for the old extent.
+        return relax.const(np.zeros(whole, dtype_of(node[0])))
+    return op.reshape(node[0], list(whole))
 
 
 def _slice(node: Node) -> Any:
@@ -124,6 +135,39 @@ def _tensor_scatter(node: Node) -> Any:
     return op.where(inside, taken, cache)
 
 
+def _top(node: Node) -> Any:
+    """The sign of 64 bits tells what is larger once half of all numbers are below zero."""
+    if dtype_of(node[0]) != "uint64":
+        return NotImplemented
+    half = tirx.const(1 << 63, "uint64")
+
+    def signed(source: te.Tensor) -> te.Tensor:
+        return te.compute(
+            source.shape, lambda *at: tirx.reinterpret("int64", source(*at) ^ half), name="signed"
+        )
+
+    def unsigned(source: te.Tensor) -> te.Tensor:
+        return te.compute(
+            source.shape,
+            lambda *at: tirx.reinterpret("uint64", source(*at)) ^ half,
+            name="unsigned",
+        )
+
+    whole = node.emit(node.builder.call_te(signed, node[0], primfunc_name_hint="signed"))
+    given = node.attributes
+    parts = node.emit(
+        op.topk(
+            whole,
+            node.integers(1)[0],
+            int(given["axis"]),
+            largest=bool(given["largest"]),
+            dtype="int64",
+        )
+    )
+    top, places = (node.emit(relax.TupleGetItem(parts, place)) for place in range(2))
+    return [node.builder.call_te(unsigned, top, primfunc_name_hint="unsigned"), places]
+
+
 def _dropout(node: Node) -> list[Any]:
     """What a network in use does with it: nothing."""
     training = node.known(2)
@@ -155,6 +199,7 @@ def _refused(reason: str) -> Callable[[Node], Any]:
 _UNKNOWN_SHAPE = _refused("the shape of what it gives depends on the numbers it reads")
 
 SHAPING: Mapping[str, Callable[[Node], Any]] = {
+    "Reshape": _reshape,
     "Unsqueeze": _unsqueeze,
     "Slice": _slice,
     "Compress": _compress,
@@ -162,6 +207,7 @@ SHAPING: Mapping[str, Callable[[Node], Any]] = {
     "SpaceToDepth": _space_to_depth,
     "ReverseSequence": _reverse_sequence,
     "TensorScatter": _tensor_scatter,
+    "TopK": _top,
     "Dropout": _dropout,
     "ArrayFeatureExtractor": _array_features,
     "Binarizer": _binarizer,

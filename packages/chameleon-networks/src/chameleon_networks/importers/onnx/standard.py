@@ -1,4 +1,4 @@
-"""What the standard says of operators: attributes that are left out, and bodies of functions."""
+"""Operators as the standard has them: attributes that are left out, and bodies of functions."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def from_interface(array: NDArray[Any], kind: str) -> NDArray[Any]:
 
 
 def read(builder: Any, value: Any, kind: str) -> Typed:
-    """What stands for an input of the network."""
+    """The tensor that stands for an input of the network."""
     emit = builder.emit
     if kind == FLOAT16:
         value = emit(op.astype(value, "float32"))

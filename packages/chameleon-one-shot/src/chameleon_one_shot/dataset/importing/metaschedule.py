@@ -1,7 +1,7 @@
 """Reads databases of TVM's MetaSchedule (``JSONDatabase``): JSON alone, nothing is replayed.
 
-A database is two files of one JSON value a line. Of a workload its hash is kept, and the names of
-the blocks of its module, which is a graph of nodes as ``tvm.ir.save_json`` writes it. A record is
+A database is two files of one JSON value a line. A workload gives its hash, and the names of the
+blocks of its module, which is a graph of nodes as ``tvm.ir.save_json`` writes it. A record is
 ``[workload, [[instructions, decisions], seconds, target, argument types]]``
 (``TuningRecord.as_json`` of tvm.s_tir.meta_schedule).
 """
@@ -158,7 +158,7 @@ def _blocks(encoded: Any) -> list[str]:
         content = base64.b64decode(encoded)
         nodes = json.loads(content[content.index(b"{") :])["nodes"]
         hints = [node["attrs"]["name_hint"] for node in nodes if node["type_key"] in _BLOCKS]
-        names = [nodes[int(one)]["repr_str"] if one.isdecimal() else one for one in hints]
+        names = [nodes[int(hint)]["repr_str"] if hint.isdecimal() else hint for hint in hints]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return []
     return [str(name) for name in names if name != "root"]
@@ -182,5 +182,5 @@ def _task(workload: str, blocks: list[str], records: Sequence[_Record], source: 
         source=source,
         choices=[record.knobs for record in records],
         seconds=np.array([record.seconds for record in records]),
-        failures=[FailureKind.RUN_ERROR.value if one else None for one in failed],
+        failures=[FailureKind.RUN_ERROR.value if failure else None for failure in failed],
     )

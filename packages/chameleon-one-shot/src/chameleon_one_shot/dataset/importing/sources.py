@@ -167,7 +167,7 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
                 raise DatasetError(f"the table {file} is too large", hint="Take a part of it.")
             rows = tuple(tuple(map(int, row)) for row in configs)
             job = MeasureJob(task=task, space=space_ref, configs=rows)
-            measured = {one.config: one for one in runner.measure(job)}
+            measured = {trial.config: trial for trial in runner.measure(job)}
             ordered = [measured[row] for row in rows]
             imported.append(
                 DatasetTask(
@@ -177,8 +177,8 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
                     source=source,
                     configs=np.array(rows, np.int32),
                     choices=[space.decode(row) for row in rows],
-                    seconds=np.array([one.cost for one in ordered]),
-                    failures=[None if one.ok else str(one.failure) for one in ordered],
+                    seconds=np.array([trial.cost for trial in ordered]),
+                    failures=[None if trial.ok else str(trial.failure) for trial in ordered],
                 )
             )
     return imported

@@ -1,4 +1,4 @@
-"""What a builder hands to a device: a library, its inputs, and a recipe of how they go together."""
+"""The artifact that a builder hands to a device: a library, its inputs, and a recipe for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Recipe:
         library: name of its file: ``.so``, or a ``.tar`` of objects that is linked where it runs.
         arguments: the parameters of its function ``main``: inputs, then outputs.
         task: the task whose operator makes logical outputs of the physical ones, as JSON; None
-            where they are the same. Whoever reads the outputs rebuilds it.
+            if they are the same. Whoever reads the outputs rebuilds it.
     """
 
     target: str
@@ -53,12 +53,12 @@ class Recipe:
     @property
     def inputs(self) -> tuple[Argument, ...]:
         """The parameters that are read."""
-        return tuple(one for one in self.arguments if one.digest)
+        return tuple(argument for argument in self.arguments if argument.digest)
 
     @property
     def outputs(self) -> tuple[Argument, ...]:
         """The parameters that are written."""
-        return tuple(one for one in self.arguments if not one.digest)
+        return tuple(argument for argument in self.arguments if not argument.digest)
 
 
 def store_input(folder: Path, array: NDArray[Any]) -> Argument:
@@ -120,6 +120,6 @@ def output_arguments(buffers: Sequence[tuple[tuple[int, ...], str]]) -> list[Arg
 
 
 def _digest(array: NDArray[Any]) -> str:
-    found = hashlib.sha256(f"{array.dtype.name}{array.shape}".encode())
-    found.update(np.ascontiguousarray(array).view(np.ubyte).reshape(-1).data)
-    return found.hexdigest()[:32]
+    digest = hashlib.sha256(f"{array.dtype.name}{array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).view(np.ubyte).reshape(-1).data)
+    return digest.hexdigest()[:32]

@@ -31,14 +31,14 @@ class DeviceBuffers:
         self.sent = 0
 
     def input(self, argument: Argument, folder: Path) -> tvm.runtime.Tensor:
-        """The input that an artifact names, from its folder where it is not here yet."""
-        found = self._find(argument.digest)
-        if found is None:
+        """The input that an artifact names, from its folder if it is not here yet."""
+        tensor = self._find(argument.digest)
+        if tensor is None:
             array = load_input(folder, argument)
-            found = tvm.runtime.tensor(array, device=self._device)
+            tensor = tvm.runtime.tensor(array, device=self._device)
             self.sent += 1
-            self._keep(argument.digest, found, array.nbytes)
-        return found
+            self._keep(argument.digest, tensor, array.nbytes)
+        return tensor
 
     def output(self, argument: Argument) -> tvm.runtime.Tensor:
         """A new array of zeros: a kernel that writes too little must fail the same way always."""
@@ -48,9 +48,9 @@ class DeviceBuffers:
             array = np.zeros(argument.shape, argument.dtype)
             zeros = tvm.runtime.tensor(array, device=self._device)
             self._keep(key, zeros, array.nbytes)
-        made = tvm.runtime.empty(argument.shape, argument.dtype, device=self._device)
-        zeros.copyto(made)
-        return made
+        tensor = tvm.runtime.empty(argument.shape, argument.dtype, device=self._device)
+        zeros.copyto(tensor)
+        return tensor
 
     def _find(self, key: str) -> tvm.runtime.Tensor | None:
         if key not in self._kept:

@@ -53,8 +53,8 @@ _FUNCTIONS = (
 def compiling_for(target: tvm.target.Target) -> Iterator[None]:
     """Compile to machine code for a CUDA target while the context lasts; nothing for others.
 
-    Where nvcc, or TVM's CUDA runtime, is missing the source is exported, and compiled on the
-    device's machine if that can.
+    If nvcc or TVM's CUDA runtime is missing, the source is exported, and compiled on the device's
+    machine if that can.
     """
     if target.kind.name != "cuda":
         yield
@@ -90,8 +90,8 @@ def _load_runtime() -> None:
         OSError: it cannot be loaded: TVM was built without it, or CUDA's runtime is missing.
         subprocess.SubprocessError: there is no C compiler.
     """
-    found = next((path for path in _library_folders() if (path / _RUNTIME).exists()), None)
-    if found is None:
+    root = next((path for path in _library_folders() if (path / _RUNTIME).exists()), None)
+    if root is None:
         raise OSError(f"this TVM has no {_RUNTIME}")
     with tempfile.TemporaryDirectory(prefix="chameleon-no-driver-") as folder:
         library = Path(folder) / _DRIVER
@@ -106,7 +106,7 @@ def _load_runtime() -> None:
         )
         # Loaded libraries stay when their files are gone.
         ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
-    ctypes.CDLL(str(found / _RUNTIME), ctypes.RTLD_GLOBAL)
+    ctypes.CDLL(str(root / _RUNTIME), ctypes.RTLD_GLOBAL)
 
 
 def _library_folders() -> list[Path]:
@@ -120,7 +120,7 @@ def export_program(program: Program, target: str, folder: Path, *, task: Task | 
         program: the function and its packed inputs.
         target: the canonical target.
         folder: empty; nothing written there refers to this machine.
-        task: whose operator undoes the layouts of the outputs; None where they have none.
+        task: whose operator undoes the layouts of the outputs; None if they have none.
     """
     resolved = tvm_target(target)
     with compiling_for(resolved):

@@ -1,4 +1,4 @@
-"""What a server is, as far as it tells, and whether it can run what is built for a target."""
+"""The facts that a server reports, and whether it can run code that is built for a target."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SAME_VERSION = "Install the same version of apache-tvm on both sides."
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """What a server told; empty or zero where it did not.
+    """A server's answer; empty or zero if it gave none.
 
     Attributes:
         tvm: version of TVM.
@@ -34,7 +34,7 @@ class ServerFacts:
         cpu: LLVM's name of its processor.
         mattr: features of it that the name does not imply (``+``) or implies in vain (``-``).
         llvm: major version of LLVM.
-        gpu: name of the device, where it is no CPU.
+        gpu: name of the device, if it is no CPU.
         compute: compute capability of a CUDA device, such as ``9.0``.
     """
 
@@ -47,7 +47,7 @@ class ServerFacts:
     compute: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """What is known, for the record."""
+        """The known facts, for the record."""
         return {name: value for name, value in attrs.asdict(self).items() if value}
 
 
@@ -57,7 +57,7 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
     A server with TVM's runtime alone knows nothing of LLVM.
 
     Args:
-        function: a function of the server by name; raises where there is none.
+        function: a function of the server by name; raises if there is none.
         device: the device that kernels will run on.
         kind: TVM's name for its kind.
     """
@@ -67,8 +67,8 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
             return function(name)()
         return None
 
-    told = tell(FACTS_FUNCTION)
-    ours = json.loads(str(told)) if told is not None else {}
+    answer = tell(FACTS_FUNCTION)
+    ours = json.loads(str(answer)) if answer is not None else {}
     told_cpu = ours.get("cpu") or {"mcpu": tell("target.llvm_get_system_cpu") or ""}
     gpu = {}
     if kind != "cpu" and device.exist:
@@ -86,7 +86,7 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
 
 
 def own_facts() -> str:
-    """What this process is, as JSON: the answer of ``FACTS_FUNCTION``."""
+    """This process's facts as JSON: the answer of ``FACTS_FUNCTION``."""
     return json.dumps({"tvm": own_version(), "cpu": native_name().options()})
 
 

@@ -1,4 +1,4 @@
-"""What TVM's errors mean: a lost device, too little memory, too little time, or a bad kernel."""
+"""The meaning of TVM's errors: a lost device, too little memory or time, or a bad kernel."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def remote_calls(name: str) -> Iterator[None]:
 
 
 def meaning(error: Exception, name: str) -> Exception:
-    """What an error of TVM's means; the error itself where it is the candidate's own."""
+    """The meaning of an error of TVM's; the error itself if it is the candidate's own."""
     text = str(error)
     versions = _VERSIONS.search(text)
     if versions is not None:

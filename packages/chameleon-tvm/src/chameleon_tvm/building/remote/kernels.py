@@ -52,8 +52,8 @@ class KernelLoader:
         return ModuleKernel(
             module,
             self.device,
-            inputs=[self.buffers.input(one, artifact) for one in recipe.inputs],
-            outputs=[self.buffers.output(one) for one in recipe.outputs],
+            inputs=[self.buffers.input(argument, artifact) for argument in recipe.inputs],
+            outputs=[self.buffers.output(argument) for argument in recipe.outputs],
             unpack=unpack,
             flush=self.flush,
             cooldown=self.cooldown,
@@ -64,8 +64,8 @@ class KernelLoader:
 def flush_of(kind: str, *, has_preprocessor: bool) -> Flush:
     """How caches are emptied on a kind of device.
 
-    A CPU's runtime flushes the very lines of the arguments, the first of which is the activations
-    and stays; on other devices, as many bytes as are asked for are copied.
+    A CPU's runtime flushes the very lines of the arguments, except for the first, the activations,
+    which stay. Other devices copy as many bytes as are asked for.
 
     Args:
         kind: TVM's name of the kind of device.

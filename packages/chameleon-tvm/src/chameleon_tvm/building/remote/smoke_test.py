@@ -60,9 +60,9 @@ def _numbers() -> np.ndarray:
 
 def _function(target: tvm.target.Target) -> tirx.PrimFunc:
     """Doubles every number and adds one: in vectors on a CPU, in threads elsewhere."""
-    given = te.placeholder((_LENGTH,), "float32", name="given")
-    made = te.compute((_LENGTH,), lambda i: given[i] * 2.0 + 1.0, name="made")
-    schedule = Schedule(te.create_prim_func([given, made]))
+    source = te.placeholder((_LENGTH,), "float32", name="given")
+    result = te.compute((_LENGTH,), lambda i: source[i] * 2.0 + 1.0, name="made")
+    schedule = Schedule(te.create_prim_func([source, result]))
     (loop,) = schedule.get_loops(schedule.get_sblock("made"))
     outer, inner = schedule.split(loop, [None, _THREADS])
     if target.kind.name == "llvm":

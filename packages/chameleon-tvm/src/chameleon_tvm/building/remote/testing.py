@@ -1,7 +1,7 @@
 """Kernels that crash, hang, lie or sleep on the device they run on, to test what runs them.
 
-They are compiled functions that call the C library: what fails is a real server with a real
-kernel in it, and nothing on the client's side.
+They are compiled functions that call the C library. A real server fails with a real kernel in it,
+and nothing on the client's side.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SEGMENTATION_FAULT = 11
 
 
 class Behaviour(StrEnum):
-    """What a kernel does where it runs."""
+    """The behaviour of a kernel when it runs."""
 
     NONE = "none"
     WRONG = "wrong"
@@ -131,7 +131,7 @@ def _numbers() -> np.ndarray:
 
 def _function(behaviour: Behaviour, seconds: float) -> tirx.PrimFunc:
     """Adds one to every number; before the first of them, behaves as asked."""
-    given = te.placeholder((_LENGTH,), "float32", name="given")
+    source = te.placeholder((_LENGTH,), "float32", name="given")
     added = 2.0 if behaviour is Behaviour.WRONG else 1.0
     calls = {
         Behaviour.SLEEPS: ("usleep", int(seconds * 1e6)),
@@ -139,14 +139,14 @@ def _function(behaviour: Behaviour, seconds: float) -> tirx.PrimFunc:
         Behaviour.HANGS: ("sleep", 3600),
     }
     if behaviour not in calls:
-        made = te.compute((_LENGTH,), lambda i: given[i] + added, name="made")
-        return te.create_prim_func([given, made])
+        result = te.compute((_LENGTH,), lambda i: source[i] + added, name="made")
+        return te.create_prim_func([source, result])
     name, argument = calls[behaviour]
 
     def value(i: tirx.Var) -> tirx.PrimExpr:
         # The C library's functions return 0 here, which is added so that the call stays.
         done = tirx.call_extern("int32", name, argument)
-        return given[i] + added + tirx.if_then_else(i == 0, done, 0).astype("float32")
+        return source[i] + added + tirx.if_then_else(i == 0, done, 0).astype("float32")
 
-    made = te.compute((_LENGTH,), value, name="made")
-    return te.create_prim_func([given, made])
+    result = te.compute((_LENGTH,), value, name="made")
+    return te.create_prim_func([source, result])

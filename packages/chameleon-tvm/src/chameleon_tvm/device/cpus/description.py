@@ -33,8 +33,8 @@ class Core:
         load_bytes: loaded from L1 in a cycle by all units.
         l2_rate: sustained bytes per cycle from the second-level cache.
         l3_rate: sustained bytes per cycle from the last-level cache, all cores at work.
-        memory_rate: bytes per cycle from memory for each of a few cores: where a processor has
-            many at work it is less, and measuring it (``chameleon cpu --measure``) pays.
+        memory_rate: bytes per cycle from memory for each of a few cores. If a processor has many at
+            work it is less, and measuring it (``chameleon cpu --measure``) pays.
         l1_bytes: usual size of the data cache.
         l2_bytes: usual size of the second-level cache.
         l3_bytes: usual size of the last-level cache.
@@ -121,7 +121,7 @@ _KNOWN = {
 
 
 def core_of(mcpu: str, architecture: str) -> Core:
-    """The kind of core that LLVM's name means; one of today's where the name says nothing.
+    """The kind of core that LLVM's name means; one of today's if the name says nothing.
 
     Args:
         mcpu: LLVM's name.
@@ -135,7 +135,7 @@ _SYSFS = Path("/sys/devices/system/cpu")
 
 @attrs.frozen(kw_only=True)
 class TargetInfo:
-    """What a CPU schedule has to know about its target; rates are per cycle and core.
+    """The facts that a CPU schedule needs about its target; rates are per cycle and core.
 
     Attributes:
         vector_bytes: width of a vector register, in bytes.
@@ -259,7 +259,7 @@ def _vectors(target: Target, architecture: str) -> tuple[int, int, bool]:
 
 
 def _sysfs_caches() -> tuple[int, int, int] | None:
-    """L1 data, L2 and L3 of a core of this machine in bytes, where Linux lists them."""
+    """L1 data, L2 and L3 of a core of this machine in bytes, if Linux lists them."""
     sizes: dict[str, int] = {}
     core = _SYSFS / f"cpu{usable_cores()[0]}" / "cache"
     for index in sorted(core.glob("index*")):

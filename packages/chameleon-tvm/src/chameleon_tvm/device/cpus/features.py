@@ -87,19 +87,19 @@ def told_features(processor: Processor) -> frozenset[str]:
 
 
 def used_features(target: Target) -> frozenset[str]:
-    """What code for a target may use, of the features that systems show."""
+    """The features that code for a target may use, among those that systems show."""
     return target_features(target) & _shown(architecture_of(target))
 
 
 def hidden_features(target: Target) -> frozenset[str]:
     """Vector instructions that code for a target may use and that systems do not show."""
     shown = _shown(architecture_of(target))
-    return frozenset(one for one in target_features(target) - shown if one.startswith(_HIDDEN))
+    return frozenset(name for name in target_features(target) - shown if name.startswith(_HIDDEN))
 
 
 @cache
 def host_features() -> frozenset[str]:
-    """What this machine's CPU can do: its flags say it, or else LLVM's guess of its name."""
+    """The abilities of this machine's CPU: its flags say them, or else LLVM's guess of its name."""
     processor = this_processor()
     if processor is None:
         return used_features(llvm_target(str(codegen.llvm_get_system_cpu())))

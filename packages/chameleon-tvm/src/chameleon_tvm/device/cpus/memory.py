@@ -1,7 +1,7 @@
 """The memory bandwidth of this machine's CPU, kept once it was measured.
 
 A run depends on it: first guesses are ordered by it. So nothing measures it on the way; the user
-does, once, and the file is read ever after. Where there is none, the usual rate of the core counts.
+does, once, and the file is read ever after. Without one, the usual rate of the core counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chameleon_system.processor import this_processor
 
 
 def kept_file() -> Path:
-    """Where measured rates are: in the user's cache folder."""
+    """The file of measured rates, in the user's cache folder."""
     return user_cache_folder() / "cpu.json"
 
 
@@ -27,10 +27,10 @@ def kept_memory_rate(mcpu: str, cores: int) -> float | None:
         cores: that were at work.
 
     Returns:
-        Bytes per cycle and core, or None where it was not measured.
+        Bytes per cycle and core, or None if it was not measured.
     """
-    found = _read().get(_key(mcpu, cores))
-    return float(found) if isinstance(found, int | float) and found > 0 else None
+    rate = _read().get(_key(mcpu, cores))
+    return float(rate) if isinstance(rate, int | float) and rate > 0 else None
 
 
 def keep_memory_rate(mcpu: str, cores: int, rate: float) -> Path:

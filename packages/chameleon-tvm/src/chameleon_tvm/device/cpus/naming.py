@@ -1,8 +1,8 @@
 """The name and features that LLVM should compile with for a processor.
 
-LLVM goes by the model number, which a virtual machine may change: a Granite Rapids that says it is
+LLVM goes by the model number, which a virtual machine may change. A Granite Rapids that says it is
 model 167 becomes a ``rocketlake``, without AMX and bfloat16. Here the flags decide. LLVM's guess
-stays as it is where its features are those of the flags.
+stays as it is if its features are those of the flags.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _ARM_PARTS = {
 
 @attrs.frozen(kw_only=True)
 class CpuName:
-    """What LLVM compiles for.
+    """The processor that LLVM compiles for.
 
     Attributes:
         mcpu: one of LLVM's names.
@@ -93,11 +93,11 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
 
     Args:
         processor: what the system says.
-        guess: LLVM's own name for it, taken where no other fits better. It alone is trusted with
+        guess: LLVM's own name for it, taken if no other fits better. It alone is trusted with
             instructions that systems do not show.
         triple: LLVM's triple.
     """
-    told = told_features(processor)
+    seen = told_features(processor)
     names = [
         name for name in (guess, *_candidates(processor)) if codegen.llvm_is_valid_cpu(name, triple)
     ]
@@ -108,7 +108,7 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
         used = used_features(target)
         if name != guess:
             used |= hidden_features(target)
-        differing = {f"+{one}" for one in told - used} | {f"-{one}" for one in used - told}
+        differing = {f"+{flag}" for flag in seen - used} | {f"-{flag}" for flag in used - seen}
         if fewest is None or len(differing) < fewest:
             # "+" sorts before "-", and LLVM takes them in order: what is lacking stays out.
             best, fewest = CpuName(mcpu=name, mattr=tuple(sorted(differing))), len(differing)
@@ -119,7 +119,7 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
 
 @cache
 def native_name() -> CpuName:
-    """What LLVM should compile with for this machine."""
+    """The processor and features that LLVM should compile with for this machine."""
     guess = str(codegen.llvm_get_system_cpu())
     processor = this_processor()
     if processor is None:

@@ -1,4 +1,4 @@
-"""What all CUDA templates share: schedules that TVM's own check has passed, and nests."""
+"""The common parts of all CUDA templates: schedules that TVM's own check has passed, and nests."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class CudaTemplate(Template):
         Raises:
             InvalidConfigurationError: it breaks a limit of the GPU all the same.
         """
-        made = self.scheduled(values)
-        verify(made, tvm_target(self.task.target), self.info)
-        return made
+        function = self.scheduled(values)
+        verify(function, tvm_target(self.task.target), self.info)
+        return function
 
 
 class NestTemplate(CudaTemplate):

@@ -1,9 +1,9 @@
 """CUDA templates of convolutions: the paper's for conv2d (CHAMELEON, Table 1), and depthwise.
 
-In half precision they are products on tensor cores: rows of the product are pixels of the output,
-columns its channels, and what is summed over are the taps of a filter and the input's channels. The
-matrix of pixels and taps is never in memory: each block of threads computes the part that it
-multiplies in shared memory (implicit GEMM).
+In half precision they are products on tensor cores. Rows of the product are pixels of the output,
+columns its channels; the sums run over the taps of a filter and the input's channels. The matrix of
+pixels and taps is never in memory: each block of threads computes the part that it multiplies in
+shared memory (implicit GEMM).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ConvolutionTemplate(NestTemplate):
         return Nest(
             outputs=tuple(Axis(name=name, extent=extents[name]) for name in order),
             reductions=self._order(
-                *(Axis(name=name, extent=one, whole=self._depthwise) for name, one in summed)
+                *(Axis(name=name, extent=extent, whole=self._depthwise) for name, extent in summed)
             ),
             copies=n * self._groups,
             operands=(self._data({"f" if self._depthwise else "rc": 1}), self._weights()),
@@ -217,12 +217,12 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
             name="sums",
         )
         more, out = Epilogue(spec).apply(
-            sums, lambda place: place[1], ["m", "n"], shape=(self.pixels, sizes.columns)
+            sums, lambda indices: indices[1], ["m", "n"], shape=(self.pixels, sizes.columns)
         )
         return self._as_image(te.create_prim_func([data, weights, *more, out]))
 
     def _pixel(self, data: te.Tensor, tap: tuple[Any, Any], m: Any, channel: Any) -> Any:
-        """What a tap of the filter sees for a pixel of the output; zero beyond the image."""
+        """The input of a filter's tap for a pixel of the output; zero beyond the image."""
         spec = self.spec
         _, _, oh, ow = spec.output_shape
         _, _, h, w = spec.input

@@ -1,4 +1,4 @@
-"""What is known of configurations of CUDA templates without building them."""
+"""Estimates for configurations of CUDA templates, without building them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def registers(nest: Nest, values: Values) -> NDArray[np.int64]:
 
 @attrs.frozen(kw_only=True)
 class Estimates:
-    """What is known of n configurations; every field has shape (n,).
+    """Estimates for n configurations; every field has shape (n,).
 
     Attributes:
         threads: of a block.
@@ -160,8 +160,8 @@ def features(nest: Nest, info: GpuInfo, values: Values) -> Numbers:
 def guessed_cost(nest: Nest, info: GpuInfo, values: Values) -> Numbers:
     """A rough relative cost for ordering first guesses, lower is better; shape (n,).
 
-    A roofline: multiply-adds with their reads of shared memory, or what comes from memory,
-    whichever takes longer, over the share of the GPU that is busy.
+    A roofline: multiply-adds with their reads of shared memory, or transfers from memory, whichever
+    takes longer, over the share of the GPU that is busy.
     """
     e = estimate(nest, info, values)
     looped = 1.0 + 0.3 * (1.0 - e.unrolled)

@@ -1,7 +1,7 @@
 """Schedules of matrix products on tensor cores: TVM's WMMA intrinsics on 16x16x16 fragments.
 
 The warps of a block copy tiles of both sides into shared memory, load fragments of them, and keep
-float32 sums in fragments; these go through shared memory to the epilogue, which all threads share.
+float32 sums in fragments. These go through shared memory to the epilogue, which all threads share.
 A side may be computed instead of copied: that is how convolutions become products.
 """
 
@@ -23,16 +23,16 @@ WARP = 32
 
 @attrs.frozen(kw_only=True)
 class Product:
-    """What a schedule has to know of a function that multiplies matrices.
+    """The facts that a schedule needs about a function that multiplies matrices.
 
     Attributes:
         anchor: the block that sums.
-        reductions: names of the axes that are summed over, as in ``tile_<name>``; fragments are
-            along the last one, in each step a tile has several of the others' values.
+        reductions: names of the axes of the sums, as in ``tile_<name>``. Fragments are along the
+            last one; in each step a tile has several of the others' values.
         transposed: whether the right side is stored as (n, k).
         names: of both sides, as in ``vector_<name>``.
         dtype: of both sides.
-        computed: the block that computes the left side's tiles; empty where they are copied.
+        computed: the block that computes the left side's tiles; empty if they are copied.
     """
 
     anchor: str

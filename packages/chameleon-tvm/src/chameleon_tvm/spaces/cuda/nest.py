@@ -52,9 +52,9 @@ class Operand:
         name: as in ``vector_<name>``.
         dimensions: for each dimension, how far the index moves with each axis.
         vector_axis: the axis along which neighbours in memory can be loaded as a vector, whatever
-            the tile; None where there is none.
-        turned: whether the last two dimensions change places in shared memory, so that threads
-            that differ in the one before the last read neighbours, from different banks.
+            the tile; None if there is none.
+        turned: whether the last two dimensions change places in shared memory. Threads that differ
+            in the one before the last then read neighbours, from different banks.
     """
 
     name: str

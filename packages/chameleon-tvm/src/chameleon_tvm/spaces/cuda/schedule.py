@@ -18,11 +18,11 @@ class Blocks:
 
     Attributes:
         anchor: the block that sums.
-        loops: names of the anchor's loops in the function's order: of output and reduction axes,
-            and of others, each iteration of which is a copy of the nest.
+        loops: names of the anchor's loops in the function's order, of output and reduction axes,
+            and of others. Each iteration of the others is a copy of the nest.
         groups: how many groups of channels the loop ``f`` goes through; each is a copy.
         inlined: blocks that are computed where they are read (padding).
-        epilogue: the block that makes outputs of sums; None where sums are the outputs.
+        epilogue: the block that makes outputs of sums; None if sums are the outputs.
     """
 
     anchor: str

@@ -80,7 +80,7 @@ def _widths(nest: Nest, operand: Operand) -> tuple[int, ...]:
 
 
 def _constraints(nest: Nest, info: GpuInfo) -> list[Constraint]:
-    """What a legal configuration meets; the cheapest and most selective first."""
+    """The constraints of a legal configuration; the cheapest and most selective first."""
     fewest = min(info.warp_size, nest.points)
     return [
         Constraint(

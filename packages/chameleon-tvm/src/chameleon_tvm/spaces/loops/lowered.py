@@ -33,7 +33,7 @@ _IDENTITIES = {tirx.Add: 0.0, tirx.Max: -math.inf, tirx.Min: math.inf, tirx.Mul:
 
 
 def with_vectors(statement: Any, lanes: int) -> Any:
-    """The statement with its innermost serial loops in vectors where neighbours in memory allow.
+    """The statement with its innermost serial loops in vectors if neighbours in memory allow.
 
     Args:
         statement: loops and stores without blocks, arrays of any rank.
@@ -44,8 +44,8 @@ def with_vectors(statement: Any, lanes: int) -> Any:
         serial = int(loop.kind) == int(tirx.ForKind.SERIAL)
         if not serial or not isinstance(loop.body, tirx.BufferStore) or not counts_from_zero(loop):
             return loop
-        made = [_vector_loop(piece, lanes) or piece for piece in _pieces(loop)]
-        return made[0] if len(made) == 1 else tirx.SeqStmt(made)
+        loops = [_vector_loop(piece, lanes) or piece for piece in _pieces(loop)]
+        return loops[0] if len(loops) == 1 else tirx.SeqStmt(loops)
 
     return structural_map(statement, [(tirx.For, mapped)])
 
@@ -64,7 +64,7 @@ def _pieces(loop: Any) -> list[Any]:
     inside = sorted(cut for cut in cuts if 0 < cut < extent)
     if not inside or len(inside) > MOST_CUTS:
         return [loop]
-    made = []
+    pieces = []
     for start, end in itertools.pairwise([0, *inside, extent]):
         counter = tirx.Var(str(variable.name), str(variable.ty))
         analyzer = tvm.sym.Analyzer()
@@ -77,8 +77,8 @@ def _pieces(loop: Any) -> list[Any]:
         value = structural_map(body.value, [(_COMPARISONS, analyzer.simplify)])
         value = structural_map(value, [(tvm.ir.Call, _decided), (tirx.Select, _decided)])
         body = tirx.BufferStore(body.buffer, value, list(body.indices))
-        made.append(_loop(counter, end - start, body))
-    return made
+        pieces.append(_loop(counter, end - start, body))
+    return pieces
 
 
 def _boundaries(comparison: Any, variable: Any) -> Iterator[int]:
@@ -86,13 +86,13 @@ def _boundaries(comparison: Any, variable: Any) -> Iterator[int]:
     zero = tirx.IntImm(str(variable.ty), 0)
     gap = substituted(comparison.b, variable, zero) - substituted(comparison.a, variable, zero)
     step = (_step(comparison.a, variable) or 0) - (_step(comparison.b, variable) or 0)
-    found = tvm.sym.Analyzer().simplify(gap)
-    if step in {1, -1} and isinstance(found, tirx.IntImm):
-        yield from (step * int(found), step * int(found) + 1)
+    bound = tvm.sym.Analyzer().simplify(gap)
+    if step in {1, -1} and isinstance(bound, tirx.IntImm):
+        yield from (step * int(bound), step * int(bound) + 1)
 
 
 def _decided(node: Any) -> Any:
-    """The branch that is taken where a condition turned out to be constant."""
+    """The branch that is taken if a condition turned out to be constant."""
     if isinstance(node, tirx.Select):
         condition, yes, no = node.condition, node.true_value, node.false_value
     elif "if_then_else" in str(node.op):
@@ -106,7 +106,7 @@ def _decided(node: Any) -> Any:
 
 
 def _vector_loop(loop: Any, lanes: int) -> Any | None:
-    """An innermost loop in vectors, or None where it has to stay as it is."""
+    """An innermost loop in vectors, or None if it has to stay as it is."""
     extent, store = int(loop.extent), loop.body
     if extent < min(lanes, LEAST_LANES) or not _computes(store.value, loop.loop_var):
         return None
@@ -124,14 +124,14 @@ def _mapped(loop: Any, store: Any, extent: int, lanes: int) -> Any:
     widths = [lanes, lanes // 2] if lanes > LEAST_LANES else [lanes]
     if _reads_buffer(store.value, store.buffer) and extent >= lanes:
         widths.insert(0, lanes * min(PARTIAL, extent // lanes))
-    made, done = [], 0
+    loops, done = [], 0
     for width in widths:
         count = (extent - done) // width
         if count:
-            made.append(_vectors(loop, store, done, width, count))
+            loops.append(_vectors(loop, store, done, width, count))
             done += count * width
-    made.extend(_rest(loop, done))
-    return made[0] if len(made) == 1 else tirx.SeqStmt(made)
+    loops.extend(_rest(loop, done))
+    return loops[0] if len(loops) == 1 else tirx.SeqStmt(loops)
 
 
 def _vectors(loop: Any, store: Any, start: int, width: int, count: int) -> Any:
@@ -149,10 +149,10 @@ def _reduced(loop: Any, store: Any, extent: int, lanes: int) -> Any | None:
     if kind is None or not str(store.buffer.dtype).startswith("float"):
         return None
     sides = [value.a, value.b]
-    kept = [is_element(side, store) for side in sides]
-    if sum(kept) != 1:
+    own = [is_element(side, store) for side in sides]
+    if sum(own) != 1:
         return None
-    added = sides[kept.index(False)]
+    added = sides[own.index(False)]
     if extent < lanes or _reads_buffer(added, store.buffer):
         return None
     width = lanes * min(PARTIAL, extent // lanes)
@@ -167,8 +167,8 @@ def _reduced(loop: Any, store: Any, extent: int, lanes: int) -> Any | None:
     identity = tirx.FloatImm(dtype, _IDENTITIES[kind])
     clear = lane_loop(lambda lane: tirx.BufferStore(partial, identity, [lane]))
 
-    def accumulate(place: Any, lane: Any) -> Any:
-        term = substituted(added, loop.loop_var, place)
+    def accumulate(index: Any, lane: Any) -> Any:
+        term = substituted(added, loop.loop_var, index)
         return tirx.BufferStore(partial, kind(tirx.BufferLoad(partial, [lane]), term), [lane])
 
     step = tirx.Var(f"{loop.loop_var.name}_step", counter)
@@ -180,13 +180,13 @@ def _reduced(loop: Any, store: Any, extent: int, lanes: int) -> Any | None:
         # Halves are added to halves: few steps in vectors instead of one addition after another.
         size //= 2
         lane = tirx.Var("lane", counter)
-        both = (tirx.BufferLoad(partial, [place]) for place in (lane, lane + size))
+        both = (tirx.BufferLoad(partial, [start]) for start in (lane, lane + size))
         shape = tirx.ForKind.VECTORIZED if size > 1 else tirx.ForKind.SERIAL
         statements.append(_loop(lane, size, tirx.BufferStore(partial, kind(*both), [lane]), shape))
     last = tirx.Var("last", counter)
-    place = list(store.indices)
-    total = kind(tirx.BufferLoad(store.buffer, place), tirx.BufferLoad(partial, [last]))
-    statements.append(_loop(last, size, tirx.BufferStore(store.buffer, total, place)))
+    indices = list(store.indices)
+    total = kind(tirx.BufferLoad(store.buffer, indices), tirx.BufferLoad(partial, [last]))
+    statements.append(_loop(last, size, tirx.BufferStore(store.buffer, total, indices)))
     return tirx.SeqStmt(statements)
 
 
@@ -202,8 +202,8 @@ def _rest(loop: Any, done: int) -> list[Any]:
 def _computes(value: Any, variable: Any) -> bool:
     """Whether a value can be computed in vectors along a variable.
 
-    Every element it reads has to be the same for all lanes or the neighbour of the last lane's,
-    and no condition may depend on the lane.
+    Every element it reads has to be the same for all lanes or the neighbour of the last one. No
+    condition may depend on the lane.
     """
 
     def fits(node: Any) -> bool:
@@ -221,7 +221,7 @@ def _computes(value: Any, variable: Any) -> bool:
 
 
 def _stride(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
-    """How many elements an access moves by when a variable grows by one; None where that varies.
+    """How many elements an access moves by when a variable grows by one; None if that varies.
 
     Only the last index may move: vectors lie along the last axis.
     """
@@ -236,13 +236,13 @@ def _stride(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
 
 
 def _step(index: Any, variable: Any) -> int | None:
-    """How much an index grows when a variable grows by one; None where that is no constant."""
+    """How much an index grows when a variable grows by one; None if that is no constant."""
     if not uses(index, variable):
         return 0
-    one = tirx.IntImm(str(variable.ty), 1)
-    grown = substituted(index, variable, variable + one) - index
-    found = tvm.sym.Analyzer().simplify(grown)
-    return int(found) if isinstance(found, tirx.IntImm) else None
+    unit = tirx.IntImm(str(variable.ty), 1)
+    grown = substituted(index, variable, variable + unit) - index
+    change = tvm.sym.Analyzer().simplify(grown)
+    return int(change) if isinstance(change, tirx.IntImm) else None
 
 
 def _reads_buffer(value: Any, buffer: Any) -> bool:
@@ -279,8 +279,8 @@ def loops_of(function: Any) -> Any:
     named = "global_symbol" in function.attrs
     marked = function if named else function.with_attr("global_symbol", "main")
     lanes = int(function.attrs[LANES])
-    made = lowered(marked, lambda body: with_vectors(without_library_calls(body), lanes), PASSES)
-    return made if named else made.without_attr("global_symbol")
+    result = lowered(marked, lambda body: with_vectors(without_library_calls(body), lanes), PASSES)
+    return result if named else result.without_attr("global_symbol")
 
 
 def without_library_calls(statement: Any) -> Any:

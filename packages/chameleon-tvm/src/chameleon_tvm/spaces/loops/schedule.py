@@ -1,4 +1,4 @@
-"""Schedules of fused functions of a network: one pass over rows where that is possible.
+"""Schedules of fused functions of a network: one pass over rows if that is possible.
 
 A softmax or a normalisation reads each row several times: for its maximum, its sum, its values.
 Scheduled block by block every pass goes through memory and wakes the threads anew. Here blocks
@@ -33,8 +33,8 @@ SHORTEST = 64
 def plan_parts(extents: Sequence[int]) -> int:
     """Into how many equal parts the elements of a tensor are split.
 
-    The largest number up to ``MOST_PARTS`` is taken if its parts are in one piece for TVM, and
-    otherwise the nearest number, as a ratio, of which that is true.
+    The largest number up to ``MOST_PARTS`` is taken if its parts are in one piece for TVM.
+    Otherwise the nearest such number, as a ratio, is taken.
 
     Args:
         extents: of the tensor's axes.
@@ -44,7 +44,7 @@ def plan_parts(extents: Sequence[int]) -> int:
     if in_one_piece(extents, most):
         return most
     # The single part of everything is in one piece, so that there always is a nearest number.
-    numbers = [one for one in _divisors(total) if one <= max(MOST_PARTS, total // SHORTEST)]
+    numbers = [count for count in _divisors(total) if count <= max(MOST_PARTS, total // SHORTEST)]
     nearest = sorted(numbers, key=lambda parts: abs(math.log(parts / MOST_PARTS)))
     return next(parts for parts in nearest if in_one_piece(extents, parts))
 
@@ -52,8 +52,8 @@ def plan_parts(extents: Sequence[int]) -> int:
 def plan_rows(extents: Sequence[int], most: int = MOST_PARTS) -> int:
     """The same of whole rows: parts that no axis but one is cut by.
 
-    Vectors of less than 32 bits an element have many lanes: what whole rows leave over after the
-    last whole vector is less often long than what other parts do.
+    Vectors of less than 32 bits an element have many lanes. The rest after the last whole vector is
+    less often long in whole rows than in other parts.
 
     Args:
         extents: of the tensor's axes.
@@ -121,7 +121,7 @@ class LoopPlan:
         threads: whether outer loops are dealt to all threads.
         block: edge of the square tiles in which numbers change places between axes, in elements;
             1 for none.
-        columns: vectors of neighbouring sums that are added up together where a sum does not run
+        columns: vectors of neighbouring sums that are added up together if a sum does not run
             along memory.
     """
 
@@ -140,7 +140,7 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
         lanes: float32 elements of a vector register.
 
     Returns:
-        What ``loops_of`` turns into loops over arrays.
+        Functions that ``loops_of`` turns into loops over arrays.
 
     Raises:
         InternalError, ScheduleError: TVM refuses a step (``REFUSED``).
@@ -149,17 +149,17 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
     root = schedule.get_sblock("root")
     _inline(schedule, root)
     blocks = list(schedule.get_child_blocks(root))
-    made = _by_rows(schedule, plan, lanes) if plan.rows and len(blocks) > 1 else None
-    if made is None:
-        made = schedule
+    nested = _by_rows(schedule, plan, lanes) if plan.rows and len(blocks) > 1 else None
+    if nested is None:
+        nested = schedule
         for block in blocks:
-            _nest(made, block, plan, lanes)
+            _nest(nested, block, plan, lanes)
     attributes = {**dict(function.attrs or {}), LANES: lanes}
-    return made.mod["main"].with_attrs(attributes)
+    return nested.mod["main"].with_attrs(attributes)
 
 
 def default_plan(function: Any) -> LoopPlan:
-    """What is expected to be best without measuring: threads where they have enough to do."""
+    """The plan that is expected to be best without measuring: threads if they have enough to do."""
     schedule = Schedule(tvm.IRModule({"main": function}))
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     work = sum(
@@ -177,11 +177,11 @@ _COSTLY = ("exp", "log", "tanh", "erf", "pow", "sqrt", "sin", "cos", "atan", "si
 
 def is_costly(block: Any) -> bool:
     """Whether a block computes what takes many times as long as reading a number."""
-    found: list[Any] = []
-    walk(block.body, (tvm.ir.Call, tirx.Div), found.append)
+    nodes: list[Any] = []
+    walk(block.body, (tvm.ir.Call, tirx.Div), nodes.append)
     return any(
         isinstance(node, tirx.Div) or any(part in str(node.op) for part in _COSTLY)
-        for node in found
+        for node in nodes
     )
 
 
@@ -194,22 +194,22 @@ _NARROW = {
 def is_narrow(block: Any) -> bool:
     """Whether a block reads or writes numbers of 8 or 16 bits."""
     regions = [*block.reads, *block.writes]
-    return any(str(one.source.dtype) in _NARROW for one in regions)
+    return any(str(region.source.dtype) in _NARROW for region in regions)
 
 
 def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
     """Places of a block's spatial and of its reduced iterators."""
     iterators = schedule.get(block).iter_vars
     spatial = [
-        place for place, one in enumerate(iterators) if one.iter_type == tirx.IterVar.DataPar
+        number for number, axis in enumerate(iterators) if axis.iter_type == tirx.IterVar.DataPar
     ]
-    return spatial, [place for place in range(len(iterators)) if place not in spatial]
+    return spatial, [number for number in range(len(iterators)) if number not in spatial]
 
 
 def same_places(block: Any) -> bool:
     """Whether every number is computed from the numbers at its own place, and from constants."""
     [write] = block.writes
-    wanted = [one.min for one in write.region]
+    wanted = [axis.min for axis in write.region]
     if has_gaps(block) or computes_with_places(block):
         return False
     extents = [int(extent) for extent in write.source.shape]
@@ -217,8 +217,8 @@ def same_places(block: Any) -> bool:
         (
             [int(extent) for extent in read.source.shape] == extents
             and all(
-                structural_equal(one.min, other)
-                for one, other in zip(read.region, wanted, strict=True)
+                structural_equal(axis.min, other)
+                for axis, other in zip(read.region, wanted, strict=True)
             )
         )
         or math.prod(int(extent) for extent in read.source.shape) == 1
@@ -230,16 +230,16 @@ def interleaved(block: Any) -> int:
     """How many sources neighbouring elements come from by turns, as in a channel shuffle."""
     last = block.iter_vars[-1]
     extent = int(last.dom.extent)
-    found: list[int] = []
+    counts: list[int] = []
 
     def visit(node: Any) -> None:
         if node.a.same_as(last.var):
             ways = int(getattr(node.b, "value", 0))
             if 1 < ways < extent and extent % ways == 0:
-                found.append(ways)
+                counts.append(ways)
 
     walk(block.body, tirx.FloorMod, visit)
-    return min(found, default=1)
+    return min(counts, default=1)
 
 
 def has_gaps(block: Any) -> bool:
@@ -257,17 +257,17 @@ def computes_with_places(block: Any) -> bool:
         )
         for value in values
     ]
-    return any(uses(value, one.var) for value in placeless for one in block.iter_vars)
+    return any(uses(value, axis.var) for value in placeless for axis in block.iter_vars)
 
 
 def other_axis(block: Any) -> int | None:
-    """The axis along which a block reads neighbours where it writes them along the last one."""
-    variables = [one.var for one in block.iter_vars]
+    """The axis along which a block reads neighbours if it writes them along the last one."""
+    variables = [axis.var for axis in block.iter_vars]
     for read in block.reads:
         if not len(read.region):
             continue
         last = read.region[-1].min
-        places = [place for place, variable in enumerate(variables) if uses(last, variable)]
+        places = [number for number, variable in enumerate(variables) if uses(last, variable)]
         if len(places) == 1 and places[0] != len(variables) - 1:
             return places[0]
     return None
@@ -276,11 +276,11 @@ def other_axis(block: Any) -> int | None:
 def contiguous(block: Any, reduced: Sequence[int]) -> bool:
     """Whether all that a reduction reads anew for its terms are neighbours along a reduced axis.
 
-    Of the products of a matrix with another one, whose rows are added up, one factor is none.
+    If the products of a matrix with another one have their rows added up, one factor is none.
     """
 
     def occur(index: Any) -> bool:
-        return any(uses(index, block.iter_vars[place].var) for place in reduced)
+        return any(uses(index, block.iter_vars[number].var) for number in reduced)
 
     varying = [region for region in block.reads if any(occur(part.min) for part in region.region)]
     return bool(varying) and all(occur(region.region[-1].min) for region in varying)
@@ -288,7 +288,7 @@ def contiguous(block: Any, reduced: Sequence[int]) -> bool:
 
 def size(schedule: Schedule, block: Any) -> int:
     """How often a block is computed."""
-    return math.prod(int(one.dom.extent) for one in schedule.get(block).iter_vars)
+    return math.prod(int(axis.dom.extent) for axis in schedule.get(block).iter_vars)
 
 
 def divisor(extent: int, most: int) -> int:
@@ -300,40 +300,40 @@ def divisor(extent: int, most: int) -> int:
 
 
 def _by_rows(schedule: Schedule, plan: LoopPlan, lanes: int) -> Schedule | None:
-    """All blocks in one loop over the leading axes that they share; None where they share none."""
-    made = schedule.copy()
-    *before, last = made.get_child_blocks(made.get_sblock("root"))
-    if any(not made.get_consumers(block) for block in before) or kinds(made, last)[1]:
+    """All blocks in one loop over the leading axes that they share; None if they share none."""
+    fused = schedule.copy()
+    *before, last = fused.get_child_blocks(fused.get_sblock("root"))
+    if any(not fused.get_consumers(block) for block in before) or kinds(fused, last)[1]:
         return None  # several outputs, or a sum at the end
     blocks = (*before, last)
-    extents = [_spatial_extents(made, block) for block in blocks]
-    summed = [block for block in blocks if kinds(made, block)[1]]
-    along = [_sums_along_memory(made, block) for block in summed]
-    loops = made.get_loops(last)
+    extents = [_spatial_extents(fused, block) for block in blocks]
+    summed = [block for block in blocks if kinds(fused, block)[1]]
+    along = [_sums_along_memory(fused, block) for block in summed]
+    loops = fused.get_loops(last)
     if all(along):
         shared = 0
-        while all(len(one) > shared for one in extents) and len({e[shared] for e in extents}) == 1:
+        while all(len(e) > shared for e in extents) and len({e[shared] for e in extents}) == 1:
             shared += 1
         shared = min(shared, len(loops) - 1)
         outer = list(loops[:shared])
-    elif not any(along) and all(one == extents[-1] for one in extents):
-        part, _ = made.split(loops[-1], [None, divisor(extents[-1][-1], plan.columns * lanes)])
+    elif not any(along) and all(e == extents[-1] for e in extents):
+        part, _ = fused.split(loops[-1], [None, divisor(extents[-1][-1], plan.columns * lanes)])
         outer = [*loops[:-1], part]
     else:
         return None
     if not outer:
         return None
-    row = made.fuse(*outer)
+    row = fused.fuse(*outer)
     try:
         for block in reversed(before):
-            made.compute_at(block, row, preserve_unit_loops=True)
+            fused.compute_at(block, row, preserve_unit_loops=True)
     except tvm.s_tir.schedule.ScheduleError:
         return None
     if plan.threads:
-        made.parallel(row)
+        fused.parallel(row)
     for block in summed:
-        _split_initial(made, block, columns=not all(along))
-    return made
+        _split_initial(fused, block, columns=not all(along))
+    return fused
 
 
 def _split_initial(schedule: Schedule, block: Any, *, columns: bool) -> None:
@@ -355,7 +355,7 @@ def _sums_along_memory(schedule: Schedule, block: Any) -> bool:
 
 def _spatial_extents(schedule: Schedule, block: Any) -> list[int]:
     iterators = schedule.get(block).iter_vars
-    return [int(iterators[place].dom.extent) for place in kinds(schedule, block)[0]]
+    return [int(iterators[number].dom.extent) for number in kinds(schedule, block)[0]]
 
 
 # -- a nest for each block ------------------------------------------------------------------
@@ -389,13 +389,13 @@ def _elementwise(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
     other = other_axis(schedule.get(block))
     if other is not None and plan.block > 1:
         edges = [
-            divisor(int(schedule.get(loops[place]).extent), plan.block)
-            for place in (other, len(loops) - 1)
+            divisor(int(schedule.get(loops[number]).extent), plan.block)
+            for number in (other, len(loops) - 1)
         ]
         if min(edges) > 1:
             outer_a, inner_a = schedule.split(loops[other], [None, edges[0]])
             outer_b, inner_b = schedule.split(loops[-1], [None, edges[1]])
-            rest = [loops[place] for place in range(len(loops) - 1) if place != other]
+            rest = [loops[number] for number in range(len(loops) - 1) if number != other]
             schedule.reorder(*rest, outer_a, outer_b, inner_a, inner_b)
             _deal(schedule, [*rest, outer_a, outer_b], plan)
             return
@@ -411,7 +411,7 @@ def _deal(schedule: Schedule, loops: Sequence[Any], plan: LoopPlan) -> None:
 
 
 def _flat(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
-    """What is read as it is written: one long loop, whatever the axes are."""
+    """A block that reads as it writes becomes one long loop, whatever the axes are."""
     loops = schedule.get_loops(block)
     extents = [int(schedule.get(loop).extent) for loop in loops]
     narrow = is_narrow(schedule.get(block))
@@ -426,7 +426,7 @@ def _columns(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None
     """Sums whose terms are apart in memory: neighbouring sums are added up together."""
     spatial, reduced = kinds(schedule, block)
     loops = schedule.get_loops(block)
-    outer, sums = ([loops[place] for place in places] for places in (spatial, reduced))
+    outer, sums = ([loops[number] for number in places] for places in (spatial, reduced))
     extent = int(schedule.get(outer[-1]).extent)
     width = divisor(extent, plan.columns * lanes)
     if 1 < width < extent:

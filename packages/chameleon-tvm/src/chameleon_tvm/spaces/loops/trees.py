@@ -24,15 +24,15 @@ __all__ = [
 def substituted(tree: Any, variable: Any, value: Any) -> Any:
     """An expression or statement with a value in the place of a variable."""
 
-    def mapped(one: Any) -> Any:
-        return value if one.same_as(variable) else one
+    def mapped(leaf: Any) -> Any:
+        return value if leaf.same_as(variable) else leaf
 
     return structural_map(tree, [(tirx.Var, mapped)])
 
 
 def uses(expression: Any, variable: Any) -> bool:
     """Whether a variable occurs in an expression."""
-    return any(variable.same_as(one) for one in tirx.analysis.undefined_vars(expression))
+    return any(variable.same_as(free) for free in tirx.analysis.undefined_vars(expression))
 
 
 def is_element(value: Any, store: Any) -> bool:

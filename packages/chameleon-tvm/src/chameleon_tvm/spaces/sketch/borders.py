@@ -1,9 +1,9 @@
 """Padded taps skipped: the condition of an inlined padding moved out of the innermost loops.
 
-A padding that is inlined into a sum of products leaves ``(inside ? x : 0) * w`` there. Where the
+A padding that is inlined into a sum of products leaves ``(inside ? x : 0) * w`` there. If the
 condition is false nothing is added, so the whole addition is left out: products of zero are not
-computed, which assumes finite operands. A condition on outer loops guards the loops inside of it;
-one that a loop of the register tile and a loop of the reduction decide together splits the latter
+computed, which assumes finite operands. A condition on outer loops guards the loops inside of it. A
+loop of the register tile and a loop of the reduction may decide one together. It splits the latter
 into runs in which the same part of the tile is inside, so that no condition is left in them.
 """
 
@@ -36,10 +36,10 @@ _MOST_PATTERNS = 3
 
 @attrs.frozen(kw_only=True)
 class Version:
-    """What part of the tile is inside, for some positions of the outer loops.
+    """The part of the tile that is inside, for some positions of the outer loops.
 
     Attributes:
-        condition: on outer loops; None where it is what remains.
+        condition: on outer loops; None if it is what remains.
         runs: start and length of a range of the reduction loop, start and length of the range of
             the tile's loop that is inside for it.
     """
@@ -99,28 +99,28 @@ def guards_of(
         tile: names of the loops inside of all those.
         available: for every reduction loop, the names of the loops around it.
     """
-    hoisted, kept = [], []
+    hoisted, remaining = [], []
     groups: dict[tuple[str, str], list[Any]] = {}
     for conjunct in conjuncts:
         names = variables_of(conjunct)
         inner = [name for name in names if name in tile]
         summed = [name for name in names if name in reductions]
         if type(conjunct) not in _COMPARISONS or not names <= ranges.keys() or len(inner) > 1:
-            kept.append(conjunct)
+            remaining.append(conjunct)
         elif not inner:
             hoisted.append(conjunct)
         elif len(summed) == 1 and names - {inner[0], summed[0]} <= available[summed[0]]:
             groups.setdefault((inner[0], summed[0]), []).append(conjunct)
         else:
-            kept.append(conjunct)
+            remaining.append(conjunct)
     borders = []
     for (inside, reduction), members in groups.items():
         border = _border(inside, reduction, members, ranges)
         if border is None:
-            kept.extend(members)
+            remaining.extend(members)
         else:
             borders.append(border)
-    return Guards(hoisted=tuple(hoisted), borders=tuple(borders), kept=tuple(kept))
+    return Guards(hoisted=tuple(hoisted), borders=tuple(borders), kept=tuple(remaining))
 
 
 def holds(conjunct: Any, variables: Mapping[str, Any]) -> Any:
@@ -132,7 +132,7 @@ def holds(conjunct: Any, variables: Mapping[str, Any]) -> Any:
 def _border(
     tile: str, reduction: str, conjuncts: Sequence[Any], ranges: Mapping[str, int]
 ) -> Border | None:
-    """The versions of one axis; None where they are too many or not made of ranges."""
+    """The versions of one axis; None if they are too many or not made of ranges."""
     outer = sorted(set().union(*(variables_of(c) for c in conjuncts)) - {tile, reduction})
     if math.prod(ranges[name] for name in outer) > _MOST_POSITIONS:
         return None
@@ -148,19 +148,19 @@ def _border(
     if len(patterns) > _MOST_PATTERNS:
         return None
     runs = [_runs(pattern) for pattern in patterns]
-    found = [(number, run) for number, run in enumerate(runs) if run is not None]
-    if len(found) < len(runs):
+    known = [(number, run) for number, run in enumerate(runs) if run is not None]
+    if len(known) < len(runs):
         return None
     versions: list[Version] = []
     usual = int(np.bincount(which).argmax())
-    for number, run in found:
+    for number, run in known:
         if number == usual:
             continue
         condition = _range_of(*_offset(conjuncts[0], outer, ranges), which == number)
         if condition is None:
             return None
         versions.append(Version(condition=condition, runs=run))
-    remaining = next(run for number, run in found if number == usual)
+    remaining = next(run for number, run in known if number == usual)
     versions.append(Version(condition=None, runs=remaining))
     return Border(
         tile=tile,
@@ -174,7 +174,7 @@ def _border(
 def _runs(pattern: NDArray[np.bool_]) -> tuple[tuple[int, int, int, int], ...] | None:
     """Runs of equal rows of a table (reduction, tile) of what is inside; empty rows left out.
 
-    None where what is inside is not one range.
+    None if what is inside is not one range.
     """
     starts = [0, *(1 + np.flatnonzero((pattern[1:] != pattern[:-1]).any(axis=1))).tolist()]
     runs = []

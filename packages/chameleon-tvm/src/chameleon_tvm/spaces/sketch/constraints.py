@@ -1,4 +1,4 @@
-"""What a legal configuration of a sketch meets, checked on arrays."""
+"""The constraints of a legal configuration of a sketch, checked on arrays."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def with_whole_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]
     innermost = {None if m is None else (m.nest.parts[-1], m.lanes) for m in models}
     if len(innermost) != 1 or None in innermost:
         return list(knobs)
-    (part, lanes), *_ = [one for one in innermost if one is not None]
+    (part, lanes), *_ = [pair for pair in innermost if pair is not None]
     return [
         attrs.evolve(knob, innermost_multiple=lanes)
         if isinstance(knob, ThinnedFactorization)
@@ -262,7 +262,7 @@ def _sharing_within(nest: Nest | None, limit: int) -> Predicate | None:
 
 
 def _parts(nest: Nest, position: int) -> slice:
-    """Where the parts of one loop are among all parts."""
+    """The positions of one loop's parts among all parts."""
     start = sum(len(loop) for loop in nest.loops[:position])
     return slice(start, start + len(nest.loops[position]))
 

@@ -28,40 +28,40 @@ SLOWER = 1.2
 
 
 def cycles_of(
-    found: Mapping[str, Any], *, iterations: int, lanes: int, info: TargetInfo, rewritten: bool
+    facts: Mapping[str, Any], *, iterations: int, lanes: int, info: TargetInfo, rewritten: bool
 ) -> NDArray[np.float64]:
     """Estimated cycles per core.
 
     Args:
-        found: the quantities of ``NestModel``.
+        facts: the quantities of ``NestModel``.
         iterations: multiply-adds of the whole operator.
         lanes: of a vector register.
-        info: the target. A vector counts as one multiply-add of one unit, and as one load, also
-            where it takes two: what is compared here takes the same vectors.
+        info: the target. A vector counts as one multiply-add of one unit, and as one load, also if
+            it takes two: the compared configurations take the same vectors.
         rewritten: see ``NestModel``.
     """
-    accumulators = found["accumulators"]
+    accumulators = facts["accumulators"]
     units = info.fma_units
-    step = np.maximum(np.maximum(accumulators, found["loads"]) / units, float(info.fma_latency))
+    step = np.maximum(np.maximum(accumulators, facts["loads"]) / units, float(info.fma_latency))
     # Accumulators go to memory and back once per innermost run of reduction loops; stores
     # and loads overlap with arithmetic.
-    step = step + accumulators / found["reduction_in_registers"] / units
-    step = step + found["registers_over"] / units
+    step = step + accumulators / facts["reduction_in_registers"] / units
+    step = step + facts["registers_over"] / units
     for slow in (
-        found["tile_unrolled"] == 0,  # Accumulators are addressed by loop variables.
-        found["instructions"] > MANY_INSTRUCTIONS,  # Registers are allocated badly in long blocks.
+        facts["tile_unrolled"] == 0,  # Accumulators are addressed by loop variables.
+        facts["instructions"] > MANY_INSTRUCTIONS,  # Registers are allocated badly in long blocks.
     ):
         step = step * np.where(slow, SLOWER, 1.0)
-    conditional = (found["inlined"] > 0) & (found["skips_padding"] == 0)
+    conditional = (facts["inlined"] > 0) & (facts["skips_padding"] == 0)
     step = step * np.where(conditional, CONDITIONAL if rewritten else SLOWER, 1.0)
-    step = step * np.where(found["skips_padding"] > 0, SKIPPED, 1.0)
-    step = step * np.where(found["sums_kept"] > 0, 1.0, MOVED)
-    work = accumulators * found["vector_efficiency"] * lanes
+    step = step * np.where(facts["skips_padding"] > 0, SKIPPED, 1.0)
+    step = step * np.where(facts["sums_kept"] > 0, 1.0, MOVED)
+    work = accumulators * facts["vector_efficiency"] * lanes
     cycles = iterations / work * step
     # Prefetching overlaps transfers with arithmetic: the slower of them counts, the others
     # in small part.
-    near = found["traffic_l1"] / L2_BYTES_PER_CYCLE
-    far = found["traffic_l2"] / info.l3_bytes_per_cycle
+    near = facts["traffic_l1"] / L2_BYTES_PER_CYCLE
+    far = facts["traffic_l2"] / info.l3_bytes_per_cycle
     busy = np.maximum(np.maximum(cycles, near), far) + EXPOSED * (near + far)
-    cycles_per_core: NDArray[np.float64] = busy / (float(info.cores) * found["balance"])
+    cycles_per_core: NDArray[np.float64] = busy / (float(info.cores) * facts["balance"])
     return cycles_per_core

@@ -94,4 +94,4 @@ def replaced(expression: Any, values: Mapping[str, int]) -> Any:
             return int(_BINARY[kind](first, second))
         return _SYMBOLIC[kind](first, second)
 
-    return _folded(expression, lambda one: values.get(str(one.name), one), combined)
+    return _folded(expression, lambda leaf: values.get(str(leaf.name), leaf), combined)

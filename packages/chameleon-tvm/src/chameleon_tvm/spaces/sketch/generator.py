@@ -18,7 +18,7 @@ _TENSORISED_DTYPES = STORAGE.keys() - {FLOAT32}
 
 @attrs.frozen(kw_only=True, eq=False)
 class GeneratedSketches:
-    """What TVM's rules make of one function.
+    """The sketches that TVM's rules make of one function.
 
     Attributes:
         base: the unscheduled module's schedule; copy it, it is cheap.
@@ -38,7 +38,7 @@ def generate(
 
     Args:
         function: unscheduled; a ``layout_free_buffers`` attribute names constant inputs.
-        target: decides the rules where ``rules`` is ``auto``.
+        target: decides the rules if ``rules`` is ``auto``.
         rules: a rule set of TVM's, ``from-target``, or ``auto``: the plain rules of the
             target's kind unless the dtypes are such that tensor intrinsics apply.
         seed: of the samples the rules take.

@@ -49,19 +49,19 @@ def rewritten(statement: Any, around: Mapping[str, int] | None = None) -> Any:
 
 
 def _sequence(statements: list[Any], ranges: dict[str, int]) -> Any:
-    made: list[Any] = []
+    result: list[Any] = []
     for statement in statements:
-        reduction = reduction_of(made[-1], statement) if made else None
+        reduction = reduction_of(result[-1], statement) if result else None
         new = _register_tile(reduction, ranges) if reduction is not None else None
         if new is not None:
-            made[-1:] = new
+            result[-1:] = new
         else:
-            made.append(rewritten(statement, ranges))
-    return tirx.SeqStmt(made)
+            result.append(rewritten(statement, ranges))
+    return tirx.SeqStmt(result)
 
 
 def _register_tile(reduction: Reduction, ranges: dict[str, int]) -> list[Any] | None:
-    """The statements of a rewritten reduction; None where it is not of the kind."""
+    """The statements of a rewritten reduction; None if it is not of the kind."""
     loops, tile = reduction.loops, reduction.tile
     names = [name_of(loop) for loop in loops]
     summed = [name for name in names if name not in reduction.spatial]
@@ -83,12 +83,12 @@ def _register_tile(reduction: Reduction, ranges: dict[str, int]) -> list[Any] | 
         "sums",
         scope="local",
     )
-    place = [loop.loop_var for loop in tile]
+    index = [loop.loop_var for loop in tile]
     update = _Writer(reduction, guards, sums, product).update()
-    clear = _nest(tile, tirx.BufferStore(sums, reduction.start, place))
+    clear = _nest(tile, tirx.BufferStore(sums, reduction.start, index))
     store = reduction.store
     write = _nest(
-        tile, tirx.BufferStore(store.buffer, tirx.BufferLoad(sums, place), list(store.indices))
+        tile, tirx.BufferStore(store.buffer, tirx.BufferLoad(sums, index), list(store.indices))
     )
     return [tirx.SeqStmt([tirx.AllocBuffer(sums), clear, update, write])]
 
@@ -107,10 +107,10 @@ def _guards(
 ) -> tuple[Guards, Any]:
     """The conditions of the added product, and the product without them."""
     none = Guards(hoisted=(), borders=(), kept=())
-    found = _conditional(reduction.added)
-    if found is None:
+    branch = _conditional(reduction.added)
+    if branch is None:
         return none, reduction.added
-    conjuncts, value, rebuild = found
+    conjuncts, value, rebuild = branch
     around, available = dict(ranges), {}
     for loop in reduction.loops:
         available[name_of(loop)] = frozenset(around)
@@ -141,9 +141,9 @@ def _conditional(added: Any) -> Any:
         if not isinstance(other, tirx.FloatImm | tirx.IntImm) or float(other.value) != 0.0:
             continue
 
-        def rebuild(value: Any, kept: Sequence[Any], at: int = position, zero: Any = other) -> Any:
-            one = tirx.if_then_else(tirx.all(*kept), value, zero) if kept else value
-            new = [one if p == at else old for p, old in enumerate(operands)]
+        def rebuild(value: Any, rest: Sequence[Any], at: int = position, zero: Any = other) -> Any:
+            term = tirx.if_then_else(tirx.all(*rest), value, zero) if rest else value
+            new = [term if p == at else old for p, old in enumerate(operands)]
             return new[0] if len(new) == 1 else tirx.Mul(*new)
 
         return _conjuncts(condition), value, rebuild
@@ -178,7 +178,7 @@ class _Writer:
         return self._guarded(0, {}, None)
 
     def _guarded(self, depth: int, narrowed: dict[str, tuple[int, int]], last: str | None) -> Any:
-        """What is inside of ``depth`` loops, behind the guards whose last variable is ``last``."""
+        """The body of ``depth`` loops, behind the guards whose last variable is ``last``."""
         inner = {name_of(loop) for loop in self._reduction.loops[depth:]}
         conditions = [
             c
@@ -227,9 +227,9 @@ class _Writer:
         if self._sums is None:
             total = tirx.BufferLoad(store.buffer, list(store.indices))
             return tirx.BufferStore(store.buffer, total + self._product, list(store.indices))
-        place = [loop.loop_var for loop in self._reduction.tile]
-        total = tirx.BufferLoad(self._sums, place)
-        return tirx.BufferStore(self._sums, total + self._product, place)
+        index = [loop.loop_var for loop in self._reduction.tile]
+        total = tirx.BufferLoad(self._sums, index)
+        return tirx.BufferStore(self._sums, total + self._product, index)
 
 
 def _nest(loops: Loops, statement: Any) -> Any:

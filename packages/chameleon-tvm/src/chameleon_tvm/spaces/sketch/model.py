@@ -1,4 +1,4 @@
-"""What a configuration's loop nest means for the machine, computed from knob values alone.
+"""The cost of a configuration's loop nest on the machine, computed from knob values alone.
 
 Every quantity is an array over n configurations. The cost model sees them as features; the
 ranking of first guesses and the pruning constraints read them by name.
@@ -35,7 +35,7 @@ class NestModel:
         nest: the anchor block's loops.
         info: the target.
         rewritten: whether sums are kept in registers and padded taps skipped (``reductions``).
-        stages: where several sketches share this model, each one's ``Nest.staged_at``.
+        stages: if several sketches share this model, the ``Nest.staged_at`` of each.
     """
 
     nest: Nest
@@ -58,13 +58,13 @@ class NestModel:
             count: how many configurations.
         """
         extents = self.nest.extents(values)
-        found: dict[str, Any] = self.registers(extents)
-        found.update(self.unrolling(extents, values))
-        found.update(self.parallel(extents, values))
-        self._memory(found, extents)
-        self._producers(found, extents, values)
-        found["cycles"] = cycles_of(
-            found,
+        facts: dict[str, Any] = self.registers(extents)
+        facts.update(self.unrolling(extents, values))
+        facts.update(self.parallel(extents, values))
+        self._memory(facts, extents)
+        self._producers(facts, extents, values)
+        facts["cycles"] = cycles_of(
+            facts,
             iterations=math.prod(axis.extent for axis in self.nest.axes),
             lanes=self.lanes,
             info=self.info,
@@ -72,7 +72,7 @@ class NestModel:
         )
         return {
             name: np.broadcast_to(np.asarray(value, np.float64), (count,))
-            for name, value in found.items()
+            for name, value in facts.items()
         }
 
     def names(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class NestModel:
 
     def registers(self, extents: list[Extents]) -> dict[str, Any]:
         """The register tile: the innermost spatial level, its last loop vectorised."""
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         nest = self.nest
         start = self._innermost_level()
         lanes = float(self.lanes)
@@ -119,24 +119,24 @@ class NestModel:
                 if access.reads_axis(innermost)
                 else elements
             )
-        found["lanes"] = vector
-        found["vector_efficiency"] = vector / (vectors * lanes)
-        found["accumulators"] = accumulators
-        found["copies"] = copies
-        found["loads"] = loads
-        found["reuse_in_registers"] = accumulators / np.maximum(loads, 1)
-        found["registers_over"] = np.maximum(
+        facts["lanes"] = vector
+        facts["vector_efficiency"] = vector / (vectors * lanes)
+        facts["accumulators"] = accumulators
+        facts["copies"] = copies
+        facts["loads"] = loads
+        facts["reuse_in_registers"] = accumulators / np.maximum(loads, 1)
+        facts["registers_over"] = np.maximum(
             accumulators + OPERANDS - self.info.vector_registers, 0
         )
         levels = nest.levels
         inner = levels[-2] if len(levels) > 1 else start
-        found["inner_reduction"] = _product(extents[inner:start])
-        kept = self._sums_stay(extents, copies)
-        found["sums_kept"] = kept * np.ones(1)
+        facts["inner_reduction"] = _product(extents[inner:start])
+        stays = self._sums_stay(extents, copies)
+        facts["sums_kept"] = stays * np.ones(1)
         everything = math.prod(axis.extent for axis in nest.axes if axis.reduction)
-        found["reduction_in_registers"] = np.where(kept, everything, found["inner_reduction"])
-        found["last_reduction"] = extents[start - 1] if start else np.ones(1)
-        return found
+        facts["reduction_in_registers"] = np.where(stays, everything, facts["inner_reduction"])
+        facts["last_reduction"] = extents[start - 1] if start else np.ones(1)
+        return facts
 
     def accumulators(self, extents: list[Extents]) -> Any:
         """Vector registers that the register tile's sums take."""
@@ -145,19 +145,19 @@ class NestModel:
 
     def _sums_stay(self, extents: list[Extents], copies: Any) -> Any:
         """Whether the register tile is summed up from the first addition to the last."""
-        kept: Any = (copies <= MOST_COPIES) & np.full(1, self.rewritten)
+        stays: Any = (copies <= MOST_COPIES) & np.full(1, self.rewritten)
         start, end = self.nest.first_reduction_part, self._innermost_level()
         for part, extent in zip(self.nest.parts[start:end], extents[start:end], strict=True):
             if not part.axis.reduction:
-                kept = kept & (extent == 1)
-        return kept
+                stays = stays & (extent == 1)
+        return stays
 
     def _output(self) -> Access:
         return next(access for access in self.nest.accesses if access.written)
 
     def _inputs(self) -> list[Access]:
         output = self._output().name
-        return [one for one in self.nest.accesses if not one.written and one.name != output]
+        return [read for read in self.nest.accesses if not read.written and read.name != output]
 
     # -- code size --------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class NestModel:
 
     # -- caches -----------------------------------------------------------------------------
 
-    def _memory(self, found: dict[str, Any], extents: list[Extents]) -> None:
+    def _memory(self, facts: dict[str, Any], extents: list[Extents]) -> None:
         """Footprint of every tile level, and bytes fetched if each tile is fetched once."""
         nest = self.nest
         levels = nest.levels
@@ -234,18 +234,18 @@ class NestModel:
             trips = _product(extents[:start])
             footprints.append(size)
             traffics.append(trips * size)
-            found[f"footprint{number}"] = size
-            found[f"traffic{number}"] = trips * size
+            facts[f"footprint{number}"] = size
+            facts[f"traffic{number}"] = trips * size
         for name, bytes_ in (("l1", self.info.l1_bytes), ("l2", self.info.l2_bytes)):
             # The largest tile that fits stays; before it, each was found too large.
             traffic: Any = traffics[-1]
             for size, fetched in zip(reversed(footprints), reversed(traffics), strict=True):
                 traffic = np.where(size <= bytes_, np.minimum(traffic, fetched), traffic)
-            found[f"traffic_{name}"] = traffic
+            facts[f"traffic_{name}"] = traffic
 
     # -- producers --------------------------------------------------------------------------
 
-    def _producers(self, found: dict[str, Any], extents: list[Extents], values: Values) -> None:
+    def _producers(self, facts: dict[str, Any], extents: list[Extents], values: Values) -> None:
         """How often the blocks that feed the anchor (padding, say) are computed again."""
         starts = np.ones(1)
         inlined: Any = np.zeros(1)
@@ -264,9 +264,9 @@ class NestModel:
                 [a.footprint(self.nest.tile(0, extents)) for a in inputs]
             )
             repeated = np.where(location >= 0, np.maximum(repeated, again), repeated)
-        found["inlined"] = inlined * starts
-        found["rooted"] = rooted * starts
-        found["repeated"] = repeated
+        facts["inlined"] = inlined * starts
+        facts["rooted"] = rooted * starts
+        facts["repeated"] = repeated
 
 
 def merged_model(models: Sequence[NestModel | None]) -> NestModel | None:

@@ -1,8 +1,8 @@
 """The tiled loop nest of a sketch, with the knobs in place of the numbers.
 
-A sketch's trace splits the loops of its anchor block by sampled factors, reorders and perhaps
-fuses them. Replayed on symbols, it says which knob's which factor every loop runs over, so that
-tiles, footprints, threads and legal compute locations follow for many configurations at once.
+A sketch's trace splits the loops of its anchor block by sampled factors, reorders and perhaps fuses
+them. Replayed on symbols, it says which factor of which knob every loop runs over. Tiles,
+footprints, threads and legal compute locations follow for many configurations at once.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Access:
             for axis, stride in dimension.items():
                 span = span + (tile[axis] if abs(stride) == 1 else abs(stride) * tile[axis])
             size = size * (span if len(dimension) == 1 else np.minimum(span, extent))
-        made: Extents = size
-        return made
+        bytes_read: Extents = size
+        return bytes_read
 
 
 @attrs.frozen(kw_only=True)
@@ -119,7 +119,7 @@ class Nest:
         return tuple(part for loop in self.loops for part in loop)
 
     def extents(self, values: Values) -> list[Extents]:
-        """Extents of every part for n configurations: shape (n,), or (1,) where constant."""
+        """Extents of every part for n configurations: shape (n,), or (1,) if constant."""
         columns = {
             knob: np.ascontiguousarray(values[knob].T, np.float64)
             for knob in {part.knob for part in self.parts if part.knob is not None}
@@ -133,7 +133,7 @@ class Nest:
 
     @cached_property
     def levels(self) -> list[int]:
-        """Where each tile level starts in ``parts``: runs of spatial or reduction loops."""
+        """The beginning of each tile level in ``parts``: runs of spatial or reduction loops."""
         starts: list[int] = []
         previous: tuple[bool, int] | None = None
         for position, part in enumerate(self.parts):
@@ -146,8 +146,8 @@ class Nest:
     @cached_property
     def first_reduction_part(self) -> int:
         """The position in ``parts`` of the outermost reduction loop."""
-        found = (p for p, part in enumerate(self.parts) if part.axis.reduction)
-        return next(found, len(self.parts))
+        numbers = (p for p, part in enumerate(self.parts) if part.axis.reduction)
+        return next(numbers, len(self.parts))
 
     def position_of_first_reduction(self) -> int:
         """The position in ``loops`` of the outermost reduction loop."""
@@ -175,7 +175,7 @@ class Nest:
     def split_at(
         self, location: NDArray[Any], extents: list[Extents]
     ) -> tuple[dict[str, Extents], Extents]:
-        """What the parts inside of a loop cover, and how often that loop comes round.
+        """The extents that the parts inside of a loop cover, and how often that loop comes round.
 
         Args:
             location: the loop's position for every configuration, shape (n,).
@@ -222,16 +222,16 @@ class _Binding:
 def _bindings(schedule: Schedule, block: Any) -> list[_Binding]:
     """Block variables with the loops they are bound to (loops bound plainly, as TVM makes them)."""
     realize = _realize(schedule, block)
-    found = []
+    bindings = []
     for variable, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        found.append(
+        bindings.append(
             _Binding(
                 variable=str(variable.var.name),
                 binding_name=str(getattr(value, "name", "")),
                 reduction=int(variable.iter_type) == int(tvm.tirx.IterVar.CommReduce),
             )
         )
-    return found
+    return bindings
 
 
 def _realize(schedule: Schedule, block: Any) -> Any:

@@ -19,7 +19,7 @@ def layout_maps(schedule: Schedule) -> dict[str, Any]:
     """The index map of every input whose layout the post-processor rewrote, by buffer name.
 
     The rewriting post-processor copies the input in a block of its own, annotated, and lays the
-    copy out anew; the copy's write region says where each element of the input goes.
+    copy out anew. The copy's write region says where each element of the input goes.
     """
     maps: dict[str, Any] = {}
     for handle in schedule.get_child_blocks(schedule.get_sblock("root")):

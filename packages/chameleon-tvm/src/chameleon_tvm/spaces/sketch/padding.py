@@ -1,4 +1,4 @@
-"""What skipping padded taps costs in code, for many configurations at once (see ``borders``)."""
+"""The cost in code of skipping padded taps, for many configurations at once (see ``borders``)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:
 
 
 def _fused_lanes(nest: Nest, extents: list[Extents]) -> Any:
-    """Whether vectors go on over the next loop, as they do where both are contiguous.
+    """Whether vectors go on over the next loop, as they do if both are contiguous.
 
     A loop that is part of a vector is not split at the border.
     """
@@ -55,15 +55,15 @@ def _fused_lanes(nest: Nest, extents: list[Extents]) -> Any:
 
 def _windows(nest: Nest) -> list[tuple[Axis, Axis]]:
     """Pairs of a spatial and a reduction axis that one index of an input depends on."""
-    found: dict[str, tuple[Axis, Axis]] = {}
+    windows: dict[str, tuple[Axis, Axis]] = {}
     axes = {axis.name: axis for axis in nest.axes}
     for access in nest.accesses:
         for dimension in access.strides if not access.written else ():
             spatial = [axes[name] for name in dimension if not axes[name].reduction]
             summed = [a for a in map(axes.__getitem__, dimension) if a.reduction and a.extent > 1]
             if len(spatial) == 1 and len(summed) == 1:
-                found[spatial[0].name] = (spatial[0], summed[0])
-    return list(found.values())
+                windows[spatial[0].name] = (spatial[0], summed[0])
+    return list(windows.values())
 
 
 def _product_of(nest: Nest, extents: list[Extents], axis: Axis, start: int, end: int) -> Any:

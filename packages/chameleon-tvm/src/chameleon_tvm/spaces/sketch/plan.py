@@ -44,11 +44,11 @@ class ThinnedFactorization(Factorization):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Decision:
-    """Where the decision of one sampling instruction comes from.
+    """The source of one sampling instruction's decision.
 
     Attributes:
         sample: the instruction.
-        knob: the knob that decides; None where there is nothing to choose.
+        knob: the knob that decides; None if there is nothing to choose.
     """
 
     sample: SamplingInstruction
@@ -81,33 +81,33 @@ def merge(
         max_choices: the largest number of factorisations a tile knob keeps.
 
     Returns:
-        The knobs, ``sketch`` first, each with a condition where not all sketches have it; and
+        The knobs, ``sketch`` first, each with a condition if not all sketches have it; and
         for every sketch its decisions in trace order.
     """
-    found: dict[str, tuple[Knob, list[int]]] = {}
+    entries: dict[str, tuple[Knob, list[int]]] = {}
     decisions: list[list[Decision]] = []
     for number, samples in enumerate(sketches):
         decisions.append([])
         for sample in samples:
             name = sample.subject
             knob = _knob(name, sample, max_choices)
-            if name in found and found[name][0] != knob:
+            if name in entries and entries[name][0] != knob:
                 name = f"{name}_sketch{number}"
                 knob = _knob(name, sample, max_choices)
             if knob is None:
                 decisions[-1].append(Decision(sample=sample, knob=None))
                 continue
-            found.setdefault(name, (knob, []))[1].append(number)
+            entries.setdefault(name, (knob, []))[1].append(number)
             decisions[-1].append(Decision(sample=sample, knob=name))
     knobs: list[Knob] = [Choice(name=SKETCH, options=tuple(range(len(sketches))))]
-    for knob, numbers in found.values():
+    for knob, numbers in entries.values():
         everywhere = len(numbers) == len(sketches)
         knobs.append(knob if everywhere else attrs.evolve(knob, when=(SKETCH, tuple(numbers))))
     return knobs, decisions
 
 
 def _knob(name: str, sample: SamplingInstruction, max_choices: int) -> Knob | None:
-    """The knob of a sample, or None where it leaves no choice."""
+    """The knob of a sample, or None if it leaves no choice."""
     if sample.kind == "SamplePerfectTile":
         parts, innermost = (int(value) for value in sample.instruction.attrs[:2])
         if sample.extent == 1:
@@ -128,6 +128,6 @@ def _knob(name: str, sample: SamplingInstruction, max_choices: int) -> Knob | No
 
 
 def _candidates(sample: SamplingInstruction) -> tuple[int, ...]:
-    """What a categorical sample chooses from; positions where two candidates are equal."""
+    """The candidates of a categorical sample; positions if two candidates are equal."""
     values = tuple(int(value) for value in sample.instruction.attrs[0])
     return values if len(set(values)) == len(values) else tuple(range(len(values)))

@@ -45,7 +45,7 @@ _ASKED = 8
 
 
 def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
-    """Logarithms of every quantity of the nest models; None where no sketch has one."""
+    """Logarithms of every quantity of the nest models; None if no sketch has one."""
     names = _names(models)
     if not names:
         return None
@@ -112,9 +112,9 @@ def first_guesses(
                 return chosen
             if ((chosen != config).sum(axis=1) < apart).any():
                 continue
-            made, asked = resolved(space.resolve, config[None]), asked + 1
-            if space.legal(made)[0] and ((chosen != made).sum(axis=1) >= apart).all():
-                chosen = np.concatenate([chosen, made])
+            guess, asked = resolved(space.resolve, config[None]), asked + 1
+            if space.legal(guess)[0] and ((chosen != guess).sum(axis=1) >= apart).all():
+                chosen = np.concatenate([chosen, guess])
     return chosen
 
 
@@ -243,14 +243,14 @@ class SketchPlan:
         locations of its readers among them. TVM takes the next loop further out.
         """
         if config not in self._resolved:
-            self._resolved[config] = made = self._made(config)
-            if made is not None:
-                self._resolved[made] = made
+            self._resolved[config] = legal = self._made(config)
+            if legal is not None:
+                self._resolved[legal] = legal
         return self._resolved[config]
 
     @cached_property
     def _resolved(self) -> dict[Config, Config | None]:
-        """What was asked before."""
+        """Earlier configurations and the legal ones that they became, or None."""
         return {}
 
     def _made(self, config: Config) -> Config | None:
@@ -284,27 +284,27 @@ class SketchPlan:
 
     @property
     def _variant(self) -> tuple[str, ...]:
-        """Options that make other programs of the same knobs, where they are not the defaults.
+        """Options that make other programs of the same knobs, if they are not the defaults.
 
         Named like that, records of runs with the defaults are those of versions before this.
         """
         rewritten = {"rewrite_layout": self._options.rewrite_layout}
         if self._target.kind.name == "llvm":
             rewritten["rewrite_sums"] = self._options.rewrite_sums
-        return tuple(f"{name}: false" for name, kept in rewritten.items() if not kept)
+        return tuple(f"{name}: false" for name, holds in rewritten.items() if not holds)
 
     def _pruning(self, required: list[Constraint]) -> list[Constraint]:
         """The pruning constraints that leave something to choose, together with the others."""
         if not self._options.prune or not any(self.models):
             return []
-        kept: list[Constraint] = []
+        pruning: list[Constraint] = []
         for constraint in cpu_constraints(self.models):
-            trial = self._assemble([*required, *kept, constraint], None)
+            trial = self._assemble([*required, *pruning, constraint], None)
             if len(trial.sample(16, np.random.default_rng(self._options.seed), tries=8)):
-                kept.append(constraint)
+                pruning.append(constraint)
             else:
                 log.info("pruning left out", reason=constraint.reason)
-        return kept
+        return pruning
 
 
 class SketchBuilder(TVMBuilder):
@@ -329,14 +329,14 @@ class SketchBuilder(TVMBuilder):
         self._physical = self.operator.arrange(inputs)
 
     def program(self, config: Sequence[int]) -> Program:
-        made = self.scheduled(config)
+        scheduled = self.scheduled(config)
         names = self._plan.parameters
         inputs = [
-            pack(array, made.layouts[name]) if name in made.layouts else array
+            pack(array, scheduled.layouts[name]) if name in scheduled.layouts else array
             for name, array in zip(names, self._physical, strict=False)
         ]
         return Program(
-            function=loops_of(made.function) if self._short else made.function,
+            function=loops_of(scheduled.function) if self._short else scheduled.function,
             inputs=inputs,
             unpack=self.operator.logical,
             plain_loops=self._short,

@@ -119,8 +119,8 @@ class TraceReplay:
         if len(places) != len(inputs):
             self.order.pop(name)
             return
-        for place, loop in zip(places, inputs, strict=True):
-            order[place] = loop
+        for position, loop in zip(places, inputs, strict=True):
+            order[position] = loop
 
     def _replace(self, name: str, old: list[int], new: list[int]) -> None:
         order = self.order.get(name)
@@ -129,7 +129,7 @@ class TraceReplay:
             order[start : start + len(old)] = new
 
     def position(self, loop: Any) -> tuple[str, int] | None:
-        """The block of a loop and its place in the nest; None where that is unknown."""
+        """The block of a loop and its place in the nest; None if that is unknown."""
         name = self.loop_block.get(hash(loop), "")
         order = self.order.get(name, [])
         return (name, order.index(hash(loop))) if hash(loop) in order else None
@@ -167,10 +167,10 @@ def _copy(state: TraceReplay, instruction: Any) -> None:
 
 def _move(state: TraceReplay, instruction: Any) -> None:
     name = state.block_name(instruction.inputs[0])
-    place = state.position(instruction.inputs[1])
-    if place is None:
+    location = state.position(instruction.inputs[1])
+    if location is None:
         return
-    anchor, position = place
+    anchor, position = location
     if state.staged.get(name) == anchor:
         state.staged_at[anchor] = position
     elif name in state.copies:
@@ -203,7 +203,7 @@ UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 
 
 def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction], Nest | None]:
-    """What a sketch samples, and the nest of its anchor block.
+    """The samples of a sketch, and the nest of its anchor block.
 
     Args:
         base: the unscheduled module's schedule.
@@ -211,7 +211,7 @@ def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction],
 
     Returns:
         The sampling instructions in order, and the nest of the multi-level tiled block with the
-        most iterations: None where no block is tiled that way.
+        most iterations: None if no block is tiled that way.
     """
     state = TraceReplay(base=base)
     decisions = {hash(i): decision for i, decision in sketch.trace.decisions.items()}
@@ -276,11 +276,11 @@ def _category(state: TraceReplay, instruction: Any, uses: dict[int, list[Any]]) 
 
 
 def _unique(state: TraceReplay, subject: str, block: str) -> str:
-    taken = {sample.subject for sample in state.samples}
-    if subject in taken and block:
+    subjects = {sample.subject for sample in state.samples}
+    if subject in subjects and block:
         subject = f"{subject}_{block}"
     number, name = 2, subject
-    while name in taken:
+    while name in subjects:
         name, number = f"{subject}_{number}", number + 1
     return name
 
@@ -300,7 +300,7 @@ def _nest(state: TraceReplay) -> Nest | None:
     anchors = [name for name in state.anchors if name in state.order]
     if not anchors:
         return None
-    name = max(anchors, key=lambda one: math.prod(axis.extent for axis in state.axes[one]))
+    name = max(anchors, key=lambda anchor: math.prod(axis.extent for axis in state.axes[anchor]))
     order = state.order[name]
     try:
         accesses = accesses_of(state.base, state.base.get_sblock(name))
@@ -324,22 +324,22 @@ def _nest(state: TraceReplay) -> Nest | None:
 
 def _locations(state: TraceReplay, buffers: set[str]) -> tuple[str, ...]:
     """Compute-location knobs of the blocks that write one of the anchor's inputs."""
-    found = []
+    subjects = []
     for sample in state.samples:
         if sample.kind == "SampleComputeLocation" and sample.block in block_names(state.base):
             block = state.base.get(state.base.get_sblock(sample.block))
             if {str(region.source.name) for region in block.writes} & buffers:
-                found.append(sample.subject)
-    return tuple(found)
+                subjects.append(sample.subject)
+    return tuple(subjects)
 
 
 def _uses(sketch: Schedule) -> dict[int, list[Any]]:
     """Random variable to the instructions that take it as an input."""
-    found: dict[int, list[Any]] = {}
+    uses: dict[int, list[Any]] = {}
     for instruction in sketch.trace.insts:
         for value in instruction.inputs:
             try:
-                found.setdefault(hash(value), []).append(instruction)
+                uses.setdefault(hash(value), []).append(instruction)
             except TypeError:
                 continue
-    return found
+    return uses

@@ -41,14 +41,14 @@ def schedule(
     Raises:
         InvalidConfigurationError: TVM could not take a decision, or a post-processor failed.
     """
-    made, replaced = _applied(generated, decisions, config)
+    applied, replaced = _applied(generated, decisions, config)
     for decision, got in replaced:
         wanted = _plain(decision.of(config))
         raise InvalidConfigurationError(
             f"{decision.name} = {wanted} is impossible beside the other choices, and TVM "
             f"takes {got} instead: choose that, or other tiles and locations"
         )
-    return finished(made)
+    return finished(applied)
 
 
 def replaced_choices(
@@ -74,27 +74,27 @@ def _applied(
     """The schedule after its post-processors, and the decisions TVM replaced, with its own."""
     number = int(config[SKETCH])
     chosen = [(decision, decision.of(config)) for decision in decisions[number]]
-    made = generated.base.copy()
+    schedule = generated.base.copy()
     trace = Trace(
         generated.sketches[number].trace.insts,
         {decision.sample.instruction: value for decision, value in chosen},
     )
     try:
-        trace.apply_to_schedule(made, remove_postproc=False)
+        trace.apply_to_schedule(schedule, remove_postproc=False)
     except TVM_ERRORS as error:
         raise InvalidConfigurationError(
             f"sketch {number} cannot be scheduled so: {telling_line(error)}"
         ) from error
     # TVM replaces an impossible decision by another one in silence: read them back.
-    taken = made.trace.decisions.values()
+    values = schedule.trace.decisions.values()
     replaced = [
         (decision, _plain(got))
-        for (decision, wanted), got in zip(chosen, taken, strict=True)
+        for (decision, wanted), got in zip(chosen, values, strict=True)
         if _plain(got) != _plain(wanted)
     ]
     for postprocessor in generated.postprocessors:
-        _post_process(postprocessor, made)
-    return made, replaced
+        _post_process(postprocessor, schedule)
+    return schedule, replaced
 
 
 def _plain(decision: Any) -> Any:
@@ -104,20 +104,20 @@ def _plain(decision: Any) -> Any:
         return [int(value) for value in decision]
 
 
-def _post_process(postprocessor: Any, made: Schedule) -> None:
+def _post_process(postprocessor: Any, schedule: Schedule) -> None:
     name = str(postprocessor).removeprefix("s_tir.meta_schedule.")
     try:
-        applied = postprocessor.apply(made)
+        applied = postprocessor.apply(schedule)
     except TVM_ERRORS as error:
         raise InvalidConfigurationError(f"{name} failed: {telling_line(error)}") from error
     if not applied:
         raise InvalidConfigurationError(f"{name} rejects the schedule")
 
 
-def finished(made: Schedule) -> Scheduled:
+def finished(schedule: Schedule) -> Scheduled:
     """The function of a schedule after its post-processors, its constant inputs free-standing.
 
     The copies into rewritten layouts leave the function; its parameters take their place.
     """
     strip = tvm.s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
-    return Scheduled(function=strip(made.mod)["main"], layouts=layout_maps(made))
+    return Scheduled(function=strip(schedule.mod)["main"], layouts=layout_maps(schedule))

@@ -1,4 +1,4 @@
-"""What a tiled reduction looks like once blocks have become loops, and loops with other bodies."""
+"""A tiled reduction after blocks have become loops, and loops with other bodies."""
 
 from __future__ import annotations
 

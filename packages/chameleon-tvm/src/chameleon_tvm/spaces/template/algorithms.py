@@ -49,10 +49,10 @@ def _allowed(
 
 
 def rounding_error(dtype: str) -> float:
-    """What an output is expected to lose by weights that are stored in a type.
+    """The loss of an output that is expected from weights that are stored in a type.
 
-    The errors of weights are independent and uniform up to half of the last place of each, so that
-    sums of their products lose as much, relative to sums of the products, as one weight does.
+    The errors of weights are independent and uniform up to half of the last place of each. So sums
+    of their products lose as much, relative to sums of the products, as one weight does.
 
     Args:
         dtype: a floating type of two bytes.
@@ -83,13 +83,13 @@ def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
 
     def compute(values: Values) -> NDArray[np.float64]:
         parts = [block.compute(values) for block in blocks if block is not None]
-        rows = np.select([one(values)[:, None] for one in chosen], parts)
+        rows = np.select([part(values)[:, None] for part in chosen], parts)
         return np.column_stack([rows, chosen[0](values)])
 
     # In turns, so that what a search measures first tells it about each.
     guesses = sorted(
-        (at, place, guess)
-        for place, kind in enumerate(kinds)
+        (at, number, guess)
+        for number, kind in enumerate(kinds)
         for at, guess in enumerate(kind.first_guesses.tolist())
     )
     shared = blocks[0]
@@ -103,7 +103,7 @@ def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
             groups=(*shared.groups, ("stored weights", names[:1])),
         ),
         guessed_cost=_guessed_cost(kinds, chosen),
-        first_guesses=np.array([[place, *guess] for _, place, guess in guesses], np.int32),
+        first_guesses=np.array([[number, *guess] for _, number, guess in guesses], np.int32),
     )
 
 
@@ -133,9 +133,9 @@ def joined(direct: DesignSpace, winograd: DesignSpace) -> DesignSpace:
 
 
 def _everything(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32] | None:
-    """All that can be legal, where both spaces are small enough to be listed.
+    """All that can be legal, if both spaces are small enough to be listed.
 
-    Of the index vectors of both together hardly one in ten thousand is.
+    Hardly one in ten thousand index vectors of both together is legal.
     """
     left, right = direct.everything, winograd.everything
     if left is None or right is None:
@@ -183,8 +183,8 @@ def _guessed_cost(
     costs = [space.guessed_cost for space in spaces]
 
     def cost(values: Values) -> NDArray[np.float64]:
-        parts = [np.asarray(one(values), np.float64) for one in costs if one is not None]
-        return np.select([one(values) for one in chosen], parts)
+        parts = [np.asarray(part(values), np.float64) for part in costs if part is not None]
+        return np.select([part(values) for part in chosen], parts)
 
     return None if None in costs else cost
 
@@ -215,7 +215,7 @@ def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None
 def _alternating(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32]:
     """First guesses of both: three of four, and the first, are the other's, which usually wins.
 
-    What a search measures first should be near the best, and still tell it about both.
+    The first measurements of a search should be near the best, and still tell it about both.
     """
     left, right = len(direct.knobs), len(winograd.knobs)
     ours, theirs = direct.first_guesses, winograd.first_guesses

@@ -1,4 +1,4 @@
-"""What a register-tiled template multiplies with, and how data become what that reads."""
+"""The products of a register-tiled template, and how data become their operands."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Arithmetic:
 
     @property
     def read(self) -> str:
-        """Element type of the input as the inner loop reads it."""
+        """Dtype of the input as the inner loop reads it."""
         return self.dot.data
 
     @property
     def multiplied(self) -> str:
-        """Element type of the weights as they are stored."""
+        """Dtype of the weights as they are stored."""
         return self.dot.weights
 
     @property
@@ -105,7 +105,7 @@ class Arithmetic:
 
         Args:
             value: one element, or a vector of ``lanes``.
-            zero_point: of the data, in float32; None where they have none.
+            zero_point: of the data, in float32; None if they have none.
             lanes: of the vector.
         """
         if not self.quantized:
@@ -123,7 +123,7 @@ class Arithmetic:
 
         Args:
             value: of the input's type.
-            zero_point: of the right side, in float32; None where it has none.
+            zero_point: of the right side, in float32; None if it has none.
         """
         if not self.quantized:
             same = self.multiplied == self.data.storage_dtype
@@ -133,10 +133,10 @@ class Arithmetic:
         return emit.cast(self.multiplied, value) - emit.cast(self.multiplied, zero_point)
 
     def blank(self, zero_point: Expr | None) -> Expr:
-        """What the copy holds in the padding: zero, or what stands for it.
+        """The value of the copy in the padding: zero, or what stands for it.
 
         Args:
-            zero_point: of the data, in float32; None where they have none.
+            zero_point: of the data, in float32; None if they have none.
         """
         if self.quantized and not self._centred:
             shift = SHIFTS[self.read]
@@ -200,11 +200,11 @@ def finishing_constants(
         return [pack_bias(arithmetic.data.real(bias), groups, channels) for bias in rest]
     scale, bias, numbers = rest
     made_up = arithmetic.bias(bias, weights, numbers)
-    return [*(pack_bias(one, groups, channels) for one in (scale, made_up)), numbers]
+    return [*(pack_bias(constant, groups, channels) for constant in (scale, made_up)), numbers]
 
 
 def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Arithmetic:
-    """What an operator is computed with whose sums run over channels.
+    """The arithmetic of an operator whose sums run over channels.
 
     Args:
         spec: the operator.
@@ -227,9 +227,9 @@ def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Ar
 
 
 def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
-    """What products are computed with neither side of which is constant.
+    """The arithmetic of products neither side of which is constant.
 
-    Of quantized sides both zero points are taken away before numbers are multiplied, so that sums
+    Both zero points of quantized sides are subtracted before numbers are multiplied, so that sums
     are those of the operator whatever the zero points.
 
     Args:
@@ -246,7 +246,7 @@ def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
 
 
 def scores_dot(spec: AttentionSpec, target: str) -> Dot:
-    """What attention multiplies queries with keys with.
+    """The arithmetic of attention's products of queries and keys.
 
     Args:
         spec: the operator.
@@ -261,7 +261,7 @@ def scores_dot(spec: AttentionSpec, target: str) -> Dot:
 
 
 def lanewise(spec: FusedSpec) -> Arithmetic:
-    """What an operator is computed with each of whose lanes has an input of its own.
+    """The arithmetic of an operator each of whose lanes has an input of its own.
 
     Args:
         spec: the operator.
@@ -277,24 +277,25 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
 
 
 def stored_weights(dtype: str, target: str) -> Dot | None:
-    """A multiply-add of float32 by weights that are stored in a type; None where there is none.
+    """A multiply-add of float32 by weights that are stored in a type; None if there is none.
 
     Args:
         dtype: ``bfloat16`` or ``float16``.
         target: the canonical target.
     """
-    held = STORAGE[dtype].storage_dtype
+    storage = STORAGE[dtype].storage_dtype
     dots = dots_of(target, data="float32", weights=dtype)
-    return next((dot for dot in dots if dot.weights == held), None)
+    return next((dot for dot in dots if dot.weights == storage), None)
 
 
 def half_dots(dtype: str, target: str) -> Sequence[Dot]:
     """The dot products of two tensors of a type of two bytes, fastest first.
 
-    Those whose sums are such numbers themselves are left out: n of their roundings may be off by n
-    halves of a last place (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1),
-    which passes what is accepted of an operator's output from five products on, and sums may be
-    infinite where the output is not.
+    Those whose sums are such numbers themselves are left out. Each of
+    their roundings may be off by half of a last place (Higham, Accuracy and Stability of Numerical
+    Algorithms, section 3.1).
+    From five products on, that is more than the accepted error of an operator's output, and sums
+    may be infinite if the output is not.
 
     Args:
         dtype: the type.
@@ -305,7 +306,7 @@ def half_dots(dtype: str, target: str) -> Sequence[Dot]:
 
 
 def _half_dot(spec: FusedSpec, target: str) -> Dot:
-    """The fastest, or one that widens weights as it goes where those are waited for."""
+    """The fastest, or one that widens weights as it goes if those are waited for."""
     dots = half_dots(spec.dtype, target)
     info = target_info(target)
     stored = spec.output_channels * spec.reduced * FLOAT_BYTES

@@ -40,7 +40,7 @@ TILE_KNOBS = ("query_vectors", "key_rows", "query_rows", "value_vectors", "key_b
 
 @attrs.frozen(kw_only=True)
 class AttentionEstimates:
-    """What is known of n configurations without building them; every field has shape (n,).
+    """Estimates for n configurations, without building them; every field has shape (n,).
 
     Attributes:
         score_sums: vector registers that hold sums of the scores' products.
@@ -118,7 +118,7 @@ class AttentionTiling(Tiling):
         )
 
     def _places(self) -> tuple[str, ...]:
-        """Where keys and values are read; those that lie side by side already are not copied.
+        """The place of keys and values; those that lie side by side already are not copied.
 
         Copies of those of two bytes are widened.
         """
@@ -178,7 +178,7 @@ class AttentionTiling(Tiling):
         computed += np.ceil((queries - computed) / self.lanes) * self.lanes
         tasks = batch * heads * tiles
         scratch = (block + spec.query[3]) * width * FLOAT_BYTES
-        held = block * (spec.query[3] + spec.value[3]) * FLOAT_BYTES
+        block_bytes = block * (spec.query[3] + spec.value[3]) * FLOAT_BYTES
         return AttentionEstimates(
             score_sums=rows * vectors,
             score_registers=rows * vectors + vectors + ((vectors > 1) | own),
@@ -190,10 +190,10 @@ class AttentionTiling(Tiling):
             tasks=tasks,
             imbalance=self.imbalance(tasks),
             scratch_bytes=scratch,
-            block_bytes=held,
+            block_bytes=block_bytes,
             blocks=np.ceil(keys / block),
             scratch_in_l1=scratch / info.l1_bytes,
-            block_in_l2=held / info.l2_bytes,
+            block_in_l2=block_bytes / info.l2_bytes,
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
@@ -255,7 +255,7 @@ def _up_to(options: tuple[int, ...], most: int) -> tuple[int, ...]:
 class AttentionTemplate(Template):
     """Scores, softmax and the product with values in one function, in the layouts they have.
 
-    Queries and keys of two bytes are multiplied as they are where an instruction does so, and
+    Queries and keys of two bytes are multiplied as they are if an instruction does so, and
     widened first elsewhere. Powers of scores stay float32, and values are widened for them.
     """
 

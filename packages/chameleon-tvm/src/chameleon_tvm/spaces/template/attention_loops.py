@@ -1,10 +1,10 @@
 """Attention as one TensorIR function: scores, softmax and product, block of keys by block of keys.
 
 Loops: heads and tiles of queries (parallel) | blocks of keys | scores, powers, sums of values.
-Queries are in the lanes while scores are computed, so that a row's maximum and sum are those of a
-lane, keys are read where they are, and powers need no transposition to be multiplied with values.
-Between blocks of keys, what was summed so far is scaled to the new maximum (Dao et al. 2022,
-section 3.1); one block of all keys needs no such step.
+Queries are in the lanes while scores are computed. A row's maximum and sum are then those of a
+lane, keys are read where they are, and powers need no transposition for values.
+Between blocks of keys, the sums are scaled to the new maximum (Dao et al. 2022, section 3.1). One
+block of all keys needs no such step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from chameleon_tvm.spaces.template.attention_parts import (
     pieces_of,
     runs_of,
 )
-from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt, assign, held
+from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt, assign, read
 from chameleon_tvm.types import FLOAT32, STORAGE
 
 LOWEST = -3.4028234663852886e38
@@ -63,9 +63,9 @@ class AttentionLoops:
         self.query, self.key, self.value = self.parts
         if tile.copy:
             # Copies are what the inner loops read: widened once rather than for each query.
-            kept = self.key.kind if self.rounded else STORAGE[FLOAT32]
+            kind = self.key.kind if self.rounded else STORAGE[FLOAT32]
             rows = emit.buffer("key_rows", spec.key, dtype=dot.data)
-            self.key = Part(data=rows, layout="BHSD", kind=kept)
+            self.key = Part(data=rows, layout="BHSD", kind=kind)
             self.value = Part(data=emit.buffer("value_rows", spec.value), layout="BHSD")
         self.mask = emit.buffer("mask", spec.mask) if spec.mask else None
         self.out = emit.buffer(
@@ -92,12 +92,12 @@ class AttentionLoops:
             b, h, s = emit.split(index, (batch, heads, keys))
 
             def copied(target: Part, source: Part, features: int) -> Stmt:
-                read = source.as_held if target.kind == source.kind else source.load
+                load = source.as_held if target.kind == source.kind else source.load
 
-                def one(d: Expr) -> Stmt:
-                    return emit.store(target.data, [b, h, s, d], read(b, h, s, d))
+                def element(d: Expr) -> Stmt:
+                    return emit.store(target.data, [b, h, s, d], load(b, h, s, d))
 
-                return emit.loop("d", features, one)
+                return emit.loop("d", features, element)
 
             keys_copied = copied(self.key, key, self.spec.query[3])
             return emit.sequence([keys_copied, copied(self.value, value, self.spec.value[3])])
@@ -110,14 +110,14 @@ class AttentionLoops:
         whole, rest = divmod(queries, width)
         tiles = whole + (rest > 0)
 
-        def one(index: Expr) -> Stmt:
+        def tile(index: Expr) -> Stmt:
             b, h, t = emit.split(index, (batch, heads, tiles))
             last = self._tile(b, h, t * width, rest) if rest else None
             if last is None or not whole:
                 return last or self._tile(b, h, t * width, width)
             return emit.choose([(t < whole, self._tile(b, h, t * width, width))], last)
 
-        return emit.parallel("tile", batch * heads * tiles, one)
+        return emit.parallel("tile", batch * heads * tiles, tile)
 
     def _tile(self, b: Expr, h: Expr, first: Expr, valid: int) -> Stmt:
         vectors = math.ceil(valid / self.lanes)
@@ -141,8 +141,8 @@ class AttentionLoops:
             totals=emit.registers(vectors, self.lanes, name="total"),
         )
         start = [
-            *(assign(one, emit.constant(LOWEST, self.lanes)) for one in row.most),
-            *(assign(one, emit.zero(self.lanes)) for one in row.totals),
+            *(assign(register, emit.constant(LOWEST, self.lanes)) for register in row.most),
+            *(assign(register, emit.zero(self.lanes)) for register in row.totals),
         ]
         scratch = [row.queries, row.scores, row.scales, *row.most, *row.totals]
         if self._masked_by_query:
@@ -173,7 +173,7 @@ class AttentionLoops:
             count = tirx.min(count, seen)
         before = emit.registers(row.vectors, self.lanes, name="before")
         statements = [
-            *(assign(old, held(new)) for old, new in zip(before, row.most, strict=True)),
+            *(assign(old, read(new)) for old, new in zip(before, row.most, strict=True)),
             self._scores(row, start, count),
             self._powers(row, before, count),
             self._added_values(row, start, count),
@@ -188,8 +188,8 @@ class AttentionLoops:
         depth = self.dot.depth
 
         def element(q: Expr, d: Expr, part: int) -> Stmt:
-            place = (row.b, row.h, row.first + q, d if depth == 1 else d * depth + part)
-            value = self.query.as_held(*place) if self.rounded else self.query.load(*place) * scale
+            index = (row.b, row.h, row.first + q, d if depth == 1 else d * depth + part)
+            value = self.query.as_held(*index) if self.rounded else self.query.load(*index) * scale
             return emit.store(row.queries, [d, q if depth == 1 else q * depth + part], value)
 
         def elements(q: Expr, d: Expr) -> Stmt:
@@ -220,9 +220,9 @@ class AttentionLoops:
         return emit.loops({"q": row.valid, "k": self.tile.key_rows}, element)
 
     def _masked(self, row: Row, query: Expr, key: Expr) -> Expr:
-        """What the mask adds to a score."""
-        place = (row.b, row.h, query, key)
-        at = [0 if one == 1 else p for one, p in zip(self.spec.mask, place, strict=True)]
+        """The mask's part of a score."""
+        indices = (row.b, row.h, query, key)
+        at = [0 if size == 1 else p for size, p in zip(self.spec.mask, indices, strict=True)]
         return emit.load(self.mask, at)
 
     def _scores(self, row: Row, start: Expr, count: Expr) -> Stmt:
@@ -241,9 +241,9 @@ class AttentionLoops:
                 "d", steps, lambda d: self._products(row, start + first, d * unroll, sums)
             )
             statements = [*self._start(row, start + first, sums), products]
-            for place, one in enumerate(sums):
-                r, v = divmod(place, row.vectors)
-                score = held(one)
+            for number, register in enumerate(sums):
+                r, v = divmod(number, row.vectors)
+                score = read(register)
                 if self.rounded:
                     score = score * emit.constant(self.spec.scale, self.lanes)
                     if self.mask is not None:
@@ -254,21 +254,21 @@ class AttentionLoops:
         return emit.loop("key", tiles, tile)
 
     def _start(self, row: Row, first: Expr, sums: Sequence[Buffer]) -> list[Stmt]:
-        """What the sums of products are added to: the mask, where queries were scaled."""
+        """The start of the sums of products: the mask, if queries were scaled."""
         plain = self.rounded or self.mask is None
         filled = [
             assign(
-                one,
+                register,
                 emit.zero(self.lanes)
                 if plain
-                else self._added(row, first, *divmod(place, row.vectors)),
+                else self._added(row, first, *divmod(number, row.vectors)),
             )
-            for place, one in enumerate(sums)
+            for number, register in enumerate(sums)
         ]
         return [self._copy_mask(row, first), *filled] if self._masked_by_query else filled
 
     def _added(self, row: Row, first: Expr, r: int, v: int) -> Expr:
-        """What the mask adds to a vector of a tile's scores."""
+        """The mask's part of a vector of a tile's scores."""
         if self._masked_by_query:
             return emit.load(row.mask, [r, v * self.lanes], self.lanes)
         return emit.splat(self._masked(row, 0, first + r), self.lanes)
@@ -284,7 +284,7 @@ class AttentionLoops:
                 key = emit.splat(self._key(row, first + r, at), self.lanes)
                 for v, query in enumerate(queries):
                     into = sums[r * row.vectors + v]
-                    total = self.dot.emit(held(into), key, query, self.lanes)
+                    total = self.dot.emit(read(into), key, query, self.lanes)
                     statements.append(assign(into, total))
         return emit.sequence(statements)
 
@@ -302,13 +302,13 @@ class AttentionLoops:
             query = tirx.Ramp(row.first + v * lanes, tirx.IntImm("int32", 1), lanes)
             hidden = emit.constant(LOWEST, lanes)
             score = tirx.Select(emit.splat(start + k, lanes) <= query, score, hidden)
-        kept = emit.buffer("score", (lanes,))
+        register = emit.buffer("score", (lanes,))
         statements = [
-            assign(kept, score),
-            emit.store(row.scores, [k, v * lanes], held(kept), lanes),
-            assign(row.most[v], tirx.max(held(row.most[v]), held(kept))),
+            assign(register, score),
+            emit.store(row.scores, [k, v * lanes], read(register), lanes),
+            assign(row.most[v], tirx.max(read(row.most[v]), read(register))),
         ]
-        return emit.local(kept, emit.sequence(statements))
+        return emit.local(register, emit.sequence(statements))
 
     # -- powers -----------------------------------------------------------------------------
 
@@ -319,19 +319,19 @@ class AttentionLoops:
         for v, (old, most, total) in enumerate(zip(before, row.most, row.totals, strict=True)):
             if self.blocks == 1:
                 continue
-            factor = exponential(held(old) - held(most), lanes)
+            factor = exponential(read(old) - read(most), lanes)
             factors.append(emit.store(row.scales, [v * lanes], factor, lanes))
-            scaled = held(total) * emit.load(row.scales, [v * lanes], lanes)
+            scaled = read(total) * emit.load(row.scales, [v * lanes], lanes)
             factors.append(assign(total, scaled))
 
         def power(k: Expr, v: int) -> Stmt:
-            place, total = [k, v * lanes], row.totals[v]
-            score = emit.load(row.scores, place, lanes) - held(row.most[v])
+            indices, total = [k, v * lanes], row.totals[v]
+            score = emit.load(row.scores, indices, lanes) - read(row.most[v])
             power = emit.buffer("power", (lanes,))
             statements = [
                 assign(power, exponential(score, lanes)),
-                emit.store(row.scores, place, held(power), lanes),
-                assign(total, held(total) + held(power)),
+                emit.store(row.scores, indices, read(power), lanes),
+                assign(total, read(total) + read(power)),
             ]
             return emit.local(power, emit.sequence(statements))
 
@@ -344,11 +344,11 @@ class AttentionLoops:
     def _shares(self, row: Row) -> list[Stmt]:
         """Each query's factor that makes sums of values means.
 
-        The largest score adds a power of 1; where every key is hidden, sums are 0 and stay so.
+        The largest score adds a power of 1; if every key is hidden, sums are 0 and stay so.
         """
-        one, lanes = emit.constant(1.0, self.lanes), self.lanes
+        unit, lanes = emit.constant(1.0, self.lanes), self.lanes
         return [
-            emit.store(row.scales, [v * lanes], one / tirx.max(held(total), one), lanes)
+            emit.store(row.scales, [v * lanes], unit / tirx.max(read(total), unit), lanes)
             for v, total in enumerate(row.totals)
         ]
 
@@ -385,41 +385,41 @@ class AttentionLoops:
         q, begin = first + run * rows, begin + c * sum(pieces)
         places = [begin + sum(pieces[:at]) for at in range(len(pieces))]
         tile = [
-            (r, place, lanes, emit.buffer(f"mixed{r}_{at}", (lanes,)))
+            (r, column, lanes, emit.buffer(f"mixed{r}_{at}", (lanes,)))
             for r in range(rows)
-            for at, (place, lanes) in enumerate(zip(places, pieces, strict=True))
+            for at, (column, lanes) in enumerate(zip(places, pieces, strict=True))
         ]
 
         def scale(r: int, lanes: int) -> Expr:
             return emit.splat(emit.load(row.scales, [q + r]), lanes)
 
-        def before(r: int, place: Expr, lanes: int) -> Expr:
+        def before(r: int, column: Expr, lanes: int) -> Expr:
             if self.blocks == 1:
                 return emit.zero(lanes)
-            return emit.load(row.sums, [q + r, place], lanes) * scale(r, lanes)
+            return emit.load(row.sums, [q + r, column], lanes) * scale(r, lanes)
 
         def key(k: Expr) -> Stmt:
             values = [
-                self.value.load(row.b, row.shared, start + k, place, lanes)
-                for place, lanes in zip(places, pieces, strict=True)
+                self.value.load(row.b, row.shared, start + k, column, lanes)
+                for column, lanes in zip(places, pieces, strict=True)
             ]
             statements = []
             for at, (r, _, lanes, into) in enumerate(tile):
                 power = emit.splat(emit.load(row.scores, [k, q + r]), lanes)
-                statements.append(assign(into, held(into) + power * values[at % len(pieces)]))
+                statements.append(assign(into, read(into) + power * values[at % len(pieces)]))
             return emit.sequence(statements)
 
-        def last(r: int, place: Expr, lanes: int, total: Buffer) -> Stmt:
+        def last(r: int, column: Expr, lanes: int, total: Buffer) -> Stmt:
             if self.blocks == 1:
-                return self._write(row, q + r, place, held(total) * scale(r, lanes), lanes)
-            return emit.store(row.sums, [q + r, place], held(total), lanes)
+                return self._write(row, q + r, column, read(total) * scale(r, lanes), lanes)
+            return emit.store(row.sums, [q + r, column], read(total), lanes)
 
         statements = [
-            *(assign(one, before(r, at, lanes)) for r, at, lanes, one in tile),
+            *(assign(register, before(r, at, lanes)) for r, at, lanes, register in tile),
             emit.loop("k", count, key),
-            *(last(*one) for one in tile),
+            *(last(*register) for register in tile),
         ]
-        return emit.local([one for *_, one in tile], emit.sequence(statements))
+        return emit.local([register for *_, register in tile], emit.sequence(statements))
 
     def _written(self, row: Row) -> Stmt:
         """Write what the blocks have summed, divided by their powers' sums."""
@@ -435,6 +435,6 @@ class AttentionLoops:
         return emit.loop("q", row.valid, query)
 
     def _write(self, row: Row, q: Expr, d: Expr, value: Expr, lanes: int) -> Stmt:
-        place = dict(zip("BHSD", (row.b, row.h, row.first + q, d), strict=True))
+        indices = dict(zip("BHSD", (row.b, row.h, row.first + q, d), strict=True))
         value = rounding(STORAGE[self.spec.output_dtype], value, lanes)
-        return emit.store(self.out, [place[a] for a in self.spec.output_layout], value, lanes)
+        return emit.store(self.out, [indices[a] for a in self.spec.output_layout], value, lanes)

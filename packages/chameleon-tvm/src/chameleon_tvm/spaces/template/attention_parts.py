@@ -1,4 +1,4 @@
-"""What attention's loops work on: the tile, arrays, scratch, axes cut into pieces; powers of e."""
+"""The parts of attention's loops: the tile, arrays, scratch, axes cut into pieces; powers of e."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Part:
     Attributes:
         data: the array, of the rank and order of the layout.
         layout: the order of its axes.
-        first: the first of its heads there, where several parts share the array.
+        first: the first of its heads there, if several parts share the array.
         kind: the type of its numbers.
     """
 
@@ -70,18 +70,18 @@ class Part:
     kind: StorageType = STORAGE[FLOAT32]
 
     def load(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
-        """A feature of a token, or ``lanes`` of them where features are the last axis: float32."""
+        """A feature of a token, or ``lanes`` of them if features are the last axis: float32."""
         return widening(self.kind, self.as_held(b, h, s, d, lanes), lanes)
 
     def as_held(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
         """The same in the type of the array."""
-        place = dict(zip("BHSD", (b, h + self.first, s, d), strict=True))
-        return emit.load(self.data, [place[axis] for axis in self.layout], lanes)
+        indices = dict(zip("BHSD", (b, h + self.first, s, d), strict=True))
+        return emit.load(self.data, [indices[axis] for axis in self.layout], lanes)
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Row:
-    """What a tile of queries of one head computes with.
+    """The registers and scratch of a tile of queries of one head.
 
     Attributes:
         b: which sample it is.
@@ -90,7 +90,7 @@ class Row:
         first: the first query.
         valid: how many queries; lanes past them compute numbers that are not stored.
         vectors: vectors that hold them.
-        queries: scratch (features, lanes) of scaled queries; where groups of features are
+        queries: scratch (features, lanes) of scaled queries; if groups of features are
             multiplied together, (groups, lanes x features of a group) of queries as they are.
         mask: scratch (keys of a tile, lanes) of the mask.
         scores: scratch (block, lanes) of scores, then of their powers.
@@ -118,9 +118,9 @@ class Row:
 def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
     """Queries, keys and values as the function's parameters hold them."""
     kind = STORAGE[spec.dtype]
-    held = kind.storage_dtype
+    dtype = kind.storage_dtype
     if spec.packed:
-        data = emit.buffer("packed", ordered(spec.packed_shape, "BSHD"), dtype=held)
+        data = emit.buffer("packed", ordered(spec.packed_shape, "BSHD"), dtype=dtype)
         heads, shared = spec.query[1], spec.key[1]
         firsts = (0, heads, heads + shared)
         query, key, value = (
@@ -128,7 +128,7 @@ def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
         )
         return query, key, value
     query, key, value = (
-        Part(data=emit.buffer(name, ordered(shape, layout), dtype=held), layout=layout, kind=kind)
+        Part(data=emit.buffer(name, ordered(shape, layout), dtype=dtype), layout=layout, kind=kind)
         for name, shape, layout in (
             ("query", spec.query, spec.query_layout),
             ("key", spec.key, spec.key_layout),
@@ -167,8 +167,8 @@ def grouped(pieces: Sequence[int], count: int) -> list[tuple[int, tuple[int, ...
 def runs_of(extent: int, size: int) -> list[tuple[int, int, int]]:
     """Start, size and number of the whole parts of an axis, and of the rest."""
     whole, rest = divmod(extent, size)
-    found = [(0, size, whole)] if whole else []
-    return [*found, (whole * size, rest, 1)] if rest else found
+    runs = [(0, size, whole)] if whole else []
+    return [*runs, (whole * size, rest, 1)] if rest else runs
 
 
 def exponential(value: Expr, lanes: int = 1) -> Expr:

@@ -1,4 +1,4 @@
-"""What a template is, and the builder that turns its configurations into programs."""
+"""The contract of templates, and the builder that turns their configurations into programs."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class Template(ABC):
         """The program of a legal configuration, constants packed for it."""
         places = sorted(operator.constants)
         arrays = [
-            array if place in places else operator.arranged(place, array)
-            for place, array in enumerate(inputs)
+            array if index in places else operator.arranged(index, array)
+            for index, array in enumerate(inputs)
         ]
-        packed = self.pack(values, [inputs[place] for place in places])
-        for place, array in zip(places, packed, strict=True):
-            arrays[place] = array
+        packed = self.pack(values, [inputs[index] for index in places])
+        for index, array in zip(places, packed, strict=True):
+            arrays[index] = array
         return Program(
             function=self.function(values),
             inputs=arrays,

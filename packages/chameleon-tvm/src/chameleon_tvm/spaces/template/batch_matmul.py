@@ -72,8 +72,8 @@ def tiling_of(
 class DenseTemplate(Template):
     """A matrix product with constant weights, packed outside the clock.
 
-    Where options allow it weights may be stored in less than float32 and widened on the way: with
-    few rows they take longer to arrive than to be multiplied with.
+    If options allow it, weights may be stored in less than float32 and widened on the way. With few
+    rows they take longer to arrive than to be multiplied with.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
@@ -104,8 +104,8 @@ class DenseTemplate(Template):
 
     def space(self) -> DesignSpace:
         spaces = {
-            name: tiling_of(self.task, self.geometry, self.spec.input[1], one).space()
-            for name, one in self._algorithms.items()
+            name: tiling_of(self.task, self.geometry, self.spec.input[1], algorithm).space()
+            for name, algorithm in self._algorithms.items()
         }
         if len(spaces) > 1:
             return with_stored_weights(spaces)
@@ -123,14 +123,14 @@ class DenseTemplate(Template):
         shapes = {"data": self.spec.input, "residual": out, "out": out}
         if self.tiles is not None and values[KNOB] == TILED:
             return self.tiles.function(values, shapes)
-        made = DirectConvolution(
+        loops = DirectConvolution(
             self.geometry,
             tile_of(values),
             self.spec,
             arithmetic=self._algorithms[values.get(KNOB, DIRECT)],
             channels=self.spec.input[1],
         )
-        return emit.with_shapes(made.function(), shapes)
+        return emit.with_shapes(loops.function(), shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *rest = constants
@@ -183,12 +183,12 @@ class PackingBatchMatmul(DirectConvolution):
             first = emit.within(b, block, self.output.channels)
 
             def element(k: Expr, o: Expr, part: int, there: int) -> Stmt:
-                place = [index, k, o if depth == 1 else o * depth + part]
+                indices = [index, k, o if depth == 1 else o * depth + part]
                 if part >= there:
-                    return emit.store(self.weights, place, emit.zero(dtype=self.dot.weights))
+                    return emit.store(self.weights, indices, emit.zero(dtype=self.dot.weights))
                 at = k if depth == 1 else k * depth + part
                 source = [group, first + o, at] if self.transposed else [group, at, first + o]
-                return emit.store(self.weights, place, self._converted(source))
+                return emit.store(self.weights, indices, self._converted(source))
 
             def elements(k: Expr, o: Expr, there: int) -> Stmt:
                 return emit.sequence([element(k, o, part, there) for part in range(depth)])
@@ -246,9 +246,9 @@ class BatchMatmulTemplate(Template):
         return tiling_of(self.task, self.geometry, self.spec.a[2], self.arithmetic).space()
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        made = PackingBatchMatmul(self.geometry, tile_of(values), self.spec, self.arithmetic)
+        loops = PackingBatchMatmul(self.geometry, tile_of(values), self.spec, self.arithmetic)
         shapes = {"data": self.spec.a, "out": self.spec.result_shape}
-        return emit.with_shapes(made.function(), shapes)
+        return emit.with_shapes(loops.function(), shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         del values

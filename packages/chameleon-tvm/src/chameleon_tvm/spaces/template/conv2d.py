@@ -237,11 +237,11 @@ class ConvolutionTemplate(Template):
         shapes = parameter_shapes(self.spec)
         if self.tiles is not None and values[KNOB] == TILED:
             return self.tiles.function(values, shapes)
-        made: WinogradConvolution | DirectConvolution
+        loops: WinogradConvolution | DirectConvolution
         if _is_winograd(values):
-            made = WinogradConvolution(self.geometry, winograd_tile_of(values), self.spec)
+            loops = WinogradConvolution(self.geometry, winograd_tile_of(values), self.spec)
         else:
-            made = DirectConvolution(
+            loops = DirectConvolution(
                 self.geometry,
                 tile_of(values),
                 self.spec,
@@ -249,7 +249,7 @@ class ConvolutionTemplate(Template):
                 channels=self.spec.input[1],
                 staging=self.staging,
             )
-        return emit.with_shapes(made.function(), shapes)
+        return emit.with_shapes(loops.function(), shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         if self.tiles is not None and values[KNOB] == TILED:
@@ -267,11 +267,11 @@ class ConvolutionTemplate(Template):
 
     def _transform(self, weights: Array, out: int) -> Array:
         """Transformed weights, kept: a tuner packs the same ones for every configuration."""
-        kept = self._transformed.get(out)
-        if kept is None or kept[0] is not weights:
+        last = self._transformed.get(out)
+        if last is None or last[0] is not weights:
             planar = weights.reshape(*weights.shape[:2], *self.geometry.kernel)
-            kept = self._transformed[out] = (weights, transform_weights(planar, out))
-        return kept[1]
+            last = self._transformed[out] = (weights, transform_weights(planar, out))
+        return last[1]
 
 
 def _is_winograd(values: Mapping[str, Any]) -> bool:

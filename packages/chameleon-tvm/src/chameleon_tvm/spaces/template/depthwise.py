@@ -84,8 +84,8 @@ class DepthwiseConvolution(DirectConvolution):
         first = emit.within(at.block, block, self.output.channels)
         statements = []
         for v in range(tile.vectors):
-            place = [at.block, self._tap(tap), v * g.lanes]
-            weight = emit.load(self.weights, place, g.lanes)
+            indices = [at.block, self._tap(tap), v * g.lanes]
+            weight = emit.load(self.weights, indices, g.lanes)
             for yi in range(tile.rows):
                 for xi in np.flatnonzero(used).tolist():
                     row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
@@ -98,7 +98,7 @@ class DepthwiseConvolution(DirectConvolution):
                         zero_point = self.output.epilogue.zero_point
                         value = self.arithmetic.converted(value, zero_point, g.lanes)
                     into = at.sums[(yi * tile.columns + xi) * tile.vectors + v]
-                    total = self.dot.emit(emit.held(into), value, weight, g.lanes)
+                    total = self.dot.emit(emit.read(into), value, weight, g.lanes)
                     statements.append(emit.assign(into, total))
         return emit.sequence(statements)
 
@@ -106,8 +106,8 @@ class DepthwiseConvolution(DirectConvolution):
 class DepthwiseTemplate(Template):
     """Depthwise convolutions of any rank.
 
-    Where the input has fewer channels than a vector, or each has several filters, its copy is
-    filled up with zeros, or repeats each channel, so that a lane of it is an output channel.
+    If the input has fewer channels than a vector, or each has several filters, its copy is filled
+    up with zeros, or repeats each channel. A lane of it is then an output channel.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
@@ -136,13 +136,13 @@ class DepthwiseTemplate(Template):
         ).space()
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        made = DepthwiseConvolution(self.geometry, tile_of(values), self.spec)
-        return emit.with_shapes(made.function(), parameter_shapes(self.spec))
+        loops = DepthwiseConvolution(self.geometry, tile_of(values), self.spec)
+        return emit.with_shapes(loops.function(), parameter_shapes(self.spec))
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        one = attrs.evolve(self.geometry, ic=1)
+        geometry = attrs.evolve(self.geometry, ic=1)
         tile = attrs.evolve(tile_of(values), channels=1)
-        return pack_constants(constants, one, tile, self.arithmetic)
+        return pack_constants(constants, geometry, tile, self.arithmetic)
 
 
 class DepthwiseTiling(ConvolutionTiling):

@@ -35,10 +35,10 @@ class DirectConvolution:
         tile: the point of the design space.
         spec: the operator, for its epilogue; None for one that has none.
         arithmetic: what it multiplies with.
-        channels: input channels of all groups, where groups are filled up with zeros.
-        staging: the convolution as its input is copied, where that is another one: taps of a row
-            and their channels, which are neighbours in the copy, may be channels of one tap in the
-            loops, more of them than the copy has (their weights are zero).
+        channels: input channels of all groups, if groups are filled up with zeros.
+        staging: the convolution as its input is copied, if that is another one. Taps of a row and
+            their channels are neighbours in the copy. The loops may take them for channels of one
+            tap, more of them than the copy has (their weights are zero).
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class DirectConvolution:
         channels = (g.groups, self.blocks)
         extents = channels + positions if tile.channels_outermost else positions + channels
 
-        def one(index: Expr) -> Stmt:
+        def body(index: Expr) -> Stmt:
             digits = emit.split(index, extents)
             if tile.channels_outermost:
                 group, block, *position = digits
@@ -119,7 +119,7 @@ class DirectConvolution:
                 *position, group, block = digits
             return self._tile(position, group, block)
 
-        return emit.parallel("tile", math.prod(extents), one)
+        return emit.parallel("tile", math.prod(extents), body)
 
     def _tile(self, position: list[Expr], group: Expr, block: Expr) -> Stmt:
         g, tile = self.geometry, self.tile
@@ -160,7 +160,7 @@ class DirectConvolution:
         tile = self.tile
 
         def taps(co: Expr, rz: tuple[Expr, ...], ry: Expr) -> Stmt:
-            return emit.sequence([run(co, rz, ry, *one) for one in _runs(at.valid)])
+            return emit.sequence([run(co, rz, ry, *columns) for columns in _runs(at.valid)])
 
         def run(co: Expr, rz: tuple[Expr, ...], ry: Expr, first: int, count: int) -> Stmt:
             """Neighbouring taps of a row that the same columns of the tile use."""
@@ -217,19 +217,19 @@ class DirectConvolution:
                 value = emit.splat(element, g.lanes)
                 for v, weight in enumerate(columns):
                     into = at.sums[(yi * tile.columns + xi) * tile.vectors + v]
-                    total = self.dot.emit(emit.held(into), value, weight, g.lanes)
+                    total = self.dot.emit(emit.read(into), value, weight, g.lanes)
                     statements.append(emit.assign(into, total))
         return emit.sequence(statements)
 
     def _element(
-        self, at: TilePosition, co: Expr, outer: list[Expr], row: Expr, place: tuple[Expr, Expr]
+        self, at: TilePosition, co: Expr, outer: list[Expr], row: Expr, last: tuple[Expr, Expr]
     ) -> Expr:
         """The input at a place of the padded planes; the last is a column and a channel.
 
         Channels that are multiplied together are counted, and loaded, as one number.
         """
         g, tile, depth = self.geometry, self.tile, self.dot.depth
-        column, c = place
+        column, c = last
         c = c if depth == 1 else c * depth
         if tile.copy:
             block = at.group * self.channel_blocks + co
@@ -240,7 +240,7 @@ class DirectConvolution:
         return value if depth == 1 else tirx.reinterpret(self.dot.word, value)
 
     def _outer(self, at: TilePosition, rz: tuple[Expr, ...]) -> list[Expr]:
-        """Where a tap is in the input along each outer axis."""
+        """The position of a tap in the input along each outer axis."""
         return [
             z * axis.stride + tap * axis.dilation - axis.pad
             for z, tap, axis in zip(at.outer, rz, self.geometry.outer, strict=True)
@@ -250,8 +250,8 @@ class DirectConvolution:
         g = self.geometry
         depth = self.dot.depth
         row = emit.join((tap[0], self._tap(tap), c), (1, g.taps, self.tile.channels // depth))
-        place = [at.group * self.blocks + at.block, row, v * g.lanes * depth]
-        return emit.load(self.weights, place, g.lanes * depth)
+        indices = [at.group * self.blocks + at.block, row, v * g.lanes * depth]
+        return emit.load(self.weights, indices, g.lanes * depth)
 
     def _tap(self, tap: Tap) -> Expr:
         """Number of a tap within the filter."""
@@ -267,12 +267,12 @@ class DirectConvolution:
             return 0, kh
         return _inside(top - y * g.stride[0], g.size[0], kh, dh)
 
-    def _planes(self, at: TilePosition, place: int) -> tuple[Expr, Expr]:
+    def _planes(self, at: TilePosition, number: int) -> tuple[Expr, Expr]:
         """First tap and number of taps of an outer axis that fall inside the input."""
-        axis = self.geometry.outer[place]
+        axis = self.geometry.outer[number]
         if not axis.padded:
             return 0, axis.kernel
-        before = axis.pad - at.outer[place] * axis.stride
+        before = axis.pad - at.outer[number] * axis.stride
         return _inside(before, axis.size, axis.kernel, axis.dilation)
 
 

@@ -1,8 +1,8 @@
 """Short names for writing loop nests in TensorIR directly.
 
-The templates write their loops themselves instead of scheduling a definition: bounds that skip
+The templates write their loops themselves instead of scheduling a definition. Bounds that skip
 padded taps, register tiles as straight-line code and tiles that overlap at the border are one
-expression here, and no schedule primitive says them.
+expression here. No schedule primitive says them.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def sequence(statements: Sequence[Stmt]) -> Stmt:
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 
-def load(source: Buffer, place: Sequence[Expr], lanes: int = 1) -> Expr:
+def load(source: Buffer, index: Sequence[Expr], lanes: int = 1) -> Expr:
     """One element, or ``lanes`` consecutive ones as a vector."""
-    return tirx.BufferLoad(source, _place(place, lanes))
+    return tirx.BufferLoad(source, _place(index, lanes))
 
 
 def splat(value: Expr, lanes: int) -> Expr:
@@ -71,9 +71,9 @@ def splat(value: Expr, lanes: int) -> Expr:
     return value if lanes == 1 else tirx.Broadcast(value, lanes)
 
 
-def store(target: Buffer, place: Sequence[Expr], value: Expr, lanes: int = 1) -> Stmt:
+def store(target: Buffer, index: Sequence[Expr], value: Expr, lanes: int = 1) -> Stmt:
     """Write one element, or ``lanes`` consecutive ones."""
-    return tirx.BufferStore(target, value, _place(place, lanes))
+    return tirx.BufferStore(target, value, _place(index, lanes))
 
 
 def constant(value: float, lanes: int = 1) -> Expr:
@@ -87,7 +87,7 @@ def zero(lanes: int = 1, dtype: str = "float32") -> Expr:
 
 
 def cast(dtype: str, value: Expr) -> Expr:
-    """A value of another element type, in as many lanes."""
+    """A value of another dtype, in as many lanes."""
     wanted = typed(dtype, value)
     return value if str(value.ty) == wanted else tirx.Cast(wanted, value)
 
@@ -97,13 +97,13 @@ def registers(
 ) -> tuple[Buffer, ...]:
     """Vector registers, to be allocated with ``local``.
 
-    Each is a buffer of its own: TVM puts small buffers of this scope on the stack, where LLVM
-    turns them into registers, and asks its runtime for the memory of all others, tile by tile.
+    Each is a buffer of its own. TVM puts small buffers of this scope on the stack, and LLVM turns
+    them into registers. For all others TVM asks its runtime for memory, tile by tile.
     """
     return tuple(buffer(f"{name}{index}", (lanes,), dtype=dtype) for index in range(count))
 
 
-def held(register: Buffer) -> Expr:
+def read(register: Buffer) -> Expr:
     """The vector in a register."""
     return load(register, [0], int(register.shape[0]))
 
@@ -154,7 +154,7 @@ def join(digits: Sequence[Expr], extents: Sequence[int]) -> Expr:
 
 
 def within(tile: Expr, size: int, extent: int) -> Expr:
-    """Where a tile starts: the last one is moved back to end with its axis.
+    """The start of a tile: the last one is moved back to end with its axis.
 
     Neighbouring tiles then overlap and compute the same numbers twice, which needs neither
     predicates in the inner loops nor padded outputs.
@@ -165,37 +165,37 @@ def within(tile: Expr, size: int, extent: int) -> Expr:
 
 def function(parameters: Sequence[Buffer], body: Stmt) -> tirx.PrimFunc:
     """A function of the given buffers, none of which overlap."""
-    made = tirx.PrimFunc(list(parameters), body)
-    return made.with_attr("tirx.noalias", True)
+    result = tirx.PrimFunc(list(parameters), body)
+    return result.with_attr("tirx.noalias", True)
 
 
-def with_shapes(made: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> tirx.PrimFunc:
+def with_shapes(written: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> tirx.PrimFunc:
     """The same function with parameters of other shapes and as many elements each.
 
     Templates index their parameters in the shape that suits their loops; callers pass arrays in
     the operator's own.
 
     Args:
-        made: the function.
+        written: the function.
         shapes: the shapes to be seen from outside, by the parameter's name.
     """
     parameters, inside = [], []
-    for old in made.params:
+    for old in written.params:
         shape = list(shapes.get(str(old.name), old.shape))
         if shape == [int(extent) for extent in old.shape]:
             parameters.append(old)
             continue
         parameters.append(buffer(str(old.name), shape, dtype=str(old.dtype)))
         inside.append(tirx.DeclBuffer(old, data=parameters[-1].data))
-    return function(parameters, tirx.SeqStmt([*inside, made.body])) if inside else made
+    return function(parameters, tirx.SeqStmt([*inside, written.body])) if inside else written
 
 
 def _constant(value: Expr) -> Expr:
     return tirx.IntImm("int32", value) if isinstance(value, int) else value
 
 
-def _place(place: Sequence[Expr], lanes: int) -> list[Expr]:
-    indices = [_constant(index) for index in place]
+def _place(start: Sequence[Expr], lanes: int) -> list[Expr]:
+    indices = [_constant(index) for index in start]
     if lanes > 1:
         indices[-1] = tirx.Ramp(indices[-1], tirx.IntImm("int32", 1), lanes)
     return indices

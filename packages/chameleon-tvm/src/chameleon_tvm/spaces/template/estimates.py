@@ -1,4 +1,4 @@
-"""What estimates of configurations give a register-tiled template: its space and first guesses."""
+"""The use of estimates in a register-tiled template: its space and first guesses."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Tiling(ABC):
             is an analytical feature.
         magnitudes: fields whose feature is a logarithm.
         groups: which loop or buffer each feature tells of.
-        prefix: of the names of features and groups, where another template has the same.
+        prefix: of the names of features and groups, if another template has the same.
         least: added to magnitudes that may be zero.
     """
 
@@ -67,11 +67,11 @@ class Tiling(ABC):
 
     @abstractmethod
     def constraints(self) -> tuple[Constraint, ...]:
-        """What a legal configuration meets."""
+        """The constraints of a legal configuration."""
 
     @abstractmethod
     def estimate(self, values: Values) -> Any:
-        """What is known of n configurations without building them: an instance of ``estimates``."""
+        """Estimates for n configurations, without building them: an instance of ``estimates``."""
 
     @abstractmethod
     def guessed_cost(self, values: Values) -> Numbers:
@@ -117,7 +117,7 @@ class Tiling(ABC):
         self,
         enough: float,
         tile: str = "the tile",
-        held: str = "registers",
+        field: str = "registers",
         sums: str = "accumulators",
     ) -> tuple[Constraint, Constraint]:
         """The registers hold a tile, and its sums hide the latency of a multiply-add.
@@ -125,14 +125,14 @@ class Tiling(ABC):
         Args:
             enough: sums that hide it.
             tile: in words.
-            held: the field of the estimates that is the registers of the inner loop.
+            field: the field of the estimates that is the registers of the inner loop.
             sums: that which is those of sums.
         """
         most = self.info.vector_registers
         return (
             Constraint(
                 reason=f"{tile} needs more than {most} vector registers",
-                holds=lambda v: getattr(self.estimate(v), held) <= most,
+                holds=lambda v: getattr(self.estimate(v), field) <= most,
             ),
             Constraint(
                 reason=f"{tile} has too few sums to hide the latency of a multiply-add",
@@ -149,8 +149,9 @@ def spread(space: DesignSpace, count: int) -> NDArray[np.int32]:
     """About ``count`` index vectors spread over a whole space, legal or not; all of a smaller one.
 
     Every so many-th in lexicographic order. The stride shares no factor with the number of choices
-    of any knob: one that does meets some choices of that knob only, and those of the last knob with
-    three choices are always the same at a stride of three.
+    of any knob. A
+        stride that does meets some choices of that knob only. A last knob with three choices always
+        has the same one at a stride of three.
     """
     step = max(1, space.size // count)
     while math.gcd(step, space.size) > 1:
@@ -167,7 +168,7 @@ def first_guesses(
     """The cheapest configurations by estimate, the first ones of different tiles.
 
     A further variant of a tile that is already among them comes later, by about as much as
-    estimates are wrong; variants that differ only in how far the loop is unrolled do not.
+    estimates are wrong. Variants that differ only in how far the loop is unrolled do not.
     """
     configs = spread(space, _RANKED)
     configs = configs[space.legal(configs)]

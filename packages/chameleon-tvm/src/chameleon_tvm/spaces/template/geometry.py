@@ -155,8 +155,8 @@ class Tile:
 def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
     """The class of border that every tile of a row belongs to.
 
-    Tiles of one class have the same taps outside the input, left and right, so one piece of
-    code serves them all; class numbers count from 0 in order of appearance.
+    Tiles of one class have the same taps outside the input, left and right, so one piece of code
+    serves them all. Class numbers count from 0 in order of appearance.
     """
     width = geometry.out[1]
     starts = np.minimum(np.arange(math.ceil(width / columns)) * columns, width - columns)
@@ -199,21 +199,21 @@ def pack_weights(
         grouped = np.pad(grouped, ((0, 0), (0, missing), (0, 0), (0, 0)))
     extent = grouped.shape[1]
     blocks = math.ceil(extent / block)
-    taken = grouped
+    blocked = grouped
     if extent % block:
         starts = np.minimum(np.arange(blocks) * block, extent - block)
-        taken = grouped[:, starts[:, None] + np.arange(block)]
+        blocked = grouped[:, starts[:, None] + np.arange(block)]
     outer = geometry.ic // tile.channels
     inner = (tile.channels // depth, depth)
-    taken = taken.reshape(geometry.groups, blocks, block, outer, *inner, geometry.taps)
-    ordered = taken.transpose(0, 1, 3, 6, 4, 2, 5)
+    blocked = blocked.reshape(geometry.groups, blocks, block, outer, *inner, geometry.taps)
+    ordered = blocked.transpose(0, 1, 3, 6, 4, 2, 5)
     return contiguous(ordered).reshape(geometry.groups * blocks, -1, block * depth)
 
 
 def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
-    """The convolution itself where its rows of taps had better be channels of one tap.
+    """The convolution itself if its rows of taps had better be channels of one tap.
 
-    That is where ``depth`` input channels are multiplied together and do not divide those of a
+    That is if ``depth`` input channels are multiplied together and do not divide those of a
     tap: they go on with the next tap's, which are its neighbours. None elsewhere.
     """
     neighbours = geometry.groups == 1 and (geometry.dilation[1] == 1 or geometry.kernel[1] == 1)
@@ -224,7 +224,7 @@ def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
     """(O, I, outer axes, rows, columns) weights with the columns' taps as input channels.
 
     Returns:
-        Shape (O, columns * I, outer axes, rows, 1), or without rows where there are none.
+        Shape (O, columns * I, outer axes, rows, 1), or without rows if there are none.
     """
     moved = np.moveaxis(weights, -1, 1)
     oc, taps, ic, *rest = moved.shape
@@ -232,7 +232,7 @@ def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
 
 
 def groups_per_vector(geometry: Geometry) -> int:
-    """How many groups a vector of output channels holds, where one group does not fill it.
+    """How many groups a vector of output channels holds, if one group does not fill it.
 
     Their weights are then block-diagonal. That takes no multiply-add more than a vector for each
     group, whose other lanes would compute nothing.
@@ -257,7 +257,7 @@ def block_diagonal(weights: NDArray[Any], groups: int, together: int) -> NDArray
     oc, ic, *kernel = weights.shape
     grouped = weights.reshape(groups // together, together, oc // groups, ic, *kernel)
     shape = (groups // together, together, oc // groups, together, ic, *kernel)
-    made = np.zeros_like(weights, order="C", shape=shape)
-    for place in range(together):
-        made[:, place, :, place] = grouped[:, place]
-    return made.reshape(oc, together * ic, *kernel)
+    result = np.zeros_like(weights, order="C", shape=shape)
+    for group in range(together):
+        result[:, group, :, group] = grouped[:, group]
+    return result.reshape(oc, together * ic, *kernel)

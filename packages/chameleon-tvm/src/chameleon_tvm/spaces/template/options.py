@@ -36,10 +36,10 @@ class TemplateOptions:
         algorithms: of convolutions, to choose from. A layer that none of them fits, because its
             filters are not 3x3 with stride 1, say, gets the direct one. Dense layers may be told to
             store their weights in less than float32; ``max_error`` has to allow it, too.
-        max_error: what an algorithm may be expected to lose in float32, as largest |difference|
-            over the largest |output|; None for no limit but the check that every kernel has to
-            pass. The direct one is always allowed where it is named.
-        templates: names of templates, ``distribution:name`` where two are called the same, that
+        max_error: the largest loss of an algorithm that is expected in float32, as largest
+            |difference| over the largest |output|. None for no limit but the check of every kernel.
+            The direct one is always allowed if it is named.
+        templates: names of templates, ``distribution:name`` if two are called the same, that
             go before this package's own wherever they are for an operator and target.
     """
 

@@ -23,15 +23,15 @@ def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
 
     Args:
         task: the task.
-        options: of the space; the defaults where missing.
+        options: of the space; the defaults if missing.
 
     Raises:
         ConfigError: there is none for such an operator, shape or target.
         PluginError: several are for it, the options name an unknown one, or its own code fails.
     """
     chosen = options or TemplateOptions()
-    made: Template = make(KINDS["templates"], _record_of(task, chosen.templates), task, chosen)
-    return made
+    template: Template = make(KINDS["templates"], _record_of(task, chosen.templates), task, chosen)
+    return template
 
 
 def _record_of(task: Task, preferred: Sequence[str]) -> TemplateRecord:
@@ -41,10 +41,10 @@ def _record_of(task: Task, preferred: Sequence[str]) -> TemplateRecord:
         if task.operator in record.operators and target in record.targets:
             return record
     known = _registered(task.operator)
-    found = [one for one in known if task.operator in one.operators]
-    fitting = [one for one in found if target in one.targets]
+    records = [entry for entry in known if task.operator in entry.operators]
+    fitting = [entry for entry in records if target in entry.targets]
     if len(fitting) > 1:
-        names = " and ".join(f"'{one.name}'" for one in fitting)
+        names = " and ".join(f"'{entry.name}'" for entry in fitting)
         raise AmbiguousNameError(
             f"the templates {names} are for operators such as task {task.name!r}, "
             f"{task.operator!r} on {target}",
@@ -52,7 +52,7 @@ def _record_of(task: Task, preferred: Sequence[str]) -> TemplateRecord:
         )
     if fitting:
         return fitting[0]
-    targets = dict.fromkeys(target for record in found or known for target in record.targets)
+    targets = dict.fromkeys(target for record in records or known for target in record.targets)
     if target not in targets and targets:
         raise ConfigError(
             f"templates are for {' and '.join(targets)} targets, and the target of task "

@@ -15,13 +15,13 @@ from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 
 class QuantizedVectorEpilogue(VectorEpilogue):
-    """What is done to integer sums before they are stored (see ``QuantizedEpilogue``).
+    """The steps between integer sums and the output (see ``QuantizedEpilogue``).
 
     Args:
         spec: the operator, an int8 one.
         channels: how many numbers scale and bias have, padded.
         shape: of the output, and of the residual.
-        sums: element type of the sums; a bias is packed as the same.
+        sums: dtype of the sums; a bias is packed as the same.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class QuantizedVectorEpilogue(VectorEpilogue):
         total = sums + emit.load(self.offsets, [channel], lanes)
         return emit.cast("float32", total) * emit.load(self.scale, [channel], lanes)
 
-    def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:
-        residual = None if self.residual is None else emit.load(self.residual, place, lanes)
+    def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
+        residual = None if self.residual is None else emit.load(self.residual, index, lanes)
         numbers = [emit.load(self.numbers, [at]) for at in range(PARAMETERS)]
         return finished(sums, residual, self.spec, numbers)
 
@@ -83,7 +83,7 @@ class QuantizedProductEpilogue(VectorEpilogue):
         """That of the right side, in float32."""
         return emit.load(self.numbers, [1])
 
-    def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:
-        del place, lanes
+    def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
+        del index, lanes
         numbers = [emit.load(self.numbers, [at]) for at in range(OF_PRODUCTS)]
         return finished_product(emit.cast("float32", sums), self.out_type, numbers)

@@ -60,6 +60,6 @@ class ScheduledTemplate(Template):
         del values  # one order serves all
         places = sorted(self.operator.constants)
         return [
-            self.operator.arranged(place, array)
-            for place, array in zip(places, constants, strict=True)
+            self.operator.arranged(index, array)
+            for index, array in zip(places, constants, strict=True)
         ]

@@ -16,8 +16,8 @@ from chameleon_tvm.spaces.template.geometry import Geometry
 class Input:
     """The input of a convolution, where it is and copied.
 
-    Planes of outer axes lie below each other, as though they were rows of one tall image; in the
-    copy each is padded by itself, and there are no planes of zeros.
+    Planes of outer axes lie below each other, as though they were rows of one tall image. The copy
+    pads each by itself, and has no planes of zeros.
 
     Args:
         geometry: the convolution.
@@ -28,15 +28,15 @@ class Input:
         repeat: how many times each channel of the input counts, one after the other, as a channel
             of the geometry.
         arithmetic: the types of the input and of its copy.
-        channels: of the input, over all groups; as many as the geometry's where missing. Groups of
+        channels: of the input, over all groups; as many as the geometry's if missing. Groups of
             fewer have one block each, filled up with zeros.
-        zero_point: of the data, in float32; None where they have none.
+        zero_point: of the data, in float32; None if they have none.
         spare: elements beyond the end of a row that are read, whatever they are.
 
     Attributes:
         data: the function's parameter. In NHWC with ``rows`` width and channels are one axis, so
-            that taps that follow each other in a row are contiguous; without, the input may be
-            some of the channels of a larger array, where it lies.
+            that taps that follow each other in a row are contiguous. Without, the input may be some
+            of the channels of a larger array, at its own place there.
         staged: the copy, of shape (n, channel block, plane x padded row,
             padded column x channel).
     """
@@ -93,11 +93,11 @@ class Input:
         return emit.load(self.data, self._place(n, channel, y, column - left), self.lanes)
 
     def copied(
-        self, n: Expr, block: Expr, outer: Sequence[Expr], row: Expr, place: tuple[Expr, Expr]
+        self, n: Expr, block: Expr, outer: Sequence[Expr], row: Expr, last: tuple[Expr, Expr]
     ) -> Expr:
         """The element of the copy at a row, and a column and channel of the padded input."""
         y = self._row(outer, row, self.geometry.staged_size[0])
-        column, c = place
+        column, c = last
         return emit.load(self.staged, [n, block, y, column * self.block + c], self.lanes)
 
     def copy(self) -> Stmt:
@@ -173,7 +173,7 @@ class Input:
         return emit.join((*outer, y), (*sizes, rows))
 
     def _place(self, n: Expr, c: Expr, y: Expr, x: Expr) -> list[Expr]:
-        """Where an element of the tall image is, for a channel counted over all groups."""
+        """The position of an element of the tall image, for a channel counted over all groups."""
         layout = self.geometry.layout
         if self.one_axis:
             return [n, y, x * self.channels + c]

@@ -47,7 +47,7 @@ class TileConvolution:
         block: the point of the design space.
         spec: the operator, for its epilogue.
         arithmetic: what it multiplies with.
-        channels: of the input, where those of the geometry are filled up with zeros.
+        channels: of the input, if those of the geometry are filled up with zeros.
         cores: that share the work.
     """
 
@@ -109,7 +109,7 @@ class TileConvolution:
         parts = min(count, PARTS * self.cores)
         registers = self._registers()
 
-        def one(index: Expr) -> Stmt:
+        def tile(index: Expr) -> Stmt:
             digits = emit.split(index, extents)
             if block.channels_outermost:
                 channel, *position = digits
@@ -120,7 +120,7 @@ class TileConvolution:
         def part(index: Expr) -> Stmt:
             first = tirx.floordiv(index * count, parts)
             rest = tirx.floordiv((index + 1) * count, parts) - first
-            body = emit.loop("block", rest, lambda at: one(first + at))
+            body = emit.loop("block", rest, lambda at: tile(first + at))
             body = emit.local(self.output.buffers, body)
             return self.product.around([*registers.values()], body)
 
@@ -132,8 +132,8 @@ class TileConvolution:
         counts = {SUMS: block.tiles * block.vectors, DATA: block.tiles, WEIGHTS: block.vectors}
         places = [(holds, tile) for holds, count in counts.items() for tile in range(count)]
         return {
-            place: self.product.register(number, place[0], rows[place[0]], self.runs.depth)
-            for number, place in enumerate(places)
+            key: self.product.register(number, key[0], rows[key[0]], self.runs.depth)
+            for number, key in enumerate(places)
         }
 
     def _block(
@@ -183,17 +183,17 @@ class TileConvolution:
         self,
         at: TilePosition,
         registers: dict[tuple[str, int], Register],
-        place: tuple[Expr, Expr, Expr],
+        tap: tuple[Expr, Expr, Expr],
         step: Expr,
     ) -> Stmt:
         g, block, product = self.geometry, self.block, self.product
-        ry, run, piece = place
+        ry, run, piece = tap
         statements = []
         first = emit.join((at.block, step), (self.blocks, self.runs.steps)) * block.vectors
         for v in range(block.vectors):
             start = (first + v) * (self.runs.depth * product.columns)
-            held = registers[WEIGHTS, v]
-            statements.append(product.load(held, self.weights, start, held.width))
+            register = registers[WEIGHTS, v]
+            statements.append(product.load(register, self.weights, start, register.width))
         for tile in range(block.tiles):
             yi, strip = divmod(tile, block.strips)
             row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
@@ -222,7 +222,7 @@ class TileConvolution:
 
 
 class TileProducts:
-    """What a template of convolutions or products needs of them.
+    """The interface between a template and its convolutions or products.
 
     Args:
         geometry: the convolution, of one group.
@@ -244,7 +244,7 @@ class TileProducts:
 
     @classmethod
     def of(cls, geometry: Geometry, spec: FusedSpec, target: str) -> TileProducts | None:
-        """Those of a convolution; None where the target has none for it.
+        """Those of a convolution; None if the target has none for it.
 
         Args:
             geometry: the convolution.
@@ -254,8 +254,8 @@ class TileProducts:
         kind = COMPUTE[spec.dtype]
         if kind.name == FLOAT32 or not applies(geometry):
             return None
-        found = tile_products_of(target, data=kind.data.name, weights=kind.weights.name)
-        fitting = [one for one in found if one.data == kind.data.storage_dtype]
+        products = tile_products_of(target, data=kind.data.name, weights=kind.weights.name)
+        fitting = [product for product in products if product.data == kind.data.storage_dtype]
         if not fitting:
             return None
         return cls(geometry, spec, target, TileArithmetic(product=fitting[0], data=kind.data))
@@ -278,7 +278,7 @@ class TileProducts:
             shapes: of parameters as they are seen from outside.
         """
         block = TileBlock.of(values)
-        made = TileConvolution(
+        loops = TileConvolution(
             self.geometry,
             block,
             self.spec,
@@ -286,7 +286,7 @@ class TileProducts:
             channels=self.channels,
             cores=self.info.cores,
         )
-        return using(emit.with_shapes(made.function(), shapes), [self.product])
+        return using(emit.with_shapes(loops.function(), shapes), [self.product])
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         """Logical constants (weights, ...) as the function wants them: ``finishing_constants``."""

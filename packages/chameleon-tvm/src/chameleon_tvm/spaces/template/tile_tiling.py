@@ -1,6 +1,6 @@
-"""What a tile product multiplies in a convolution, and the design space of how it does, as arrays.
+"""The tile products of a convolution, and the design space of their loops, as arrays.
 
-A tile of data is up to 16 neighbouring outputs of a row: they read the padded input where it lies,
+A tile of data is up to 16 neighbouring outputs of a row. They read the padded input where it lies,
 one row of the tile for each, the convolution's stride apart. Nothing is rearranged (no im2col,
 Chellapilla et al., "High Performance Convolutional Neural Networks for Document Processing", 2006).
 """
@@ -87,7 +87,7 @@ class Runs:
 
     Attributes:
         rows: of the filter.
-        count: runs of neighbouring elements in each: one where the taps of a row are neighbours,
+        count: runs of neighbouring elements in each: one if the taps of a row are neighbours,
             or else one for each tap.
         pieces: of a run.
         depth: elements of a piece.
@@ -132,7 +132,7 @@ def filled_channels(geometry: Geometry, product: TileProduct) -> int:
 
 
 def _depths(product: TileProduct) -> Sequence[int]:
-    """What a piece may have."""
+    """The depths that a piece may have."""
     least = product.pack if product.shorter else product.depth
     return range(least, product.depth + 1, product.pack)
 
@@ -143,7 +143,7 @@ def applies(geometry: Geometry) -> bool:
 
 
 def flattened(geometry: Geometry) -> Geometry:
-    """The same convolution with its map as one row, where each output reads its own pixel alone."""
+    """The same convolution with its map as one row, if each output reads its own pixel alone."""
     g = geometry
     own = g.kernel == (1, 1) and g.stride == (1, 1) and g.size == g.out and not any(g.padded)
     if not own:
@@ -158,15 +158,15 @@ def pack_tiles(
     """(O, I, rows, columns) weights as a tile product reads them.
 
     Args:
-        weights: of one group, of fewer channels where the geometry's are filled up.
+        weights: of one group, of fewer channels if the geometry's are filled up.
         geometry: the convolution.
         block: the point of the design space.
         product: what multiplies.
 
     Returns:
-        Of one axis: blocks of output channels, products that are added up, tiles of channels, and
-        rows of a register. The last block is moved back to end with the channels, as its outputs
-        are.
+        Along one axis: blocks of output channels, products that are added up, tiles of channels,
+        and rows of a register. The last block is moved back to end with the channels, as its
+        outputs are.
     """
     runs = Runs.of(geometry, product)
     oc, ic = weights.shape[:2]
@@ -177,15 +177,15 @@ def pack_tiles(
     ordered = whole.reshape(channels, -1)
     starts = np.minimum(np.arange(math.ceil(channels / width)) * width, channels - width)
     groups = runs.depth // product.pack
-    taken = ordered[starts[:, None] + np.arange(width)].reshape(
+    tiles = ordered[starts[:, None] + np.arange(width)].reshape(
         len(starts), block.vectors, product.columns, runs.steps, groups, product.pack
     )
-    return contiguous(taken.transpose(0, 3, 1, 4, 2, 5)).reshape(-1)
+    return contiguous(tiles.transpose(0, 3, 1, 4, 2, 5)).reshape(-1)
 
 
 @attrs.frozen(kw_only=True)
 class TileEstimates:
-    """What is known of n configurations without building them; every field has shape (n,).
+    """Estimates for n configurations, without building them; every field has shape (n,).
 
     Attributes:
         registers: tiles that are held.
@@ -264,11 +264,11 @@ class TileTiling(Tiling):
         )
 
     def constraints(self) -> tuple[Constraint, ...]:
-        held, width = self.product.registers, self.geometry.out[1]
+        most, width = self.product.registers, self.geometry.out[1]
         return (
             Constraint(
-                reason=f"the block needs more than {held} tiles",
-                holds=lambda v: self.estimate(v).registers <= held,
+                reason=f"the block needs more than {most} tiles",
+                holds=lambda v: self.estimate(v).registers <= most,
             ),
             Constraint(
                 reason="the block is wider than the output",
@@ -303,8 +303,8 @@ class TileTiling(Tiling):
     def guessed_cost(self, values: Values) -> Numbers:
         """Guessed cycles of a core for each product of whole tiles that is needed; shape (n,).
 
-        Products and loads overlap, and so do weights that arrive from L3 as a block reads them;
-        what is done once for a block adds to it.
+        Products and loads overlap, and so do weights that arrive from L3 as a block reads them. The
+        setup of a block adds to it.
         """
         e, product = self.estimate(values), self.product
         tiles = values["product_strips"] * values["product_rows"]

@@ -34,7 +34,7 @@ MAX_VERSIONS = 3
 
 @attrs.frozen(kw_only=True)
 class Estimates:
-    """What is known of n configurations without building them; every field has shape (n,).
+    """Estimates for n configurations, without building them; every field has shape (n,).
 
     Attributes:
         accumulators: vector registers that hold sums.
@@ -168,8 +168,8 @@ class ConvolutionTiling(Tiling):
         rows = np.array(tile_sizes(self.geometry.out[0], MOST_ROWS))
         positions = np.multiply.outer(rows, np.array(self.columns))[..., None]
         vectors = np.array(self.vectors)
-        held = self._registers(positions, vectors) <= self.info.vector_registers
-        return int((positions * vectors * held).max())
+        fits = self._registers(positions, vectors) <= self.info.vector_registers
+        return int((positions * vectors * fits).max())
 
     def _registers(self, positions: Any, vectors: Any) -> Any:
         """Vector registers of the inner loop: sums, a row of weights, and a broadcast."""
@@ -232,15 +232,15 @@ class ConvolutionTiling(Tiling):
         )
 
     def _traffic(self, values: Values, blocks: Numbers, positions: Numbers) -> Numbers:
-        """Bytes read again per outer iteration where they are more than half of L2 holds."""
-        g, held = self.geometry, self.info.l2_bytes / 2
+        """Bytes read again per outer iteration if they are more than half of L2 holds."""
+        g, cache = self.geometry, self.info.l2_bytes / 2
         types = self.arithmetic
         weights = g.groups * g.oc * self.reduced * g.taps * types.weight_bytes
         inputs: Any = g.groups * g.ic * g.planes * g.size[0] * g.size[1] * types.data_bytes
         if self.reduced < g.ic:
             inputs /= blocks  # each block of channels reads its own
-        again_inputs = blocks * inputs * g.batch * (inputs > held)
-        again_weights = positions * weights * g.batch * g.out_planes * (weights > held)
+        again_inputs = blocks * inputs * g.batch * (inputs > cache)
+        again_weights = positions * weights * g.batch * g.out_planes * (weights > cache)
         return np.where(values["outermost"] == "channels", again_inputs, again_weights)
 
     @property
@@ -262,8 +262,8 @@ class ConvolutionTiling(Tiling):
     def guessed_cost(self, values: Values) -> Numbers:
         """Guessed time over that of all products at full rate, lower is better; shape (n,).
 
-        Work that is done in vain multiplies the time of the inner loop, during which most of
-        what L2 does not hold arrives; copies add to it.
+        Work in vain multiplies the time of the inner loop, during which most of what L2 does not
+        hold arrives; copies add to it.
         """
         e = self.estimate(values)
         work = e.waste * e.imbalance * (1.0 - e.skipped)
@@ -290,9 +290,9 @@ class ConvolutionTiling(Tiling):
         # From L2 come weights, and for each tap again a block of inputs that L1 does not hold.
         streaming = (e.weight_bytes > info.l1_bytes / 2) * info.l2_vector_fmas / positions / cost
         block = np.minimum(values["channel_block"], self.reduced)
-        held = e.input_bytes * block / self.reduced <= info.l1_bytes
+        in_l1 = e.input_bytes * block / self.reduced <= info.l1_bytes
         reused = self.geometry.taps > 1
-        again = (~held & reused) / (self.geometry.lanes * values["tile_vectors"])
+        again = (~in_l1 & reused) / (self.geometry.lanes * values["tile_vectors"])
         busiest = np.maximum(np.maximum(1.0, waiting), np.maximum(ports, streaming))
         issue: Numbers = busiest + 0.01 * e.loads_per_fma + again
         return issue
@@ -300,10 +300,10 @@ class ConvolutionTiling(Tiling):
     def _spilled(self, values: Values) -> Numbers:
         """Sums that a multiply-add of the inner loop finds in memory, on average.
 
-        A multiply-add of x86 overwrites one of its operands. Where a broadcast has a register of
-        its own and is used once, LLVM lets it be that one: once it has unrolled the loop over
-        channels twice, every sum has two registers. Those that find none are stored and loaded.
-        Products of several channels are instructions that overwrite their sums alone.
+        A multiply-add of x86 overwrites one of its operands. If a broadcast has a register of its
+        own and is used once, LLVM lets it be that one. Once it has unrolled the loop over channels
+        twice, every sum has two registers. Those that find none are stored and loaded. Products of
+        several channels are instructions that overwrite their sums alone.
         """
         info, several = self.info, self.arithmetic.dot.depth > 1
         positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)

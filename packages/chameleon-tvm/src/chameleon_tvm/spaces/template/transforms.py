@@ -71,8 +71,9 @@ def transforms(out: int) -> Transforms:
     return Transforms(out=out, data=data, weights=weights, output=output)
 
 
+@cache
 def expected_error(out: int, channels: int) -> float:
-    """What float32 is expected to lose: largest |difference| over the largest |output|.
+    """The loss that is expected in float32: largest |difference| over the largest |output|.
 
     Computed on random numbers in [-1, 1), in the precision and order of the real kernel.
 
@@ -80,14 +81,14 @@ def expected_error(out: int, channels: int) -> float:
         out: rows of a tile of outputs.
         channels: input channels.
     """
-    made = transforms(out)
+    matrices = transforms(out)
     rng = np.random.default_rng(0)
-    tiles = rng.uniform(-1, 1, (SAMPLED_TILES, channels, made.size, made.size))
+    tiles = rng.uniform(-1, 1, (SAMPLED_TILES, channels, matrices.size, matrices.size))
     filters = rng.uniform(-1, 1, (SAMPLED_FILTERS, channels, TAPS, TAPS))
 
     def computed(dtype: type[np.floating]) -> NDArray[np.floating]:
-        b, a = made.data.astype(dtype), made.output.astype(dtype)
-        u = (made.weights @ filters @ made.weights.T).astype(dtype)
+        b, a = matrices.data.astype(dtype), matrices.output.astype(dtype)
+        u = (matrices.weights @ filters @ matrices.weights.T).astype(dtype)
         v = b @ tiles.astype(np.float32).astype(dtype) @ b.T
         m = np.einsum("tcij,ocij->toij", v, u)
         return np.asarray(a @ m @ a.T)
@@ -113,7 +114,7 @@ class Registers:
         (register,) = emit.registers(1, self.lanes, name=f"t{len(self.buffers)}_")
         self.buffers.append(register)
         self.statements.append(emit.assign(register, value))
-        return emit.held(register)
+        return emit.read(register)
 
     def apply(self, matrix: Matrix, vectors: Sequence[Expr]) -> list[Expr]:
         """The product of a matrix with as many vectors as it has columns.
@@ -176,10 +177,10 @@ class Registers:
 
 def _pairs(rows: Matrix) -> list[tuple[int, int]]:
     """Rows of a matrix that differ in signs alone and have more than one number."""
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for i in range(len(rows) - 1):
         j = i + 1
         alike = np.array_equal(np.abs(rows[i]), np.abs(rows[j]))
-        if alike and np.count_nonzero(rows[i]) > 1 and not (found and found[-1][1] == i):
-            found.append((i, j))
-    return found
+        if alike and np.count_nonzero(rows[i]) > 1 and not (pairs and pairs[-1][1] == i):
+            pairs.append((i, j))
+    return pairs

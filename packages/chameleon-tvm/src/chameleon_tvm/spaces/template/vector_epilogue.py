@@ -16,7 +16,7 @@ from chameleon_tvm.spaces.template.emit import Buffer, Expr
 
 
 class VectorEpilogue:
-    """What is done to sums before they are stored.
+    """The steps between sums and the output.
 
     Args:
         spec: the operator; None for one that has no epilogue.
@@ -26,7 +26,7 @@ class VectorEpilogue:
     Attributes:
         bias: the function's parameter, or None.
         residual: the function's parameter, or None.
-        out_type: element type of the output.
+        out_type: dtype of the output.
     """
 
     out_type: str = "float32"
@@ -47,21 +47,21 @@ class VectorEpilogue:
 
     @property
     def zero_point(self) -> Expr | None:
-        """That of the data, in float32; None where they have none."""
+        """That of the data, in float32; None if they have none."""
         return None
 
-    def whole(self, sums: Expr, channel: Expr, place: Sequence[Expr], lanes: int) -> Expr:
+    def whole(self, sums: Expr, channel: Expr, index: Sequence[Expr], lanes: int) -> Expr:
         """The output of ``lanes`` channels from ``channel``, which the output has at ``place``."""
-        return self.last(self.biased(sums, channel, lanes), place, lanes)
+        return self.last(self.biased(sums, channel, lanes), index, lanes)
 
     def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
         """The sums of ``lanes`` channels with their bias."""
         return sums if self.bias is None else sums + emit.load(self.bias, [channel], lanes)
 
-    def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:
+    def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
         """Biased sums with their residual, activated."""
         if self.residual is not None:
-            sums = sums + emit.load(self.residual, place, lanes)
+            sums = sums + emit.load(self.residual, index, lanes)
         return activate(sums, self.activation)
 
 

@@ -1,8 +1,8 @@
 """Winograd's convolution as a TensorIR function: 3x3 filters, stride 1, NHWC.
 
 Blocks of tiles: transform the inputs | per block of output channels: one matrix product per point
-of the transform, sums in registers, then transform the products and finish the outputs. What is
-between the steps stays in a workspace that fits L2.
+of the transform, sums in registers. Then transform the products and finish the outputs. A workspace
+that fits L2 holds the values between the steps.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class WinogradTile:
         vectors: vectors of output channels whose sums are.
         steps: times ``rows`` tiles of a block, so that a block of weights is read from L1.
         shared: whether the inputs of all blocks are transformed first, and blocks of output
-            channels are then the outermost loop (weights are read once); else every block
-            transforms its own (its inputs stay in L2).
+            channels are then the outermost loop (weights are read once). Else every block
+            transforms its own, and its inputs stay in L2.
         unroll: input channels per iteration of the innermost loop.
     """
 
@@ -71,23 +71,23 @@ class WinogradConvolution:
         g = geometry
         self.geometry = g
         self.tile = tile
-        self.made = transforms(tile.out)
+        self.matrices = transforms(tile.out)
         self.counts = tile_counts(g, tile.out)
         self.tiles = math.prod(self.counts)
         self.block = tile.vectors * g.lanes
         self.blocks = math.ceil(g.oc / self.block)
         shape = (g.batch, *g.out, g.oc)
         self.data = emit.buffer("data", (g.batch, *g.size, g.ic))
-        self.weights = emit.buffer("weights", (self.blocks, self.made.points, g.ic, self.block))
+        self.weights = emit.buffer("weights", (self.blocks, self.matrices.points, g.ic, self.block))
         self.out = emit.buffer("out", shape)
         self.epilogue = VectorEpilogue(spec, g.oc, shape)
         # A vector more than the channels: rows a power of two apart would share cache sets.
-        held = self.tiles if tile.shared else tile.block
-        self.inputs = emit.buffer("inputs", (self.made.points, held, g.ic + g.lanes))
+        slots = self.tiles if tile.shared else tile.block
+        self.inputs = emit.buffer("inputs", (self.matrices.points, slots, g.ic + g.lanes))
         self.products = emit.buffer(
-            "products", (tile.block, tile.vectors, self.made.points, g.lanes)
+            "products", (tile.block, tile.vectors, self.matrices.points, g.lanes)
         )
-        self.patch = emit.buffer("patch", (self.made.size, self.made.size, g.lanes))
+        self.patch = emit.buffer("patch", (self.matrices.size, self.matrices.size, g.lanes))
 
     def function(self) -> tirx.PrimFunc:
         """The whole function: (data, packed weights, [bias], [residual], out)."""
@@ -99,7 +99,7 @@ class WinogradConvolution:
         """Transform everything, then run over blocks of channels and of tiles."""
         extents = (self.blocks, math.ceil(self.tiles / self.tile.block))
 
-        def one(index: Expr) -> Stmt:
+        def body(index: Expr) -> Stmt:
             block, position = emit.split(index, extents)
             first = emit.within(position, self.tile.block, self.tiles)
             return emit.local(self.products, self._channels(block, first, first))
@@ -107,26 +107,26 @@ class WinogradConvolution:
         transform = emit.parallel(
             "tile", self.tiles, lambda t: emit.local(self.patch, self._transform(t, t))
         )
-        multiply = emit.parallel("block", math.prod(extents), one)
+        multiply = emit.parallel("block", math.prod(extents), body)
         return emit.local(self.inputs, emit.sequence([transform, multiply]))
 
     def _private(self) -> Stmt:
         """Run over blocks of tiles, each of which transforms its own inputs."""
 
-        def one(index: Expr) -> Stmt:
+        def body(index: Expr) -> Stmt:
             first = emit.within(index, self.tile.block, self.tiles)
             transform = emit.loop("tile", self.tile.block, lambda t: self._transform(first + t, t))
             multiply = emit.loop("block", self.blocks, lambda b: self._channels(b, first, 0))
             both = emit.sequence([transform, multiply])
             return emit.local((self.inputs, self.products, self.patch), both)
 
-        return emit.parallel("tiles", math.ceil(self.tiles / self.tile.block), one)
+        return emit.parallel("tiles", math.ceil(self.tiles / self.tile.block), body)
 
     # -- inputs -----------------------------------------------------------------------------
 
-    def _transform(self, t: Expr, held: Expr) -> Stmt:
+    def _transform(self, t: Expr, slot: Expr) -> Stmt:
         """Transform all channels of a tile of inputs; ``held`` is its place in the workspace."""
-        g, size = self.geometry, self.made.size
+        g, size = self.geometry, self.matrices.size
         n, down, across = emit.split(t, self.counts)
         y = down * self.tile.out - g.pads[0]
         x = across * self.tile.out - g.pads[1]
@@ -135,7 +135,7 @@ class WinogradConvolution:
             return emit.load(self.data, [n, y + i, x + j, channel], g.lanes)
 
         def inside(channel: Expr) -> Stmt:
-            return self._forward(lambda i, j: read(i, j, channel), held, channel)
+            return self._forward(lambda i, j: read(i, j, channel), slot, channel)
 
         def at_border(channel: Expr) -> Stmt:
             def element(i: Expr, j: Expr) -> Stmt:
@@ -146,7 +146,7 @@ class WinogradConvolution:
 
             fill = emit.loops({"i": size, "j": size}, element)
             padded = self._forward(
-                lambda i, j: emit.load(self.patch, [i, j, 0], g.lanes), held, channel
+                lambda i, j: emit.load(self.patch, [i, j, 0], g.lanes), slot, channel
             )
             return emit.sequence([fill, padded])
 
@@ -156,15 +156,15 @@ class WinogradConvolution:
         whole = [y >= 0, y + size <= g.size[0], x >= 0, x + size <= g.size[1]]
         return emit.choose([(tirx.all(*whole), every(inside))], every(at_border))
 
-    def _forward(self, read: Callable[[int, int], Expr], held: Expr, channel: Expr) -> Stmt:
+    def _forward(self, read: Callable[[int, int], Expr], slot: Expr, channel: Expr) -> Stmt:
         """``B^T d B`` of one vector of channels."""
-        g, size = self.geometry, self.made.size
+        g, size = self.geometry, self.matrices.size
         code = Registers(g.lanes)
         tile = [[code.keep(read(i, j)) for j in range(size)] for i in range(size)]
-        made = code.square(self.made.data, tile)
+        points = code.square(self.matrices.data, tile)
         return code.code(
             [
-                emit.store(self.inputs, [i * size + j, held, channel], made[i][j], g.lanes)
+                emit.store(self.inputs, [i * size + j, slot, channel], points[i][j], g.lanes)
                 for i in range(size)
                 for j in range(size)
             ]
@@ -172,18 +172,18 @@ class WinogradConvolution:
 
     # -- products ---------------------------------------------------------------------------
 
-    def _channels(self, block: Expr, first: Expr, held: Expr) -> Stmt:
+    def _channels(self, block: Expr, first: Expr, slot: Expr) -> Stmt:
         """A block of output channels of a block of tiles, whose inputs start at ``held``."""
         tile = self.tile
 
         def point(p: Expr) -> Stmt:
-            return emit.loop("s", tile.steps, lambda s: self._multiply(block, p, held, s))
+            return emit.loop("s", tile.steps, lambda s: self._multiply(block, p, slot, s))
 
-        multiply = emit.loop("p", self.made.points, point)
+        multiply = emit.loop("p", self.matrices.points, point)
         outputs = emit.loop("t", tile.block, lambda t: self._write(block, first + t, t))
         return emit.sequence([multiply, outputs])
 
-    def _multiply(self, block: Expr, p: Expr, held: Expr, s: Expr) -> Stmt:
+    def _multiply(self, block: Expr, p: Expr, slot: Expr, s: Expr) -> Stmt:
         """One point's product of ``rows`` tiles of inputs and a block of weights."""
         g, tile = self.geometry, self.tile
         sums = emit.registers(tile.rows * tile.vectors, g.lanes)
@@ -196,31 +196,31 @@ class WinogradConvolution:
             ]
             statements = []
             for row in range(tile.rows):
-                value = emit.load(self.inputs, [p, held + start + row, c])
+                value = emit.load(self.inputs, [p, slot + start + row, c])
                 for v, weight in enumerate(columns):
                     into = sums[row * tile.vectors + v]
-                    total = emit.held(into) + emit.splat(value, g.lanes) * weight
+                    total = emit.read(into) + emit.splat(value, g.lanes) * weight
                     statements.append(emit.assign(into, total))
             return statements
 
         def some(c: Expr) -> Stmt:
             unrolled = range(tile.unroll)
-            return emit.sequence([one for u in unrolled for one in channel(c * tile.unroll + u)])
+            return emit.sequence([stmt for u in unrolled for stmt in channel(c * tile.unroll + u)])
 
         clear = [emit.assign(total, emit.zero(g.lanes)) for total in sums]
         reduce = emit.loop("c", g.ic // tile.unroll, some)
         keep = []
         for number, total in enumerate(sums):
             row, v = divmod(number, tile.vectors)
-            place = [start + row, v, p, 0]
-            keep.append(emit.store(self.products, place, emit.held(total), g.lanes))
+            index = [start + row, v, p, 0]
+            keep.append(emit.store(self.products, index, emit.read(total), g.lanes))
         return emit.local(sums, emit.sequence([*clear, reduce, *keep]))
 
     # -- outputs ----------------------------------------------------------------------------
 
-    def _write(self, block: Expr, t: Expr, held: Expr) -> Stmt:
+    def _write(self, block: Expr, t: Expr, slot: Expr) -> Stmt:
         """Transform, finish and store a block of channels of a tile of outputs."""
-        g, size = self.geometry, self.made.size
+        g, size = self.geometry, self.matrices.size
         n, down, across = emit.split(t, self.counts)
         y, x = down * self.tile.out, across * self.tile.out
         start = emit.within(block, self.block, g.oc)
@@ -229,44 +229,44 @@ class WinogradConvolution:
             code = Registers(g.lanes)
             tile = [
                 [
-                    code.keep(emit.load(self.products, [held, v, i * size + j, 0], g.lanes))
+                    code.keep(emit.load(self.products, [slot, v, i * size + j, 0], g.lanes))
                     for j in range(size)
                 ]
                 for i in range(size)
             ]
             channel = start + v * g.lanes
             stores = []
-            for i, row in enumerate(code.square(self.made.output, tile)):
+            for i, row in enumerate(code.square(self.matrices.output, tile)):
                 line = []
                 for j, value in enumerate(row):
-                    place = [n, y + i, x + j, channel]
-                    finished = self.epilogue.whole(value, channel, place, g.lanes)
-                    store = emit.store(self.out, place, finished, g.lanes)
+                    index = [n, y + i, x + j, channel]
+                    finished = self.epilogue.whole(value, channel, index, g.lanes)
+                    store = emit.store(self.out, index, finished, g.lanes)
                     line.append(self._where(store, x + j, j, axis=1))
                 stores.append(self._where(emit.sequence(line), y + i, i, axis=0))
             return code.code(stores)
 
         return emit.loop("v", self.tile.vectors, some)
 
-    def _where(self, statement: Stmt, place: Expr, offset: int, *, axis: int) -> Stmt:
-        """A store that is left out where a tile reaches beyond the output."""
+    def _where(self, statement: Stmt, index: Expr, offset: int, *, axis: int) -> Stmt:
+        """A store that is left out if a tile reaches beyond the output."""
         extent = self.geometry.out[axis]
         if 0 <= (extent - 1) % self.tile.out >= offset:
             return statement
-        return tirx.IfThenElse(place < extent, statement, None)
+        return tirx.IfThenElse(index < extent, statement, None)
 
 
-def _inside(place: Expr, extent: int) -> list[Expr]:
-    return [place >= 0, place < extent]
+def _inside(index: Expr, extent: int) -> list[Expr]:
+    return [index >= 0, index < extent]
 
 
 def transform_weights(weights: NDArray[np.float32], out: int) -> NDArray[np.float32]:
     """``G g G^T`` of (O, I, 3, 3) weights, computed in float64; shape (points, I, O)."""
-    made = transforms(out)
+    matrices = transforms(out)
     # As one product with the Kronecker square of G: a filter is a column of nine taps.
     taps = weights.transpose(2, 3, 1, 0).reshape(TAPS * TAPS, -1).astype(np.float64)
-    ready = (np.kron(made.weights, made.weights) @ taps).astype(np.float32)
-    return ready.reshape(made.points, weights.shape[1], weights.shape[0])
+    ready = (np.kron(matrices.weights, matrices.weights) @ taps).astype(np.float32)
+    return ready.reshape(matrices.points, weights.shape[1], weights.shape[0])
 
 
 def pack_transformed(
@@ -280,5 +280,5 @@ def pack_transformed(
     block = tile.vectors * geometry.lanes
     blocks = math.ceil(geometry.oc / block)
     starts = np.minimum(np.arange(blocks) * block, geometry.oc - block)
-    taken = [transformed[:, :, start : start + block] for start in starts.tolist()]
-    return contiguous(np.stack(taken))
+    parts = [transformed[:, :, start : start + block] for start in starts.tolist()]
+    return contiguous(np.stack(parts))

@@ -70,7 +70,7 @@ def winograd_tile_of(values: Mapping[str, Any]) -> WinogradTile:
 
 @attrs.frozen(kw_only=True)
 class WinogradEstimates:
-    """What is known of n configurations without building them; every field has shape (n,).
+    """Estimates for n configurations, without building them; every field has shape (n,).
 
     Attributes:
         accumulators: vector registers that hold sums.
@@ -84,7 +84,7 @@ class WinogradEstimates:
         workspace_bytes: what a block of tiles holds between its steps.
         transforms: vector operations of all transforms per multiply-add of the direct one.
         traffic: bytes from beyond L2 per flop of the direct convolution.
-        shared_bytes: all transformed inputs, where panels share them, else 0.
+        shared_bytes: all transformed inputs, if panels share them, else 0.
         staged: bytes of them written and read beyond L2 per flop of the direct convolution.
     """
 
@@ -168,12 +168,12 @@ class WinogradTiling(Tiling):
         transformed = np.where(shared, 1.0, waste)
         operations = INPUT_OPERATIONS * transformed / g.oc + OUTPUT_OPERATIONS * waste / g.ic
         # Held by L2 or read again: weights by every block of tiles, inputs by every panel.
-        held = info.l2_bytes / 2
+        cache = info.l2_bytes / 2
         weights = points * g.ic * g.oc * FLOAT_BYTES
         inputs = points * tiles * g.ic * FLOAT_BYTES
         in_use = np.where(shared, weights / panels, weights)
-        weight_traffic = weights * np.where(in_use > held, blocks, weights > held)
-        input_traffic = inputs * (shared & (inputs > held)) * panels
+        weight_traffic = weights * np.where(in_use > cache, blocks, weights > cache)
+        input_traffic = inputs * (shared & (inputs > cache)) * panels
         flop = 2.0 * direct * g.ic * g.oc
         return WinogradEstimates(
             accumulators=rows * vectors,
@@ -188,7 +188,7 @@ class WinogradTiling(Tiling):
             transforms=points * tiles * operations / direct,
             traffic=(weight_traffic + input_traffic) / flop,
             shared_bytes=inputs * shared,
-            staged=inputs * (shared & (inputs > held)) * (1.0 + panels) / flop,
+            staged=inputs * (shared & (inputs > cache)) * (1.0 + panels) / flop,
         )
 
     def _tiles(self, values: Values) -> Numbers:
@@ -204,10 +204,10 @@ class WinogradTiling(Tiling):
     def _by_algorithm(self, values: Values, numbers: Mapping[str, int]) -> Numbers:
         chosen = values["algorithm"]
         # Configurations of another algorithm get an arbitrary one: nobody reads what follows.
-        found = np.full(np.shape(chosen), float(next(iter(numbers.values()))))
+        result = np.full(np.shape(chosen), float(next(iter(numbers.values()))))
         for algorithm, number in numbers.items():
-            found[chosen == algorithm] = number
-        return found
+            result[chosen == algorithm] = number
+        return result
 
     def guessed_cost(self, values: Values) -> Numbers:
         """Guessed time over that of the direct convolution at full rate; shape (n,)."""
@@ -223,8 +223,8 @@ class WinogradTiling(Tiling):
         issue = np.maximum(issue, info.l2_vector_fmas / (rows * again))
         issue = issue + 0.01 * e.loads_per_fma + 0.6 * info.fma_per_cycle / e.accumulators
         # L2 is for the weights, too, which pass by while a block of tiles is worked on.
-        held = e.workspace_bytes / info.l2_bytes
-        spilled = 0.2 * np.maximum(0.0, held - 0.25) + 0.1 * np.maximum(0.0, held - 0.75)
+        occupied = e.workspace_bytes / info.l2_bytes
+        spilled = 0.2 * np.maximum(0.0, occupied - 0.25) + 0.1 * np.maximum(0.0, occupied - 0.75)
         loops = e.imbalance * (e.products * issue + e.transforms)
         far = e.weight_bytes > info.l3_bytes / 2
         from_l3 = info.flop_per_byte(info.l3_bytes_per_cycle)
@@ -239,8 +239,8 @@ class WinogradTiling(Tiling):
     def first_guesses(self, space: DesignSpace) -> NDArray[np.int32]:
         """The cheapest configurations by estimate, of different tiles and of every algorithm.
 
-        Which algorithm wins depends on where the weights are when the layer's turn comes, which
-        nothing here can know: a quarter of the guesses is left to each of the slower ones.
+        The fastest algorithm depends on where the weights are when the layer's turn comes, which
+        nothing here can know. So a quarter of the guesses is left to each of the slower ones.
         """
         configs = space.everything
         if configs is None:  # more than can be listed
@@ -249,8 +249,8 @@ class WinogradTiling(Tiling):
         configs = configs[order]
         _, first = np.unique(configs[:, [0, 1, 2, 4]], axis=0, return_index=True)
         configs = configs[np.sort(first)]
-        kept = np.zeros(len(configs), np.bool_)
+        chosen = np.zeros(len(configs), np.bool_)
         for algorithm in range(len(self.algorithms)):
-            kept[np.flatnonzero(configs[:, 0] == algorithm)[: GUESSES // 4]] = True
-        kept[np.flatnonzero(~kept)[: max(0, GUESSES - int(kept.sum()))]] = True
-        return configs[kept]
+            chosen[np.flatnonzero(configs[:, 0] == algorithm)[: GUESSES // 4]] = True
+        chosen[np.flatnonzero(~chosen)[: max(0, GUESSES - int(chosen.sum()))]] = True
+        return configs[chosen]

@@ -26,7 +26,7 @@ from chameleon_tvm.types import HALVES, STORAGE
 
 
 class HalfVectorEpilogue(VectorEpilogue):
-    """What is done to sums of float32 before they are stored as bfloat16, float16 or float32.
+    """The steps between sums of float32 and an output of bfloat16, float16 or float32.
 
     Args:
         spec: the operator, with or without an epilogue of its own.
@@ -41,9 +41,9 @@ class HalfVectorEpilogue(VectorEpilogue):
         if self.residual is not None:
             self.residual = emit.buffer("residual", shape, dtype=self.out_type)
 
-    def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:
+    def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
         if self.residual is not None:
-            added = emit.load(self.residual, place, lanes)
+            added = emit.load(self.residual, index, lanes)
             sums = sums + widening(self._written, added, lanes)
         return rounding(self._written, activate(sums, self.activation), lanes)
 
@@ -61,7 +61,7 @@ def epilogue_of(
         spec: the operator; None for one that has none.
         channels: how many numbers a bias has, padded.
         shape: of the output, and of the residual.
-        sums: element type of the sums.
+        sums: dtype of the sums.
     """
     if spec is not None and spec.dtype in HALVES:
         return HalfVectorEpilogue(spec, channels, shape)
@@ -75,7 +75,7 @@ def epilogue_of(
 
 @attrs.frozen(kw_only=True, eq=False)
 class TilePosition:
-    """Where a tile of outputs is: image, group, block of channels, first row and column.
+    """The position of a tile of outputs: image, group, block of channels, first row and column.
 
     Attributes:
         outer: where it is along each outer axis.
@@ -100,7 +100,7 @@ class Output:
         geometry: the convolution.
         tile: the point of the design space.
         spec: the operator, for its epilogue; None for one that has none.
-        sums: element type of the sums.
+        sums: dtype of the sums.
 
     Attributes:
         out: the function's parameter; planes of outer axes lie below each other.
@@ -129,9 +129,9 @@ class Output:
         self.out = emit.buffer("out", shape, dtype=self.epilogue.out_type)
         # All that needs no other element of the output is done while there still are vectors.
         self.early = self.epilogue.residual is None
-        kept = self.epilogue.out_type if self.early else "float32"
+        dtype = self.epilogue.out_type if self.early else "float32"
         elements = tile.rows * tile.columns * self.block
-        self.spilled = emit.buffer("spilled", (elements,), dtype=kept)
+        self.spilled = emit.buffer("spilled", (elements,), dtype=dtype)
 
     def write(self, at: TilePosition) -> Stmt:
         """Store a tile's sums."""
@@ -153,10 +153,10 @@ class Output:
         lanes = self.geometry.lanes
 
         def vector(yi: Expr, xi: Expr, v: int) -> Stmt:
-            place = self._place(at, first + v * lanes, yi, xi)
+            index = self._place(at, first + v * lanes, yi, xi)
             channel = at.group * self.channels + first + v * lanes
-            value = self.epilogue.whole(self._sums(at, yi, xi, v), channel, place, lanes)
-            return emit.store(self.out, place, value, lanes)
+            value = self.epilogue.whole(self._sums(at, yi, xi, v), channel, index, lanes)
+            return emit.store(self.out, index, value, lanes)
 
         return self._every(vector)
 
@@ -173,17 +173,17 @@ class Output:
         return emit.sequence([self._every(spill), self._elements_of(at, first)])
 
     def _every(self, body: Callable[[Expr, Expr, int], Stmt]) -> Stmt:
-        """What is done for each vector of a tile: straight-line code on registers."""
+        """The work for each vector of a tile: straight-line code on registers."""
         t = self.tile
         places = itertools.product(range(t.rows), range(t.columns), range(t.vectors))
-        return emit.sequence([body(*place) for place in places])
+        return emit.sequence([body(*position) for position in places])
 
     def _sums(self, at: TilePosition, yi: Expr, xi: Expr, v: int) -> Expr:
         """A vector of sums at a row and a column of a tile."""
-        return emit.held(at.sums[(yi * self.tile.columns + xi) * self.tile.vectors + v])
+        return emit.read(at.sums[(yi * self.tile.columns + xi) * self.tile.vectors + v])
 
     def _index(self, yi: Expr, xi: Expr, v: int) -> Expr:
-        """Where a vector is in memory that holds a tile."""
+        """The position of a vector in memory that holds a tile."""
         return (yi * self.tile.columns + xi) * self.block + v * self.geometry.lanes
 
     def _elements_of(self, at: TilePosition, first: Expr) -> Stmt:
@@ -197,9 +197,9 @@ class Output:
 
         def element(o: Expr, yi: Expr, xi: Expr) -> Stmt:
             value = emit.load(self.spilled, [(yi * tile.columns + xi) * self.block + o])
-            place = self._place(at, first + o, yi, xi)
-            value = value if self.early else self.epilogue.last(value, place, 1)
-            return emit.store(self.out, place, value)
+            index = self._place(at, first + o, yi, xi)
+            value = value if self.early else self.epilogue.last(value, index, 1)
+            return emit.store(self.out, index, value)
 
         # The loop that is contiguous in the output is the innermost one.
         channels = {"o": min(self.block, g.oc)}
@@ -209,7 +209,7 @@ class Output:
         return emit.loops(pixels | channels, lambda yi, xi, o: element(o, yi, xi))
 
     def _place(self, at: TilePosition, o: Expr, yi: Expr, xi: Expr) -> list[Expr]:
-        """Where an element of a tile is, for a channel of the tile's group."""
+        """The position of an element of a tile, for a channel of the tile's group."""
         g = self.geometry
         outs = [axis.out for axis in g.outer]
         n, y, x = at.n, emit.join((*at.outer, at.y + yi), (*outs, g.out[0])), at.x + xi

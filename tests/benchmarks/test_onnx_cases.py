@@ -1,0 +1,82 @@
+"""ONNX's own cases: what was wrong once, and a fraction of all."""
+
+from collections import Counter
+
+import case_suite
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+SUITE = "onnx_cases:OnnxCases"
+ONCE_WRONG = (
+    # Reductions began at the largest finite number.
+    "node/test_attention_23_boolmask_fullymasked_row_nan_robustness",
+    # TVM's bfloat16 ended the process.
+    "node/test_celu_bfloat16",
+    # A number that was none became the least one.
+    "node/test_cast_FLOAT_to_FLOAT8E5M2",
+    "node/test_bitshift_left_int32_shift_ge_width",
+    "node/test_mod_float_edge_cases_fmod_0_float32",
+    "node/test_isinf_negative",
+    # Outputs beside the first one had another type or shape.
+    "node/test_dropout_default_mask",
+    "node/test_layer_normalization_3d_axis1_epsilon",
+    "node/test_batchnorm_example_training_mode",
+    # Scales were those of the sizes, which are rounded.
+    "node/test_resize_downsample_scales_linear",
+    "node/test_resize_downsample_scales_cubic_antialias",
+    "node/test_quantizelinear_int4",
+    "node/test_spacetodepth_crd_mode_example",
+    "node/test_convtranspose_output_shape",
+    # TVM's own errors.
+    "node/test_convtranspose_3d",
+    "node/test_rms_normalization_2d_axis0",
+    "node/test_pow_types_int64_int64",
+    "node/test_reduce_max_empty_set_bool",
+    "node/test_onehot_with_negative_axis",
+    "node/test_swiglu",
+    "node/test_top_k_uint64",
+    "pytorch-converted/test_PReLU_2d_multiparam",
+)
+
+
+NEEDS_A_NUMBER = "node/test_resize_upsample_sizes_nearest"
+NEEDS_ALL_NUMBERS = "node/test_nonmaxsuppression_single_box"
+
+
+def _outcomes(cases):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CHAMELEON_RECORDS", "none")
+        made = case_suite.outcomes(SUITE, ("chameleon",), cases, seconds=60)
+        return {outcome.case: outcome for outcome in made}
+
+
+@pytest.fixture(name="outcomes", scope="module")
+def _few():
+    return _outcomes([*ONCE_WRONG, NEEDS_A_NUMBER, NEEDS_ALL_NUMBERS])
+
+
+@pytest.mark.parametrize("case", ONCE_WRONG)
+def test_what_was_wrong_is_right(outcomes, case):
+    assert outcomes[case].kind == case_suite.RIGHT, outcomes[case].reason
+
+
+def test_an_operator_that_needs_a_number_is_compiled_for_it(outcomes):
+    outcome = outcomes[NEEDS_A_NUMBER]
+    assert (outcome.kind, outcome.reason) == ("right", "compiled for the values of sizes")
+
+
+def test_what_depends_on_numbers_is_refused_with_its_operator(outcomes):
+    outcome = outcomes[NEEDS_ALL_NUMBERS]
+    assert outcome.kind == case_suite.REFUSED
+    assert "NonMaxSuppression cannot be compiled: the shape of what it gives" in outcome.reason
+
+
+@pytest.mark.long
+def test_a_fraction_of_all_cases_is_right_or_refused():
+    names = case_suite.suite_of(SUITE, ("chameleon",)).cases()
+    drawn = [name for name in names if case_suite.is_drawn(name, 0.1)]
+    counts = Counter(one.kind for one in _outcomes(drawn).values())
+    assert {*counts} <= {case_suite.RIGHT, case_suite.REFUSED}
+    assert counts[case_suite.RIGHT] >= 0.9 * len(drawn)
