@@ -1,7 +1,7 @@
 """Special functions of torch in functions that TVM has, as exact as float32 is.
 
-Polynomials and their names are those of Abramowitz and Stegun, Handbook of Mathematical Functions:
-9.4.1 to 9.4.6 (J and Y), 9.8.1 to 9.8.8 (I and K), 6.1.41 and 6.3.18 (gamma and digamma).
+Polynomials are those of Abramowitz and Stegun, Handbook of Mathematical Functions. Sections 9.4.1
+to 9.4.6 have J and Y, 9.8.1 to 9.8.8 I and K, 6.1.41 and 6.3.18 gamma and digamma.
 """
 
 from __future__ import annotations
