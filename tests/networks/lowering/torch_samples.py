@@ -74,7 +74,9 @@ SAMPLES: Cases = {
     "transposed by computed weights, dilated": lambda: of(
         lambda x, w: F.conv_transpose1d(x, w, None, 2, 1, 1, 2, dilation=3), r(1, 4, 8), r(4, 3, 3)
     ),
-    "memory": lambda: of(lambda x: x.as_strided((2, 3), (1, 2)), r(3, 8)),
+    "memory": lambda: of(
+        lambda x: (x.as_strided((2, 3), (1, 2)), x.as_strided((4, 5), (5, 1), 2)), r(3, 8)
+    ),
     "one part": lambda: of(lambda x: torch.split(x, 5), r(3)),
     "any of numbers": lambda: of(lambda x: (x.any(), x.any(0)), r(3, 2)),
     "nothing": lambda: of(lambda x: x > 1, r(1, 0, 3)),

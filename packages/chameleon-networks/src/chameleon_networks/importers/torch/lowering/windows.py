@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -100,6 +101,9 @@ def _of_memory(x: Any, size: list[int], stride: list[int], offset: int | None = 
     """``as_strided`` of a tensor in one piece."""
     if not _in_one_piece(x, size, stride, offset):
         return NotImplemented
+    if tuple(stride) == torch.empty(size, device="meta").stride():
+        first = 0 if offset is None else offset - x.storage_offset()
+        return x.reshape(-1).narrow(0, first, math.prod(size)).reshape(size)
     return x.reshape(-1)[_addresses(x, size, stride, offset)]
 
 
