@@ -73,6 +73,8 @@ class OpInfoCases(Suite):
         entry, sample = self._entries[name], self._samples(name)[int(number)]
         if "dropout" in name and sample.kwargs.get("training", True):
             raise NoNetworkError("it leaves out numbers as in training")
+        if "empty" in name:
+            raise NoNetworkError("its numbers are those that memory had before")
         network = Sampled(entry.op, (sample.input, *sample.args), sample.kwargs)
         expected = _expected(network)
         program = _program(network, case)
