@@ -22,21 +22,6 @@ def test_tvm_comes_without_torch_and_leaves_it_importable():
     assert loaded(statements, "tvm", "torch") == ["tvm"]
 
 
-def test_a_module_that_is_there_already_stays():
-    statements = (
-        "import sys, types\n"
-        "from contextlib import nullcontext\n"
-        "import chameleon_tvm.quick_tvm as quick\n"
-        "sys.modules['already'] = there = types.ModuleType('already')\n"
-        "with quick.without('already'):\n"
-        "    assert sys.modules['already'] is there\n"
-        "with quick.without('absent'):\n"
-        "    assert sys.modules['absent'] is None\n"
-        "assert 'absent' not in sys.modules"
-    )
-    assert loaded(statements, "already") == ["already"]
-
-
 def test_options_and_hooks_need_neither_numpy_nor_tvm():
     assert loaded("import chameleon_tvm.hooks", "numpy", "tvm", "torch") == []
 
@@ -46,9 +31,11 @@ def test_importing_tvm_leaves_its_ffi_and_the_collector_as_they_were():
         "import gc, sys\n"
         "sys.modules['torch'] = None\n"
         "from tvm_ffi import core, registry\n"
-        "before = registry.list_global_func_names, core._object_type_key_to_index\n"
+        "before = registry.list_global_func_names, registry.get_global_func\n"
+        "types = core._object_type_key_to_index\n"
         "import chameleon_tvm.quick_tvm as quick\n"
-        "assert before == (registry.list_global_func_names, core._object_type_key_to_index)\n"
+        "assert before == (registry.list_global_func_names, registry.get_global_func)\n"
+        "assert types is core._object_type_key_to_index\n"
         "assert gc.isenabled()\n"
         "names = registry.list_global_func_names()\n"
         "with quick.names_listed_once():\n"
@@ -61,6 +48,31 @@ def test_importing_tvm_leaves_its_ffi_and_the_collector_as_they_were():
         "    assert core._object_type_key_to_index('ir.IRModule') is not None\n"
     )
     assert loaded(program, "tvm") == ["tvm"]
+
+
+NAMES_IN_SCRIPTS = """
+import sys
+sys.modules["torch"] = None
+{}
+import tvm
+from tvm.ir import Op, _ffi_api
+for name in sorted(map(str, Op.list_op_names())):
+    print(name, Op.get(name).get_attr("TScriptPrinterName"))
+try:
+    Op.get("tirx.no_such_operator")
+except Exception as error:
+    assert "no_such_operator" in str(error)
+else:
+    raise SystemExit("there is an operator that nobody registered")
+print(type(_ffi_api.GetOp).__name__, type(_ffi_api.RegisterOpAttr).__name__)
+"""
+
+
+def test_operators_are_named_in_scripts_as_tvm_alone_names_them(run_python):
+    alone = run_python(NAMES_IN_SCRIPTS.format(""))
+    assert alone.count("\n") > 1000
+    assert "s_tir.ldg32" in alone
+    assert run_python(NAMES_IN_SCRIPTS.format("import chameleon_tvm.quick_tvm")) == alone
 
 
 def test_steps_of_schedules_are_not_checked_in_python_and_refuse_what_does_not_fit():

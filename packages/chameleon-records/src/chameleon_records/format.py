@@ -161,10 +161,10 @@ def key_from_json(value: Any) -> RecordKey:
         TypeError: something is of another type.
         ValueError: it is nested too deeply, or has a number that is none.
     """
-    given = _mapping(value)
+    fields = _mapping(value)
     names = ("operator", "target", "space", "fingerprint")
-    texts = {name: _typed(given[name], str, "text") for name in names}
-    arguments, conditions = _mapping(given["arguments"]), _mapping(given["conditions"])
+    texts = {name: _typed(fields[name], str, "text") for name in names}
+    arguments, conditions = _mapping(fields["arguments"]), _mapping(fields["conditions"])
     json.dumps([arguments, conditions], allow_nan=False)
     return RecordKey(**texts, arguments=arguments, conditions=conditions)
 
@@ -186,8 +186,8 @@ def config_of(value: Any) -> tuple[int, ...]:
 
 def printable(text: str) -> str:
     """A message without what would control a terminal, and not longer than one reads."""
-    kept = "".join(one if one.isprintable() or one == "\n" else "?" for one in text)
-    return kept[:_LONGEST_MESSAGE]
+    text = "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
+    return text[:_LONGEST_MESSAGE]
 
 
 def _text(value: Any) -> str:

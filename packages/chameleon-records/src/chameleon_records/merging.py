@@ -18,15 +18,15 @@ class Table:
     Merging is idempotent, commutative and associative: it takes minima of a total order.
     """
 
-    def __init__(self, found: Iterable[Mapping[RecordKey, Sequence[Record]]] = ()) -> None:
+    def __init__(self, tables: Iterable[Mapping[RecordKey, Sequence[Record]]] = ()) -> None:
         self._records: dict[RecordKey, dict[Config, Record]] = {}
-        for one in found:
-            self.merge(one)
+        for records in tables:
+            self.merge(records)
 
-    def merge(self, found: Mapping[RecordKey, Sequence[Record]]) -> Records:
+    def merge(self, added: Mapping[RecordKey, Sequence[Record]]) -> Records:
         """Take records over; what of them changed the table."""
         changed: Records = {}
-        for key, records in found.items():
+        for key, records in added.items():
             known = self._records.setdefault(key, {})
             for record in map(normal, records):
                 config = record.measurement.config

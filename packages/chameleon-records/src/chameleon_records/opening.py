@@ -81,8 +81,8 @@ def opened_at(place: str | None, *, to_read: bool = False) -> Iterator[PlacedRec
 
 def default_place() -> str:
     """The place that commands work on if they are told none."""
-    given = os.environ.get(ENVIRONMENT, "")
-    return str(own_location()) if given in {"", NONE, DEFAULT} else given
+    named = os.environ.get(ENVIRONMENT, "")
+    return str(own_location()) if named in {"", NONE, DEFAULT} else named
 
 
 def _exported(path: Path) -> ReadRecords:
@@ -105,6 +105,6 @@ def own_location() -> Path:
     Without the variable it is below ``~/.local/share``, as the XDG Base Directory Specification
     has it, which wants relative paths ignored.
     """
-    given = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "share"
+    home = os.environ.get("XDG_DATA_HOME", "")
+    base = Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "share"
     return base / "chameleon" / NAME

@@ -56,10 +56,10 @@ class FolderRecords(ReadRecords):
                 log.warning("records_left_out", folder=self.place, part=name, problem=str(error))
         self.writable = os.access(path if path.exists() else _nearest(path), os.W_OK)
 
-    def add(self, found: Mapping[RecordKey, Sequence[Record]]) -> int:
+    def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:
         if not self.writable:
             raise self.read_only()
-        changed = self._table.merge(found)
+        changed = self._table.merge(records)
         if changed:
             self._write(changed)
         return sum(map(len, changed.values()))

@@ -42,8 +42,8 @@ class ReadRecords(PlacedRecords):
     def records(self, key: RecordKey) -> Sequence[Record]:
         return self._table.records(key)
 
-    def add(self, found: Mapping[RecordKey, Sequence[Record]]) -> int:
-        del found
+    def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:
+        del records
         raise self.read_only()
 
     def keep(self, kept: Kept) -> int:

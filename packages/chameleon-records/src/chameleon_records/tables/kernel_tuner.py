@@ -43,7 +43,7 @@ def as_cache(rows: Sequence[Row]) -> bytes:
     for row in rows:
         values = _values(row)
         measured = row.record.measurement
-        kept = {
+        entry = {
             **values,
             "time": _mean(measured) if measured.ok else _words(measured)[0],
             "times": [time * _MILLISECONDS for time in measured.seconds],
@@ -55,8 +55,8 @@ def as_cache(rows: Sequence[Row]) -> bytes:
             "timestamp": _date(row),
         }
         if measured.failure is not None:
-            kept.update(error_type=str(measured.failure), error=measured.message)
-        cache[",".join(str(values[name]) for name in names)] = kept
+            entry.update(error_type=str(measured.failure), error=measured.message)
+        cache[",".join(str(values[name]) for name in names)] = entry
     first = rows[0]
     document = {
         "schema_version": "1.1.0",

@@ -45,16 +45,16 @@ def worth_listing(
     """
     in_place = {kernel.name: kernel.seconds for kernel in network.kernels}
 
-    def seconds(one: OperatorResult) -> float:
-        alone = one.tuned_seconds or one.search_seconds or 0.0
-        return in_place.get(one.name, alone * Task(**one.task).weight)
+    def seconds(row: OperatorResult) -> float:
+        alone = row.tuned_seconds or row.search_seconds or 0.0
+        return in_place.get(row.name, alone * Task(**row.task).weight)
 
-    found = [
-        one
-        for one in operators
-        if one.config is not None and (not in_place or one.name in in_place)
+    listed = [
+        row
+        for row in operators
+        if row.config is not None and (not in_place or row.name in in_place)
     ]
-    return sorted(found, key=seconds, reverse=True)[:MOST]
+    return sorted(listed, key=seconds, reverse=True)[:MOST]
 
 
 def list_winners(run: RunContext, result: RunResult) -> None:
@@ -76,11 +76,11 @@ def list_winners(run: RunContext, result: RunResult) -> None:
         "threads": run.runner.threads,
         "winners": [
             {
-                "task": dict(one.task),
-                "config": one.config,
-                "folder": str(folder / listing_folder(Task(**one.task))),
+                "task": dict(row.task),
+                "config": row.config,
+                "folder": str(folder / listing_folder(Task(**row.task))),
             }
-            for one in operators
+            for row in operators
         ],
     }
     limit = time.monotonic() + max(LEAST_SECONDS, SHARE * result.seconds)

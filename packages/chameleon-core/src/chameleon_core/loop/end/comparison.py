@@ -184,14 +184,14 @@ def alternatives(
     limit = NEARLY * costs[chosen]
     near = sorted((cost, config) for config, cost in costs.items() if cost <= limit)
     rows = np.array([config for _, config in near])
-    taken = [chosen]
-    while len(taken) <= ALTERNATIVES:
-        unlike = np.min([(rows != np.array(config)).sum(axis=1) for config in taken], axis=0)
+    configs = [chosen]
+    while len(configs) <= ALTERNATIVES:
+        unlike = np.min([(rows != np.array(config)).sum(axis=1) for config in configs], axis=0)
         farthest = int(unlike.argmax())  # the fastest of those that differ most
         if not unlike[farthest]:
             break
-        taken.append(near[farthest][1])
-    return tuple(taken[1:])
+        configs.append(near[farthest][1])
+    return tuple(configs[1:])
 
 
 def uncompared(
@@ -387,18 +387,18 @@ def final_result(
         shared: as for ``best_of``.
     """
     config = winner(comparison, shared=shared)
-    found = None if config is None else run.records.measured.get(config)
+    winner = None if config is None else run.records.measured.get(config)
     # A comparison builds and checks again; the measurement itself takes its place without one.
     recorded = run.records.is_recorded(config) and any(
-        measurement is found for measurement in comparison.measurements
+        measurement is winner for measurement in comparison.measurements
     )
     return attrs.evolve(
         _counted(run.records),
         config=config,
         alternatives=alternatives(run.tuner.measurements, config),
         best=None if config is None else run.space.decode(config),
-        search_seconds=None if found is None else found.cost,
-        max_relative_error=None if found is None else found.max_relative_error,
+        search_seconds=None if winner is None else winner.cost,
+        max_relative_error=None if winner is None else winner.max_relative_error,
         guesses=_instead(run, config) if recorded or not run.records.measured else (),
         recorded=recorded,
         predicted=run.tuner.predicted and not run.records.measured,

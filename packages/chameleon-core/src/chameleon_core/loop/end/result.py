@@ -64,7 +64,7 @@ class OperatorResult:
         origins: how many came from where (``loop.round.batch.Origin``), as far as recorded.
         failed: failures by kind.
         failure: the first failure of the most frequent kind in words, or None.
-        ended: why it got no further batch, as half a sentence; None where an earlier version did
+        ended: why it got no further batch, as a clause; None if an earlier version did
             not say.
         spending: where the wall-clock went.
         variants: the final comparison.

@@ -48,13 +48,13 @@ class WarmStart:
         Those of the same task if an earlier run had it, else the best ones of the tasks on the
         same target that have most arguments in common with it.
         """
-        found: list[Mapping[str, Any]] = []
+        rows: list[Mapping[str, Any]] = []
         for known in self._known:
             if known.task.key == task.key:
-                found += known.best[:OF_THE_TASK]
-        if not found:
-            found = [known.best[0] for known in self._similar(task)]
-        configs = (encoded(space, decoded) for decoded in reversed(found))
+                rows += known.best[:OF_THE_TASK]
+        if not rows:
+            rows = [known.best[0] for known in self._similar(task)]
+        configs = (encoded(space, decoded) for decoded in reversed(rows))
         return [config for config in configs if config is not None]
 
     def _similar(self, task: Task) -> list[_Known]:
@@ -67,7 +67,7 @@ class WarmStart:
 
 
 def _tasks_of(folder: Path) -> list[_Known]:
-    found = []
+    tasks = []
     with read_store(folder) as store:
         for stored in store.tasks():
             measurements = store.measurements(stored.id)
@@ -76,8 +76,8 @@ def _tasks_of(folder: Path) -> list[_Known]:
             order = [i for i in np.argsort(costs, kind="stable") if math.isfinite(costs[i])]
             best = tuple(decoded[i] for i in order[:OF_THE_TASK])
             if best:
-                found.append(_Known(task=stored.task, best=best))
-    return found
+                tasks.append(_Known(task=stored.task, best=best))
+    return tasks
 
 
 OF_OTHERS = 2
@@ -104,26 +104,26 @@ def nearest(
         arguments_of: gives the arguments of one of them.
     """
 
-    def order(one: Known) -> tuple[int, float]:
-        others = arguments_of(one)
+    def order(known: Known) -> tuple[int, float]:
+        others = arguments_of(known)
         common = sum(others.get(name) == value for name, value in arguments.items())
         return -common, distance(arguments, others)
 
     return sorted(known, key=order)[:OF_OTHERS]
 
 
-def distance(one: Any, other: Any) -> float:
+def distance(own: Any, other: Any) -> float:
     """How far shapes are apart: the sum of the logarithms of all extents' ratios."""
-    mine, theirs = dict(_numbers(one)), dict(_numbers(other))
+    mine, theirs = dict(_numbers(own)), dict(_numbers(other))
     both = mine.keys() & theirs.keys()
     missing = len(mine.keys() ^ theirs.keys())
     return missing + sum(abs(_log(mine[place]) - _log(theirs[place])) for place in both)
 
 
-def same_types(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def same_types(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether all arguments that are types of elements are the same."""
-    names = {name for name in {*one, *other} if name.endswith(_TYPE)}
-    return all(one.get(name) == other.get(name) for name in names)
+    names = {name for name in {*own, *other} if name.endswith(_TYPE)}
+    return all(own.get(name) == other.get(name) for name in names)
 
 
 def encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] | None:
@@ -140,15 +140,15 @@ def encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] |
     return tuple(config) if space.legal(np.array([config], np.int32))[0] else None
 
 
-def _numbers(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], float]]:
+def _numbers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], float]]:
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _numbers(inner, (*place, name))
+            yield from _numbers(inner, (*path, name))
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
-            yield from _numbers(inner, (*place, index))
+            yield from _numbers(inner, (*path, index))
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield place, float(value)
+        yield path, float(value)
 
 
 def _log(value: float) -> float:

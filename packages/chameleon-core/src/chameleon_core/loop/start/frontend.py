@@ -75,9 +75,9 @@ def choice_of(run: RunContext) -> dict[str, Any] | None:
         PluginError: the frontend breaks its contract.
         RunInterrupted: the run was asked to stop; nothing is chosen.
     """
-    kept = recalled(run.pipeline, run.frontend, run.store)
-    if kept is not None:
-        return kept
+    stored = recalled(run.pipeline, run.frontend, run.store)
+    if stored is not None:
+        return stored
     contract = contract_of(run.pipeline.model)
     trials = _MeasuredTrials(run)
     with contract.call("settle what its tasks depend on"):

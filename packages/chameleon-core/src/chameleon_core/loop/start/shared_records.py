@@ -77,8 +77,8 @@ class SharedRecords:
         return [tuple(config) for config in self._taken("suggested").get(task.key, ())]
 
     def _taken(self, what: str) -> Mapping[str, Any]:
-        taken: Mapping[str, Any] = (self._store.fact(TAKEN) or {}).get(what, {})
-        return taken
+        part: Mapping[str, Any] = (self._store.fact(TAKEN) or {}).get(what, {})
+        return part
 
     def known(self, task: Task, space: DesignSpace) -> list[Record]:  # noqa: ARG002 - none here
         """The records of exactly this task, in the order in which they were measured.
@@ -87,13 +87,13 @@ class SharedRecords:
         """
         return []
 
-    def note(self, task: Task, space: DesignSpace, found: Iterable[Measurement]) -> None:
+    def note(self, task: Task, space: DesignSpace, measurements: Iterable[Measurement]) -> None:
         """Keep measurements that belong to no task of the run, to be added with the others.
 
         Args:
             task: what was measured.
             space: its design space.
-            found: the outcomes.
+            measurements: the outcomes.
         """
 
 
@@ -151,7 +151,7 @@ def shared_records(
         yield SharedRecords(store)
         return
     opened = [_said(f"record database '{spec.name}'", spec.create) for spec in pipeline.records]
-    databases: list[RecordDatabase] = [one for one in opened if one is not None]
+    databases: list[RecordDatabase] = [database for database in opened if database is not None]
     space = pipeline.space.name
     records = DatabaseRecords(databases, store, conditions=conditions, space=space, fresh=fresh)
     try:
@@ -200,14 +200,14 @@ class DatabaseRecords(SharedRecords):
         if store.measured:
             log.info("the run was begun without record databases; it takes nothing from them")
             return
-        started, taken = time.perf_counter(), []
+        started, counts = time.perf_counter(), []
         seconds: dict[str, float] = {}
         suggested: dict[str, list[Config]] = {}
         with store.transaction():
             for task, space in zip(tasks, spaces, strict=True):
-                found = [] if self._fresh else self.known(task, space)
+                records = [] if self._fresh else self.known(task, space)
                 row = store.add_task(task, self._space, space.fingerprint).id
-                for record in found:
+                for record in records:
                     config = record.measurement.config
                     store.add(
                         row,
@@ -218,17 +218,17 @@ class DatabaseRecords(SharedRecords):
                         origin=Origin.RECORD,
                         measured_at=record.measured_at,
                     )
-                taken.append(len(found))
-                seconds[task.key] = math.fsum(record.spent_seconds for record in found)
-                if not found and not self._fresh:
+                counts.append(len(records))
+                seconds[task.key] = math.fsum(record.spent_seconds for record in records)
+                if not records and not self._fresh:
                     nearest_ones = partial(self._nearest, task, space)
                     suggested[task.key] = _said(f"records like {task.name}", nearest_ones) or []
             store.set_fact(TAKEN, {"seconds": seconds, "suggested": suggested})
-        if any(taken):
+        if any(counts):
             log.info(
                 "records_taken",
-                measurements=sum(taken),
-                tasks=sum(count > 0 for count in taken),
+                measurements=sum(counts),
+                tasks=sum(count > 0 for count in counts),
                 of=len(tasks),
                 databases=[database.place for database in self._databases],
                 seconds=round(time.perf_counter() - started, 3),
@@ -243,57 +243,57 @@ class DatabaseRecords(SharedRecords):
         key = self._key(task, space)
         best: dict[Config, Record] = {}
         for record in self._usable(self._records(key), task, space):
-            kept = best.setdefault(record.measurement.config, record)
-            if rank(record) < rank(kept):
+            best_so_far = best.setdefault(record.measurement.config, record)
+            if rank(record) < rank(best_so_far):
                 best[record.measurement.config] = record
         if not any(record.measurement.ok for record in best.values()):
             return []
-        return sorted(best.values(), key=lambda one: (one.measured_at, one.measurement.config))
+        return sorted(best.values(), key=lambda row: (row.measured_at, row.measurement.config))
 
     def _nearest(self, task: Task, space: DesignSpace) -> list[Config]:
         own = self._key(task, space)
-        alike = {key.digest: key for key in self._from_all(lambda one: one.keys(own))}
+        alike = {key.digest: key for key in self._from_all(lambda source: source.keys(own))}
         others = [
             key
             for _, key in sorted(alike.items())
             if key != own and same_types(task.arguments, key.arguments)
         ]
-        found = []
-        for key in nearest(task.arguments, others, lambda one: one.arguments):
+        configs = []
+        for key in nearest(task.arguments, others, lambda source: source.arguments):
             valid = [record for record in self._records(key) if record.measurement.ok]
             if valid:
                 config = encoded(space, min(valid, key=rank).knobs)
-                found += [] if config is None else [config]
-        return list(reversed(found))
+                configs += [] if config is None else [config]
+        return list(reversed(configs))
 
     def _usable(
         self, records: Iterable[Record], task: Task, space: DesignSpace
     ) -> Iterator[Record]:
         """Records that say what they may and whose configurations the space has."""
-        given = list(records)
-        good = [record for record in given if _sound(record, space)]
-        configs = np.array([one.measurement.config for one in good], np.int32)
+        rows = list(records)
+        good = [record for record in rows if _sound(record, space)]
+        configs = np.array([row.measurement.config for row in good], np.int32)
         legal = space.legal(configs.reshape(-1, len(space.knobs)))
         good = [record for record, ok in zip(good, legal, strict=True) if ok]
-        if len(good) < len(given):
+        if len(good) < len(rows):
             log.warning(
                 "records that do not fit the design space of their task are left out",
                 task=task.name,
-                records=len(given) - len(good),
+                records=len(rows) - len(good),
             )
         yield from good
 
     # -- as it ends -----------------------------------------------------------------------------
 
-    def note(self, task: Task, space: DesignSpace, found: Iterable[Measurement]) -> None:
-        kept = self._trials.setdefault(self._key(task, space), [])
-        kept += [
+    def note(self, task: Task, space: DesignSpace, measurements: Iterable[Measurement]) -> None:
+        trials = self._trials.setdefault(self._key(task, space), [])
+        trials += [
             Record(
                 measurement=measurement,
                 knobs=space.decode(measurement.config),
                 measured_at=time.time(),
             )
-            for measurement in found
+            for measurement in measurements
             if measurement.failure is not FailureKind.DEVICE_LOST
         ]
 
@@ -301,25 +301,25 @@ class DatabaseRecords(SharedRecords):
         """Add to the databases what the run has measured itself."""
         if not self._databases:
             return
-        found = {key: list(records) for key, records in self._trials.items()}
+        fresh = {key: list(records) for key, records in self._trials.items()}
         for key, records in kept_records(self._store).items():
-            found.setdefault(key, []).extend(records)
-        found = {key: records for key, records in found.items() if records}
-        if not found:
+            fresh.setdefault(key, []).extend(records)
+        fresh = {key: records for key, records in fresh.items() if records}
+        if not fresh:
             return
-        database = next((one for one in self._databases if one.writable), None)
+        database = next((store for store in self._databases if store.writable), None)
         if database is None:
-            places = [one.place for one in self._databases]
+            places = [store.place for store in self._databases]
             log.warning("no record database can be added to", databases=places)
             return
-        added = _said(database.place, partial(database.add, found))
+        added = _said(database.place, partial(database.add, fresh))
         if added is not None:
             log.info("records_added", database=database.place, records=added)
 
     # -- asking databases -----------------------------------------------------------------------
 
     def _records(self, key: RecordKey) -> Iterator[Record]:
-        return self._from_all(lambda one: one.records(key))
+        return self._from_all(lambda database: database.records(key))
 
     def _key(self, task: Task, space: DesignSpace) -> RecordKey:
         return RecordKey(
@@ -353,7 +353,7 @@ def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
     conditions = store.fact(CONDITIONS)
     if conditions is None or conditions == MIXED:
         return {}
-    found = {}
+    records = {}
     for stored in store.tasks():
         rows = list(
             zip(
@@ -373,7 +373,7 @@ def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
             fingerprint=stored.fingerprint,
             conditions=conditions,
         )
-        found[key] = [
+        records[key] = [
             Record(
                 measurement=measurement,
                 knobs=knobs,
@@ -383,7 +383,7 @@ def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
             for measurement, knobs, _, measured_at in own
             if measurement.failure is not FailureKind.DEVICE_LOST
         ]
-    return found
+    return records
 
 
 def _listed(asked: Callable[[RecordDatabase], Iterable[T]], database: RecordDatabase) -> list[T]:
@@ -392,14 +392,14 @@ def _listed(asked: Callable[[RecordDatabase], Iterable[T]], database: RecordData
 
 def _sound(record: Record, space: DesignSpace) -> bool:
     """Whether a record, which anybody may have written, is one of a configuration in range."""
-    found = record.measurement
-    config = found.config
+    trial = record.measurement
+    config = trial.config
     return (
         len(config) == len(space.knobs)
         and all(
             0 <= index < knob.cardinality for index, knob in zip(config, space.knobs, strict=True)
         )
-        and all(0.0 < seconds < math.inf for seconds in found.seconds)
+        and all(0.0 < seconds < math.inf for seconds in trial.seconds)
         and math.isfinite(record.measured_at)
         and 0.0 <= record.spent_seconds < math.inf
         and json.loads(json.dumps(space.decode(config))) == json.loads(json.dumps(record.knobs))
