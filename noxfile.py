@@ -42,7 +42,7 @@ def install_everything(session: nox.Session) -> None:
     builds the site of the documentation.
     """
     editable = [word for path in PACKAGES for word in ("-e", str(path))]
-    tools = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "jsonschema", "expecttest")
+    tools = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "jsonschema")
     optional = ("onnxruntime", "onnxscript", "openvino", "transformers", "ray", "pandas", "pyarrow")
     browser = ("playwright",)
     session.install(*CONSTRAINTS, *editable, *tools, *optional, *browser, *SITE)

@@ -74,7 +74,9 @@ SAMPLES: Cases = {
     "transposed by computed weights, dilated": lambda: of(
         lambda x, w: F.conv_transpose1d(x, w, None, 2, 1, 1, 2, dilation=3), r(1, 4, 8), r(4, 3, 3)
     ),
-    "memory": lambda: of(lambda x: x.as_strided((2, 3), (1, 2)), r(3, 8)),
+    "memory": lambda: of(
+        lambda x: (x.as_strided((2, 3), (1, 2)), x.as_strided((4, 5), (5, 1), 2)), r(3, 8)
+    ),
     "one part": lambda: of(lambda x: torch.split(x, 5), r(3)),
     "any of numbers": lambda: of(lambda x: (x.any(), x.any(0)), r(3, 2)),
     "nothing": lambda: of(lambda x: x > 1, r(1, 0, 3)),
@@ -172,4 +174,10 @@ SAMPLES: Cases = {
         r(3, 2),
     ),
     "determinant of nothing": lambda: of(torch.linalg.det, r(0, 0)),
+    "mean of unbatched windows": lambda: of(lambda x: F.adaptive_avg_pool1d(x, 3), r(4, 8)),
+    "smoothed by a fraction": lambda: of(
+        lambda x: F.interpolate(x, scale_factor=0.6, mode="bilinear", antialias=True),
+        r(1, 2, 7, 6),
+    ),
+    "axes of a number": lambda: of(lambda x: x.permute(()), r()),
 }

@@ -5,31 +5,20 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import onnx
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.device.targets import TVMTargets
+from chameleon_core.errors import ConfigError
 from onnx.backend.base import Backend, BackendRep
 
-from chameleon_networks.compile.compile import compiled
-from chameleon_networks.compile.uncompilable import no_kernels
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.backends.untuned import untuned
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.onnx.importing import InputNeededError, imported
 from chameleon_networks.importers.onnx.quantized import in_real_numbers
 from chameleon_networks.importers.onnx.typed import from_interface, to_interface
-from chameleon_networks.importers.options import DEFAULT
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import manifest_of, write_package
 
-_THREADS = 1
 _SMALL = 16
 """Numbers of an input, at most, that a network may be compiled for the values of if they are none
 of integers: scales of ``Resize``, bounds of ``Range``."""
@@ -87,7 +76,7 @@ class ChameleonRep(BackendRep):
             values = {name: arrays[name] for name in self.fixed}
             try:
                 with warnings_once():
-                    return _network(self._model, shapes, values)
+                    return untuned(imported(self._model, shapes, values).module)
             except InputNeededError as needed:
                 more = [
                     name
@@ -98,21 +87,6 @@ class ChameleonRep(BackendRep):
                 if not more:
                     raise
                 self.fixed += tuple(more)
-
-
-def _network(model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any]) -> Any:
-    """A model as a function, compiled without tuning."""
-    target = TVMTargets(NoOptions()).resolve("native")
-    module = prepared(imported(model, shapes, values).module, DEFAULT)
-    chains, none = chains_of(module), no_kernels(target)
-    executable = compiled(module, chains, none, target).executable
-    with tempfile.TemporaryDirectory(prefix="chameleon-backend-") as folder:
-        manifest = {**manifest_of(module, chains, none, target, _THREADS), "untuned": {}}
-        write_package(Path(folder), executable, manifest)
-        try:
-            return load(folder)
-        except RuntimeError as error:
-            raise ChameleonError(f"the compiled network cannot be loaded: {error}") from error
 
 
 def _kind(output: Any) -> str:

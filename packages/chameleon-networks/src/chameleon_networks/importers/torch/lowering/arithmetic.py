@@ -114,7 +114,7 @@ def _along(operator: Any, call: Call) -> Any:
 def _choice(call: Call) -> Any:
     """``where`` of two operands that are promoted."""
     condition = call.tensor(call.node.args[0], "bool")
-    chosen = (call.tensor(one, call.dtype) for one in call.node.args[1:3])
+    chosen = (call.tensor(operand, call.dtype) for operand in call.node.args[1:3])
     return call.emit(relax.op.where(condition, *chosen))
 
 

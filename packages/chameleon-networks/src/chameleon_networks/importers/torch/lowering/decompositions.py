@@ -88,7 +88,7 @@ def _drop_what_computes_nothing(program: Any) -> None:
     checked = all(map(_is_check, effects))
     constants = {spec.arg.name for spec in signature.input_specs if _is_nothing(spec, checked)}
     signature.input_specs[:] = [
-        one for one in signature.input_specs if one.arg.name not in constants
+        spec for spec in signature.input_specs if spec.arg.name not in constants
     ]
     last = graph.output_node()
     outputs = [
@@ -288,15 +288,15 @@ def _onto_diagonal(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: in
     moved = x.movedim((dim1, dim2), (0, 1))
     places = torch.arange(source.shape[-1])
     rows, columns = places + max(-offset, 0), places + max(offset, 0)
-    made = moved.index_put((rows, columns), source.movedim(-1, 0))
-    return made.movedim((0, 1), (dim1, dim2))
+    written = moved.index_put((rows, columns), source.movedim(-1, 0))
+    return written.movedim((0, 1), (dim1, dim2))
 
 
 def _scattered_by_mask(x: Any, mask: Any, source: Any) -> Any:
     shape = torch.broadcast_shapes(x.shape, mask.shape)
     mask = mask.expand(shape)
-    place = (mask.reshape(-1).cumsum(0) - 1).clamp(0, source.numel() - 1).reshape(shape)
-    return torch.where(mask, source.reshape(-1)[place], x.expand(shape))
+    index = (mask.reshape(-1).cumsum(0) - 1).clamp(0, source.numel() - 1).reshape(shape)
+    return torch.where(mask, source.reshape(-1)[index], x.expand(shape))
 
 
 def _negative(x: Any) -> Any:

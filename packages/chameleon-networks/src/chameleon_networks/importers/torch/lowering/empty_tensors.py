@@ -34,7 +34,7 @@ def without_empty_tensors(program: Any) -> None:
         if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
         if node.target is _ATEN.cat.default:
-            kept = [one for one in node.args[0] if not _is_empty(one)]
+            kept = [part for part in node.args[0] if not _is_empty(part)]
             node.args = (kept or node.args[0], *node.args[1:])
         with graph.inserting_before(node):
             other = _replacement(graph, node)
@@ -70,7 +70,9 @@ def _constant_value(node: Any) -> Any:
     inputs = call.all_input_nodes
     if not inputs or not all(map(_is_empty, inputs)):
         return None
-    given = {one: torch.empty(one.meta["val"].shape, dtype=one.meta["val"].dtype) for one in inputs}
+    given = {
+        part: torch.empty(part.meta["val"].shape, dtype=part.meta["val"].dtype) for part in inputs
+    }
     args, kwargs = map_arg((call.args, call.kwargs), given.__getitem__)
     result = call.target(*args, **kwargs)
     numbers = (result if call is node else result[node.args[1]]).flatten().tolist()

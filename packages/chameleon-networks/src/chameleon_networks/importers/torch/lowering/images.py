@@ -53,7 +53,9 @@ def _smooth(mode: str, method: str, call: Call) -> Any:
 
 def _smoothed(mode: str, call: Call) -> Any:
     """Resizing with ``antialias``."""
-    return _resized(mode, call, None, antialias=True)
+    factors = call.given(3, "scales_h"), call.given(4, "scales_w")
+    known = None not in factors and not call.given(2, "align_corners")
+    return _resized(mode, call, factors if known else None, antialias=True)
 
 
 def _resized(mode: str, call: Call, factors: Any, *, antialias: bool) -> Any:
@@ -78,10 +80,10 @@ def _resized(mode: str, call: Call, factors: Any, *, antialias: bool) -> Any:
 def _weights(mode: str, old: int, new: int, factor: float | None, **options: bool) -> Any:
     """The matrix (new, old) of resizing along one axis."""
     scale = {"size": (new, old)} if factor is None else {"scale_factor": (factor, 1.0)}
-    made = torch.nn.functional.interpolate(
+    matrix = torch.nn.functional.interpolate(
         torch.eye(old).reshape(1, 1, old, old), mode=mode, **scale, **options
     )
-    return made.reshape(new, old).numpy()
+    return matrix.reshape(new, old).numpy()
 
 
 def _grid_sample(call: Call) -> Any:
@@ -109,11 +111,11 @@ def _average(axes: int, call: Call) -> Any:
     strides = _each(call.given(2, "stride") or kernel, axes)
     padding = _each(call.given(3, "padding", 0), axes)
     x = call.value(0)
-    shape, made = extents(x)[-axes:], call.shape[-axes:]
+    shape, target = extents(x)[-axes:], call.shape[-axes:]
     pads = [(0, 0)] * (len(extents(x)) - axes) + [
         (low, max(0, (count - 1) * step + size - extent - low))
         for low, count, step, size, extent in zip(
-            padding, made, strides, kernel, shape, strict=True
+            padding, target, strides, kernel, shape, strict=True
         )
     ]
     pool = getattr(torch.nn.functional, f"avg_pool{axes}d")
@@ -121,15 +123,15 @@ def _average(axes: int, call: Call) -> Any:
     counted = bool(call.given(5, "count_include_pad", True))
     others = () if axes == 1 else (divisor,)
     wanted = pool(ones, kernel, strides, padding, ceil, counted, *others)
-    flat = [one for pair in reversed(pads[-axes:]) for one in pair]
+    flat = [width for pair in reversed(pads[-axes:]) for width in pair]
     have = pool(torch.nn.functional.pad(ones, flat), kernel, strides)
-    have = have[(..., *(slice(count) for count in made))]
-    x = call.emit(relax.op.nn.pad(x, [one for pair in pads for one in pair]))
+    have = have[(..., *(slice(count) for count in target))]
+    x = call.emit(relax.op.nn.pad(x, [width for pair in pads for width in pair]))
     batched = [1] * (axes + 2 - len(extents(x))) + extents(x)
     x = call.emit(relax.op.reshape(x, batched))
     layout = f"NC{'DHW'[-axes:] if axes > 1 else 'W'}"
     pooled = call.emit(getattr(relax.op.nn, f"avg_pool{axes}d")(x, kernel, strides, layout=layout))
-    cut = [[0] * axes, made]
+    cut = [[0] * axes, target]
     pooled = call.emit(relax.op.strided_slice(pooled, list(range(2, axes + 2)), *cut))
     factors = relax.const((wanted / have).numpy(), call.dtype)
     return call.emit(relax.op.reshape(call.emit(relax.op.multiply(pooled, factors)), call.shape))

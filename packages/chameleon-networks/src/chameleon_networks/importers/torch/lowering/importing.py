@@ -141,6 +141,9 @@ class _Importer(ExportedProgramImporter):
                     f"{location_of(node).sentence} cannot be compiled: {first_line(error)}",
                     hint=WAY_OUT,
                 ) from error
+            if isinstance(made, relax.Call):
+                # The importer binds not all that it gives, and asks for shapes of what is bound.
+                made = self.block_builder.emit(made)
             for one in made if isinstance(made, list | tuple) else [made]:
                 if isinstance(one, relax.Var):
                     self.locations.setdefault(str(one.name), location_of(node))

@@ -36,9 +36,9 @@ def _lower_factor(a: Any, upper: bool = False) -> Any:
     """Cholesky's factor."""
     a = a.mT if upper else a
     rows, columns = torch.arange(a.shape[-1]), []
-    for place in range(a.shape[-1]):
-        column = a[..., place] / a[..., place, place, None].sqrt()
-        column = torch.where(rows >= place, column, 0.0)
+    for step in range(a.shape[-1]):
+        column = a[..., step] / a[..., step, step, None].sqrt()
+        column = torch.where(rows >= step, column, 0.0)
         columns.append(column)
         a = a - column.unsqueeze(-1) * column.unsqueeze(-2)
     factor = torch.stack(columns, -1)
@@ -54,14 +54,14 @@ def _substituted(a: Any, b: Any, *, upper: bool, unit: bool) -> Any:
     """The solution of ``a @ x = b`` for a triangular matrix."""
     if upper:
         return _substituted(a.flip([-1, -2]), b.flip([-2]), upper=False, unit=unit).flip([-2])
-    found: list[Any] = []
-    for place in range(a.shape[-1]):
-        row = b[..., place : place + 1, :]
-        if found:
-            row = row - a[..., place : place + 1, :place] @ torch.cat(found, -2)
-        found.append(row if unit else row / a[..., place : place + 1, place : place + 1])
+    rows: list[Any] = []
+    for step in range(a.shape[-1]):
+        row = b[..., step : step + 1, :]
+        if rows:
+            row = row - a[..., step : step + 1, :step] @ torch.cat(rows, -2)
+        rows.append(row if unit else row / a[..., step : step + 1, step : step + 1])
     # Both are broadcast to each other.
-    return torch.cat(torch.broadcast_tensors(*found), -2) if len(found) > 1 else found[0]
+    return torch.cat(torch.broadcast_tensors(*rows), -2) if len(rows) > 1 else rows[0]
 
 
 def _solved_triangular(
@@ -77,15 +77,15 @@ def _solved_triangular_of_old(
 ) -> Any:
     """``triangular_solve``, which gives its matrix as well."""
     matrix = a.mT if transpose else a
-    made = _substituted(matrix, b, upper=upper != transpose, unit=unitriangular)
-    return made, a.expand(*made.shape[:-2], *a.shape[-2:]).clone()
+    solution = _substituted(matrix, b, upper=upper != transpose, unit=unitriangular)
+    return solution, a.expand(*solution.shape[:-2], *a.shape[-2:]).clone()
 
 
 def _solved_by_factor(b: Any, factor: Any, upper: bool = False) -> Any:
     """``cholesky_solve``."""
     lower = factor.mT if upper else factor
-    made = _substituted(lower, b, upper=False, unit=False)
-    return _substituted(lower.mT, made, upper=True, unit=False)
+    solution = _substituted(lower, b, upper=False, unit=False)
+    return _substituted(lower.mT, solution, upper=True, unit=False)
 
 
 def _inverted_by_factor(factor: Any, upper: bool = False) -> Any:
@@ -95,10 +95,10 @@ def _inverted_by_factor(factor: Any, upper: bool = False) -> Any:
     return _solved_by_factor(unit, triangle, upper)
 
 
-def _exchanged(order: Any, place: int, other: Any) -> Any:
-    """An order in which a place and another one, which is computed, are exchanged."""
+def _exchanged(order: Any, row: int, other: Any) -> Any:
+    """An order in which a row and another one, which is computed, are exchanged."""
     rows = torch.arange(order.shape[-1])
-    source = torch.where(rows == place, other, torch.where(rows == other, place, rows))
+    source = torch.where(rows == row, other, torch.where(rows == other, row, rows))
     return order.gather(-1, source)
 
 
@@ -111,16 +111,16 @@ def _factors(a: Any, pivot: bool = True) -> tuple[Any, Any]:
     rows, columns = (torch.arange(extent) for extent in a.shape[-2:])
     straight = rows.expand(a.shape[:-1])
     pivots = []
-    for place in range(min(a.shape[-2:])):
-        largest = torch.where(rows >= place, a[..., place].abs(), -1.0).argmax(-1, keepdim=True)
-        largest = largest if pivot else torch.full_like(largest, place)
+    for step in range(min(a.shape[-2:])):
+        largest = torch.where(rows >= step, a[..., step].abs(), -1.0).argmax(-1, keepdim=True)
+        largest = largest if pivot else torch.full_like(largest, step)
         pivots.append(largest)
-        a = _rows(a, _exchanged(straight, place, largest))
-        divisor = a[..., place, place, None]
-        factor = a[..., place] / torch.where(divisor == 0, 1.0, divisor)
-        factor = torch.where(rows > place, factor, 0.0).unsqueeze(-1)
-        row = torch.where(columns > place, a[..., place, :], 0.0).unsqueeze(-2)
-        below = (rows > place)[:, None] & (columns == place)
+        a = _rows(a, _exchanged(straight, step, largest))
+        divisor = a[..., step, step, None]
+        factor = a[..., step] / torch.where(divisor == 0, 1.0, divisor)
+        factor = torch.where(rows > step, factor, 0.0).unsqueeze(-1)
+        row = torch.where(columns > step, a[..., step, :], 0.0).unsqueeze(-2)
+        below = (rows > step)[:, None] & (columns == step)
         a = torch.where(below, factor, a - factor * row)
     return a, (torch.cat(pivots, -1) + 1).to(torch.int32)
 
@@ -133,8 +133,8 @@ def _factors_checked(a: Any, *, pivot: bool = True, check_errors: bool = False) 
 def _order(pivots: Any, count: int) -> Any:
     """The order of rows after all exchanges."""
     order = torch.arange(count).expand(*pivots.shape[:-1], count)
-    for place in range(pivots.shape[-1]):
-        order = _exchanged(order, place, pivots[..., place, None].long() - 1)
+    for step in range(pivots.shape[-1]):
+        order = _exchanged(order, step, pivots[..., step, None].long() - 1)
     return order
 
 
@@ -147,11 +147,11 @@ def _solved(factors: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: bo
     order = _order(pivots, factors.shape[-1]).expand(*batch, factors.shape[-1])
     b = b.expand(*batch, *b.shape[-2:])
     if adjoint:
-        made = _substituted(factors.mT, b, upper=False, unit=False)
-        made = _substituted(factors.mT, made, upper=True, unit=True)
-        return _rows(made, order.argsort(-1))
-    made = _substituted(factors, _rows(b, order), upper=False, unit=True)
-    return _substituted(factors, made, upper=True, unit=False)
+        solution = _substituted(factors.mT, b, upper=False, unit=False)
+        solution = _substituted(factors.mT, solution, upper=True, unit=True)
+        return _rows(solution, order.argsort(-1))
+    solution = _substituted(factors, _rows(b, order), upper=False, unit=True)
+    return _substituted(factors, solution, upper=True, unit=False)
 
 
 def _sign(pivots: Any) -> Any:
@@ -187,8 +187,8 @@ def _solution(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) 
     factors, pivots = _factors(a)
     vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
     right = b.unsqueeze(-1) if vector else b
-    made = _solved(factors, pivots, right, left=left or vector)
-    return made.squeeze(-1) if vector else made, factors, pivots, _no_error(a)
+    solution = _solved(factors, pivots, right, left=left or vector)
+    return solution.squeeze(-1) if vector else solution, factors, pivots, _no_error(a)
 
 
 def _unpacked(
@@ -213,12 +213,12 @@ def _orthogonal(a: Any, mode: str = "reduced") -> Any:
     """``linalg_qr`` with the signs that LAPACK gives."""
     rows, unit = a.shape[-2], torch.eye(a.shape[-2]).expand(*a.shape[:-2], a.shape[-2], a.shape[-2])
     q, r = unit, a
-    for place in range(min(rows - 1, a.shape[-1])):
-        column = torch.where(torch.arange(rows) >= place, r[..., place], 0.0)
-        head = column[..., place, None]
-        rest = torch.where(torch.arange(rows) > place, column, 0.0).abs().amax(-1, keepdim=True)
+    for step in range(min(rows - 1, a.shape[-1])):
+        column = torch.where(torch.arange(rows) >= step, r[..., step], 0.0)
+        head = column[..., step, None]
+        rest = torch.where(torch.arange(rows) > step, column, 0.0).abs().amax(-1, keepdim=True)
         length = (column * column).sum(-1, keepdim=True).sqrt()
-        apart = column + torch.where(head < 0, -length, length) * (torch.arange(rows) == place)
+        apart = column + torch.where(head < 0, -length, length) * (torch.arange(rows) == step)
         norm = (apart * apart).sum(-1, keepdim=True)
         scaled = torch.where(rest > 0, 2.0 / torch.where(norm > 0, norm, 1.0), 0.0) * apart
         turn = unit - scaled.unsqueeze(-1) * apart.unsqueeze(-2)

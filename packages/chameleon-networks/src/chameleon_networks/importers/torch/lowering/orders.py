@@ -17,8 +17,8 @@ def _of_rank(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     if x.ndim == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     return tuple(
-        found.narrow(dim, k - 1, 1) if keepdim else found.select(dim, k - 1)
-        for found in torch.sort(x, dim)
+        part.narrow(dim, k - 1, 1) if keepdim else part.select(dim, k - 1)
+        for part in torch.sort(x, dim)
     )
 
 
@@ -34,10 +34,10 @@ def _middle(x: Any, dim: int, keepdim: bool = False) -> Any:
     count = x.shape[dim] - empty.sum(dim, keepdim=True)
     rank = ((count - 1) // 2).clamp(min=0)
     values, places = (
-        found.gather(dim, rank) for found in torch.sort(torch.where(empty, math.inf, x), dim)
+        part.gather(dim, rank) for part in torch.sort(torch.where(empty, math.inf, x), dim)
     )
-    found = torch.where(count > 0, values, math.nan), places
-    return found if keepdim else tuple(one.squeeze(dim) for one in found)
+    results = torch.where(count > 0, values, math.nan), places
+    return results if keepdim else tuple(result.squeeze(dim) for result in results)
 
 
 def _middle_of_all(x: Any) -> Any:

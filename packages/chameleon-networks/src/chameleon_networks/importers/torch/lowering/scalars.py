@@ -18,11 +18,10 @@ def is_along_number(node: Any) -> bool:
         node: a call of ``torch.fx``.
     """
     schema = getattr(node.target, "_schema", None)
-    return (
-        schema is not None
-        and any(one.name in _AXES for one in schema.arguments)
-        and any(_is_number(one) for one in node.all_input_nodes)
-    )
+    names = [] if schema is None else [argument.name for argument in schema.arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    along = any(name in _AXES and given.get(name) != [] for name in names)
+    return along and any(map(_is_number, node.all_input_nodes))
 
 
 def _is_number(node: Any) -> bool:
@@ -38,17 +37,17 @@ def along_vectors(convert: Callable[[], Any], node: Any, importer: Any) -> Any:
         importer: TVM's.
     """
     emit, kept = importer.block_builder.emit, dict(importer.env)
-    for one in node.all_input_nodes:
-        if _is_number(one):
-            importer.env[one] = emit(relax.op.reshape(importer.env[one], [1]))
+    for argument in node.all_input_nodes:
+        if _is_number(argument):
+            importer.env[argument] = emit(relax.op.reshape(importer.env[argument], [1]))
     try:
-        made = convert()
+        result = convert()
     finally:
         importer.env.update(kept)
     values = node.meta["val"]
     if not isinstance(values, list | tuple):
-        return emit(relax.op.reshape(made, list(values.shape)))
-    parts = made if isinstance(made, list | tuple) else [made[n] for n in range(len(values))]
+        return emit(relax.op.reshape(result, list(values.shape)))
+    parts = result if isinstance(result, list | tuple) else [result[n] for n in range(len(values))]
     shaped = [
         emit(relax.op.reshape(emit(part), list(value.shape)))
         for part, value in zip(parts, values, strict=True)

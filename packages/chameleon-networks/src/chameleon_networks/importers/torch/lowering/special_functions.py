@@ -1,7 +1,7 @@
 """Special functions of torch in functions that TVM has, as exact as float32 is.
 
-Polynomials and their names are those of Abramowitz and Stegun, Handbook of Mathematical Functions:
-9.4.1 to 9.4.6 (J and Y), 9.8.1 to 9.8.8 (I and K), 6.1.41 and 6.3.18 (gamma and digamma).
+Polynomials are those of Abramowitz and Stegun, Handbook of Mathematical Functions. Sections 9.4.1
+to 9.4.6 have J and Y, 9.8.1 to 9.8.8 I and K, 6.1.41 and 6.3.18 gamma and digamma.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _ATEN = torch.ops.aten
 def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     """By Horner's scheme; the constant first."""
     *others, total = coefficients
-    for one in reversed(others):
-        total = total * x + one
+    for coefficient in reversed(others):
+        total = total * x + coefficient
     return total
 
 
@@ -82,8 +82,8 @@ def _j_near(order: int, x: Any) -> Any:
 
 
 def _bessel_j(order: int, x: Any) -> Any:
-    found = _near_and_far(x, 3.0, partial(_j_near, order), partial(_wave, order, torch.cos))
-    return torch.where(x < 0, -found, found) if order else found
+    result = _near_and_far(x, 3.0, partial(_j_near, order), partial(_wave, order, torch.cos))
+    return torch.where(x < 0, -result, result) if order else result
 
 
 def _y_near(order: int, x: Any) -> Any:
@@ -92,8 +92,8 @@ def _y_near(order: int, x: Any) -> Any:
 
 
 def _bessel_y(order: int, x: Any) -> Any:
-    found = _near_and_far(x, 3.0, partial(_y_near, order), partial(_wave, order, torch.sin))
-    return _positive(x, found, -math.inf)
+    result = _near_and_far(x, 3.0, partial(_y_near, order), partial(_wave, order, torch.sin))
+    return _positive(x, result, -math.inf)
 
 
 def _positive(x: Any, value: Any, at_zero: float) -> Any:
@@ -103,13 +103,13 @@ def _positive(x: Any, value: Any, at_zero: float) -> Any:
 
 def _i_scaled(order: int, x: Any) -> Any:
     """``exp(-|x|) I(x)``."""
-    found = _near_and_far(
+    result = _near_and_far(
         x,
         3.75,
         lambda x: torch.exp(-x) * _i_near(order, x),
         lambda x: _polynomial(3.75 / x, _I_FAR[order]) / x.sqrt(),
     )
-    return torch.where(x < 0, -found, found) if order else found
+    return torch.where(x < 0, -result, result) if order else result
 
 
 def _i_near(order: int, x: Any) -> Any:
@@ -154,8 +154,8 @@ def _log_gamma(x: Any) -> Any:
     reflected = x < 0.5  # noqa: PLR2004 - as below
     value = _log_gamma_from_half(torch.where(reflected, 1.0 - x, x))
     sine = torch.sin(math.pi * (x - x.round())).abs()
-    found = torch.where(reflected, math.log(math.pi) - sine.log() - value, value)
-    return torch.where(x.abs() == math.inf, math.inf, found)
+    result = torch.where(reflected, math.log(math.pi) - sine.log() - value, value)
+    return torch.where(x.abs() == math.inf, math.inf, result)
 
 
 def _log_gamma_from_half(x: Any) -> Any:
@@ -206,20 +206,20 @@ def _derivative_of_cotangent(order: int) -> list[float]:
     """The coefficients of the derivative in powers of the cotangent itself."""
     powers = [0.0, 1.0]
     for _ in range(order):
-        derived = [place * one for place, one in enumerate(powers)][1:]
+        derived = [power * factor for power, factor in enumerate(powers)][1:]
         powers = [0.0] * (len(derived) + 2)
-        for place, one in enumerate(derived):
-            powers[place] -= one
-            powers[place + 2] -= one
+        for power, factor in enumerate(derived):
+            powers[power] -= factor
+            powers[power + 2] -= factor
     return powers
 
 
 def _polygamma_from_half(order: int, x: Any) -> Any:
     power, end = order + 1, x + _SHIFT
     total = end**-order / order + 0.5 * end**-power
-    for place, number in ((1, 1 / 12), (3, -1 / 720), (5, 1 / 30240)):
-        rising = math.prod(range(power, power + place))
-        total = total + number * rising * end ** -(power + place)
+    for count, number in ((1, 1 / 12), (3, -1 / 720), (5, 1 / 30240)):
+        rising = math.prod(range(power, power + count))
+        total = total + number * rising * end ** -(power + count)
     for step in range(_SHIFT):
         total = total + (x + step) ** -power
     return -((-1) ** order) * math.factorial(order) * total
@@ -263,8 +263,8 @@ def _sinh(x: Any) -> Any:
     size = x.abs()
     far = (size - math.log(2.0)).exp() - (-size - math.log(2.0)).exp()
     near = size * _polynomial(x * x, (1.0, 1 / 6, 1 / 120, 1 / 5040, 1 / 362880))
-    found = torch.where(size < 1.0, near, far)
-    return torch.where(x < 0, -found, found)
+    result = torch.where(size < 1.0, near, far)
+    return torch.where(x < 0, -result, result)
 
 
 _ERFC = (

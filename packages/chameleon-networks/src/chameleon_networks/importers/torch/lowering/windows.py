@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -65,15 +66,10 @@ def _pooled(  # noqa: PLR0917 - the operator's signature
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> Any:
-    axes = 3 if x.ndim - len(size) not in (1, 2) else len(size)
-    options = [
-        list(one) * (axes if len(one) == 1 else 1)
-        for one in (size, stride or size, padding, dilation)
-    ]
-    extents = x.shape[-axes:]
-    return _largest(
-        x, [_sliding(*one, ceil=ceil_mode) for one in zip(extents, *options, strict=True)]
-    )
+    given = (size, stride or size, padding, dilation)
+    options = [list(option) * (len(size) // len(option)) for option in given]
+    along = zip(x.shape[-len(size) :], *options, strict=True)
+    return _largest(x, [_sliding(*option, ceil=ceil_mode) for option in along])
 
 
 def _pooled_adaptively(x: Any, size: list[int]) -> Any:
@@ -105,6 +101,9 @@ def _of_memory(x: Any, size: list[int], stride: list[int], offset: int | None = 
     """``as_strided`` of a tensor in one piece."""
     if not _in_one_piece(x, size, stride, offset):
         return NotImplemented
+    if tuple(stride) == torch.empty(size, device="meta").stride():
+        first = 0 if offset is None else offset - x.storage_offset()
+        return x.reshape(-1).narrow(0, first, math.prod(size)).reshape(size)
     return x.reshape(-1)[_addresses(x, size, stride, offset)]
 
 
@@ -127,10 +126,10 @@ def _in_one_piece(x: Any, size: Sequence[int], stride: Sequence[int], offset: in
 
 def _addresses(x: Any, size: Sequence[int], stride: Sequence[int], offset: int | None) -> Any:
     first = 0 if offset is None else offset - x.storage_offset()
-    place = torch.full((), first, dtype=torch.int64)
+    address = torch.full((), first, dtype=torch.int64)
     for extent, step in zip(size, stride, strict=True):
-        place = place[..., None] + torch.arange(extent) * step
-    return place
+        address = address[..., None] + torch.arange(extent) * step
+    return address
 
 
 def _convolved_back(  # noqa: PLR0917 - the operator's signature
@@ -161,8 +160,8 @@ def _convolved_back(  # noqa: PLR0917 - the operator's signature
         step * (extent - 1) - margin
         for step, extent, margin in zip(dilation, weight.shape[2:], padding, strict=True)
     ]
-    high = [one + more for one, more in zip(low, output_padding, strict=True)]
-    pads = [one for pair in zip(reversed(low), reversed(high), strict=True) for one in pair]
+    high = [width + more for width, more in zip(low, output_padding, strict=True)]
+    pads = [width for pair in zip(reversed(low), reversed(high), strict=True) for width in pair]
     weight = weight.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
     weight = weight.flip(list(range(2, x.ndim)))
     none = [0] * axes
