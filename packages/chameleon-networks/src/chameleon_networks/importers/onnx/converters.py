@@ -1,35 +1,43 @@
 """Converters of ONNX's operators that TVM's importer lacks, or converts to something else.
 
-Each takes a ``Node`` and returns an expression, or a list of one for each output.
+Each takes a ``Node`` and returns an expression, or a list of one for each output. Operators that
+nothing converts are refused all at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import onnx
+from chameleon_core.errors import ConfigError
 from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.words import WAY_OUT
+from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.onnx.arithmetic import ARITHMETIC
-from chameleon_networks.importers.onnx.images import IMAGES
+from chameleon_networks.importers.onnx.arithmetic import ARITHMETIC, NORMALIZING
+from chameleon_networks.importers.onnx.control import SPECIAL
+from chameleon_networks.importers.onnx.images import IMAGES, RESIZING
 from chameleon_networks.importers.onnx.nodes import (
+    VALUES,
     Node,
     Unsupported,
     dtype_of,
     positive,
     scalar,
+    sentence_of,
     shape_of,
 )
-from chameleon_networks.importers.onnx.normalizing import NORMALIZING
-from chameleon_networks.importers.onnx.quantizing import QUANTIZING
+from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
 from chameleon_networks.importers.onnx.recurrent import RECURRENT
-from chameleon_networks.importers.onnx.resizing import RESIZING
 from chameleon_networks.importers.onnx.shaping import SHAPING
 from chameleon_networks.importers.onnx.signals import SIGNALS
+from chameleon_networks.importers.onnx.standard import STANDARD
 from chameleon_networks.importers.onnx.training import TRAINING
-from chameleon_networks.importers.onnx.typed import E8M0, TYPES, rounded
+from chameleon_networks.importers.onnx.typed import E8M0, INTEGERS, TYPES, Typed, rounded
 
 op = relax.op
 
@@ -71,17 +79,121 @@ def _cast(node: Node) -> Any:
     return op.astype(value, kind)
 
 
+def _along(node: Node, parameter: Any) -> Any:
+    """A scale or a zero point in a shape that is broadcast to the numbers."""
+    shape, extents = shape_of(node[0]), shape_of(parameter)
+    if np.prod(extents) == 1:
+        return op.reshape(parameter, [])
+    axis = positive(int(node.attributes.get("axis", 1)), len(shape))
+    block = int(node.attributes.get("block_size") or 0)
+    if not block:
+        return op.reshape(parameter, [-1 if at == axis else 1 for at in range(len(shape))])
+    wide = node.emit(op.repeat(parameter, block, axis))
+    return op.strided_slice(wide, [axis], [0], [shape[axis]])
+
+
+def _is_ordinary(node: Node, kind: str) -> bool:
+    """Whether TVM's importer has the form."""
+    of_few_bits = kind in TYPES or any(name in TYPES for name in node.kinds if name)
+    return not of_few_bits and not node.attributes.get("block_size")
+
+
+def _quantize(node: Node) -> Any:
+    x, scale, zero = node[0], node[1], node[2]
+    number = node.attributes.get("output_dtype")
+    if zero is not None:
+        kind = node.kinds[2] or dtype_of(zero)
+    else:
+        kind = node.named_type(number) if number else "uint8"
+    if _is_ordinary(node, kind):
+        return NotImplemented
+    ratio = node.emit(op.divide(x, _along(node, scale)))
+    if kind in TYPES and kind not in INTEGERS:
+        if zero is not None:
+            ratio = node.emit(op.add(ratio, _along(node, zero)))
+        return rounded(node.builder, ratio, kind, saturate=bool(node.attributes["saturate"]))
+    steps = node.emit(op.round(ratio))
+    if zero is not None:
+        wide = op.astype(node.emit(_along(node, zero)), "float32")
+        steps = node.emit(op.add(steps, wide))
+    signed, bits = not kind.startswith("u"), int(kind.lstrip("uint"))
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    inside = op.minimum(op.maximum(steps, scalar(low, steps)), scalar(high, steps))
+    if kind in INTEGERS:
+        return Typed(node.emit(op.astype(inside, INTEGERS[kind])), kind)
+    return op.astype(inside, kind)
+
+
+def _dequantize(node: Node) -> Any:
+    x, scale, zero = node[0], node[1], node[2]
+    if _is_ordinary(node, dtype_of(x)):
+        return NotImplemented
+    numbers = op.astype(x, "float32")
+    if zero is not None:
+        numbers = op.subtract(numbers, op.astype(node.emit(_along(node, zero)), "float32"))
+    real = node.emit(op.multiply(numbers, _along(node, scale)))
+    number = node.attributes.get("output_dtype")
+    kind = node.named_type(number) if number else node.kinds[1]
+    return rounded(node.builder, real, kind) if kind in TYPES else real
+
+
 CONVERTERS: dict[str, Callable[[Node], Any]] = {
     **ARITHMETIC,
     **IMAGES,
     **NORMALIZING,
-    **QUANTIZING,
     **SHAPING,
     **RECURRENT,
     **RESIZING,
     **SIGNALS,
     **TRAINING,
     "Cast": _cast,
+    "DequantizeLinear": _dequantize,
     "OneHot": _one_hot,
+    "QuantizeLinear": _quantize,
 }
 """By kind of node."""
+
+
+DOMAINS = STANDARD | {ONNXRUNTIME_DOMAIN, "ai.onnx.ml", "ai.onnx.preview.training"}
+"""Domains whose operators converters are named after."""
+
+_IN_THE_STANDARD = (
+    "It is none of the standard's, but onnxruntime's own: save the network before onnxruntime "
+    "fuses it, and quantize it in the QDQ format (quant_format=QuantFormat.QDQ)."
+)
+
+
+def check_operators(graph: Any) -> None:
+    """Refuse a graph with all of its operators that nothing converts, and how often each occurs.
+
+    Raises:
+        ConfigError: there are some.
+    """
+    nodes = defaultdict(list)
+    for node in _lacking(graph):
+        nodes[node.domain, node.op_type].append(node)
+    if nodes:
+        listed = (
+            sentence_of(first) + (f" (and {len(others)} more of them)" if others else "")
+            for first, *others in nodes.values()
+        )
+        foreign = any(domain == ONNXRUNTIME_DOMAIN for domain, _ in nodes)
+        hint = _IN_THE_STANDARD if foreign else WAY_OUT
+        raise ConfigError(f"the compiler has no operator for {', '.join(listed)}", hint=hint)
+
+
+def _lacking(graph: Any) -> Iterator[Any]:
+    # What reads nothing but values that have to be known is computed by ONNX's reference.
+    known = {*_get_convert_map(), *CONVERTERS, *SPECIAL, *VALUES}
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+                yield from _lacking(inner)
+        if node.op_type in known and node.domain in DOMAINS:
+            continue
+        try:
+            schema = onnx.defs.get_schema(node.op_type, node.domain)
+        except onnx.defs.SchemaError:
+            schema = None
+        if schema is None or not (schema.has_function or schema.has_context_dependent_function):
+            yield node

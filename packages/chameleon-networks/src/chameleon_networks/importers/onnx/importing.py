@@ -22,16 +22,17 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import is_quantized, is_rounded
 from chameleon_networks.importers.onnx.control import SPECIAL
-from chameleon_networks.importers.onnx.converters import CONVERTERS
-from chameleon_networks.importers.onnx.coverage import DOMAINS, check_operators
-from chameleon_networks.importers.onnx.folding import dense, evaluated, is_folded
+from chameleon_networks.importers.onnx.converters import CONVERTERS, DOMAINS, check_operators
 from chameleon_networks.importers.onnx.nodes import (
     VALUES,
     Node,
     Unsupported,
     Value,
     ValueNeeded,
+    dense,
     dtype_of,
+    evaluated,
+    is_folded,
     owner_of,
     relax_constant,
     sentence_of,

@@ -1,16 +1,18 @@
-"""A node of an ONNX graph as converters get it."""
+"""Nodes of an ONNX graph as converters see them, and those of constants, which are computed."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 import onnx
 from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
 
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.relaxed import relax
@@ -204,3 +206,62 @@ def owner_of(node: Any) -> str:
 def sentence_of(node: Any) -> str:
     """A node in a message."""
     return f"node {node.name!r} ({node.op_type})" if node.name else f"a node {node.op_type}"
+
+
+_NOT_FOLDED = frozenset(
+    (
+        *("QuantizeLinear", "DequantizeLinear", "Bernoulli", "Multinomial", "Dropout"),
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    )
+)
+"""Steps of quantization stay steps, and random numbers are drawn anew each time."""
+
+
+def is_folded(node: Any, inputs: Sequence[Value]) -> bool:
+    """Whether a node reads constants alone, and gives the same each time."""
+    return node.op_type not in _NOT_FOLDED and all(
+        value is None or is_constant(value) for value in inputs
+    )
+
+
+def _model_of(node: Any, opset: int) -> Any:
+    """A model of one node: the reference reads a node alone as one of the newest version."""
+    inputs, outputs = (
+        [onnx.helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names) if name]
+        for names in (node.input, node.output)
+    )
+    graph = onnx.helper.make_graph([node], "node", inputs, outputs)
+    opsets = [onnx.helper.make_opsetid(domain, opset) for domain in {node.domain, ""}]
+    return onnx.helper.make_model(graph, opset_imports=opsets)
+
+
+def evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
+    """The outputs of a node that reads constants alone, computed by ONNX's reference."""
+    feeds = {
+        name: known_array(value)
+        for name, value in zip(node.input, inputs, strict=True)
+        if value is not None
+    }
+    try:
+        with np.errstate(all="ignore"):
+            made = ReferenceEvaluator(_model_of(node, opset)).run(None, feeds)
+    except Exception as error:
+        raise Unsupported(f"ONNX's reference cannot compute it: {first_line(error)}") from error
+    given = iter(
+        [relax_constant(part) for part in value]
+        if isinstance(value, list)
+        else relax_constant(value)
+        for value in made
+    )
+    return [next(given) if name else None for name in node.output]
+
+
+def dense(sparse: Any) -> NDArray[Any]:
+    """The numbers of a sparse tensor."""
+    values, places = map(onnx.numpy_helper.to_array, (sparse.values, sparse.indices))
+    made = np.zeros(list(sparse.dims), values.dtype)
+    if places.ndim == 1:
+        made.reshape(-1)[places] = values
+    else:
+        made[tuple(places.T)] = values
+    return made

@@ -20,7 +20,7 @@ from chameleon_networks.importers.torch.lowering import (
     windows,
 )
 from chameleon_networks.importers.torch.lowering.complex_numbers import has_complex, without_complex
-from chameleon_networks.importers.torch.lowering.empty_tensors import without_empty_tensors
+from chameleon_networks.importers.torch.lowering.few_numbers import without_empty_tensors
 
 _ATEN = torch.ops.aten
 
@@ -321,6 +321,13 @@ def _parts_of_number(x: Any) -> Any:
     return exact, torch.where(ordinary, power, 0).to(torch.int32)
 
 
+def _angle(x: Any) -> Any:
+    """``angle`` of real numbers; complex ones are computed by their parts."""
+    if x.is_complex():
+        return NotImplemented
+    return torch.where(x < 0, math.pi, torch.where(x.isnan(), x, 0.0))
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **linear_algebra.DECOMPOSITIONS,
     **orders.DECOMPOSITIONS,
@@ -341,7 +348,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.fmin.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x <= y, x, y)),
     _ATEN.ldexp.Tensor: lambda x, y: x * torch.exp2(y.float()),
     _ATEN.addbmm.default: lambda x, y, z, *, beta=1, alpha=1: beta * x + alpha * (y @ z).sum(0),
-    _ATEN.angle.default: lambda x: torch.where(x < 0, math.pi, torch.where(x.isnan(), x, 0.0)),
+    _ATEN.angle.default: _angle,
     _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator is called so
     _ATEN.scatter_reduce.two: _scattered,
     _ATEN.rrelu_with_noise_functional.default: _rrelu,

@@ -22,8 +22,8 @@ from chameleon_networks.importers.torch.lowering import (
     quantized,
 )
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed
+from chameleon_networks.importers.torch.lowering.few_numbers import along_vectors, is_along_number
 from chameleon_networks.importers.torch.lowering.origins import location_of
-from chameleon_networks.importers.torch.lowering.scalars import along_vectors, is_along_number
 from chameleon_networks.importers.torch.lowering.values import Call, Converter
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
