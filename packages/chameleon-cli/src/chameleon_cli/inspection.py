@@ -32,16 +32,15 @@ Result = TypeVar("Result")
 def inspect_pipeline(
     pipeline: ResolvedPipeline, path: str | Path, overrides: Iterable[str] = ()
 ) -> None:
-    """Look at what a pipeline names.
+    """Check everything that a pipeline names: target, stages, model, and what they need.
 
     Args:
         pipeline: as ``load_pipeline`` returned it.
-        path: the file that it is from; errors call it as it is given here.
+        path: its file, as errors name it.
         overrides: assignments that it was read with.
 
     Raises:
-        PipelineError: with everything that is wrong, one line each. It has the exit code of what it
-            is about if that is the same for all.
+        PipelineError: lists all problems, one per line. Its exit code is theirs if they share one.
     """
     known = default_registry()
     root, _ = apply_overrides(read_yaml(Path(path), shown=str(path)), overrides, known.sections)

@@ -131,7 +131,7 @@ def alignment(values: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def magnitude(values: NDArray[Any]) -> NDArray[np.float32]:
-    """The feature of a number: ``log2(1 + x)``, odd, keeps 0 and spreads the powers of two."""
+    """The feature of a number: ``sign(x) * log2(1 + |x|)``, which spaces powers of two evenly."""
     values = np.asarray(values).astype(np.float32)
     spread: NDArray[np.float32] = np.sign(values) * np.log2(1 + np.abs(values))
     return spread

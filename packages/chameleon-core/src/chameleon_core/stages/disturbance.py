@@ -61,13 +61,13 @@ class Disturbance:
         parts = []
         if self.core_seconds:
             parts.append(
-                f"While kernels were timed, other processes used {self.others:.1%} of their cores "
-                f"and the host kept {self.stolen:.1%}."
+                f"While kernels were timed, other processes used {self.others:.1%} of their cores, "
+                f"and the host of this virtual machine took {self.stolen:.1%}."
             )
         if self.pairs:
             parts.append(
-                f"Leaders that were timed again kept their order in {self.trust:.0%} of "
-                f"{self.pairs} pairs."
+                f"Of {self.pairs} pairs of fast candidates that were timed twice, {self.trust:.0%} "
+                "kept their order."
             )
         if self.disturbed:
             parts.append("Tune on idle cores before you trust small differences.")

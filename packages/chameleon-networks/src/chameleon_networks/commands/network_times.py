@@ -43,10 +43,11 @@ class Timing:
         rivals: names of those to compare with; all if None.
         precisions: that others run the network in, too.
         calibrate: the source of inputs to calibrate with; the run's own if None.
-        streams: numbers of clients, of whom each is tried; without any, inferences are timed.
-        neighbours: busy processes beside every contender.
-        rounds: turns of each contender; the usual number if None.
-        seconds: of a turn with clients.
+        streams: numbers of concurrent clients, tried one after another; without any, single
+            inferences are timed.
+        neighbours: busy processes beside each network that is timed.
+        rounds: timings of each network; the usual number if None.
+        seconds: the duration of one timing with clients.
     """
 
     rivals: tuple[str, ...] | None

@@ -24,14 +24,14 @@ from chameleon_networks.delivery.frontends import NetworksFrontend
 def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:
     """Model and space of the pipeline that a run folder belongs to.
 
-    The stages that searched need not be installed if nothing is searched for.
+    Stages of the search need not be installed, since nothing is searched.
 
     Args:
         run: the run folder.
         trust_source: whether code that the pipeline names may be imported.
 
     Raises:
-        RunFolderError: it says none.
+        RunFolderError: the folder names no pipeline.
         ConfigError: the pipeline names code, and the user does not trust it.
     """
     document = run.document

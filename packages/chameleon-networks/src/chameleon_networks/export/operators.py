@@ -346,7 +346,7 @@ class Packing:
     constants: Arrays
 
     def write(self, folder: Path) -> None:
-        """Put it into a folder, and what reads it."""
+        """Write the operators into a folder, with the code that loads them."""
         (folder / PACKING).write_text(json.dumps(self.facts) + "\n", encoding="utf-8")
         np.savez_compressed(folder / ARRAYS, *self.constants)
         shutil.copyfile(SOURCES / "pack.py", folder / "pack.py")

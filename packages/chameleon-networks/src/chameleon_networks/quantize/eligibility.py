@@ -23,7 +23,7 @@ from chameleon_networks.quantize.weights import overflows
 
 
 def reading_as(kind: str) -> tuple[str, ...]:
-    """The types that read the same as one and that more chains can have, that one last.
+    """A type, after the one that it is a variant of: that reads the same, and more chains can have it.
 
     Args:
         kind: one of ``REDUCED``.

@@ -85,11 +85,11 @@ def pretrain(
     """Train a model on a data set.
 
     Args:
-        dataset: what it learns from.
-        options: of the training.
-        division: which part of it ends the training, and which judges the model.
-        command: that makes it, for its header.
-        say: told how the training goes on, one sentence at a time.
+        dataset: the measurements to learn from.
+        options: the options of the training.
+        division: the parts of the data for early stopping and for the final evaluation.
+        command: the command line that the model's header names.
+        say: receives messages about progress.
 
     Raises:
         DatasetError: there is too little in it.

@@ -182,7 +182,7 @@ class TVMKernel(ModuleKernel):
 
     @property
     def cold_bytes_each(self) -> int:
-        """Bytes of one copy of the arguments that cold caches are cold for, as packed."""
+        """Bytes of one copy, as packed, of the arguments that are evicted between repeats."""
         cold = [self._arguments[index] for index in self._constants] or self._arguments
         return sum(
             math.prod(int(extent) for extent in tensor.shape) * np.dtype(str(tensor.dtype)).itemsize

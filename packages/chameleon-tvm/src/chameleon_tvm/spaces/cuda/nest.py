@@ -121,7 +121,7 @@ class Nest:
         }
 
     def inner(self, values: Values) -> dict[str, Any]:
-        """The iterations of every reduction axis in one step, by axis."""
+        """The iterations of each reduction axis in one step of the outermost reduction loop."""
         return {
             axis.name: axis.extent if axis.whole else values[axis.knob][:, 1]
             for axis in self.reductions
