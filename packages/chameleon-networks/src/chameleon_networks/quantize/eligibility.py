@@ -23,7 +23,7 @@ from chameleon_networks.quantize.weights import overflows
 
 
 def reading_as(kind: str) -> tuple[str, ...]:
-    """A type, after the one that it is a variant of: that reads the same, and more chains can have it.
+    """A type, after the one that it is a variant of, which reads the same numbers.
 
     Args:
         kind: one of ``REDUCED``.
