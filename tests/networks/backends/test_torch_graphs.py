@@ -235,6 +235,40 @@ def test_a_refusal_is_kept_and_said_again(monkeypatch):
     assert ["no such operator" in reason for reason in _stays(logs)] == [True, True]
 
 
+def test_two_that_want_one_network_deliver_it_once(monkeypatch):
+    class Child:
+        log = ""
+
+        def __init__(self, *_: object, folder: Path, **__: object):
+            children.append(folder)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_: object):
+            return None
+
+        def wait(self, _):
+            network = children[0] / "run" / "network"
+            network.mkdir(parents=True)
+            (network / "manifest.json").touch()
+
+        def kill(self):
+            return 0
+
+    children: list[Path] = []
+    monkeypatch.setattr(deliveries, "ChildProcess", Child)
+    graph, x = torch.fx.symbolic_trace(lambda x: x * 2.0), torch.ones(3)
+    both = [deliveries.Delivery(graph, [x], [], seconds=None) for _ in range(2)]
+    threads = [threading.Thread(target=delivery.folder) for delivery in both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(children) == 1
+    assert not [*children[0].glob("*.pt2")]
+
+
 @pytest.mark.parametrize("options", [{"mode": "quick"}, {"second": 3}, {"seconds": "soon"}])
 def test_options_that_are_none_are_refused(options):
     graph = torch.fx.symbolic_trace(nn.ReLU())

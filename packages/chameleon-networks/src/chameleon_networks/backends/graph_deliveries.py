@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import operator
@@ -70,6 +71,10 @@ class Delivery:
         return self._folder / "run" / "network"
 
     @property
+    def _program(self) -> Path:
+        return self._folder / "graph.pt2"
+
+    @property
     def _refusal(self) -> Path:
         return self._folder / "refused.txt"
 
@@ -83,7 +88,9 @@ class Delivery:
             raise StaysError(self._refusal.read_text(encoding="utf-8"))
         program = _exported(self._graph, self._arguments, self._weights)
         self._folder.mkdir(parents=True, exist_ok=True)
-        torch.export.save(program, self._folder / "graph.pt2")
+        part = self._folder / "part.pt2"
+        torch.export.save(program, part)
+        part.replace(self._program)
         budget: dict[str, Any] = {"measurements": 0}
         if self._seconds is not None:
             budget = {"measurements": 10_000, "scope": "network", "wall_time": self._seconds}
@@ -107,7 +114,15 @@ class Delivery:
         """
         if self.is_there():
             return self._network
-        if not (self._folder / "graph.pt2").exists():
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until another process has delivered it
+            if not self.is_there():
+                self._deliver(nice=nice)
+        return self._network
+
+    def _deliver(self, *, nice: bool) -> None:
+        if not self._program.exists():
             self.prepare()
         log.info("a graph is compiled", folder=str(self._folder))
         arguments = ["run", "pipeline.yaml"]
@@ -116,9 +131,9 @@ class Delivery:
                 os.setpriority(os.PRIO_PGRP, child.pid, 19)
             child.wait(_LOOK_SECONDS)
             status = child.kill()
-        (self._folder / "graph.pt2").unlink(missing_ok=True)
+        self._program.unlink(missing_ok=True)
         if status == ExitCode.OK and self.is_there():
-            return self._network
+            return
         reason = f"chameleon run ended with {status_words(status)}: {child.log[-_LAST_LINES:]}"
         if status in {ExitCode.USAGE, ExitCode.NO_VALID_RESULT}:
             shutil.rmtree(self._folder / "run", ignore_errors=True)
