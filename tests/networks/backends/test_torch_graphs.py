@@ -102,12 +102,22 @@ class InPlaceInside(nn.Module):
         return (x + 1.0).relu_()
 
 
+class Attention(nn.Module):
+    """Dropout of a network that is not trained, and attention that drops nothing."""
+
+    def forward(self, x):
+        x = nn.functional.dropout(x[None], 0.5, training=False)
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
 CASES = {
     "argument": (InPlace(), "changes a tensor in place"),
     "running mean": (nn.BatchNorm1d(8), "changes a tensor in place"),
     "view": (View(), "view of an argument"),
     "dropout": (nn.Dropout(0.5), "draws random numbers"),
-    "inside": (InPlaceInside(), "cannot be used"),  # for there is none in this test
+    # Nothing but the network itself, which is never there in this test.
+    "inside": (InPlaceInside(), "cannot be used"),
+    "attention": (Attention(), "cannot be used"),
 }
 
 

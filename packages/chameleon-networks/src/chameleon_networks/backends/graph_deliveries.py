@@ -214,14 +214,26 @@ def _exported(
     try:
         program = torch.export.export(frozen, inputs, strict=False)
         # Changes in place of arguments and weights become outputs of their own.
-        signature = program.run_decompositions({}).graph_signature
+        decomposed = program.run_decompositions({})
     except Exception as error:
         raise StaysError(f"torch cannot export it: {str(error).splitlines()[0]}") from error
-    if any(spec.kind is not OutputKind.USER_OUTPUT for spec in signature.output_specs):
+    outputs = decomposed.graph_signature.output_specs
+    if any(spec.kind is not OutputKind.USER_OUTPUT for spec in outputs):
         raise StaysError("a call changes a tensor in place")
-    if not all(isinstance(spec.arg, TensorArgument) for spec in signature.output_specs):
+    if not all(isinstance(spec.arg, TensorArgument) for spec in outputs):
         raise StaysError("an output is no tensor")
-    for node in program.graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+    for node in decomposed.graph.nodes:
+        if _is_random(node):
             raise StaysError(f"it draws random numbers ({node.target})")
     return program
+
+
+def _is_random(node: fx.Node) -> bool:
+    """Whether a call draws random numbers; attention does so only if it drops some."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    schema = node.target._schema  # noqa: SLF001 - torch has no other name
+    values = {argument.name: argument.default_value for argument in schema.arguments}
+    names = [argument.name for argument in schema.arguments]
+    values |= dict(zip(names, node.args, strict=False)) | node.kwargs
+    return values.get("dropout_p") != 0.0 or "dropout_p" not in values
