@@ -236,4 +236,4 @@ def _is_random(node: fx.Node) -> bool:
     values = {argument.name: argument.default_value for argument in schema.arguments}
     names = [argument.name for argument in schema.arguments]
     values |= dict(zip(names, node.args, strict=False)) | node.kwargs
-    return values.get("dropout_p") != 0.0 or "dropout_p" not in values
+    return values.get("dropout_p") != 0.0
