@@ -311,7 +311,7 @@ def test_shares_are_told_in_words():
     )
     assert disturbance.summary == (
         "While kernels were timed, other processes used 25.0% of their cores, and the host of "
-        "this virtual machine took 1.5%. Of 120 pairs of fast candidates that were timed twice, "
-        "80% kept their order. "
+        "this virtual machine took 1.5%. Fast candidates that were timed twice kept their order "
+        "in 80% of 120 pairs. "
         "Tune on idle cores before you trust small differences."
     )

@@ -66,8 +66,8 @@ class Disturbance:
             )
         if self.pairs:
             parts.append(
-                f"Of {self.pairs} pairs of fast candidates that were timed twice, {self.trust:.0%} "
-                "kept their order."
+                f"Fast candidates that were timed twice kept their order in {self.trust:.0%} of "
+                f"{self.pairs} pairs."
             )
         if self.disturbed:
             parts.append("Tune on idle cores before you trust small differences.")
