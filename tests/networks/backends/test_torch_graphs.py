@@ -180,6 +180,18 @@ def test_a_network_that_is_no_better_is_not_used(fault, reason, monkeypatch):
     assert reason in message
 
 
+def test_a_cache_that_cannot_be_written_leaves_torchs_code(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    x = torch.ones(3)
+    with torch.no_grad(), capture_logs() as logs:
+        compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), x * 2.0)
+    [given] = _stays(logs)
+    assert "Not a directory" in given
+
+
 def test_torch_answers_while_a_network_is_tuned_beside_it(monkeypatch):
     done, seen = threading.Event(), []
 

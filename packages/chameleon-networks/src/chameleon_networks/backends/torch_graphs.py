@@ -178,7 +178,7 @@ class CompiledGraph:
             if not self._begun:
                 self._begun = True
                 self._begin(arguments)
-        except StaysError as error:
+        except (StaysError, OSError) as error:
             self._stay(str(error))
         answer = self._graph(*arguments)
         try:
@@ -205,7 +205,7 @@ class CompiledGraph:
     def _tune_beside(self, delivery: Delivery) -> None:
         try:
             self._folder = delivery.folder(nice=True)
-        except StaysError as error:
+        except (StaysError, OSError) as error:
             self._stay(str(error))
 
     def _adopt(self, folder: Path, arguments: Sequence[Tensor], answer: Any) -> None:
@@ -221,7 +221,7 @@ class CompiledGraph:
             network: Any = load(folder)
             outputs = [value.numpy() for value in self._computed(network, arguments)]
             expected = [value.detach().numpy() for value in answer]
-        except (RuntimeError, TypeError, ValueError) as error:
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise StaysError(f"its network cannot be used: {error}") from error
         check = agreement(outputs, expected, tolerance=TOLERANCE)
         if check.problem is not None:
