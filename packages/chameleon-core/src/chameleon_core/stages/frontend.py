@@ -134,6 +134,23 @@ class Delivery:
     measures: bool = True
 
 
+@attrs.frozen(kw_only=True)
+class OperatorCoverage:
+    """An operator of a model, and whether it can be compiled.
+
+    Attributes:
+        name: of the operator.
+        occurrences: in the model.
+        assumed: how many of these nothing is known of but the operator's name.
+        missing: why it cannot be compiled, each reason with a sentence about what would do.
+    """
+
+    name: str
+    occurrences: int
+    assumed: int = 0
+    missing: Mapping[str, str] = attrs.field(factory=dict)
+
+
 class Frontend(ABC):
     """Turns the pipeline's ``model`` section into tasks."""
 
@@ -162,6 +179,14 @@ class Frontend(ABC):
         Raises:
             ChameleonError: a file, a function or a library is not there.
         """
+
+    def coverage(self) -> Sequence[OperatorCoverage] | None:
+        """The model's operators, found without compiling; None if the frontend knows of none.
+
+        Raises:
+            ConfigError: the model cannot be read at all.
+        """
+        return None
 
     def check(
         self,

@@ -15,9 +15,10 @@ from onnx.backend.base import Backend, BackendRep
 
 from chameleon_networks.backends.untuned import untuned
 from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.importers.onnx.importing import InputNeededError, imported
+from chameleon_networks.importers.onnx.importing import imported
 from chameleon_networks.importers.onnx.quantized import in_real_numbers
 from chameleon_networks.importers.onnx.typed import from_interface, to_interface
+from chameleon_networks.importers.refusals import OperatorsRefusedError
 
 _SMALL = 16
 """Numbers of an input, at most, that a network may be compiled for the values of if they are none
@@ -77,10 +78,10 @@ class ChameleonRep(BackendRep):
             try:
                 with warnings_once():
                     return untuned(imported(self._model, shapes, values).module)
-            except InputNeededError as needed:
+            except OperatorsRefusedError as refused:
                 more = [
                     name
-                    for name in needed.names
+                    for name in refused.names
                     if name not in values
                     and (arrays[name].dtype.kind in "biu" or arrays[name].size <= _SMALL)
                 ]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import tempfile
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import structlog
+from chameleon_core.stages import OperatorCoverage
 from chameleon_core.stages.code import Arrays
 from chameleon_tvm.types import FLOAT32, INT8, UINT8
 from numpy.typing import NDArray
@@ -200,8 +202,21 @@ class OnnxNetwork(ImportedNetwork):
     def read_graph(self) -> ImportedGraph:
         return onnx_graph(self.options.source, self.shapes)
 
+    def coverage(self) -> Sequence[OperatorCoverage]:
+        batches = {
+            name: (1, *map(int, shape[1:]))
+            for name, shape in onnx_inputs(self.options.source).items()
+            if [isinstance(extent, str) for extent in shape] == [True] + [False] * (len(shape) - 1)
+            and name not in self.shapes
+        }
+        if not batches:
+            return super().coverage()
+        log.warning("open_batches_count_as_1", inputs=", ".join(batches))
+        shapes = {**self.options.shapes, **batches}
+        return OnnxNetwork(attrs.evolve(self.options, shapes=shapes)).coverage()
+
     def input_names(self) -> list[str]:
-        return onnx_inputs(self.options.source)
+        return list(onnx_inputs(self.options.source))
 
     def samples(self, rng: np.random.Generator) -> Arrays:
         shapes = ([int(e) for e in p.ty.shape] for p in self.imported["main"].params)

@@ -19,12 +19,16 @@ def location_of(node: Any) -> SourceLocation:
     lines = (node.meta.get("stack_trace") or "").strip().splitlines()
     file = next((line.strip() for line in reversed(lines) if line.strip().startswith("File")), "")
     where = f" ({_spot(file)}: `{lines[-1].strip()}`)" if file else ""
+    sentence = f"operator {operator_of(node)}{inside}{where}"
+    return SourceLocation(owner=owner, sentence=sentence)
+
+
+def operator_of(node: Any) -> str:
+    """The name of the operator that a program's node calls."""
     # What has an effect, such as an error, is called by an operator that orders effects.
     effect = getattr(node.target, "__name__", "") == "with_effects"
     target = node.args[1] if effect else node.target
-    operator = str(getattr(target, "__name__", target))
-    sentence = f"operator {operator.removesuffix('.default')}{inside}{where}"
-    return SourceLocation(owner=owner, sentence=sentence)
+    return str(getattr(target, "__name__", target)).removesuffix(".default")
 
 
 def _spot(frame: str) -> str:
