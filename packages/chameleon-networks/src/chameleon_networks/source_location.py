@@ -35,7 +35,9 @@ class SourceLocation:
         owner: the torch module (``layer4.0.conv1``) or the ONNX node that it is of; empty if
             that has no name.
         sentence: the operator, its owner, and for torch the line that calls it.
+        output: the name of the result in the framework's graph; empty if it has none there.
     """
 
     owner: str
     sentence: str
+    output: str = ""

@@ -155,6 +155,15 @@ class ImportedNetwork(ABC):
             threads: it computes with.
         """
 
+    @abstractmethod
+    def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
+        """Values inside of the framework's graph.
+
+        Args:
+            names: the ``output`` of some locations.
+            inputs: of an inference.
+        """
+
     def precision_of(self, name: str) -> str:  # noqa: ARG002 - others compute in float32
         """The type that one of ``frameworks`` computes in."""
         return FLOAT32

@@ -42,6 +42,7 @@ from chameleon_networks.importers.onnx.models import (
     onnx_inputs,
     onnx_is_quantized,
     onnx_meaning,
+    onnx_with_outputs,
 )
 from chameleon_networks.importers.options import (
     BuiltinOptions,
@@ -162,6 +163,11 @@ class ProgramNetwork(ImportedNetwork):
     def precision_of(self, name: str) -> str:
         return self.half or FLOAT32 if name in (TORCH, TORCH_COMPILE) else FLOAT32
 
+    def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
+        from chameleon_networks.importers.torch.lowering.importing import values_in  # noqa: PLC0415 - needs TVM
+
+        return values_in(self.float_program, names, inputs)
+
     def framework(self, name: str, threads: int) -> Network:
         if name == ONNXRUNTIME:
             return onnx_session(onnx_bytes(self.float_program), threads=threads)
@@ -245,6 +251,10 @@ class OnnxNetwork(ImportedNetwork):
     def precision_of(self, name: str) -> str:
         quantized = ONNXRUNTIME_FLOAT32 in self.frameworks
         return INT8 if quantized and name != ONNXRUNTIME_FLOAT32 else FLOAT32
+
+    def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
+        content = onnx_with_outputs(self.options.source, names)
+        return onnx_session(content, threads=1, fused=False)(inputs)
 
     def framework(self, name: str, threads: int) -> Network:
         if name == OPENVINO:

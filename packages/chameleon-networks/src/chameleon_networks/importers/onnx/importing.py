@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import attrs
 import numpy as np
 import onnx
 import structlog
@@ -110,6 +111,11 @@ def imported(
     )
 
 
+def inlined(model: Any) -> Any:
+    """A model with the nodes of its own functions in place of calls."""
+    return onnx.inliner.inline_local_functions(model) if model.functions else model
+
+
 class _Importer:
     """Converts a model node by node, and remembers which node each variable is of."""
 
@@ -119,11 +125,12 @@ class _Importer:
         shapes: Mapping[str, Sequence[int]],
         values: Mapping[str, NDArray[Any]],
     ) -> None:
-        self._model = onnx.inliner.inline_local_functions(model) if model.functions else model
+        self._model = inlined(model)
         self._shapes, self._values = shapes, values
         self._builder = relax.BlockBuilder()
         self._locations: dict[Any, SourceLocation] = {}
         self._inputs: dict[Any, str] = {}
+        self._outputs_of_nodes: dict[Any, str] = {}
         self.survey = OperatorSurvey()
 
     def module(self) -> Any:
@@ -162,7 +169,8 @@ class _Importer:
             for binding in block.bindings:
                 location = self._locations.get(binding.var)
                 if location is not None:
-                    found[str(binding.var.name)] = location
+                    output = self._outputs_of_nodes.get(binding.var, "")
+                    found[str(binding.var.name)] = attrs.evolve(location, output=output)
         return found
 
     def _parameter(self, given: Any, names: dict[str, int]) -> tuple[Any, str]:
@@ -220,6 +228,9 @@ class _Importer:
             except _RefusedNode as refused:
                 survey.refusals.append(refused.refusal)
                 scope.update({name: self._stand_in(name) for name in node.output if name})
+            for name in node.output:
+                if isinstance(scope.get(name), relax.Var):
+                    self._outputs_of_nodes.setdefault(scope[name], name)
 
     def _stand_in(self, name: str) -> Any:
         """Zeros of the type that a value has by ONNX's inference of shapes, if that knows it."""

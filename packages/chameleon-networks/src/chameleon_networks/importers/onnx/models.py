@@ -82,6 +82,23 @@ def onnx_meaning(file: str) -> bytes:
     return made
 
 
+def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
+    """The content of an ONNX file whose outputs are values inside of its graph.
+
+    Args:
+        file: one that can be read.
+        names: of the values, as locations in ``onnx_graph`` name them.
+    """
+    from chameleon_networks.importers.onnx.importing import inlined  # noqa: PLC0415 - needs onnx
+
+    onnx = _onnx()
+    model = inlined(in_real_numbers(onnx.load(file)))
+    del model.graph.output[:]
+    model.graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, names))
+    made: bytes = model.SerializeToString()
+    return made
+
+
 def _inputs(model: Any) -> dict[str, list[int | str]]:
     """Shapes of the inputs that are no constants, with a word for each extent that is open."""
     constants = {one.name for one in model.graph.initializer}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import getitem
 from typing import Any
 
 import torch
 from chameleon_core.errors import ConfigError
+from chameleon_core.stages import Arrays
 from chameleon_tvm.quick_tvm import tvm  # noqa: F401 - imports it without torch, before the next
 from chameleon_tvm.words import WAY_OUT, first_line
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -77,6 +78,42 @@ def torch_graph(program: Any) -> ImportedGraph:
         is_rounded=is_rounded(module),
         operators=importer.survey.operators,
     )
+
+
+def values_in(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
+    """Values of nodes of the program that ``torch_graph`` reads, as torch computes them.
+
+    Args:
+        program: as for ``torch_graph``.
+        names: of the nodes; each gives a tensor.
+        inputs: of the program, one array each.
+    """
+    read = decomposed(program, readable())
+    stored, given = {**read.state_dict, **read.constants}, iter(inputs)
+    arguments = [
+        stored[spec.target] if spec.target in stored else torch.from_numpy(next(given))
+        for spec in read.graph_signature.input_specs
+    ]
+    interpreter = _Noting(read.graph_module, names)
+    with torch.no_grad():
+        interpreter.run(*arguments)
+    return [interpreter.values[name].numpy() for name in names]
+
+
+class _Noting(torch.fx.Interpreter):
+    """Notes values of nodes while it runs a graph."""
+
+    def __init__(self, module: Any, names: Sequence[str]) -> None:
+        super().__init__(module)
+        self.values: dict[str, Any] = {}
+        self._names = frozenset(names)
+
+    def run_node(self, n: Any) -> Any:
+        """See the base class."""
+        value = super().run_node(n)
+        if n.name in self._names:
+            self.values[n.name] = value.clone()
+        return value
 
 
 def readable() -> frozenset[str]:

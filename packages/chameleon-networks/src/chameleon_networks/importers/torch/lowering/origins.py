@@ -20,7 +20,7 @@ def location_of(node: Any) -> SourceLocation:
     file = next((line.strip() for line in reversed(lines) if line.strip().startswith("File")), "")
     where = f" ({_spot(file)}: `{lines[-1].strip()}`)" if file else ""
     sentence = f"operator {operator_of(node)}{inside}{where}"
-    return SourceLocation(owner=owner, sentence=sentence)
+    return SourceLocation(owner=owner, sentence=sentence, output=node.name)
 
 
 def operator_of(node: Any) -> str:
