@@ -16,7 +16,7 @@ import argparse
 import hashlib
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -43,6 +43,9 @@ class OpInfoCases(Suite):
     Args:
         samples: of each entry at most, as a word; 0 for all.
     """
+
+    inputs: int | None = None
+    """So many tensors of a sample are inputs at most, and others are constants; None for all."""
 
     def __init__(self, samples: str) -> None:
         self._most = int(samples)
@@ -75,10 +78,22 @@ class OpInfoCases(Suite):
             raise NoNetworkError("it leaves out numbers as in training")
         if "empty" in name:
             raise NoNetworkError("its numbers are those that memory had before")
-        network = Sampled(entry.op, (sample.input, *sample.args), sample.kwargs)
+        network = Sampled(entry.op, (sample.input, *sample.args), sample.kwargs, self.inputs)
         expected = _expected(network)
         program = _program(network, case)
-        got = _outputs(program, network.inputs)
+        got = self.outputs(program, network.inputs)
+        return self.compare(got, expected, network)
+
+    def outputs(self, program: Any, inputs: Any) -> list[Any]:
+        """The outputs of a program that is compiled untuned and loaded as a delivered one is."""
+        return outputs_of(program, inputs, untuned)
+
+    def compare(self, got: list[Any], expected: list[Any], network: Sampled) -> str | None:
+        """Compare results; a remark about those that are right, or None.
+
+        Raises:
+            WrongAnswerError: they differ.
+        """
         return _compare(got, expected, network)
 
     def _samples(self, name: str) -> list[Any]:
@@ -109,13 +124,13 @@ class Sampled(torch.nn.Module):
         inputs: copies of these, each in one piece.
     """
 
-    def __init__(self, function: Any, args: Any, kwargs: Any) -> None:
+    def __init__(self, function: Any, args: Any, kwargs: Any, most: int | None) -> None:
         super().__init__()
         self._function = function
         self._leaves, self._structure = pytree.tree_flatten((args, kwargs))
         self._indices = [
             index for index, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)
-        ]
+        ][:most]
         self.inputs = tuple(_in_one_piece(self._leaves[index]) for index in self._indices)
         for index in self._indices:
             self._leaves[index] = None
@@ -198,10 +213,16 @@ def _program(network: Sampled, owner: str) -> Any:
     return program_of(network.eval(), network.inputs, owner).in_shapes({})
 
 
-def _outputs(program: Any, inputs: Any) -> list[Any]:
-    """The outputs of a program that is compiled untuned and loaded as a delivered network is."""
+def outputs_of(program: Any, inputs: Any, compiler: Callable[[Any], Any]) -> list[Any]:
+    """The outputs of a program.
+
+    Args:
+        program: as torch exports it.
+        inputs: of it.
+        compiler: makes a function of arrays of a Relax ``IRModule``.
+    """
     with warnings_once():
-        network = untuned(torch_graph(program).module)
+        network = compiler(torch_graph(program).module)
     result = network(*(tensor.numpy() for tensor in inputs))
     return list(result) if isinstance(result, list | tuple) else [result]
 
@@ -217,7 +238,7 @@ def _compare(got: list[Any], expected: list[Any], network: Sampled) -> str | Non
     exact: list[Any] | None = None
     remark = None
     for number, (have, wanted) in enumerate(zip(got, expected, strict=True)):
-        have, want = np.asarray(have), _array(wanted)  # noqa: PLW2901
+        have, want = np.asarray(have), array_of(wanted)  # noqa: PLW2901
         if have.shape != want.shape:
             raise WrongAnswerError(f"output {number} has shape {have.shape}, not {want.shape}")
         dtype = str(wanted.dtype).removeprefix("torch.")
@@ -228,14 +249,15 @@ def _compare(got: list[Any], expected: list[Any], network: Sampled) -> str | Non
         if apart <= tolerance:
             continue
         exact = exact or _exact(network)
-        own = _apart(want, _array(exact[number])) if exact else 0.0
+        own = _apart(want, array_of(exact[number])) if exact else 0.0
         if not apart <= _ROUNDINGS_APART * own:
             raise WrongAnswerError(f"output {number} differs by {apart:.3g}, torch's by {own:.3g}")
         remark = f"torch's own error is {own:.3g}"
     return remark
 
 
-def _array(tensor: Any) -> Any:
+def array_of(tensor: Any) -> Any:
+    """A tensor for NumPy, which lacks bfloat16."""
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
