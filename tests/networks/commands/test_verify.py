@@ -85,7 +85,7 @@ def test_a_network_is_right_on_inputs_of_the_user_until_it_is_another_one(
     run: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = run.with_name("data.py")
-    words = ["verify", str(run), "--inputs", f"{data}:batches", "--json"]
+    words = ["verify", str(run / "network"), "--inputs", f"{data}:batches", "--json"]
     assert command_line(words) == ExitCode.OK
     value = json.loads(capfd.readouterr().out)
     assert (value["reference"], value["batches"], value["cause"]) == ("onnxruntime", 2, "")

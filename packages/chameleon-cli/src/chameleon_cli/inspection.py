@@ -18,13 +18,14 @@ import click
 from chameleon_core.errors import ChameleonError, ConfigError, PluginError
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.start.tasks import frontend_of, named_tasks, spaces_of, target_of
+from chameleon_core.network_result import OperatorCoverage
 from chameleon_core.pipeline.nodes import Node, PipelineError, Problem
 from chameleon_core.pipeline.resolve import STAGES, apply_overrides, expand_presets
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.pipeline.yaml import read_yaml
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import default_registry
-from chameleon_core.stages import OperatorCoverage, Trials
+from chameleon_core.stages import Trials
 from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
 

@@ -7,14 +7,7 @@ candidate's build, run or device is a failed measurement instead.
 
 from chameleon_core.stages.code import Arrays, Baseline, Builder, Kernel, SpaceProvider
 from chameleon_core.stages.disturbance import Disturbance
-from chameleon_core.stages.frontend import (
-    Delivery,
-    Frontend,
-    OperatorCoverage,
-    TargetResolver,
-    Trials,
-    Winner,
-)
+from chameleon_core.stages.frontend import Delivery, Frontend, TargetResolver, Trials, Winner
 from chameleon_core.stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
 from chameleon_core.stages.record_database import Record, RecordDatabase, RecordKey
 from chameleon_core.stages.runner import Arrival, Device, MeasureStream, Rival, RivalTrace, Runner
@@ -52,7 +45,6 @@ __all__ = [
     "MeasureJob",
     "MeasureStream",
     "Observations",
-    "OperatorCoverage",
     "Record",
     "RecordDatabase",
     "RecordKey",

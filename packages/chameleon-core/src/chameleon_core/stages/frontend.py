@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.network_result import NetworkResult
+from chameleon_core.network_result import NetworkResult, OperatorCoverage
 from chameleon_core.stages.code import SpaceProvider
 from chameleon_core.stages.jobs import ComparisonPlan
 from chameleon_core.task import Task
@@ -132,23 +132,6 @@ class Delivery:
     threads: int
     plan: ComparisonPlan = attrs.field(factory=ComparisonPlan)
     measures: bool = True
-
-
-@attrs.frozen(kw_only=True)
-class OperatorCoverage:
-    """An operator of a model, and whether it can be compiled.
-
-    Attributes:
-        name: of the operator.
-        occurrences: in the model.
-        assumed: how many of these nothing is known of but the operator's name.
-        missing: why it cannot be compiled, each reason with a sentence about what would do.
-    """
-
-    name: str
-    occurrences: int
-    assumed: int = 0
-    missing: Mapping[str, str] = attrs.field(factory=dict)
 
 
 class Frontend(ABC):

@@ -20,6 +20,8 @@ from chameleon_cli.options import trust_option
 def command(folder: Path, *, inputs: str | None, trust_source: bool, as_json: bool) -> None:
     """Compare the delivered network of folder RUN with its framework, in this environment.
 
+    RUN may be the delivered folder RUN/network as well.
+
     Shown is the largest error of each output, over the largest number that the framework gives
     there. If an error is larger than the run allows, Chameleon looks for the operator at which
     errors begin. It compiles parts of the network, and compares what they give with the framework.

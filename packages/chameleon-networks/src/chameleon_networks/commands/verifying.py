@@ -37,7 +37,7 @@ from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import bindings_of, relax, tvm
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.package.package import manifest_of, read_manifest, write_package
+from chameleon_networks.package.package import MANIFEST, manifest_of, read_manifest, write_package
 from chameleon_networks.quantize.batches import user_samples
 from chameleon_networks.running.processes import delivered_process, framework_process
 from chameleon_networks.running.samples import Sample
@@ -92,7 +92,7 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
     """Compare the delivered network of a run folder, in each bucket of shapes.
 
     Args:
-        folder: the run folder.
+        folder: the run folder, or the delivered folder in it.
         inputs: ``path.py:function`` that yields batches; None for random ones.
         trust_source: whether code that the pipeline names may be imported.
 
@@ -100,6 +100,8 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
         RunFolderError: no network was delivered there.
         ConfigError: the inputs are not what the network takes.
     """
+    if folder.name == NETWORK and (folder / MANIFEST).exists():
+        folder = folder.parent
     with results_alone(), RunView(folder) as run:
         pipeline = pipeline_of(run, trust_source=trust_source)
         work, delivered = network_of(pipeline, run), folder / NETWORK

@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 from chameleon_core.errors import ConfigError, TargetError
-from chameleon_core.network_result import NetworkResult
-from chameleon_core.stages import Delivery, Frontend, OperatorCoverage, Trials
+from chameleon_core.network_result import NetworkResult, OperatorCoverage
+from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
 from chameleon_networks.delivery.check_report import Facts

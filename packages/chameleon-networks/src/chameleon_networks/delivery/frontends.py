@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.network_result import NetworkResult
-from chameleon_core.stages.frontend import Delivery, Frontend, OperatorCoverage, Trials
+from chameleon_core.network_result import NetworkResult, OperatorCoverage
+from chameleon_core.stages.frontend import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 from chameleon_tvm.sources import named_object
 

@@ -11,8 +11,8 @@ import cattrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.network_result import NetworkResult
-from chameleon_core.stages import Delivery, OperatorCoverage, Trials
+from chameleon_core.network_result import NetworkResult, OperatorCoverage
+from chameleon_core.stages import Delivery, Trials
 from chameleon_core.task import Task
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.specs import OperatorSpec

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.dtypes import FLOAT32
-from chameleon_core.stages import OperatorCoverage
+from chameleon_core.network_result import OperatorCoverage
 from chameleon_core.stages.code import Arrays
 
 from chameleon_networks.frameworks.running import Network, NetworkForms

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 from chameleon_core.errors import ConfigError
-from chameleon_core.stages.frontend import OperatorCoverage
+from chameleon_core.network_result import OperatorCoverage
 from chameleon_tvm.words import WAY_OUT
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.stages import OperatorCoverage
+from chameleon_core.network_result import OperatorCoverage
 from chameleon_core.stages.code import Arrays
 from chameleon_tvm.types import FLOAT32, INT8, UINT8
 from numpy.typing import NDArray
@@ -129,9 +129,8 @@ class ProgramNetwork(ImportedNetwork):
         program = self.float_program
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from chameleon_networks.importers.torch.lowering.importing import torch_graph  # noqa: PLC0415 - needs TVM
-
-            return torch_graph(program)
+            graph: ImportedGraph = _lowering().torch_graph(program)
+        return graph
 
     def input_names(self) -> list[str]:
         return list(input_tensors(self.program))
@@ -164,9 +163,8 @@ class ProgramNetwork(ImportedNetwork):
         return self.half or FLOAT32 if name in (TORCH, TORCH_COMPILE) else FLOAT32
 
     def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
-        from chameleon_networks.importers.torch.lowering.importing import values_in  # noqa: PLC0415 - needs TVM
-
-        return values_in(self.float_program, names, inputs)
+        values: Arrays = _lowering().values_in(self.float_program, names, inputs)
+        return values
 
     def framework(self, name: str, threads: int) -> Network:
         if name == ONNXRUNTIME:
@@ -179,6 +177,12 @@ class ProgramNetwork(ImportedNetwork):
         elif name == TORCH_FLOAT64:
             program = in_float64(self.float_program)
         return torch_network(program, compiled=name == TORCH_COMPILE, threads=threads)
+
+
+def _lowering() -> Any:
+    from chameleon_networks.importers.torch.lowering import importing  # noqa: PLC0415 - needs TVM
+
+    return importing
 
 
 class BuiltinNetwork(ProgramNetwork):

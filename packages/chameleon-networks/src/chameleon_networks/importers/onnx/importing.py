@@ -111,11 +111,6 @@ def imported(
     )
 
 
-def inlined(model: Any) -> Any:
-    """A model with the nodes of its own functions in place of calls."""
-    return onnx.inliner.inline_local_functions(model) if model.functions else model
-
-
 class _Importer:
     """Converts a model node by node, and remembers which node each variable is of."""
 
@@ -125,7 +120,7 @@ class _Importer:
         shapes: Mapping[str, Sequence[int]],
         values: Mapping[str, NDArray[Any]],
     ) -> None:
-        self._model = inlined(model)
+        self._model = onnx.inliner.inline_local_functions(model) if model.functions else model
         self._shapes, self._values = shapes, values
         self._builder = relax.BlockBuilder()
         self._locations: dict[Any, SourceLocation] = {}
@@ -243,7 +238,7 @@ class _Importer:
         return self._builder.emit(relax.op.zeros([one.dim_value for one in dims], kind))
 
     @cached_property
-    def _inferred(self) -> dict[str, Any]:
+    def _inferred(self) -> Mapping[str, Any]:
         model = onnx.ModelProto()
         model.CopyFrom(self._model)
         for given in model.graph.input:

@@ -89,10 +89,9 @@ def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
         file: one that can be read.
         names: of the values, as locations in ``onnx_graph`` name them.
     """
-    from chameleon_networks.importers.onnx.importing import inlined  # noqa: PLC0415 - needs onnx
-
     onnx = _onnx()
-    model = inlined(in_real_numbers(onnx.load(file)))
+    model = in_real_numbers(onnx.load(file))
+    model = onnx.inliner.inline_local_functions(model) if model.functions else model
     del model.graph.output[:]
     model.graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, names))
     made: bytes = model.SerializeToString()

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from chameleon_core.errors import ConfigError
-from chameleon_core.stages import Arrays
+from chameleon_core.stages.code import Arrays
 from chameleon_tvm.quick_tvm import tvm  # noqa: F401 - imports it without torch, before the next
 from chameleon_tvm.words import WAY_OUT, first_line
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -105,7 +105,7 @@ class _Noting(torch.fx.Interpreter):
 
     def __init__(self, module: Any, names: Sequence[str]) -> None:
         super().__init__(module)
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, torch.Tensor] = {}
         self._names = frozenset(names)
 
     def run_node(self, n: Any) -> Any:
