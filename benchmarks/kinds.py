@@ -40,7 +40,6 @@ from case_suite import (
     outcomes,
     put,
     results,
-    suite_of,
 )
 from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
@@ -246,13 +245,16 @@ class Emulated:
         assert emulator is not None
         libraries = ["-L", _LIBRARIES, "-E", f"LD_LIBRARY_PATH={self._folder}", "-cpu", "max"]
         program = ["./example", "weights.bin", *names, "--runs", "1", "--threads", "2"]
-        subprocess.run(
+        done = subprocess.run(
             [emulator, *libraries, *program],
             cwd=self._folder,
-            check=True,
+            check=False,
             capture_output=True,
+            text=True,
             timeout=_SECONDS,
         )
+        if done.returncode:
+            raise RuntimeError(f"the emulator ends with {done.returncode}: {done.stderr}")
         outputs = [
             np.load(self._folder / f"output{number}.npy")
             for number in range(len(self._manifest["outputs"]))
@@ -298,6 +300,10 @@ class _KindCases(Suite):
         self._precision, _, name = case.partition("/")
         return super().run(name)
 
+    def drawn_by(self, case: str) -> str:
+        """What a case is drawn by the digest of: its name without the precision."""
+        return case.partition("/")[2]
+
     def compiler(self, graph: Any) -> KindNetwork:
         """A network of the case that is run."""
         return KindNetwork(graph, self._kind, self._precision)
@@ -327,6 +333,10 @@ class OpInfoKindCases(_KindCases, OpInfoCases):
     def __init__(self, kind: str) -> None:
         super().__init__(kind, "1")
 
+    def drawn_by(self, case: str) -> str:
+        # By the digest with the number the sample was drawn among those of its operator.
+        return super().drawn_by(case).rpartition("/")[0]
+
     def outputs(self, program: Any, inputs: Any) -> list[Any]:
         return outputs_of(program, inputs, self.compiler)
 
@@ -337,7 +347,9 @@ class OpInfoKindCases(_KindCases, OpInfoCases):
         return None
 
 
-SUITES = ("kinds:OnnxKindCases", "kinds:OpInfoKindCases")
+_CLASSES = {f"kinds:{one.__name__}": one for one in (OnnxKindCases, OpInfoKindCases)}
+SUITES = tuple(_CLASSES)
+"""Suites as a child process is asked for them."""
 
 _PRODUCTS = re.compile(
     r"conv|gemm|matmul|linear|addm|bmm|baddb|einsum|attention|lstm|gru|rnn|mv|inner|tensordot",
@@ -347,12 +359,13 @@ _MORE = 5
 """Cases that may have products are drawn so many times as often as others."""
 
 
-def drawn(suite: Suite, fraction: float) -> dict[str, str]:
-    """The cases of a suite that are run, by a digest of their names without the precision."""
+def drawn(suite: str, kind: str, fraction: float) -> dict[str, str]:
+    """The cases of a suite that are run, with their groups."""
+    cases: _KindCases = _CLASSES[suite](kind)
     return {
         case: group
-        for case, group in suite.cases().items()
-        if is_drawn(case.partition("/")[2], fraction * (_MORE if _PRODUCTS.search(case) else 1))
+        for case, group in cases.cases().items()
+        if is_drawn(cases.drawn_by(case), fraction * (_MORE if _PRODUCTS.search(case) else 1))
     }
 
 
@@ -389,7 +402,7 @@ def main() -> int:
     groups: dict[str, str] = {}
     found: dict[str, Outcome] = {}
     for kind, suite in itertools.product(given.kinds.split(","), SUITES):
-        cases = drawn(suite_of(suite, (kind,)), given.fraction)
+        cases = drawn(suite, kind, given.fraction)
         name = f"{suite.rpartition(':')[2]}-{kind}"
         kept = Outcomes(given.out / f"{name}.jsonl")
         left = [
