@@ -276,6 +276,14 @@ def _reshape(call: Any, _emit: Any) -> Any:
     return relax.op.reshape(call.args[0], call.ty.shape)
 
 
+def _permuted(call: Any, _emit: Any) -> Any:
+    """``ConvertLayout`` takes axes that are counted from the end for others."""
+    axes = call.attrs.axes
+    if axes is None or all(int(axis) >= 0 for axis in axes):
+        return None
+    return relax.op.permute_dims(call.args[0], [int(axis) % len(axes) for axis in axes])
+
+
 def _comparison(call: Any, emit: Any) -> Any:
     """LLVM has no comparison of floating-point numbers that are booleans."""
     if any(str(operand.ty.dtype) != "bool" for operand in call.args):
@@ -322,6 +330,7 @@ _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_
 _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.squeeze": _reshape,
     "relax.expand_dims": _reshape,
+    "relax.permute_dims": _permuted,
     "relax.flatten": _reshape,
     "relax.full": _full,
     "relax.take": _take,
