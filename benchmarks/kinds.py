@@ -67,7 +67,7 @@ from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8, STORAGE
 from onnx_cases import OnnxCases, chameleon
-from torch_cases import OpInfoCases, array_of, outputs_of
+from torch_cases import OpInfoCases, array_of
 
 PRECISIONS = (FLOAT32, BFLOAT16, FLOAT16, INT8)
 
@@ -336,9 +336,6 @@ class OpInfoKindCases(_KindCases, OpInfoCases):
     def drawn_by(self, case: str) -> str:
         # By the digest with the number the sample was drawn among those of its operator.
         return super().drawn_by(case).rpartition("/")[0]
-
-    def outputs(self, program: Any, inputs: Any) -> list[Any]:
-        return outputs_of(program, inputs, self.compiler)
 
     def compare(self, got: list[Any], expected: list[Any], network: Any) -> str | None:
         if self._precision == FLOAT32:

@@ -17,6 +17,7 @@ import hashlib
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +29,6 @@ from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.torch.lowering.importing import torch_graph
 from chameleon_networks.importers.torch.programs import program_of
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 _TOLERANCES = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-4, "float64": 1e-6}
 """Accepted |difference|, relative to |expected| or to 1, whichever is larger; others are exact."""
@@ -79,16 +79,13 @@ class OpInfoCases(Suite):
         if "empty" in name:
             raise NoNetworkError("its numbers are those that memory had before")
         network = Sampled(entry.op, (sample.input, *sample.args), sample.kwargs, self.inputs)
-        expected = _expected(network)
-        program = _program(network, case)
-        got = self.outputs(program, network.inputs)
-        return self.compare(got, expected, network)
+        return compared(network, case, compiler=self.compiler, compare=self.compare)
 
-    def outputs(self, program: Any, inputs: Any) -> list[Any]:
-        """The outputs of a program that is compiled untuned and loaded as a delivered one is."""
-        return outputs_of(program, inputs, untuned)
+    def compiler(self, graph: Any) -> Any:
+        """A network that is compiled as ``compared`` asks for it."""
+        return untuned(graph)
 
-    def compare(self, got: list[Any], expected: list[Any], network: Sampled) -> str | None:
+    def compare(self, got: list[Any], expected: list[Any], network: Any) -> str | None:
         """Compare results; a remark about those that are right, or None.
 
         Raises:
@@ -104,6 +101,34 @@ class OpInfoCases(Suite):
                 samples = list(self._entries[name].sample_inputs("cpu", torch.float32))
             self._last = name, samples
         return self._last[1]
+
+
+def compared(
+    network: Any,
+    owner: str,
+    *,
+    compiler: Callable[[Any], Any] = untuned,
+    compare: Callable[[list[Any], list[Any], Any], str | None] | None = None,
+) -> str | None:
+    """Compare what a network gives with torch's own result.
+
+    Args:
+        network: a module with its ``inputs``.
+        owner: its name.
+        compiler: makes a function of arrays of a Relax ``IRModule``.
+        compare: gets these outputs, torch's, and the network.
+
+    Returns:
+        A remark, or None.
+
+    Raises:
+        NoNetworkError: torch computes no such network.
+        WrongAnswerError: the results differ.
+        ChameleonError: the network is refused.
+    """
+    expected = _expected(network)
+    got = _outputs(_program(network, owner), network.inputs, compiler)
+    return (compare or _compare)(got, expected, network)
 
 
 def _digest(word: str) -> bytes:
@@ -163,7 +188,7 @@ def _check_dense(tensor: Any, what: str) -> None:
         raise NoNetworkError(f"{what} is {tensor.dtype}")
 
 
-def _expected(network: Sampled) -> list[Any]:
+def _expected(network: Any) -> list[Any]:
     """Torch's result.
 
     Raises:
@@ -172,8 +197,9 @@ def _expected(network: Sampled) -> list[Any]:
     if not network.inputs:
         raise NoNetworkError("it has no input")
     given = [tensor.clone() for tensor in network.inputs]
+    state = torch.get_rng_state()
     try:
-        with torch.no_grad(), _Draws() as draws:
+        with torch.no_grad():
             result = _tensors(network(*given))
     except Exception as error:
         raise NoNetworkError(f"torch refuses it: {' '.join(str(error).split())}") from error
@@ -183,19 +209,9 @@ def _expected(network: Sampled) -> list[Any]:
         raise NoNetworkError("it gives no tensor")
     for tensor in result:
         _check_dense(tensor, "the result")
-    if draws.some:
+    if not torch.equal(state, torch.get_rng_state()):
         raise NoNetworkError("it draws random numbers")
     return result
-
-
-class _Draws(TorchDispatchMode):
-    """Notes whether any operator draws random numbers."""
-
-    some = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.some |= torch.Tag.nondeterministic_seeded in func.tags
-        return func(*args, **(kwargs or {}))
 
 
 def _tensors(result: Any) -> list[Any]:
@@ -209,25 +225,19 @@ def _same(tensor: Any, other: Any) -> bool:
     )
 
 
-def _program(network: Sampled, owner: str) -> Any:
+def _program(network: Any, owner: str) -> Any:
     return program_of(network.eval(), network.inputs, owner).in_shapes({})
 
 
-def outputs_of(program: Any, inputs: Any, compiler: Callable[[Any], Any]) -> list[Any]:
-    """The outputs of a program.
-
-    Args:
-        program: as torch exports it.
-        inputs: of it.
-        compiler: makes a function of arrays of a Relax ``IRModule``.
-    """
+def _outputs(program: Any, inputs: Any, compiler: Callable[[Any], Any]) -> list[Any]:
+    """The outputs of a program that is compiled untuned and loaded as a delivered network is."""
     with warnings_once():
         network = compiler(torch_graph(program).module)
     result = network(*(tensor.numpy() for tensor in inputs))
     return list(result) if isinstance(result, list | tuple) else [result]
 
 
-def _compare(got: list[Any], expected: list[Any], network: Sampled) -> str | None:
+def _compare(got: list[Any], expected: list[Any], network: Any) -> str | None:
     """Compare results, if need be with regard to torch's own rounding.
 
     Raises:
@@ -273,12 +283,12 @@ def _apart(have: Any, want: Any) -> float:
     return worst if np.isfinite(worst) and not np.isnan(apart).any() else float("inf")
 
 
-def _exact(network: Sampled) -> list[Any] | None:
+def _exact(network: Any) -> list[Any] | None:
     """Torch's result in float64, if it has any."""
     inputs = [x.double() if x.is_floating_point() else x.clone() for x in network.inputs]
     try:
         with torch.no_grad():
-            return _tensors(network(*inputs))
+            return _tensors(deepcopy(network).double()(*inputs))
     except Exception:  # noqa: BLE001 - of torch's own; only a reason to allow more is lost
         return None
 

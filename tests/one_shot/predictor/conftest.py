@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import attrs
 import numpy as np
 import pytest
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock
@@ -11,6 +12,7 @@ from chameleon_core.task import Task
 from chameleon_one_shot.dataset.tasks import DatasetTask
 from chameleon_one_shot.predictor.examples import Example, log_quality
 from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
+from chameleon_one_shot.predictor.predictor import Predictor
 from chameleon_one_shot.predictor.pretraining import Divided, trained_model
 from chameleon_one_shot.tokens import task_tokens
 
@@ -126,6 +128,8 @@ def made():
 def options():
     """A training of a second or two."""
     return TrainingOptions(
+        kind="networks",
+        members=1,
         architecture=Architecture(width=16, heads=2, dropout=0.0),
         steps=120,
         evaluate_every=40,
@@ -140,8 +144,17 @@ def examples():
     return [example(*sizes) for sizes in SIZES]
 
 
-@pytest.fixture(scope="session")
-def model(examples, options):
-    """Trained on five tasks, ended by two."""
+@pytest.fixture(scope="session", params=["trees", "networks"])
+def model(request, examples, options):
+    """Trained on five tasks; two are for its limits, and one is left."""
     parts = Divided(training=examples[:5], stopping=examples[5:7], held_out=examples[7:])
+    options = attrs.evolve(options, kind=request.param)
     return trained_model(parts, options, command="chameleon pretrain made-up")
+
+
+@pytest.fixture(scope="session")
+def networks(model):
+    """The model's networks."""
+    if not isinstance(model.predictor, Predictor):
+        pytest.skip("it has trees")
+    return model

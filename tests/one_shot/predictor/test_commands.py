@@ -24,7 +24,8 @@ def dataset(made, tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(dataset, tmp_path_factory):
     file = tmp_path_factory.mktemp("model") / "m.safetensors"
-    words = [dataset, "--to", file, "--steps", 10, "--width", 8, "--threads", 1, "--json"]
+    words = [dataset, "--to", file, "--threads", 1, "--json"]
+    words += ["--kind", "networks", "--members", 1, "--steps", 10, "--width", 8]
     result = CliRunner().invoke(pretrain, list(map(str, words)), catch_exceptions=False)
     return file, json.loads(result.stdout)
 

@@ -60,10 +60,17 @@ def test_it_is_trained_before_anything_is_measured(file, context, made, finetune
     where = context()
     model = OneShotModel(OneShotOptions(model=file, finetune=finetune), where)
     assert model.trained
-    before = _tau(made, where, model)
-    assert before > 0.4
-    model.fit(_observed(made, where, 32))
-    after = _tau(made, where, model)
+    assert _tau(made, where, model) > 0.4
+    # A task whose loops are better in the other order than in all others.
+    rows = where.space.everything
+    other = np.where(where.space.values(rows)["order"] == "rows", 2.0, 1.0)
+    truth = -np.log(made.seconds_of(where.task, where.space, rows) * other)
+    before = tau(model.predict(rows), truth)
+    observed = _observed(made, where, 32)
+    order = where.space.values(observed.configs)["order"]
+    costs = observed.costs * np.where(order == "rows", 2.0, 1.0)
+    model.fit(attrs.evolve(observed, costs=costs))
+    after = tau(model.predict(rows), truth)
     assert after > before if finetune else after == before
 
 
@@ -95,25 +102,17 @@ def test_a_stranger_is_tuned_by_measurement_and_the_log_says_why(file, context, 
     assert len(model.predict(where.space.everything[:4])) == 4
 
 
-def test_another_device_is_told_once_for_all_tasks(file, context, made):
-    device = {**made.device, "features": ["sse2"], "vector_bytes": 16}
-    first = context(device=device)
-    others = [
-        attrs.evolve(context(rows, device=device), archive=first.archive) for rows in (64, 90)
-    ]
-    with structlog.testing.capture_logs() as logs:
-        models = [OneShotModel(OneShotOptions(model=file), row) for row in (first, *others)]
-    assert not any(model.trained for model in models)
-    (logged,) = logs
-    assert logged["event"].startswith("the predictor was trained on other devices")
-
-
 @pytest.mark.parametrize(
-    "other", [{"cores": 1024}, {"features": ["avx2", "fma", "avxvnni"]}, {"l4_bytes": 1}]
+    "other",
+    [
+        {"cores": 1024},
+        {"features": ["avx2", "fma", "avxvnni"]},
+        {"l4_bytes": 1},
+        {"features": ["sse2"], "vector_bytes": 16},
+        {"features": ["neon"], "mcpu": "cortex-a72"},
+    ],
 )
-def test_another_cpu_of_the_same_vectors_counts_as_the_nearest_which_is_told_once(
-    file, context, made, other
-):
+def test_another_cpu_counts_as_the_nearest_which_is_told_once(file, context, made, other):
     usual, first = context(), context(device={**made.device, **other})
     second = attrs.evolve(context(64, device=first.device), archive=first.archive)
     options = OneShotOptions(model=file)
@@ -121,7 +120,7 @@ def test_another_cpu_of_the_same_vectors_counts_as_the_nearest_which_is_told_onc
         models = [OneShotModel(options, row) for row in (first, second)]
     assert all(model.trained for model in models)
     assert [log["event"] for log in logs] == [
-        "the predictor was trained on other CPUs; it predicts as for the nearest of them"
+        "the predictor was trained on other devices; it predicts as for the nearest of them"
     ]
     rows = usual.space.everything
     same = OneShotModel(options, usual).predict(rows)
@@ -129,13 +128,13 @@ def test_another_cpu_of_the_same_vectors_counts_as_the_nearest_which_is_told_onc
 
 
 def test_if_no_model_is_for_the_target_operators_are_tuned_without_one(context, made):
-    first = context(device={"kind": "llvm", "mcpu": "cortex-a72", "features": ["neon"]})
+    first = context(device={"kind": "cuda", "mcpu": "sm_90"})
     second = attrs.evolve(context(64, device=first.device), archive=first.archive)
     with structlog.testing.capture_logs() as logs:
         models = [OneShotModel(OneShotOptions(), row) for row in (first, second)]
     assert not any(model.trained for model in models)
     (logged,) = logs
-    assert "no included model is for this target (llvm cortex-a72)" in logged["because"]
+    assert "no included model is for this target (cuda sm_90)" in logged["because"]
     models[0].fit(_observed(made, first, 16))
     assert models[0].trained
 
@@ -161,14 +160,13 @@ def test_the_box_is_searched_by_features(model, made, tmp_path):
     assert model_file("auto", wide, tmp_path).stem == "wide"
     assert model_file("auto", made.device, tmp_path).stem == "narrow"
     assert model_file("wide", made.device, tmp_path).stem == "wide"
-    # Neither lacks what a model has, nor has more, if vectors are as wide.
+    # A CPU that lacks something, or has something new, gets the nearest.
     new = {**wide, "features": ["avx", "avx2", "avx512f", "avx512new"]}
     assert model_file("auto", new, tmp_path).stem == "wide"
     assert model_file("auto", {**wide, "features": ["avx", "avx2"]}, tmp_path).stem == "narrow"
     with pytest.raises(NoModelError, match="of which nothing is known"):
         model_file("auto", {}, tmp_path)
-    with pytest.raises(NoModelError, match="llvm"):
-        model_file("auto", {"kind": "llvm", "features": ["neon"]}, tmp_path)
+    assert model_file("auto", {"kind": "llvm", "features": ["neon"]}, tmp_path).stem == "narrow"
     with pytest.raises(NoModelError, match="cuda"):
         model_file("auto", {"kind": "cuda"}, tmp_path)
 
@@ -176,7 +174,11 @@ def test_the_box_is_searched_by_features(model, made, tmp_path):
 def test_a_knob_that_the_training_lacks_is_ignored_and_told_once(file, context):
     known = context()
     stages = Choice(name="stages", options=(1, 2))
-    space = DesignSpace([stages, *known.space.knobs], features=known.space.features_block)
+    space = DesignSpace(
+        [stages, *known.space.knobs],
+        features=known.space.features_block,
+        first_guesses=np.insert(known.space.first_guesses, 0, 0, axis=1),
+    )
     new = attrs.evolve(known, space=space, archive=Archive())
     with structlog.testing.capture_logs() as lines:
         models = [OneShotModel(OneShotOptions(model=file), new) for _ in range(2)]

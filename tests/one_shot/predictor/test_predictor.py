@@ -27,13 +27,13 @@ def test_an_unseen_task_is_ordered_far_better_than_by_chance(model, examples):
     assert (deviation > 0).all()
 
 
-def test_looked_up_tokens_predict_what_computed_ones_do(model, examples):
+def test_looked_up_tokens_predict_what_computed_ones_do(networks, examples):
     first = examples[0]
-    network = model.predictor.networks[0]
-    task = training_task(first, model.predictor.vocabulary, model.predictor.scale)
+    network = networks.predictor.networks[0]
+    task = training_task(first, networks.predictor.vocabulary, networks.predictor.scale)
     computed = means(network, task, torch.device("cpu"))
-    scale = model.predictor.scale
-    looked_up, _ = model.predictor.of(first.tokens).moments(first.configs)
+    scale = networks.predictor.scale
+    looked_up, _ = networks.predictor.of(first.tokens).moments(first.configs)
     np.testing.assert_allclose(
         looked_up, scale.mean + scale.deviation * computed, rtol=1e-4, atol=1e-5
     )
@@ -160,8 +160,7 @@ def test_a_task_like_the_trained_ones_is_familiar(model, examples):
     ],
 )
 def test_an_unlike_task_is_noticed(model, made, given, words):
-    rows = given.pop("rows", 64)
-    first = made.example(rows, 32, **given)
+    first = made.example(**{"rows": 64, "columns": 32, **given})
     # Two tasks held out tell little about how far is too far.
     limits = attrs.evolve(model.familiarity.limits, distance=1.0)
     familiarity = attrs.evolve(model.familiarity, limits=limits)

@@ -12,15 +12,17 @@ from chameleon_core.measurement import Spending
 
 @attrs.frozen(kw_only=True)
 class TaskSummary:
-    """How far a task is.
+    """The progress of one task.
 
     Attributes:
         name: the task's name.
         flop: floating-point operations of one evaluation.
-        measured: configurations measured, failures included, in this and earlier processes.
-        failed: failures by kind.
+        measured: number of measured configurations, failures included, in this process and earlier
+            ones.
+        failed: number of failures by kind.
         best_seconds: lowest cost so far in seconds, or None if nothing succeeded.
-        target_measurements: where the budget ends it at the latest; None for no such limit.
+        target_measurements: the number of measurements at which the budget ends the task; None for
+            no such limit.
     """
 
     name: str
@@ -38,7 +40,7 @@ class TaskSummary:
 
 @attrs.frozen(kw_only=True)
 class CheckStarted:
-    """Chameleon tries the delivery once, before anything is measured.
+    """Chameleon tries the delivery once, before it measures anything.
 
     Attributes:
         folder: the run folder.
@@ -49,11 +51,11 @@ class CheckStarted:
 
 @attrs.frozen(kw_only=True)
 class CheckFinished:
-    """The delivery is possible.
+    """The trial showed that the delivery is possible.
 
     Attributes:
-        seconds: wall-clock that it took to find out.
-        found: what the frontend found.
+        seconds: wall-clock time of the trial in seconds.
+        found: the answer of ``Frontend.check``.
     """
 
     seconds: float
@@ -62,17 +64,18 @@ class CheckFinished:
 
 @attrs.frozen(kw_only=True)
 class RunStarted:
-    """A process begins, or continues, a run.
+    """A process begins or continues a run.
 
     Attributes:
         folder: the run folder.
         seed: the run's seed.
-        tasks: the tasks with what the store already holds of them.
-        batch_size: configurations measured per round.
-        total_measurements: where the budget ends the run at the latest; None for no such limit.
-        seconds_left: wall-clock in seconds that the budget leaves, or None for no limit.
-        settled: what the frontend chose by measurement before it named the tasks, or None.
-        versions: of the distributions that took part until now, None of those not installed.
+        tasks: the tasks, with the measurements that the store already holds.
+        batch_size: configurations per round.
+        total_measurements: the number of measurements at which the budget ends the run; None for no
+            such limit.
+        seconds_left: wall-clock time in seconds that the budget leaves, or None for no limit.
+        settled: the frontend's choice before it named the tasks (``Frontend.decide``), or None.
+        versions: versions of the distributions that took part so far; None for those not installed.
     """
 
     folder: str
@@ -87,17 +90,19 @@ class RunStarted:
 
 @attrs.frozen(kw_only=True)
 class BatchProposed:
-    """A batch is about to be measured.
+    """A batch is ready for measurement.
 
     Attributes:
         task: the task's name.
         round: number of the task's batch, from 0.
         count: configurations in the batch.
-        stored: how many of them the store already answers.
-        steps: search steps the explorer took to find them.
-        converged: the step after which the best surrogate score rose no more (figures 2 and 7).
-        score: that surrogate score, or None if no trained cost model guided the walk.
-        origins: where its configurations came from, how many by ``loop.round.batch.Origin``.
+        stored: number of these configurations that the store already answers.
+        steps: search steps that the explorer took for the batch.
+        converged: the step after which the best predicted score rose no more (Chameleon, figures 2
+            and 7).
+        score: that score, or None if no trained cost model guided the search.
+        origins: number of configurations by ``loop.round.batch.Origin``, the stage that proposed
+            them.
     """
 
     task: str
@@ -112,15 +117,16 @@ class BatchProposed:
 
 @attrs.frozen(kw_only=True)
 class Measured:
-    """One configuration was measured and is on disk.
+    """One configuration was measured, and its result is on disk.
 
     Attributes:
         task: the task's name.
         config: knob indices.
-        seconds: its cost in seconds, or None for a failure.
+        seconds: the configuration's time in seconds, or None for a failure.
         failure: the kind of failure, or None.
-        spent: the seconds its task has taken by then, or None if nobody counts.
-        origin: what put it into its batch, an ``Origin``, or None if nobody knows.
+        spent: the seconds that the task has taken so far, or None if the run does not count them.
+        origin: the stage that proposed the configuration, an ``Origin``, or None if no record says
+            it.
     """
 
     task: str
@@ -133,14 +139,14 @@ class Measured:
 
 @attrs.frozen(kw_only=True)
 class BatchMeasured:
-    """A batch is complete.
+    """All configurations of a batch are measured.
 
     Attributes:
         task: the task after the batch.
         round: number of the task's batch, from 0.
         count: configurations in the batch.
-        seconds: wall-clock of measuring the batch in seconds.
-        spent: the seconds its task has taken, learning from the batch included, or None.
+        seconds: wall-clock time of the batch's measurements in seconds.
+        spent: the seconds that the task has taken, learning from the batch included, or None.
     """
 
     task: TaskSummary
@@ -152,14 +158,14 @@ class BatchMeasured:
 
 @attrs.frozen(kw_only=True)
 class BestImproved:
-    """A configuration is faster than every one before.
+    """A configuration is faster than all earlier ones of its task.
 
     Attributes:
         task: the task's name.
-        seconds: its cost in seconds.
+        seconds: the configuration's time in seconds.
         gflops: its speed in GFLOP/s.
-        measured: how many configurations it took, this one included.
-        knobs: the configuration decoded.
+        measured: number of measured configurations, this one included.
+        knobs: the value of each knob by its name.
     """
 
     task: str
@@ -171,11 +177,11 @@ class BestImproved:
 
 @attrs.frozen(kw_only=True)
 class TaskFinished:
-    """A task gets no further batch.
+    """The task gets no further batch.
 
     Attributes:
         task: the task at its end.
-        reason: why, as a short sentence.
+        reason: the reason, as a short sentence.
     """
 
     task: TaskSummary
@@ -184,16 +190,14 @@ class TaskFinished:
 
 @attrs.frozen(kw_only=True)
 class ComparisonStarted:
-    """A task's winners are about to be measured again, interleaved with the baselines.
-
-    Or a delivered network is about to be timed beside whatever else runs it.
+    """A final comparison of a task with its baselines, or of a network with its rivals, begins.
 
     Attributes:
         task: the task's name, or ``the network``.
-        finalists: how many of its configurations take part.
-        rivals: how many variants of baselines do.
-        place: the task's place among those of the run, from 1.
-        of: how many tasks the run has.
+        finalists: number of configurations in the comparison.
+        rivals: number of baseline variants in the comparison.
+        place: the task's number in the run, from 1.
+        of: number of the run's tasks.
     """
 
     task: str
@@ -205,14 +209,14 @@ class ComparisonStarted:
 
 @attrs.frozen(kw_only=True)
 class ComparisonProgressed:
-    """A step of a comparison is further than before.
+    """One step of a comparison made progress.
 
     Attributes:
         task: the task's name, or ``the network``.
-        step: ``built`` and ``checked`` count contenders, ``timed`` counts the rounds in which each
-            has its turn.
-        done: how many are.
-        of: how many there are; of rounds the most, since a comparison may end early.
+        step: ``built`` and ``checked`` count contenders; ``timed`` counts rounds, in each of which
+            every contender runs once.
+        done: number of contenders or rounds that are done.
+        of: number of contenders, or the largest number of rounds; a comparison may end early.
     """
 
     task: str
@@ -223,12 +227,12 @@ class ComparisonProgressed:
 
 @attrs.frozen(kw_only=True)
 class RunFinished:
-    """The run is at its end, winners compared.
+    """The run ended, after its final comparisons.
 
     Attributes:
         folder: the run folder.
-        seconds: wall-clock of the run in seconds, all processes together.
-        result: what ``chameleon run --json`` prints.
+        seconds: wall-clock time of the run in seconds, all processes together.
+        result: the content of ``chameleon run --json``.
     """
 
     folder: str

@@ -10,22 +10,23 @@ __all__ = ["load"]
 
 
 def load(folder: str | Path, *, threads: int = 0, instances: int = 1) -> Callable[..., Any]:
-    """A network that ``chameleon run`` or ``chameleon compile`` delivered.
+    """Load a network that ``chameleon run`` or ``chameleon compile`` delivered.
 
-    Any number of threads may call it. It has a method ``close``.
+    Any number of threads may call the network. Its method ``close`` frees it.
 
     Args:
         folder: the folder ``network`` of the run.
-        threads: that compute an inference; 0 for as many as it was measured with, within what this
-            process may use.
-        instances: inferences that run at the same time.
+        threads: threads per inference. With 0, the number that the network was measured with, or
+            the cores that this process may use if they are fewer.
+        instances: number of inferences that may run at the same time.
 
     Returns:
-        A function of one array per input; it returns an array, or a list of several.
+        A function that takes one array per input, and returns an array, or a list if there are
+        several outputs.
 
     Raises:
-        RuntimeError: a file is missing, cut off or changed, or the network was built for a CPU with
-            features that this one lacks.
+        RuntimeError: a file is missing, cut off or changed, or this CPU lacks features that the
+            network needs.
 
     Example:
         >>> import numpy as np

@@ -13,7 +13,7 @@ from chameleon_core.space import Configs
 from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
-from chameleon_one_shot.models import NoModelError, model_file, same_vectors
+from chameleon_one_shot.models import NoModelError, model_file
 from chameleon_one_shot.options import AUTO, OneShotOptions
 from chameleon_one_shot.predictor.familiarity import in_quotes
 from chameleon_one_shot.predictor.header import ModelFileError
@@ -60,10 +60,8 @@ class OneShotModel(CostModel):
         _check_target(model, context, str(file))
         tokens = task_tokens(context.task, context.device, context.threads, context.space)
         device = context.archive.shared(
-            f"one-shot/device of {file}", lambda: _told_device(model, tokens, context, file.name)
+            f"one-shot/device of {file}", lambda: _told_device(model, tokens, file.name)
         )
-        if device is None:
-            return False
         tokens = attrs.evolve(tokens, fixed=(tokens.fixed[0], device))
         unknown = model.predictor.vocabulary.unknown(tokens)
         if unknown:
@@ -168,28 +166,23 @@ def _tell_unknown(unknown: Sequence[str], name: str) -> bool:
     return True
 
 
-def _told_device(
-    model: Model, tokens: TaskTokens, context: StageContext, name: str
-) -> FixedToken | None:
-    """The device to predict for, or None if the model is of no use for it; told once for a run.
+def _told_device(model: Model, tokens: TaskTokens, name: str) -> FixedToken:
+    """The device to predict for; told once for a run if the training lacks it.
 
-    Facts of a CPU that the training has not seen would be noise for the predictor. So a CPU unlike
-    those of the training counts as the nearest of them if their vectors are of one width.
+    Facts of a CPU that the training has not seen would be noise for the predictor. So such a CPU
+    counts as the nearest of the training. What the space itself computes of loops, buffers and
+    costs is still of this CPU.
     """
     strange = model.familiarity.strange_device(tokens)
     if strange is None:
         return tokens.fixed[1]
-    served = any(same_vectors(target, context.device) for target in model.provenance.targets)
     log.warning(
-        "the predictor was trained on other CPUs; it predicts as for the nearest of them"
-        if served
-        else "the predictor was trained on other devices; all tasks are tuned by measurement "
-        "instead, as far as the budget lets them",
+        "the predictor was trained on other devices; it predicts as for the nearest of them",
         because=strange,
         model=name,
         hint="Collect data here and train one with `chameleon pretrain` (docs/one-shot.md).",
     )
-    return model.familiarity.nearest_device(tokens) if served else None
+    return model.familiarity.nearest_device(tokens)
 
 
 def _check_target(model: Model, context: StageContext, file: str) -> None:

@@ -17,7 +17,7 @@ class OneShotOptions:
         default=AUTO,
         metadata={
             "help": "a file of `chameleon pretrain`, the name of an included model, or auto for "
-            "the included one whose target is most like this one"
+            "the included one whose device is most like this one"
         },
     )
     finetune: bool = attrs.field(

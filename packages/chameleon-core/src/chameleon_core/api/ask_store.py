@@ -26,12 +26,14 @@ from chameleon_core.task import Task
 
 @attrs.frozen(kw_only=True, eq=False)
 class Asked(Sequence[Mapping[str, Any]]):
-    """A batch that was asked for: a sequence of configurations, knob values by name.
+    """The configurations of one batch, as ``Tuner.ask`` returns them.
+
+    It is a sequence of mappings from knob name to value.
 
     Attributes:
-        configurations: the same as a tuple.
-        configs: their knob indices.
-        origins: what put each of them into the batch, an ``Origin``.
+        configurations: the same mappings as a tuple.
+        configs: the knob indices of each configuration.
+        origins: the stage that proposed each configuration, an ``Origin``.
     """
 
     configurations: tuple[Mapping[str, Any], ...]
@@ -40,7 +42,7 @@ class Asked(Sequence[Mapping[str, Any]]):
 
     @classmethod
     def of(cls, batch: Batch, space: DesignSpace) -> Asked:
-        """The rows of a batch of a space that nobody has measured yet."""
+        """Decode the configurations of a batch that is not measured yet."""
         return cls(
             configurations=tuple(space.decode(config) for config in batch.missing),
             configs=batch.missing,

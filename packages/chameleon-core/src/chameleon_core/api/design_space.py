@@ -45,22 +45,23 @@ def design_space(
     """Declare a design space.
 
     Args:
-        knobs: values to choose from by name; also for names that are no keywords. Each is a
-            sequence of numbers or texts in order (a search takes neighbours to be alike), or a
-            ``Knob``.
-        where: functions of knob values that every configuration has to meet, such as
-            ``lambda tile, unroll: tile * unroll <= 64``; their parameters are names of knobs. A
-            mapping names them, for sentences. Each is asked once for every combination.
-        first: configurations that are worth measuring first.
-        fix: knobs that hold one value.
-        more: further knobs, as ``knobs`` has them.
+        knobs: the values of each knob by its name. Use it for names that are no Python keywords'
+            names. The values are a sequence of numbers or texts, or a ``Knob``. Order them: a
+            search expects neighbours to perform alike.
+        where: conditions that every configuration meets, such as ``lambda tile, unroll: tile *
+            unroll <= 64``. Their parameters are names of knobs. The keys of a mapping name the
+            conditions in error messages. Chameleon calls each condition once for every combination
+            of its knobs.
+        first: configurations to measure first.
+        fix: knobs that keep one value.
+        more: further knobs, in the form of ``knobs``.
 
     Returns:
-        The space.
+        The design space.
 
     Raises:
-        ConfigError: what was given declares no space, or one of which no configuration is found;
-            says why.
+        ConfigError: the arguments declare no space, or Chameleon finds no legal configuration. The
+            message names the reason.
 
     Example:
         >>> import chameleon_core as cc

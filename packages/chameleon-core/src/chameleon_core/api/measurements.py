@@ -21,16 +21,16 @@ ASKED = "asked/{task}/{number}"
 
 @attrs.frozen(kw_only=True)
 class Trial:
-    """One configuration and its outcome.
+    """One configuration and its measurement.
 
     Attributes:
-        configuration: knob values by name.
-        config: knob indices.
-        seconds: the median of its repeats in seconds, or None if it failed.
+        configuration: the value of each knob by its name.
+        config: the knob indices.
+        seconds: the median of the repeats in seconds, or None if the configuration failed.
         failure: the kind of failure, or None.
         message: the failure in words; empty if there is none.
-        origin: what put it into its batch, an ``Origin``; None if nobody recorded it.
-        other: further quantities that its program reported, by name.
+        origin: the stage that proposed the configuration, an ``Origin``; None if no record says it.
+        other: further numbers that the measured program reported, by name.
     """
 
     configuration: Mapping[str, Any]
@@ -91,9 +91,10 @@ def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], 
 
 
 class Measurements:
-    """The measurements of one operator or function, in order of arrival.
+    """The measurements of one operator or function, in the order in which they arrived.
 
-    Nothing is read before an array is asked for; then all is read at once, as it is then.
+    Nothing is read until you ask for an array. Then all measurements of that moment are read at
+    once.
 
     Args:
         read: reads the rows.
@@ -137,7 +138,7 @@ class Measurements:
 
     @cached_property
     def configs(self) -> NDArray[np.int32]:
-        """Knob indices, shape (n, knobs)."""
+        """Knob indices of each configuration, shape (n, knobs)."""
         configs = [measurement.config for measurement in self._rows.measurements]
         width = len(configs[0]) if configs else 0
         return np.array(configs, np.int32).reshape(-1, width)
@@ -149,55 +150,55 @@ class Measurements:
 
     @cached_property
     def max_relative_error(self) -> NDArray[np.float64]:
-        """Largest difference from the reference, relative; NaN if not compared, shape (n,)."""
+        """Largest relative difference from the reference, shape (n,); NaN if not compared."""
         return self.quantity("max_relative_error")
 
     @cached_property
     def build_seconds(self) -> NDArray[np.float64]:
-        """Wall-clock of each build in seconds, shape (n,)."""
+        """Wall-clock time of each build in seconds, shape (n,)."""
         return self.quantity("build_seconds")
 
     @cached_property
     def run_seconds(self) -> NDArray[np.float64]:
-        """Wall-clock of checking and timing each, in seconds, shape (n,)."""
+        """Wall-clock time of each configuration's check and timing in seconds, shape (n,)."""
         return self.quantity("run_seconds")
 
     @cached_property
     def measured_at(self) -> NDArray[np.float64]:
-        """When each arrived, in seconds since 1970, shape (n,)."""
+        """Time of each measurement's arrival, in seconds since 1970, shape (n,)."""
         return np.array(self._rows.measured_at, np.float64)
 
     @property
     def failures(self) -> tuple[FailureKind | None, ...]:
-        """The kind of failure of each, or None."""
+        """The kind of failure of each configuration, or None."""
         return tuple(measurement.failure for measurement in self._rows.measurements)
 
     @property
     def origins(self) -> tuple[str | None, ...]:
-        """The ``Origin`` of each, which put it into its batch; None if nobody recorded it."""
+        """The stage that proposed each configuration, an ``Origin``; None if no record says it."""
         return tuple(self._rows.origins)
 
     @property
     def configurations(self) -> tuple[Mapping[str, Any], ...]:
-        """Knob values by name of each."""
+        """The knob values of each configuration by name."""
         return tuple(self._rows.configurations)
 
     # -- several quantities -------------------------------------------------------------------
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """Names of the numbers that there are of each: those of every run, then those told."""
+        """Names that ``quantity`` takes: first those of every run, then your program's."""
         names = dict.fromkeys(name for numbers in self._rows.other.values() for name in numbers)
         return (*_QUANTITIES, *names)
 
     def quantity(self, name: str) -> NDArray[np.float64]:
-        """A number of each, NaN (or infinity) if there is none, shape (n,).
+        """One number of each configuration, shape (n,); NaN or infinity if there is none.
 
         Args:
             name: one of ``quantities``.
 
         Raises:
-            ConfigError: no such quantity was stored.
+            ConfigError: no quantity has this name.
         """
         if name == "seconds":
             return self.seconds
@@ -216,18 +217,19 @@ class Measurements:
         return np.array(values, np.float64)
 
     def front(self, quantities: Sequence[str]) -> list[Trial]:
-        """The configurations that no other one is better than in all of some quantities.
+        """The Pareto front: configurations that no other configuration beats in all quantities.
 
-        All of them are to be small. Failures, and what has no such quantity, take no part.
+        Lower is better for every quantity. Failures are left out, and so are configurations that
+        lack a quantity.
 
         Args:
-            quantities: names, as in ``("seconds", "max_relative_error")``.
+            quantities: names, such as ``("seconds", "max_relative_error")``.
 
         Returns:
-            By rising first quantity.
+            The front, sorted by the first quantity.
 
         Raises:
-            ConfigError: no such quantity was stored.
+            ConfigError: no quantity has such a name.
         """
         if isinstance(quantities, str) or not quantities:
             raise ConfigError(
@@ -239,7 +241,7 @@ class Measurements:
         return [self[int(known[row])] for row in non_dominated(values[known])]
 
     def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame``: a row each, its knobs as columns ``knob.<name>``.
+        """The measurements as a ``pandas.DataFrame`` with a column ``knob.<name>`` for each knob.
 
         Raises:
             ChameleonError: pandas is not installed.

@@ -24,8 +24,9 @@ class Operator:
     """One operator of a run.
 
     Attributes:
-        result: what the run says of it; if the run has not ended, as far as it is.
-        measurements: everything that was measured of it.
+        result: the operator's entry in the run's result; its current state if the run has not
+            ended.
+        measurements: all measurements of the operator.
     """
 
     result: OperatorResult
@@ -33,34 +34,34 @@ class Operator:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The operator's name."""
         return self.result.name
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """Knob values of the best configuration by name, or None if none succeeded."""
+        """Knob values of the best configuration by name, or None if no configuration succeeded."""
         return self.result.best
 
     @property
     def seconds(self) -> float | None:
-        """The best configuration's time: of the final comparison, or else as it was found."""
+        """The best configuration's time in seconds, from the final comparison if there was one."""
         tuned = self.result.tuned_seconds
         return self.result.search_seconds if tuned is None else tuned
 
     def front(self, quantities: Sequence[str]) -> list[Trial]:
-        """See ``Measurements.front``."""
+        """The Pareto front of the operator's measurements (``Measurements.front``)."""
         return self.measurements.front(quantities)
 
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """A run, as its folder was when it was loaded.
+    """A run as it was when you loaded its folder.
 
     Attributes:
-        result: what ``chameleon run --json`` prints, typed; as far as it is if the run has not
-            ended.
-        finished: whether it came to its end.
-        operators: its operators by name, in the order of its tasks.
+        result: the content of ``chameleon run --json`` as typed objects; the current state if the
+            run has not ended.
+        finished: whether the run ended.
+        operators: the run's operators by name, in the order of its tasks.
     """
 
     result: RunResult
@@ -78,15 +79,15 @@ class Run:
 
     @property
     def network(self) -> NetworkResult:
-        """The network's result; empty if the model is no network, or the run has not ended."""
+        """The network's result; empty if the model is no network, or if the run has not ended."""
         return self.result.network
 
     @property
     def only(self) -> Operator:
-        """The operator of a run that has one.
+        """The operator of a run with one operator.
 
         Raises:
-            ConfigError: it has none, or several.
+            ConfigError: the run has no operator, or several.
         """
         if len(self.operators) != 1:
             raise ConfigError(
@@ -98,27 +99,27 @@ class Run:
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """``Operator.best`` of the only operator."""
+        """Knob values of the best configuration of a run with one operator (``Operator.best``)."""
         return self.only.best
 
     @property
     def measurements(self) -> Measurements:
-        """``Operator.measurements`` of the only operator."""
+        """The measurements of a run with one operator (``Operator.measurements``)."""
         return self.only.measurements
 
     def front(self, quantities: Sequence[str]) -> list[Trial]:
-        """``Measurements.front`` of the only operator."""
+        """The Pareto front of a run with one operator (``Measurements.front``)."""
         return self.only.front(quantities)
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read a run folder, also while the run goes on or of a tuner's ``store``.
+    """Read a run folder. The run may still go on.
 
     Args:
-        folder: the folder that ``chameleon run``, ``tune`` or ``Tuner`` wrote.
+        folder: the folder that ``chameleon run``, ``tune`` or a ``Tuner`` with ``store`` wrote.
 
     Raises:
-        RunFolderError: there is no run in it, or it cannot be read.
+        RunFolderError: the folder holds no run, or cannot be read.
 
     Example:
         >>> import chameleon_core as cc

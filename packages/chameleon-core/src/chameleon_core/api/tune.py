@@ -38,32 +38,34 @@ def tune(
     registry: Registry | None = None,
     **sections: Any,
 ) -> Run:
-    """Tune what a pipeline says; the same call again continues an interrupted run.
+    """Run a pipeline. The same call continues an interrupted run.
 
     Args:
-        pipeline: a pipeline file, or a mapping with its keys; sections alone if None.
-        output: the run folder. If None it is the pipeline's, or that of the file's name below
-            ``runs``. A pipeline without a file gets a new folder for temporary files, which stays
-            and which no later call continues.
-        progress: whether to show on stderr how far it is: with what the command line shows if
-            that is installed, in plain lines otherwise.
-        callbacks: functions that take every event (``chameleon_core.events``). If one of them
-            returns ``STOP``, the run ends after what is in flight, before winners are compared.
-        fresh: move an earlier run in the folder aside and start anew.
-        registry: where plugins are looked up; the installed ones if None.
-        sections: keys of a pipeline, such as ``model``, ``target``, ``explorer`` or ``budget``,
-            laid over ``pipeline`` as that is over its preset.
+        pipeline: a pipeline file, or a mapping with its keys. If None, ``sections`` are the whole
+            pipeline.
+        output: the run folder. If None, the pipeline names it; else it is ``runs/`` and the file's
+            name. A pipeline without a file gets a new temporary folder. Chameleon keeps this
+            folder, and no later call continues it.
+        progress: whether to show progress on stderr. The command line's display is used if it is
+            installed, else plain lines.
+        callbacks: functions that take every event (``chameleon_core.events``). If one returns
+            ``STOP``, the measurements in flight are finished, and the run ends without a final
+            comparison.
+        fresh: move an earlier run in the folder aside, and start anew.
+        registry: the plugins; the installed plugins if None.
+        sections: keys of a pipeline, such as ``model``, ``target``, ``explorer`` or ``budget``.
+            They override ``pipeline`` as a pipeline overrides its preset.
 
     Returns:
-        The run. It is not ``finished`` if a callback stopped it; the same call continues it.
+        The run. If a callback stopped it, ``finished`` is False, and the same call continues it.
 
     Raises:
-        ConfigError: the pipeline is wrong, with a line for everything that is; or the model or the
-            target cannot be what it says.
+        ConfigError: the pipeline has faults, one line for each; or the model or the target does not
+            fit its description.
         PluginError: a plugin is missing or breaks its contract.
-        TargetError: the device cannot do what is asked.
+        TargetError: the device cannot run the code.
         RunFolderError: the folder is in use, cannot be written, or belongs to another pipeline.
-        KeyboardInterrupt: as ever; what was measured is saved.
+        KeyboardInterrupt: you pressed Ctrl+C; all measurements are saved.
 
     Example:
         >>> import chameleon_core as cc
@@ -184,7 +186,7 @@ class Minimum:
 
     Attributes:
         best: the best configuration, or None if none succeeded.
-        measurements: everything that was evaluated.
+        measurements: all evaluations.
     """
 
     best: Trial | None
@@ -194,21 +196,22 @@ class Minimum:
 def minimize(
     function: Callable[..., Any], space: DesignSpace, *, budget: int, **tuner: Any
 ) -> Minimum:
-    """Find the configuration for which a function's value is the smallest.
+    """Find the configuration for which a function returns the smallest value.
 
-    The function is called in this process, one configuration after another; what hangs or crashes
-    the process is not caught. It ends before the budget is spent if the space has no more, or
-    if a callback returns ``STOP``.
+    Chameleon calls the function in this process, one configuration after another. A function that
+    hangs or crashes takes the process with it. The search ends early if the space has no further
+    configuration, or if a callback returns ``STOP``.
 
     Args:
-        function: takes knob values by their names and returns a number above 0, such as seconds, or
-            whatever else ``Tuner.tell`` takes. An exception is a failed configuration.
-        space: from ``design_space``, or any ``DesignSpace``.
-        budget: evaluations at most; those that a ``store`` has count.
-        tuner: what ``Tuner`` takes, such as ``explorer``, ``seed``, ``store`` or ``callbacks``.
+        function: takes knob values by their names. It returns a number above 0, such as seconds, or
+            another value that ``Tuner.tell`` takes. If it raises an exception, the configuration
+            failed.
+        space: a design space, such as ``design_space`` returns.
+        budget: the largest number of evaluations. Evaluations in a ``store`` count.
+        tuner: arguments of ``Tuner``, such as ``explorer``, ``seed``, ``store`` or ``callbacks``.
 
     Returns:
-        The best configuration, and everything that was evaluated.
+        The best configuration and all evaluations.
 
     Raises:
         ConfigError: an argument is wrong.
@@ -218,8 +221,8 @@ def minimize(
     Example:
         >>> import chameleon_core as cc
         >>> space = cc.design_space(tile=[1, 2, 4, 8], unroll=[0, 16])
-        >>> found = cc.minimize(lambda tile, unroll: 8 / tile + unroll, space, budget=8)
-        >>> found.best.configuration, found.best.seconds
+        >>> minimum = cc.minimize(lambda tile, unroll: 8 / tile + unroll, space, budget=8)
+        >>> minimum.best.configuration, minimum.best.seconds
         ({'tile': 8, 'unroll': 0}, 1.0)
     """
     whole_number(budget, "budget", hint="it is how often the function is called at most")

@@ -96,27 +96,28 @@ Stage = str | Mapping[str, Any] | None
 
 
 class Tuner:
-    """Proposes configurations of a space, and learns from the values that it gets for them.
+    """Proposes configurations of a design space, and learns from the values that you report.
 
-    It is the round of a run (explore, sample, synthesize, learn) without the run's frontend and
-    runner. The same asks and tells give the same proposals for one seed.
+    A tuner explores, samples, synthesizes and learns as a run does, but you measure. With the same
+    seed, the same calls of ``ask`` and ``tell`` give the same proposals.
 
     Args:
-        space: from ``design_space``, or any ``DesignSpace``.
-        explorer: the explorer, as a pipeline names it; the preset's if None.
-        cost_model: the same of the cost model.
-        sampler: the same of the sampler.
-        synthesizer: the same of the synthesizer.
-        preset: names the stages that are not given; ``default`` if None.
-        seed: of everything that is random.
-        batch_size: configurations that are asked for at once, at most; the preset's, or else 8.
-        store: a folder that keeps what is told. A tuner that is made again with the same arguments
-            goes on where it was. None for memory alone.
-        fix: knobs that hold one value.
-        callbacks: functions that take every event (``chameleon_core.events``). One that returns
-            ``STOP`` has ``stopped`` become true.
-        name: of what is tuned; records of another name are not its.
-        registry: where stages are looked up; the installed plugins if None.
+        space: a design space, such as ``design_space`` returns.
+        explorer: the explorer, as a pipeline names it; the preset's explorer if None.
+        cost_model: the cost model, in the same way.
+        sampler: the sampler, in the same way.
+        synthesizer: the synthesizer, in the same way.
+        preset: the preset that names all other stages; ``default`` if None.
+        seed: the seed of all random choices.
+        batch_size: the largest number of configurations per ``ask``; the preset's number if None,
+            or else 8.
+        store: a folder that keeps your reports. A new tuner with the same arguments continues from
+            it. If None, the reports stay in memory.
+        fix: knobs that keep one value.
+        callbacks: functions that take every event (``chameleon_core.events``). If one returns
+            ``STOP``, ``stopped`` becomes True.
+        name: the name of the tuned program. A store with another name belongs to another search.
+        registry: the plugins; the installed plugins if None.
 
     Raises:
         ConfigError: a stage, an option or a value is wrong.
@@ -124,16 +125,16 @@ class Tuner:
         RunFolderError: the store is in use, cannot be written, or belongs to another search.
 
     Attributes:
-        space: the space, with what is fixed.
-        batch_size: configurations that are asked for at once, at most.
-        stopped: whether a callback has asked to stop.
+        space: the design space, with the values of ``fix``.
+        batch_size: the largest number of configurations per ``ask``.
+        stopped: whether a callback returned ``STOP``.
 
     Example:
         >>> import chameleon_core as cc
         >>> space = cc.design_space(tile=[1, 2, 4, 8], unroll=[0, 16])
         >>> with cc.Tuner(space, sampler="greedy", seed=0) as tuner:
         ...     batch = tuner.ask(8)
-        ...     tuner.tell(batch, [8 / one["tile"] + one["unroll"] for one in batch])
+        ...     tuner.tell(batch, [8 / row["tile"] + row["unroll"] for row in batch])
         ...     tuner.best.configuration
         {'tile': 8, 'unroll': 0}
     """
@@ -199,9 +200,10 @@ class Tuner:
             raise
 
     def close(self) -> None:
-        """Let others have the store; safe to call twice. Earlier outcomes are there already.
+        """Release the store for other processes. A second call does nothing.
 
-        ``best`` is known afterwards; whatever else needs the store is a ``ConfigError``.
+        All reports are in the store already. ``best`` still works afterwards; every other use of
+        the store is a ``ConfigError``.
         """
         self._close()
 
@@ -233,19 +235,19 @@ class Tuner:
 
     @property
     def measured(self) -> int:
-        """Configurations that were learnt, failures included, in this and earlier processes."""
+        """Number of reported configurations, failures included, in all processes."""
         return len(self._run.tuner.measurements)
 
     @property
     def measurements(self) -> Measurements:
-        """Everything that was told until now, in that order."""
+        """All reports so far, in their order."""
         return Measurements(self.rows)
 
     def rows(self) -> Rows:
-        """The current contents of the store; values as functions of a configuration take them.
+        """The current content of the store, with knob values as your function takes them.
 
         Raises:
-            ConfigError: the tuner was closed.
+            ConfigError: the tuner is closed.
         """
         self._expect_open()
         rows = Rows.of(self._store.records, self._run.records.stored.id)
@@ -255,30 +257,32 @@ class Tuner:
     # -- rounds -------------------------------------------------------------------------------
 
     def enqueue(self, configuration: Mapping[str, Any]) -> None:
-        """Have a configuration measured with the next batch, before all else.
+        """Put a configuration into the next batch, before all proposals.
 
-        Several come in the order in which they were enqueued. One that was measured already is not
-        measured again.
+        Several enqueued configurations keep their order. A configuration that you already reported
+        is not proposed again.
 
         Args:
-            configuration: knob values by name.
+            configuration: the value of each knob by its name.
 
         Raises:
-            ConfigError: it is no legal configuration of the space; says why.
+            ConfigError: the space has no such legal configuration. The message names the reason.
         """
         self._rounds.enqueue(config_of(self.space, configuration))
 
     def ask(self, count: int | None = None) -> Asked:
-        """The next configurations to measure; all of them are to be told before the next ask.
+        """The next configurations to measure. Report all of them before you ask again.
 
         Args:
-            count: how many at most; ``batch_size`` if None.
+            count: the largest number of configurations; ``batch_size`` if None.
 
         Returns:
-            Distinct legal configurations that were never told; empty if there is none left.
+            Distinct legal configurations that you have not reported yet; empty if the space has no
+            more.
 
         Raises:
-            ConfigError: the last batch was not told, or ``count`` is none that there can be.
+            ConfigError: you have not reported the last batch, or ``count`` is not a positive
+                number.
             PluginError: a stage breaks its contract.
         """
         self._expect_open()
@@ -297,21 +301,20 @@ class Tuner:
         *,
         other: Mapping[str, Sequence[float | None]] | None = None,
     ) -> None:
-        """Say what came of a batch, and learn from it.
+        """Report the values of a batch. The tuner learns from them.
 
         Args:
-            asked: what ``ask`` returned last.
-            seconds: one entry per configuration, in their order: seconds (or anything else above 0
-                that is to be small), a list for repeats, or a failure. A failure is None, infinity,
-                not-a-number, an exception, or a text, which may begin with its kind as in
-                ``"out_of_memory: 9 GiB"``.
-            other: further quantities by name, one number per configuration each, or None if it
-                has none. They are kept and have their part in fronts; the search does not look at
-                them.
+            asked: the batch that ``ask`` returned last.
+            seconds: one entry for each configuration, in the same order. An entry is a number above
+                0 (seconds, or another quantity to minimize), a list of repeats, or a failure. A
+                failure is None, infinity, NaN, an exception, or a text. The text may begin with the
+                kind of failure, as in ``"out_of_memory: 9 GiB"``.
+            other: further quantities by name, with one number or None for each configuration. The
+                tuner stores them for Pareto fronts; the search ignores them.
 
         Raises:
-            ConfigError: another batch than the last, one that was told before, fewer or more
-                entries than configurations, or an entry that is no outcome. Nothing is learnt then.
+            ConfigError: the batch is not the last one or was reported before, the number of entries
+                is wrong, or an entry has no valid form. The tuner then learns nothing.
             PluginError: a stage breaks its contract.
         """
         one_each(seconds, len(asked), "seconds")
@@ -332,19 +335,19 @@ class Tuner:
             self._rounds.learn(quantities)
 
     def evaluate(self, asked: Asked, function: Callable[..., Any]) -> None:
-        """Call a function for every configuration of a batch, in this process, and learn from it.
+        """Call a function for each configuration of a batch in this process, and learn from it.
 
-        Each outcome is kept as it arrives, so a restart computes none again. If a callback asks to
-        stop, the rest of the batch is left for another call.
+        The store keeps each value at once, so a restart computes none again. If a callback returns
+        ``STOP``, the next call evaluates the rest of the batch.
 
         Args:
-            asked: what ``ask`` returned last.
-            function: takes knob values by their names and returns what ``tell`` takes of each; an
-                exception is a failed configuration.
+            asked: the batch that ``ask`` returned last.
+            function: takes knob values by their names, and returns an entry as ``tell`` takes it.
+                If it raises an exception, the configuration failed.
 
         Raises:
-            ConfigError: another batch than the last, a function of other parameters than the knobs,
-                or one that returns no outcome.
+            ConfigError: the batch is not the last one, the function's parameters are not the knobs,
+                or its value has no valid form.
             PluginError: a stage breaks its contract.
         """
         if not len(asked):

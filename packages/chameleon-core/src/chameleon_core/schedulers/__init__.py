@@ -17,12 +17,12 @@ if TYPE_CHECKING:  # the options of schedulers are imported with every command
 
 @attrs.frozen(kw_only=True)
 class SchedulerContext:
-    """The arguments of a scheduler when it is made, once per run.
+    """The arguments of a scheduler. Chameleon makes one scheduler per run.
 
     Attributes:
         tasks: the run's tasks.
-        rng: the scheduler's own generator.
-        batch_size: configurations measured per round.
+        rng: the scheduler's own random generator.
+        batch_size: configurations per round.
     """
 
     tasks: Sequence[Task]
@@ -32,18 +32,18 @@ class SchedulerContext:
 
 @attrs.frozen(kw_only=True)
 class TaskState:
-    """How far one task is. Nothing here depends on a clock, so that a run can be repeated.
+    """The progress of one task. It depends on no clock, so a run can be repeated.
 
     Attributes:
         task: the task.
-        rounds: batches measured.
-        measured: configurations measured, failures included.
-        history: lowest cost in seconds after each batch, infinity while nothing succeeded.
+        rounds: number of measured batches.
+        measured: number of measured configurations, failures included.
+        history: lowest cost in seconds after each batch; infinity while nothing succeeded.
         done: whether the task gets no further batch.
-        in_flight: whether a batch of the task is being measured, of which nothing above tells
-            yet. The task gets no other batch before the results of this one are known.
-        seconds_to_beat: of an alternative (``Task.alternative_of``) the lowest cost of the task
-            that it would replace; infinity if there is no such task, or no cost.
+        in_flight: whether a batch of the task is being measured. The other attributes do not
+            include it yet, and the task gets no other batch before its results arrive.
+        seconds_to_beat: for an alternative (``Task.alternative_of``), the lowest cost of the task
+            that it would replace. Infinity if there is no such task or no cost yet.
     """
 
     task: Task
@@ -56,7 +56,7 @@ class TaskState:
 
     @property
     def waiting(self) -> bool:
-        """Whether the task can be given a batch now."""
+        """Whether the task can take a batch now."""
         return not (self.done or self.in_flight)
 
 
@@ -71,9 +71,9 @@ class Scheduler(ABC):
             states: one per task, in the order of ``SchedulerContext.tasks``.
 
         Returns:
-            The index of a task that is waiting, or None if no task is worth a batch now. While
-            batches are in flight, None and the index of a task in flight both mean: ask again after
-            the next measured batch. If none is in flight, None ends the run.
+            The index of a waiting task, or None if no task is worth a batch now. If batches are in
+            flight, Chameleon asks again after the next measured batch; it does so too for the index
+            of a task in flight. If no batch is in flight, None ends the run.
 
         Raises:
             Exception: ends the run, as a ``PluginError`` that names the scheduler unless it is a

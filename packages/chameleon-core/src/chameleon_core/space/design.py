@@ -155,12 +155,12 @@ Configs = NDArray[np.int32]
 
 @attrs.frozen(kw_only=True)
 class Constraint:
-    """A condition every legal configuration meets.
+    """A condition that every legal configuration meets.
 
     Attributes:
-        reason: what is wrong with a configuration that does not, as a short sentence.
-        holds: vectorised over n configurations: knob values to a bool array of shape (n,). It
-            sees only configurations that meet the constraints before it.
+        reason: a short sentence that says why a configuration breaks the condition.
+        holds: takes knob values of n configurations, returns a bool array of shape (n,). It gets
+            only configurations that meet the constraints before it.
     """
 
     reason: str
@@ -169,17 +169,17 @@ class Constraint:
 
 @attrs.frozen(kw_only=True)
 class FeatureBlock:
-    """Analytical features a space supplies beside those of its knobs.
+    """Analytical features that a space adds to the features of its knobs.
 
     Attributes:
         names: one per column.
-        compute: knob values of n configurations to an array of shape (n, len(names)).
-        groups: the columns that describe one loop or buffer: its name and theirs, each in one group
-            at most. Models that learn of a program part by part read them; no fingerprint depends
-            on them. Without any, one group holds all columns.
+        compute: takes knob values of n configurations, returns an array of shape (n, len(names)).
+        groups: the columns of each loop or buffer, by its name. A column is in at most one group;
+            without groups, one group holds all columns. Models that read a program loop by loop use
+            them. No fingerprint depends on them.
 
     Raises:
-        ValueError: a group names a column that is not there, or that another one has.
+        ValueError: a group names a column that does not exist, or that another group has.
     """
 
     names: tuple[str, ...]
@@ -233,28 +233,29 @@ _MAX_DRAW = 1 << 16
 
 
 class DesignSpace:
-    """Named knobs, which combinations are legal, and their features.
+    """The knobs of a program, their legal combinations, and features for cost models.
 
     Args:
-        knobs: in order; names are unique.
-        constraints: what a legal configuration meets.
-        features: analytical features beside the knobs' own.
-        guessed_cost: what the space itself guesses n configurations to cost, positive, lower is
-            better, in units of its own: knob values to shape (n,). It is no feature: predictors of
-            many tasks learn how far it can be trusted.
-        first_guesses: configurations worth measuring first, best guess first, shape (m, knobs);
-            those that are not legal, and repeats, are left out.
-        only: the only configurations that can be legal, shape (m, knobs), if they are known one by
-            one, as of a recorded table. None if constraints alone decide.
-        resolve: what configurations become when their programs are made, if others than they are.
-        variant: what else makes a configuration another program than knobs and constraints tell,
-            such as an option of the space; part of the fingerprint.
+        knobs: the knobs in order, with unique names.
+        constraints: conditions that every legal configuration meets.
+        features: analytical features beside those of the knobs.
+        guessed_cost: the space's own estimate of the cost: takes knob values of n configurations,
+            returns positive numbers of shape (n,), lower is better, in any unit. Predictors that
+            learn from many tasks also learn how far to trust the estimate. It is no feature.
+        first_guesses: configurations to measure first, the best guess first, shape (m, knobs).
+            Illegal and repeated rows are dropped.
+        only: the only configurations that can be legal, shape (m, knobs), as in a recorded table.
+            None if the constraints alone decide.
+        resolve: maps configurations to those that are compiled in their place, if they differ.
+        variant: an option of the space that changes the programs but neither knobs nor constraints.
+            It is part of the fingerprint.
 
     Attributes:
-        movable: columns of the knobs that have a choice.
+        movable: columns of the knobs that have at least two values.
 
     Raises:
-        ValueError: no knob, a name twice, or a ``when`` that names no earlier knob or choice.
+        ValueError: there is no knob, a name occurs twice, or ``when`` names no earlier knob or
+            value.
     """
 
     def __init__(
@@ -308,12 +309,12 @@ class DesignSpace:
 
     @cached_property
     def size(self) -> int:
-        """Number of index vectors, legal or not (an exact int of any size)."""
+        """Number of index vectors, legal or not, an exact int."""
         return math.prod(self.cardinalities.tolist())
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of knobs, constraints and variant; records of another one do not apply."""
+        """A digest of knobs, constraints and variant. Records with another digest do not apply."""
         described = [
             [type(k).__name__, k.name, k.when, np.asarray(k.values).tolist()] for k in self.knobs
         ]
@@ -326,9 +327,9 @@ class DesignSpace:
     # -- identity ---------------------------------------------------------------------------
 
     def active(self, configs: Configs) -> NDArray[np.bool_]:
-        """Which knobs apply (see ``Knob.when``) in each configuration, shape (n, knobs).
+        """Whether each knob applies (``Knob.when``) in each configuration, shape (n, knobs).
 
-        A knob whose parent does not apply does not apply either.
+        A knob does not apply if the knob that it depends on does not apply.
         """
         active = np.ones(np.shape(configs), np.bool_)
         for column, parent, activates in self._conditions:
@@ -337,18 +338,18 @@ class DesignSpace:
         return active
 
     def canonical(self, configs: Configs) -> Configs:
-        """The same configurations with every knob that does not apply at index 0."""
+        """The same configurations with index 0 for every knob that does not apply."""
         configs = np.array(configs, dtype=np.int32, ndmin=2)
         if self._conditions:
             configs[~self.active(configs)] = 0
         return configs
 
     def keys(self, configs: Configs) -> Keys:
-        """Mixed-radix identity of every configuration, shape (n,)."""
+        """A number for each configuration that no other configuration has, shape (n,)."""
         return self._radix.encode(np.asarray(configs))
 
     def from_keys(self, keys: Keys) -> Configs:
-        """The inverse of ``keys``."""
+        """The configurations that ``keys`` gave these numbers."""
         return self._radix.decode(keys)
 
     def distinct(self, configs: Configs) -> Configs:
@@ -359,15 +360,15 @@ class DesignSpace:
     # -- meaning ----------------------------------------------------------------------------
 
     def values(self, configs: Configs) -> Values:
-        """Knob values of n configurations, as a mapping of arrays, computed when read."""
+        """Knob values of n configurations, a mapping of arrays that are computed when read."""
         return ChosenValues(self._tables, np.asarray(configs))
 
     def decode(self, config: Sequence[int]) -> dict[str, Any]:
-        """One configuration as knob name to plain value."""
+        """The values of one configuration by knob name."""
         return {k.name: k.decode(int(i)) for k, i in zip(self.knobs, config, strict=True)}
 
     def legal(self, configs: Configs) -> NDArray[np.bool_]:
-        """Which configurations are in range, canonical and meet every constraint; shape (n,)."""
+        """Whether each configuration is canonical and meets every constraint, shape (n,)."""
         configs = np.asarray(configs)
         in_range = (configs >= 0) & (configs < self.cardinalities)
         ok: NDArray[np.bool_] = np.logical_and.reduce(in_range, axis=1)
@@ -393,7 +394,7 @@ class DesignSpace:
         return ok
 
     def why_illegal(self, config: Sequence[int]) -> str | None:
-        """The first reason a configuration is not legal, or None."""
+        """The first reason why a configuration is illegal, or None if it is legal."""
         row = np.asarray([config])
         if row.shape != (1, len(self.knobs)):
             return f"a configuration of this space has {len(self.knobs)} knob indices"
@@ -436,7 +437,7 @@ class DesignSpace:
 
     @cached_property
     def everything(self) -> Configs | None:
-        """All legal configurations of a space small enough to list them, else None."""
+        """All legal configurations if the space is small enough to list them, else None."""
         if self._listed is not None:
             rows = self.from_keys(self._listed.keys)
         elif self.size <= ENUMERABLE:
@@ -457,14 +458,14 @@ class DesignSpace:
         return drawn[self._narrow(drawn, np.ones(count, np.bool_))]
 
     def sample(self, count: int, rng: np.random.Generator, *, tries: int = 64) -> Configs:
-        """Distinct random legal configurations, shape (at most ``count``, knobs).
+        """Draw distinct legal configurations at random, shape (at most ``count``, knobs).
 
-        If every knob applies everywhere, all legal configurations are equally likely. A large space
-        with conditional knobs draws every knob evenly: an alternative with few knobs is not drowned
-        by one with many.
+        If every knob always applies, all legal configurations are equally likely. If knobs are
+        conditional and the space is large, the values of each knob are equally likely. An
+        alternative with few knobs then keeps its share.
 
-        Returns fewer than ``count`` rows if the space has fewer, or if ``tries`` rounds of
-        rejection found no more.
+        The result has fewer than ``count`` rows if the space has fewer, or if ``tries`` rounds of
+        rejection sampling find no more.
         """
         if self.everything is not None:
             return self.everything[rng.permutation(len(self.everything))[:count]]
@@ -486,10 +487,10 @@ class DesignSpace:
         return self.distinct(np.concatenate(rows))[:count]
 
     def mutate(self, configs: Configs, rng: np.random.Generator) -> Configs:
-        """Each configuration with one random knob moved to another random value.
+        """Each configuration with one random knob at another random value.
 
-        The move of AutoTVM's simulated annealing. Only knobs that apply are moved. Illegal
-        results stay unchanged.
+        This is the move of AutoTVM's simulated annealing. Only knobs that apply are moved, and a
+        configuration whose move is illegal stays as it was.
         """
         configs = np.asarray(configs, dtype=np.int32)
         count = len(configs)
@@ -513,7 +514,7 @@ class DesignSpace:
         return moved
 
     def neighbours(self, config: Sequence[int]) -> Configs:
-        """Legal configurations one index step away in one knob, shape (m, knobs)."""
+        """Legal configurations that differ by one index step in one knob, shape (m, knobs)."""
         base = np.asarray(config, dtype=np.int32)
         width = len(self.knobs)
         steps = np.concatenate([np.eye(width, dtype=np.int32), -np.eye(width, dtype=np.int32)])

@@ -16,13 +16,12 @@ Scalar = bool | int | float | str
 
 @attrs.frozen(kw_only=True)
 class Knob(ABC):
-    """A finite ordered choice.
+    """A knob: a finite, ordered list of values.
 
     Attributes:
-        name: unique within its space, in the field's terms (``tile_f``, ``unroll``).
-        when: ``(other knob, indices)``: this knob matters only if the other knob, which
-            comes earlier in the space, applies itself and holds one of these indices.
-            Elsewhere its index is 0.
+        name: unique within the space, such as ``tile_f`` or ``unroll``.
+        when: ``(knob, indices)`` or None. The knob applies only if the named earlier knob applies
+            and has one of these indices. Otherwise its index is 0.
     """
 
     name: str
@@ -31,16 +30,16 @@ class Knob(ABC):
     @property
     @abstractmethod
     def cardinality(self) -> int:
-        """How many choices there are; at least 1."""
+        """Number of values, at least 1."""
 
     @abstractmethod
     def decode(self, index: int) -> Any:
-        """The choice behind an index, as a plain Python value (JSON-able)."""
+        """The value at an index, as a plain Python value that JSON can hold."""
 
     @property
     @abstractmethod
     def values(self) -> NDArray[Any]:
-        """All choices as an array of shape (cardinality,) or (cardinality, parts)."""
+        """All values as an array of shape (cardinality,) or (cardinality, parts)."""
 
     @property
     @abstractmethod
@@ -50,7 +49,7 @@ class Knob(ABC):
     @property
     @abstractmethod
     def feature_table(self) -> NDArray[np.float32]:
-        """Features of every choice, shape (cardinality, features)."""
+        """Features of every value, shape (cardinality, features)."""
 
 
 def _scalars(options: Iterable[Scalar]) -> tuple[Scalar, ...]:
@@ -59,7 +58,7 @@ def _scalars(options: Iterable[Scalar]) -> tuple[Scalar, ...]:
 
 @attrs.frozen(kw_only=True)
 class Choice(Knob):
-    """One of a few listed values: all numbers (kept in the given order) or all strings."""
+    """A knob with listed values: numbers or texts, in the order of the list."""
 
     options: tuple[Scalar, ...] = attrs.field(converter=_scalars)
 
@@ -144,14 +143,14 @@ def flag(name: str, *, when: tuple[str, tuple[int, ...]] | None = None) -> Choic
 
 @attrs.frozen(kw_only=True)
 class Factorization(Knob):
-    """An ordered factorisation of a loop extent: ``parts`` factors whose product is ``extent``.
+    """A knob that splits a loop: its values are ``parts`` factors with the product ``extent``.
 
-    Choices are in lexicographic order, so a step of one index is a small change of the tile.
+    The factorizations are in lexicographic order, so one index step is a small change of the tile.
 
     Attributes:
         extent: the loop's extent.
-        parts: how many factors, outermost first.
-        max_innermost: the largest last factor, or None.
+        parts: number of factors, the outermost first.
+        max_innermost: the largest last factor, or None for no limit.
     """
 
     extent: int
@@ -182,10 +181,10 @@ class Factorization(Knob):
         return table
 
     def index_of(self, factors: tuple[int, ...]) -> int:
-        """The index of a factorisation.
+        """The index of a factorization.
 
         Raises:
-            KeyError: these factors are not a choice of this knob.
+            KeyError: the knob has no such factorization.
         """
         if len(factors) != self.parts:
             raise KeyError(factors)
@@ -232,17 +231,17 @@ Values = Mapping[str, NDArray[Any]]
 def recorded_features(
     choices: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> NDArray[np.float32]:
-    """Knob features as ``DesignSpace.features`` gives them, without the design space.
+    """Features of knobs, as ``DesignSpace.features`` gives them, from recorded values alone.
 
-    Analytical features cannot be had from choices alone; neither can those of knobs that a
-    configuration does not have. They are NaN.
+    Analytical features are NaN, and so are features of knobs that a configuration lacks.
 
     Args:
-        choices: n configurations as ``DesignSpace.decode`` gives them, perhaps by way of JSON.
-        names: the features wanted, in the terms of ``DesignSpace.feature_names``.
+        choices: n configurations as ``DesignSpace.decode`` gives them, also after a trip through
+            JSON.
+        names: feature names, as in ``DesignSpace.feature_names``.
 
     Returns:
-        Shape (n, len(names)).
+        Features of shape (n, len(names)).
     """
     out = np.full((len(choices), len(names)), np.nan, np.float32)
     for row, decoded in enumerate(choices):
@@ -257,13 +256,13 @@ def recorded_features(
 
 
 def recorded_names(choices: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Names of all features that ``recorded_features`` can tell of configurations.
+    """Names of all features that ``recorded_features`` can compute from configurations.
 
     Args:
-        choices: as there.
+        choices: configurations as ``recorded_features`` takes them.
 
     Returns:
-        Distinct names, in the order in which they are met.
+        Distinct names in order of first appearance.
     """
     met = (name for decoded in choices for knob in decoded.items() for name, _ in _features(*knob))
     return tuple(dict.fromkeys(met))

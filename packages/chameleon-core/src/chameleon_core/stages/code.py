@@ -20,46 +20,46 @@ Arrays = list[NDArray[Any]]
 
 
 class Kernel(ABC):
-    """One built program, loaded in this process and bound to its inputs.
+    """One compiled program, loaded in this process and bound to its inputs.
 
-    Args, buffers and packed weights belong to the kernel; dropping it frees them.
+    The kernel owns its arguments, buffers and packed weights; deleting the kernel frees them.
     """
 
     @abstractmethod
     def outputs(self) -> Arrays:
-        """Run once and return the operator's logical outputs, layouts undone.
+        """Run the program once, and return the operator's outputs in their logical layout.
 
         Raises:
-            DeviceLostError: the device went away; the candidate is measured elsewhere.
-            Exception: anything else is a run error of the candidate.
+            DeviceLostError: the device is gone; Chameleon measures the candidate elsewhere.
+            Exception: any other exception is a run error of the candidate.
         """
 
     @abstractmethod
     def time(self, number: int, *, cold_bytes: int = 0) -> float:
-        """Mean seconds of ``number`` back-to-back runs.
+        """Mean seconds of ``number`` runs in a row.
 
-        One more run comes first and does not count: whoever ran in between has taken the caches
-        and sent the threads to sleep.
+        One more run comes first and is not counted, since other programs may have used the caches
+        and the threads may be asleep.
 
         Args:
             number: runs to average over, at least 1.
-            cold_bytes: at least this many bytes are touched between runs, so that the constants
-                (weights) come from memory, as they do in a network. If none is constant, all
-                arguments do; 0 leaves caches hot.
+            cold_bytes: bytes that are touched between runs, at least. The constants (weights) then
+                come from memory, as in a network. If no argument is constant, all arguments do. 0
+                leaves the caches warm.
 
         Raises:
-            DeviceLostError: the device went away; the candidate is measured elsewhere.
-            Exception: anything else is a run error of the candidate.
+            DeviceLostError: the device is gone; Chameleon measures the candidate elsewhere.
+            Exception: any other exception is a run error of the candidate.
         """
 
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
-        """``time(number)`` of ``count`` repeats without a pause between them.
+        """Call ``time(number)`` ``count`` times without pauses.
 
-        Kernels that can do so save the uncounted run before all repeats but the first.
+        A kernel may skip the uncounted run before all repeats but the first.
 
         Args:
             number: runs to average over in each repeat, at least 1.
-            count: repeats, at least 1.
+            count: number of repeats, at least 1.
             cold_bytes: as for ``time``.
 
         Raises:
@@ -69,77 +69,80 @@ class Kernel(ABC):
 
 
 class Builder(ABC):
-    """Makes kernels of one task in a worker process."""
+    """Compiles kernels of one task in a worker process."""
 
     @abstractmethod
     def build(self, config: Sequence[int]) -> Kernel:
-        """Build one configuration of the space (or the only program, for a baseline: ``()``).
+        """Compile one configuration. A baseline has only the configuration ``()``.
 
         Raises:
-            InvalidConfigurationError: the configuration names no program; says why.
-            Exception: anything else is a build error.
+            InvalidConfigurationError: the configuration describes no program; the message names the
+                reason.
+            Exception: any other exception is a build error.
         """
 
     def export(self, config: Sequence[int], artifact: Path) -> None:
-        """Build one configuration for a device that is not this process's own.
+        """Compile one configuration for a device outside this process.
 
         Args:
             config: as for ``build``.
-            artifact: an empty folder for everything that ``Device.load`` needs; nothing in it
-                may refer to this process or machine.
+            artifact: an empty folder for all files that ``Device.load`` needs. The files must not
+                refer to this process or machine.
 
         Raises:
-            InvalidConfigurationError: the configuration names no program; says why.
-            NotImplementedError: the builder makes kernels for its own process alone.
-            Exception: anything else is a build error.
+            InvalidConfigurationError: the configuration describes no program; the message names the
+                reason.
+            NotImplementedError: the builder compiles for its own process only.
+            Exception: any other exception is a build error.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot build for other devices")
 
     def listings(self, config: Sequence[int]) -> Mapping[str, str]:  # noqa: ARG002 - optional
-        """The result of one configuration, for people to read: the scheduled program, its assembly.
+        """Texts about one configuration for people to read: the scheduled program, its assembly.
 
-        Asked of the winners at the end of a run if the space's record names ``listings``.
+        Chameleon calls this for the winners at the end of a run if the space's record names
+        ``listings``.
 
         Args:
             config: as for ``build``.
 
         Returns:
-            Texts by the name of the file that they are kept in, such as ``assembly.s``; none by
-            default.
+            Texts by file name, such as ``assembly.s``; none by default.
 
         Raises:
-            Exception: whatever it is, the winner has no listings, and nothing else is lost.
+            Exception: the winner then has no listings; nothing else is lost.
         """
         return {}
 
     def reference(self) -> tuple[Arrays, float]:
-        """Expected outputs, computed independently of any schedule, and the tolerance.
+        """Expected outputs, computed without any schedule, and the tolerance.
 
-        The tolerance is the largest accepted |difference| over the largest |expected|.
-        Computed once per task, then shared between workers.
+        The tolerance limits the largest |difference| divided by the largest |expected|. Chameleon
+        calls this once per task and shares the outputs between workers.
 
         Raises:
-            NotImplementedError: there are none. A space needs some; a baseline is then checked
-                with those of the others.
-            Exception: anything else ends the run, for no candidate could be checked.
+            NotImplementedError: the builder has no reference. A space needs one; a baseline is
+                checked with another builder's outputs.
+            Exception: any other exception ends the run, since no candidate could be checked.
         """
         raise NotImplementedError(f"{type(self).__name__} has no reference outputs")
 
 
 class SpaceProvider(ABC):
-    """Knows the design space of a task and how a configuration becomes code."""
+    """Supplies a task's design space, and compiles its configurations."""
 
     @abstractmethod
     def design_space(self, task: Task) -> DesignSpace:
-        """The design space; the same in every process for the same task and options.
+        """The task's design space, the same in every process for the same task and options.
 
         Raises:
-            ConfigError: this provider has no space for such a task; the hint names one that has.
+            ConfigError: the provider has no space for this task; the hint names a provider that has
+                one.
         """
 
     @abstractmethod
     def builder(self, task: Task, *, threads: int) -> Builder:
-        """A builder for a worker process.
+        """A builder of the task's kernels, for a worker process.
 
         Raises:
             ConfigError: as for ``design_space``.
@@ -147,27 +150,27 @@ class SpaceProvider(ABC):
 
 
 class Baseline(ABC):
-    """Something a user would run instead: the untuned kernel, the vendor's library.
+    """A program to compare with, such as the untuned kernel or the vendor's library.
 
     Attributes:
-        vendor: whether it is what a user would otherwise call, so that results count as
-            ``vendor_seconds``; False for the untuned kernel (``untuned_seconds``).
+        vendor: whether it is a library that users would otherwise call. Its time counts as
+            ``vendor_seconds``, that of the untuned kernel as ``untuned_seconds``.
     """
 
     vendor: ClassVar[bool] = True
 
     @abstractmethod
     def supports(self, task: Task) -> bool:
-        """Whether it can compute this task; False also if its library is not installed."""
+        """Whether the baseline can compute this task; False if its library is missing."""
 
     @abstractmethod
     def variants(self, task: Task) -> Sequence[str]:
-        """Names of its ways to compute the task (layouts, say); the best one counts."""
+        """Names of the variants for the task, such as layouts. The fastest variant counts."""
 
     @abstractmethod
     def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
         """A builder whose only configuration is ``()``, for a worker process of its own.
 
         Raises:
-            Exception: whatever it is, the baseline takes no part in the comparison.
+            Exception: the baseline then takes no part in the comparison.
         """

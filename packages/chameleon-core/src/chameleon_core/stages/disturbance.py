@@ -13,14 +13,14 @@ SHARED, TRUSTED = 0.05, 0.75
 
 @attrs.frozen(kw_only=True)
 class Disturbance:
-    """Sums over all that was timed; those of several processes add up.
+    """How much other programs disturbed the timing. Sums of several processes can be added.
 
     Attributes:
-        core_seconds: wall-clock of timing, times the number of cores that kernels ran on.
-        stolen_seconds: of these the host of a virtual machine kept for others.
-        others_seconds: of these other processes used.
-        pairs: pairs of leaders whose times, when they were timed again, could be told apart.
-        kept: pairs of these that came in the same order at their first timing.
+        core_seconds: wall-clock time of timing, times the number of cores in use.
+        stolen_seconds: the part of it in which the host of a virtual machine ran others.
+        others_seconds: the part of it that other processes used.
+        pairs: pairs of fast configurations that a second timing could tell apart.
+        kept: those pairs whose order was the same in the first timing.
     """
 
     core_seconds: float = 0.0
@@ -36,28 +36,28 @@ class Disturbance:
 
     @property
     def stolen(self) -> float | None:
-        """Share of the cores' time that the host kept for others; None if nobody knows."""
+        """Share of the cores' time that the host gave to others; None if unknown."""
         return self.stolen_seconds / self.core_seconds if self.core_seconds else None
 
     @property
     def others(self) -> float | None:
-        """Share of the cores' time that other processes used; None if nobody knows."""
+        """Share of the cores' time that other processes used; None if unknown."""
         return self.others_seconds / self.core_seconds if self.core_seconds else None
 
     @property
     def trust(self) -> float | None:
-        """Share of pairs of leaders that kept their order; None if there were none."""
+        """Share of pairs of fast configurations that kept their order; None without pairs."""
         return self.kept / self.pairs if self.pairs else None
 
     @property
     def disturbed(self) -> bool:
-        """Whether somebody who trusts the ranking should know."""
+        """Whether the disturbance is large enough to warn about the ranking."""
         shared = (self.stolen or 0.0) + (self.others or 0.0)
         return shared > SHARED or (self.trust is not None and self.trust < TRUSTED)
 
     @property
     def summary(self) -> str:
-        """All of it in sentences on one line; empty if nothing is known."""
+        """All figures in sentences on one line; empty if nothing is known."""
         parts = []
         if self.core_seconds:
             parts.append(
@@ -74,11 +74,11 @@ class Disturbance:
         return " ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """The sums and what they say."""
+        """The sums and the figures derived from them."""
         shares = {"stolen": self.stolen, "others": self.others, "trust": self.trust}
         return {**shares, "disturbed": self.disturbed, **attrs.asdict(self)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The inverse of ``to_json``."""
+        """The disturbance that ``to_json`` wrote."""
         return cls(**{name: value[name] for name in attrs.fields_dict(cls) if name in value})

@@ -17,12 +17,13 @@ from chameleon_core.task import Task
 
 
 class Trials(ABC):
-    """A few measurements by the run's own runner, to choose between tasks.
+    """A few measurements by the run's own runner, with which a frontend chooses between tasks.
 
     Attributes:
         target: the resolved target.
-        live: as in ``Runner``; if it is False there is nothing to be learnt about hardware.
-        seconds: wall-clock in seconds that the choice should not exceed; infinity for no limit.
+        live: as in ``Runner``. If it is False, the times say nothing about hardware.
+        seconds: wall-clock time in seconds that the choice should take at most; infinity for no
+            limit.
     """
 
     target: str
@@ -33,60 +34,60 @@ class Trials(ABC):
     def best_seconds(
         self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
     ) -> float | None:
-        """The least time of the first guesses of a task's design space.
+        """Measure the first guesses of a task's design space, and return the lowest time.
 
         Args:
-            task: any task; it need not become one of the run's.
-            guesses: how many to measure at most.
-            seconds_to_beat: what it has to beat; the slower it is, the less time is spent on it.
+            task: any task; it need not belong to the run.
+            guesses: the largest number of measurements.
+            seconds_to_beat: the time of the other choice. The slower the task is beside it, the
+                less time Chameleon spends.
 
         Returns:
-            Seconds, or None if the space knows no such task, has no guess, or all of them fail.
+            Seconds, or None if the space has no such task or no guess, or if all guesses fail.
 
         Raises:
-            RunInterrupted: the run was asked to stop.
+            RunInterrupted: the user or a signal stopped the run.
         """
 
 
 class TargetResolver(ABC):
-    """Turns what a user writes after ``target:`` into a canonical target."""
+    """Turns the text after ``target:`` into a canonical target."""
 
     @abstractmethod
     def resolve(self, text: str) -> str:
-        """The canonical form, with ``native`` replaced by what this machine has.
+        """The canonical form of a target; ``native`` becomes this machine's CPU.
 
         Raises:
-            TargetError: no such target; the hint says which there are.
+            TargetError: the target does not exist; the hint names those that do.
         """
 
     def describe(self, target: str) -> Mapping[str, Any]:  # noqa: ARG002 - optional hook
-        """Facts about the device that a target stands for, for models that learn across devices.
+        """Facts about a target's device, for models that learn across devices.
 
         Args:
             target: a canonical target.
 
         Returns:
-            JSON values: ``kind``, names of features as a sorted list, and numbers with their units
-            in their names. Nothing if nothing is known. Equal devices have equal descriptions.
+            JSON values: ``kind``, a sorted list of features, and numbers with units in their names.
+            Empty if nothing is known. Equal devices have equal descriptions.
         """
         return {}
 
 
 @attrs.frozen(kw_only=True)
 class Winner:
-    """The best configuration of a task, or the best guess if none of it was measured.
+    """The best configuration of a task, or the best guess if none was measured.
 
     Attributes:
         task: the task.
-        config: knob indices, of the space that the pipeline names.
-        seconds: its time in the final comparison, or in the search if there was none. None for a
-            guess, which nobody has built, checked or timed yet.
-        alternatives: other configurations that were nearly as fast when measured alone.
-        guesses: replacements if it turns out wrong, the most promising first: of a guess the
-            space's further ones, of a record others as well.
-        recorded: whether it was built, checked and timed in another run alone, whose record says
-            so: it is as little to be trusted as a guess until it was checked here.
-        predicted: whether a guess is a cost model's, trained beforehand, and not the space's.
+        config: knob indices, in the space that the pipeline names.
+        seconds: the time in the final comparison, or else in the search. None for a guess, which is
+            neither compiled nor checked nor timed yet.
+        alternatives: other configurations that were nearly as fast when timed alone.
+        guesses: replacements for a wrong result, the most promising first.
+        recorded: whether only the record of another run says that it was compiled, checked and
+            timed. Like a guess, it must be checked here.
+        predicted: whether a guess comes from a trained cost model and not from the space.
     """
 
     task: Task
@@ -99,30 +100,28 @@ class Winner:
 
     @property
     def measured(self) -> bool:
-        """Whether it was built, checked and timed, here or elsewhere."""
+        """Whether the configuration was compiled, checked and timed, here or elsewhere."""
         return self.seconds is not None
 
     @property
     def checked(self) -> bool:
-        """Whether it was built and checked in this run."""
+        """Whether the configuration was compiled and checked in this run."""
         return self.measured and not self.recorded
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Delivery:
-    """A frontend's work with a run's winners.
+    """The arguments of ``Frontend.deliver``.
 
     Attributes:
         target: the resolved target.
-        winners: the best configuration of every task that has one; if a task was never
-            measured, the best guess.
-        space: what they are configurations of.
-        folder: where the result goes; it may hold an earlier one.
-        threads: that kernels were measured with.
-        plan: how long comparing the result with whatever else computes it should take at most, and
-            whom to tell how far that is. Building what it is compared with takes as long as it
-            takes.
-        measures: whether the budget lets anything be measured.
+        winners: the best configuration of every task that has one, or the best guess.
+        space: the space provider of these configurations.
+        folder: the folder for the result; it may hold an earlier result.
+        threads: the number of threads that kernels were measured with.
+        plan: how long the comparison with rivals should take at most, and a function that shows its
+            progress. The limit does not include compiling the rivals.
+        measures: whether the budget allows any measurement.
     """
 
     target: str
@@ -138,15 +137,17 @@ class Frontend(ABC):
     """Turns the pipeline's ``model`` section into tasks."""
 
     def compute_in(self, precision: Any) -> None:
-        """Take over what numbers the network may be computed in.
+        """Accept the dtypes that the network may be computed in.
 
-        Called before anything else, and not at all if the pipeline names float32 alone.
+        Chameleon calls this before all other methods, and not at all if the pipeline names float32
+        alone.
 
         Args:
-            precision: the pipeline's section of that name; its ``types`` are those beside float32.
+            precision: the pipeline's ``precision`` section; its ``types`` are the dtypes beside
+                float32.
 
         Raises:
-            ConfigError: it cannot be computed in them.
+            ConfigError: the model cannot be computed in these dtypes.
         """
         raise ConfigError(
             f"the model cannot be computed in {' or '.join(precision.types)}",
@@ -154,13 +155,13 @@ class Frontend(ABC):
         )
 
     def check_source(self) -> None:  # noqa: B027 - optional hook
-        """See that what the model is read from is there, at no more than the cost of imports.
+        """Check that the model's files and functions exist, at no more than the cost of imports.
 
-        Called by `chameleon validate`. Functions of the user's are imported and not called, files
-        are looked for and not read.
+        ``chameleon validate`` calls this. The user's functions are imported and not called; files
+        are located and not read.
 
         Raises:
-            ChameleonError: a file, a function or a library is not there.
+            ChameleonError: a file, a function or a library is missing.
         """
 
     def coverage(self) -> Sequence[OperatorCoverage] | None:
@@ -177,60 +178,62 @@ class Frontend(ABC):
         threads: int,  # noqa: ARG002
         earlier: Mapping[str, Any] | None,  # noqa: ARG002
     ) -> dict[str, Any] | None:
-        """Refuse what cannot be delivered, before anything is measured.
+        """Refuse a model that cannot be delivered, before anything is measured.
 
-        Called first of all when a run begins, if the runner measures on a real device. The run
-        folder keeps the answer. A run that is continued passes it as ``earlier``, and need not
-        check again.
+        Chameleon calls this first when a run begins, if the runner measures on a real device. The
+        run folder keeps the answer. A continued run passes it as ``earlier``, and the check may
+        then be skipped.
 
         Args:
             target: the resolved target.
-            threads: that kernels are measured with.
-            earlier: what this method returned when the run was begun, or None.
+            threads: the number of threads that kernels are measured with.
+            earlier: the answer of this method when the run began, or None.
 
         Returns:
             JSON values with a sentence under ``summary``, or None if nothing was checked.
 
         Raises:
-            ChameleonError: it cannot be delivered; says which part of it, and what to do.
+            ChameleonError: the model cannot be delivered; the message names the cause and the next
+                step.
         """
         return None
 
     def decide(self, trials: Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
-        """Choose by measurement what the tasks depend on, such as the layout of a network.
+        """Choose by measurement the facts that the tasks depend on, such as a network's layout.
 
-        Called before ``tasks`` when a run begins. The run folder keeps the answer, for ``restore``:
-        a run that is continued must not choose differently, or its records were of other tasks.
+        Chameleon calls this before ``tasks`` when a run begins. The run folder keeps the answer for
+        ``restore``. A continued run must keep the choice, since its records belong to these tasks.
 
         Returns:
-            JSON values, or None if there is nothing to choose.
+            JSON values, or None if there is no choice.
         """
         return None
 
     def restore(self, decisions: Mapping[str, Any]) -> None:  # noqa: B027 - optional hook
-        """Take over what ``decide`` of an earlier object of the same options returned."""
+        """Accept the choice that ``decide`` returned in an earlier process."""
 
     @abstractmethod
     def tasks(self, target: str) -> list[Task]:
-        """The tasks, with unique names, for a resolved target.
+        """The tasks for a resolved target, with unique names.
 
-        None at all is an answer for a frontend that delivers: there is nothing to tune in it.
+        A frontend that delivers may return no task if nothing can be tuned.
 
         Raises:
-            ConfigError: an operator cannot be what it says (shapes that do not fit, say).
+            ConfigError: an operator is impossible, for instance because its shapes do not fit.
         """
 
     def deliver(self, delivery: Delivery) -> NetworkResult | None:  # noqa: ARG002 - optional hook
-        """Compile and verify what the tasks are parts of, such as a whole network.
+        """Compile and verify the whole that the tasks belong to, such as a network.
 
-        Called at the end of a run, on an object whose ``tasks`` may not have been called.
+        Chameleon calls this at the end of a run, perhaps on an object whose ``tasks`` was not
+        called.
 
         Returns:
-            ``network`` of the run's result, or None if there is nothing to deliver. Its
-            ``delivered_seconds`` count from the call of this method. A mapping of the keys that
-            ``run --json`` prints of a network is taken as well.
+            The ``network`` part of the run's result, or None if there is nothing to deliver. Its
+            ``delivered_seconds`` count from the call of this method. A mapping with the keys of
+            ``run --json`` is accepted too.
 
         Raises:
-            ChameleonError: it cannot be done at all.
+            ChameleonError: the delivery is impossible.
         """
         return None

@@ -14,11 +14,11 @@ from chameleon_core.task import Task
 
 @attrs.frozen(kw_only=True)
 class StageRef:
-    """A stage as data: enough for a worker process to make it again.
+    """A stage as data, from which a worker process can make the stage again.
 
     Attributes:
         factory: ``"module:Class"``.
-        options: JSON values for the class's options.
+        options: JSON values for the options of the class.
     """
 
     factory: str
@@ -26,20 +26,20 @@ class StageRef:
 
     @classmethod
     def of(cls, spec: StageSpec) -> Self:
-        """A stage that a pipeline names."""
+        """The reference of a stage that a pipeline names."""
         return cls(factory=spec.factory, options=spec.options_json)
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class MeasureJob:
-    """A batch of configurations of one task.
+    """Configurations of one task that a runner measures.
 
     Attributes:
         task: the task.
-        space: the space provider, as data.
+        space: the space provider.
         configs: knob indices of each configuration.
-        best_seconds: the task's best cost so far, infinity if there is none; time-outs and
-            early stopping derive from it.
+        best_seconds: the task's lowest time so far, or infinity. Time limits and early stopping
+            depend on it.
     """
 
     task: Task
@@ -54,13 +54,13 @@ TUNED = "tuned"
 
 @attrs.frozen(kw_only=True)
 class Contender:
-    """One side of a final comparison.
+    """One program in a final comparison.
 
     Attributes:
         name: ``tuned``, ``untuned``, ``onednn`` and so on.
-        variant: which way of computing; empty for a tuned configuration.
-        stage: the space provider or baseline, as data.
-        config: the configuration of a space; ``()`` for a baseline.
+        variant: the baseline's variant; empty for a tuned configuration.
+        stage: the space provider or the baseline.
+        config: the configuration; ``()`` for a baseline.
     """
 
     name: str
@@ -75,12 +75,13 @@ def _tell_nobody(step: str, done: int, of: int) -> None:
 
 @attrs.frozen(kw_only=True, eq=False)
 class ComparisonPlan:
-    """Facts that a runner or a frontend may know of a comparison before it begins.
+    """The time limit of a comparison, and a function that shows its progress.
 
     Attributes:
-        seconds: wall-clock that it should take at most, building included; infinity for any.
-        tell: called with how far it is: a step (``built``, ``checked`` or ``timed``), how much of
-            it is done, and of how much. Never while something is timed.
+        seconds: wall-clock time that the comparison should take at most, compiling included;
+            infinity for no limit.
+        tell: takes a step (``built``, ``checked`` or ``timed``), the number done, and the total.
+            Nobody calls it while a program is timed.
     """
 
     seconds: float = math.inf

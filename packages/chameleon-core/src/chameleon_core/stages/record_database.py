@@ -20,16 +20,16 @@ from chameleon_core.measurement import Measurement
 
 @attrs.frozen(kw_only=True, eq=False)
 class RecordKey:
-    """Everything that a task's measurements depend on: no machine, no seed, no search.
+    """All facts that a task's measurements depend on. Machine, seed and search are not among them.
 
     Attributes:
         operator: ``Task.operator``.
-        arguments: ``Task.arguments``: shapes, layouts, types.
-        target: ``Task.target``, canonical: the processor's kind and its features.
+        arguments: ``Task.arguments``: shapes, layouts, dtypes.
+        target: ``Task.target``, the canonical target: the kind of processor and its features.
         space: name of the space provider.
-        fingerprint: ``DesignSpace.fingerprint``: indices mean the same only if it is the same.
-        conditions: what else a time depends on, as JSON values: ``Runner.conditions`` (threads,
-            compiler, state of the caches), and the version of what brings the space.
+        fingerprint: ``DesignSpace.fingerprint``. Knob indices mean the same only if it is equal.
+        conditions: further facts that times depend on, as JSON values: ``Runner.conditions``
+            (threads, compiler, state of the caches) and the version of the space's package.
     """
 
     operator: str
@@ -41,12 +41,12 @@ class RecordKey:
 
     @cached_property
     def digest(self) -> str:
-        """Identity of the key: a digest of all of it."""
+        """A digest of the whole key."""
         return _digest(self.to_json())
 
     @cached_property
     def family(self) -> str:
-        """The common part of keys whose configurations may suit each other: all but the shapes."""
+        """The key without its shapes. Configurations may suit other keys of the same family."""
         return _digest([self.operator, self.target, self.space, dict(self.conditions)])
 
     def __eq__(self, other: object) -> bool:
@@ -56,7 +56,7 @@ class RecordKey:
         return hash(self.digest)
 
     def to_json(self) -> dict[str, Any]:
-        """The key as JSON values; ``RecordKey(**value)`` is its inverse."""
+        """The key as JSON values; ``RecordKey(**value)`` reads them."""
         return attrs.asdict(self, recurse=False)
 
 
@@ -65,11 +65,11 @@ class Record:
     """One measurement in a database.
 
     Attributes:
-        measurement: the outcome, a failure perhaps.
-        knobs: the configuration decoded, as JSON values, for tasks whose spaces are not the same.
-        measured_at: when, in seconds since 1970.
-        spent_seconds: its share of the wall-clock that its task took, search included; counts
-            towards the budget of a run that takes the record.
+        measurement: the measurement, perhaps a failure.
+        knobs: the knob values as JSON values, for tasks with another space.
+        measured_at: time of the measurement, in seconds since 1970.
+        spent_seconds: the measurement's share of its task's wall-clock time, search included. It
+            counts towards the budget of a run that reuses the record.
     """
 
     measurement: Measurement
@@ -79,13 +79,13 @@ class Record:
 
 
 class RecordDatabase(ABC):
-    """Measurements by what they depend on. One object is used by one run, from one thread.
+    """A database of measurements by ``RecordKey``. One run uses one object, in one thread.
 
-    Several runs may use one database at once. A failure to read or write is a ``ChameleonError``
-    with a hint; a run says so and goes on without the database.
+    Several runs may use one database at once. If it cannot be read or written, it raises a
+    ``ChameleonError`` with a hint. The run shows it, and goes on without the database.
 
     Attributes:
-        place: where it is, for messages.
+        place: the database's address for messages.
         writable: whether records can be added.
     """
 
@@ -94,29 +94,29 @@ class RecordDatabase(ABC):
 
     @abstractmethod
     def keys(self, like: RecordKey | None = None) -> Sequence[RecordKey]:
-        """The keys with records, in an order that depends on them alone.
+        """The keys that have records, in an order that depends on the keys alone.
 
         Args:
-            like: those of its ``family`` alone; all if None.
+            like: a key whose ``family`` alone is wanted; all keys if None.
         """
 
     @abstractmethod
     def records(self, key: RecordKey) -> Sequence[Record]:
-        """The records of a key, one for each configuration, in any order; empty if none is."""
+        """The records of a key in any order, one per configuration; empty if there are none."""
 
     @abstractmethod
     def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:
-        """Add records, all together.
+        """Add all of these records, or none of them.
 
-        Adding is idempotent, and the order in which several add makes no difference. If two records
-        have one key and configuration, the one of the lower ``rank`` stays.
+        A second addition changes nothing, and the order of additions does not matter. If two
+        records have the same key and configuration, the one with the lower ``rank`` stays.
 
         Returns:
-            How many changed the database.
+            Number of records that changed the database.
         """
 
     def close(self) -> None:  # noqa: B027 - optional hook
-        """Let go of files and connections; safe to call twice."""
+        """Close files and connections. A second call does nothing."""
 
 
 def rank(record: Record) -> tuple[Any, ...]:

@@ -25,11 +25,11 @@ from chameleon_core.task import Task
 
 @attrs.frozen(kw_only=True, eq=False)
 class Arrival:
-    """A measurement and the job it belongs to.
+    """A measurement and its job.
 
     Attributes:
-        job: the very object that was submitted.
-        measurement: of one of its configurations.
+        job: the object that was submitted.
+        measurement: the measurement of one of the job's configurations.
     """
 
     job: MeasureJob
@@ -37,36 +37,35 @@ class Arrival:
 
 
 class MeasureStream(ABC):
-    """Measures jobs that overlap, all of them for one target. A context manager.
+    """Measures overlapping jobs for one target. It is a context manager.
 
-    Used by one thread, that which uses the runner; others call ``wake`` alone. Every configuration
-    of every job gets exactly one measurement. Which job is served first is the stream's business,
-    but one submitted earlier should not wait for a later one.
+    Only the thread that uses the runner calls it; other threads may call ``wake``. Every
+    configuration of every job gets exactly one measurement. The stream may choose the order of
+    jobs, but an earlier job should not wait for a later one.
     """
 
     @abstractmethod
     def submit(self, job: MeasureJob) -> None:
-        """Take a job on; returns at once.
+        """Accept a job and return at once.
 
         Raises:
-            TargetError: no device can run the job's target, as far as is known already.
+            TargetError: no device known so far can run the job's target.
         """
 
     @abstractmethod
     def poll(self, timeout: float | None = None) -> Arrival | None:
-        """The next measurement.
+        """Wait for the next measurement.
 
         Args:
-            timeout: how long to wait for it at most, in seconds of the runner's clock; None for as
-                long as it takes. Work that cannot be left half-way may take longer.
+            timeout: seconds to wait at most, on the runner's clock; None for no limit. A step that
+                cannot be interrupted may take longer.
 
         Returns:
-            The measurement; None when the time is over, ``wake`` was called, or nothing is
-            under way any more.
+            The measurement, or None if the time is over, ``wake`` was called, or no job is left.
 
         Raises:
-            PluginError: as ``Runner.measure`` raises it, of any of the jobs.
-            TargetError: as ``Runner.measure`` raises it, of any of the jobs.
+            PluginError: as for ``Runner.measure``, for any of the jobs.
+            TargetError: as for ``Runner.measure``, for any of the jobs.
         """
 
     @property
@@ -74,19 +73,19 @@ class MeasureStream(ABC):
     def busy(self) -> bool:
         """Whether measurements are still to come.
 
-        False once all jobs are done, and after ``Runner.interrupt`` as soon as what was in flight
-        has been handed out.
+        False when all jobs are done. After ``Runner.interrupt`` it is False when the measurements
+        in flight have arrived.
         """
 
     def wake(self) -> None:  # noqa: B027 - optional hook
-        """Make ``poll`` return soon, the present call or the next; from any thread.
+        """Make the current or the next call of ``poll`` return soon. Any thread may call it.
 
-        A stream that cannot do that returns with its next measurement.
+        A stream without this ability returns with its next measurement.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give up what is under way; the runner can go on with other things. Safe to call twice."""
+        """Drop the jobs in flight, so that the runner is free again. A second call does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -154,30 +153,31 @@ class JobAfterJob(OrderedStream):
 
 
 class Runner(ABC):
-    """Builds, runs, checks and times. A context manager; workers start when it is entered.
+    """Compiles, runs, checks and times candidates. A context manager that starts its workers.
 
     Attributes:
-        live: whether it times real hardware, so that nothing else should run beside it, and each
-            measurement is on disk when it arrives. False for recorded results, which cost nothing
-            to repeat: one transaction commits a batch of them.
+        live: whether the runner times real hardware. Then nothing else should run beside it, and
+            each measurement is written to disk when it arrives. False for recorded results, which
+            are written batch by batch.
     """
 
     measures_hardware: ClassVar[bool] = True
 
     @property
     def batch_size(self) -> int:
-        """Configurations per batch that keep it busy; what a pipeline gets that names no number.
+        """The number of configurations per batch if the pipeline names none.
 
-        A search learns between batches, so fewer are better, as long as nothing stands idle.
+        It should be as small as keeps the runner busy, since a search learns between batches.
         """
         return 16
 
     @property
     def lanes(self) -> int:
-        """Candidates it times at once while a search goes on beside, such as devices elsewhere.
+        """Number of candidates that are timed at once while a search goes on, as on remote devices.
 
-        0 if a search would disturb what is timed. Then one task after the other is tuned,
-        otherwise as many at once as keep the lanes busy. Asked when the runner was entered.
+        0 means that a search would disturb the timing. Chameleon then tunes one task after another.
+        Otherwise it tunes as many tasks at once as keep the lanes busy. The runner is entered
+        before this is read.
         """
         return 0
 
@@ -188,41 +188,41 @@ class Runner(ABC):
         self.close()
 
     def prepare(self, space: StageRef) -> None:  # noqa: B027 - optional hook
-        """Take note of what candidates will be built with, before the runner is entered.
+        """Learn the space provider before the runner is entered.
 
-        Workers can import it while the parent still makes tasks and design spaces.
+        Workers can then import it while the main process still makes tasks and design spaces.
         """
 
     @abstractmethod
     def measure(self, job: MeasureJob) -> Iterator[Measurement]:
-        """Yield exactly one measurement per configuration, each as soon as it is known.
+        """Yield one measurement for each configuration, as soon as it is known.
 
-        A bad candidate is a failed measurement, never an exception. The order
-        may differ from the job's; ``Measurement.config`` tells which it is.
+        A bad candidate is a failed measurement, never an exception. Measurements may come in any
+        order; ``Measurement.config`` names the configuration.
 
         Raises:
-            PluginError: the space or the reference outputs fail for every candidate alike.
-            TargetError: no device that there is can run the task's target.
+            PluginError: the space or the reference fails for every candidate.
+            TargetError: no device can run the task's target.
         """
 
     def stream(self) -> MeasureStream:
-        """Measure several jobs side by side; closed before anything else is asked of the runner.
+        """A stream that measures several jobs at once. Close it before you use the runner again.
 
-        By default they are measured one after the other. A runner of many devices overlaps them,
-        so that no device waits for the last candidate of a batch.
+        By default, jobs run one after another. A runner with many devices overlaps them, so that no
+        device waits for the last candidate of a batch.
         """
         return JobAfterJob(self.measure)
 
     def plan_comparison(self, plan: ComparisonPlan) -> None:  # noqa: B027 - optional hook
-        """Called right before ``compare``: how long that may take, and whom to tell how far it is.
+        """Accept the plan of a comparison. Chameleon calls this right before ``compare``.
 
-        Contenders are timed less often if time is short, but never so rarely that their
-        medians say nothing; building takes as long as it takes.
+        If time is short, contenders are timed fewer times, but often enough for a sound median.
+        Compiling is not limited.
         """
 
     @abstractmethod
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
-        """Time contenders against each other, interleaved, one measurement each, in order.
+        """Time contenders in turns; return one measurement for each, in their order.
 
         Raises:
             PluginError: no contender can compute the expected outputs.
@@ -231,106 +231,108 @@ class Runner(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """The measuring device, threads and versions, for the record (JSON values)."""
+        """The device, its threads and the versions in use, as JSON values for the record."""
 
     def conditions(self) -> Mapping[str, Any] | None:
-        """Everything its times depend on beside task and space, as JSON; None keeps them its own.
+        """All facts that times depend on beside task and space, as JSON values.
 
-        Threads, the compiler's version, the state of the caches: if all are the same, a machine
-        like this one need not measure again (``RecordKey.conditions``). Nothing that tells one
-        machine from another like it belongs here. Asked when the runner was entered.
+        They include threads, the compiler's version and the state of the caches. If they are equal,
+        another machine of the same kind can reuse the records (``RecordKey.conditions``). Facts
+        about one machine alone do not belong here. None means that records are not shared. The
+        runner is entered before this is called.
         """
         return None
 
     def disturbance(self) -> Disturbance:
-        """Tell how much its timing was disturbed since it was made; nothing unless it can."""
+        """How much other programs disturbed the timing so far; empty if the runner cannot tell."""
         return Disturbance()
 
     def now(self) -> float:
-        """Seconds on the clock that budgets and wall-clocks are read from; only differences count.
+        """The runner's clock in seconds, from which budgets are read. Only differences count.
 
-        Real time, unless the runner knows better. One that replays recorded measurements adds their
-        original seconds, so that a search's wall-clock is known without spending it.
+        By default it is real time. A runner that replays recorded measurements adds their original
+        seconds, so that the wall-clock time of a search is known without waiting.
         """
         return time.perf_counter()
 
     def best_known(self, task: Task) -> float | None:  # noqa: ARG002 - optional hook
-        """The lowest cost in seconds that any configuration can have, if that is known.
+        """The lowest time in seconds that any configuration can have, or None if unknown.
 
         An exhaustive table knows it; hardware does not.
         """
         return None
 
     def interrupt(self) -> None:  # noqa: B027 - optional hook
-        """Called from a signal handler's thread: finish the measurement in flight, then stop."""
+        """Finish the measurement in flight, then stop. A signal handler's thread calls this."""
 
     def close(self) -> None:  # noqa: B027 - optional hook
-        """Stop the workers and remove every temporary file; safe to call twice."""
+        """Stop the workers and remove all temporary files. A second call does nothing."""
 
 
 class Device(ABC):
-    """One device, as the worker process that has it to itself sees it.
+    """One device, used by one worker process alone.
 
-    Made from a ``StageRef`` in that process, so nothing it does can take the search with it. A call
-    that hangs ends with its process.
+    The worker makes it from a ``StageRef``, so a crash cannot reach the search. If a call hangs,
+    Chameleon ends the process.
     """
 
     @abstractmethod
     def connect(self, target: str) -> dict[str, Any]:
-        """Reach the device, or reach it again after it was lost.
+        """Connect to the device, also after it was lost.
 
         Args:
-            target: the canonical target that artifacts are built for.
+            target: the canonical target that artifacts are compiled for.
 
         Returns:
-            Its description for the record (JSON values): ``name`` at least.
+            The device's description as JSON values, with ``name`` at least.
 
         Raises:
-            DeviceLostError: it cannot be reached now; it is asked again later.
-            TargetError: it can never run such artifacts (another architecture, another version
-                of the compiler's runtime); said before the first measurement.
+            DeviceLostError: the device cannot be reached now; Chameleon tries again later.
+            TargetError: the device can never run such artifacts, for instance because of another
+                architecture. Chameleon then stops before the first measurement.
         """
 
     @abstractmethod
     def load(self, artifact: Path) -> Kernel:
-        """A kernel on the device, made of what ``Builder.export`` wrote.
+        """Load on the device what ``Builder.export`` wrote.
 
         Args:
-            artifact: the folder; it may be removed when this returns.
+            artifact: the folder; it may be removed after the call.
 
         Raises:
-            DeviceLostError: the device went away.
-            Exception: anything else is a failure of the candidate.
+            DeviceLostError: the device is gone.
+            Exception: any other exception is a failure of the candidate.
         """
 
     @property
     def identity(self) -> str:
-        """Which device it is now, if reaching it again may lead to another one; else empty."""
+        """The current device's name if a new connection may lead to another device, else empty."""
         return ""
 
     def probe(self) -> None:  # noqa: B027 - optional hook
-        """Test quickly whether it computes and answers rightly.
+        """Test quickly whether the device computes right answers.
 
         Raises:
             DeviceLostError: it does not.
         """
 
     def close(self) -> None:  # noqa: B027 - optional hook
-        """Let go of the device; safe to call twice, and when it is lost."""
+        """Release the device, also if it is lost. A second call does nothing."""
 
 
 @attrs.frozen(kw_only=True)
 class RivalTrace:
-    """The trace of another tuner with one task, point by point.
+    """Another tuner's progress with one task, point by point.
 
     Attributes:
-        at_seconds: wall-clock in seconds since the rival's start, rising, one per point.
-        measurements: configurations it had measured by then.
-        best_seconds: its lowest kernel time by then in seconds, infinity while there was none,
-            on the clock of ``final_seconds``.
-        failed: how many of its measurements failed.
-        final_seconds: its best kernel timed as the pipelines' kernels are, or None.
-        details: more for the record (JSON values).
+        at_seconds: wall-clock time of each point in seconds since the rival's start, rising.
+        measurements: number of configurations that the rival had measured at each point.
+        best_seconds: the rival's lowest kernel time in seconds at each point, on the clock of
+            ``final_seconds``; infinity before its first.
+        failed: number of failed measurements.
+        final_seconds: time of the rival's best kernel, measured as Chameleon's kernels are; or
+            None.
+        details: further JSON values for the record.
     """
 
     at_seconds: tuple[float, ...]
@@ -342,7 +344,7 @@ class RivalTrace:
 
 
 class Rival(ABC):
-    """Another tuner, run in processes of its own."""
+    """Another tuner, which runs in its own processes."""
 
     @abstractmethod
     def tune(
@@ -352,10 +354,11 @@ class Rival(ABC):
 
         Args:
             task: the task.
-            measurements: configurations it may measure, or None for any number.
-            wall_seconds: wall-clock in seconds after which it stops, its start included, or None.
-            seed: of its search.
+            measurements: the largest number of configurations to measure, or None.
+            wall_seconds: wall-clock time in seconds after which the rival stops, or None. Its start
+                counts.
+            seed: the seed of the rival's search.
 
         Raises:
-            ChameleonError: it cannot tune such a task, or ended with an error.
+            ChameleonError: the rival cannot tune such a task, or ended with an error.
         """

@@ -25,14 +25,14 @@ from chameleon_core.task import Task
 
 @attrs.frozen(kw_only=True, eq=False)
 class Observations:
-    """Everything measured so far for one task, in the order it was proposed.
+    """All measurements of one task so far, in the order in which they were proposed.
 
     Attributes:
-        configs: shape (n, knobs).
+        configs: knob indices, shape (n, knobs).
         costs: median kernel time in seconds, infinity for failures, shape (n,).
         failures: the kind of failure of each row, or None.
-        build_seconds: wall-clock of each build in seconds, shape (n,).
-        run_seconds: wall-clock of checking and timing each, in seconds, shape (n,).
+        build_seconds: wall-clock time of each build in seconds, shape (n,).
+        run_seconds: wall-clock time of each row's check and timing in seconds, shape (n,).
     """
 
     configs: Configs
@@ -47,7 +47,7 @@ class Observations:
 
     @classmethod
     def of(cls, space: DesignSpace, measurements: list[Measurement]) -> Observations:
-        """The measurements as arrays."""
+        """Put measurements into arrays."""
         width = len(space.knobs)
         return cls(
             configs=np.array([m.config for m in measurements], np.int32).reshape(-1, width),
@@ -67,7 +67,7 @@ class Observations:
 
     @property
     def relative_throughput(self) -> NDArray[np.float64]:
-        """Best cost over cost, in (0, 1], and 0 for failures (AutoTVM's y / y_max); shape (n,)."""
+        """Lowest cost divided by cost, in (0, 1], and 0 for failures; shape (n,) (AutoTVM)."""
         best = self.best_cost
         if not np.isfinite(best):
             return np.zeros(len(self))
@@ -81,12 +81,12 @@ Shared = TypeVar("Shared")
 
 @attrs.frozen(kw_only=True, eq=False)
 class TaskHistory:
-    """Everything measured of one task.
+    """All measurements of one task.
 
     Attributes:
         task: the task.
         space: the design space of the configurations.
-        observations: the measurements, in the order they were proposed.
+        observations: the measurements, in the order in which they were proposed.
     """
 
     task: Task
@@ -97,8 +97,8 @@ class TaskHistory:
 class Archive:
     """Lets the stages of one task learn from the other tasks of a run.
 
-    One archive belongs to one run. It is filled in the order of the rounds, which a resumed run
-    repeats. So its contents depend on the seed alone.
+    Each run has one archive. A resumed run repeats its rounds in the same order, so the archive's
+    content depends on the seed alone.
     """
 
     def __init__(self) -> None:
@@ -106,23 +106,23 @@ class Archive:
         self._shared: dict[str, Any] = {}
 
     def record(self, history: TaskHistory) -> None:
-        """Replace what is known of a task. Called after every batch."""
+        """Replace the measurements of a task. Chameleon calls this after every batch."""
         self._histories[history.task.key] = history
 
     def others(self, task: Task) -> list[TaskHistory]:
-        """The measurements of all tasks but this one, in the order they were first measured.
+        """The measurements of all other tasks, in the order in which they were first measured.
 
-        Tasks are told apart by ``Task.key``: the same operator under another name is the same task.
-        So a model that learns from here never sees the task it is asked about.
+        Tasks with the same ``Task.key`` are the same task, whatever their names. So a model never
+        learns from the task that it predicts.
         """
         return [history for key, history in self._histories.items() if key != task.key]
 
     def shared(self, name: str, make: Callable[[], Shared]) -> Shared:
-        """An object that all tasks of the run share, made when first asked for.
+        """An object that all tasks of the run share. The first request makes it.
 
         Args:
-            name: who it belongs to and what it is, such as ``"ppo/policy"``.
-            make: makes it.
+            name: the owner and the object, such as ``"ppo/policy"``.
+            make: makes the object.
         """
         if name not in self._shared:
             self._shared[name] = make()
@@ -136,16 +136,16 @@ ScoreFunction = Callable[[Configs], Scores]
 
 @attrs.frozen(kw_only=True)
 class StageContext:
-    """The arguments of a stage when it is made, once per task.
+    """The arguments of a stage. Chameleon makes each stage once per task.
 
     Attributes:
         space: the task's design space.
-        task: the task itself, for stages that learn across tasks.
-        rng: this stage's own generator; nothing else may be drawn from.
-        batch_size: configurations measured per round.
-        threads: threads that may be used for computing.
-        archive: the other tasks of the run, and what stages share across tasks.
-        device: what kernels run on, as ``TargetResolver.describe`` tells it.
+        task: the task, for stages that learn across tasks.
+        rng: the stage's own random generator; use no other one.
+        batch_size: configurations per round.
+        threads: number of threads that the stage may use.
+        archive: the run's other tasks, and objects that stages share across tasks.
+        device: the device's description (``TargetResolver.describe``).
     """
 
     space: DesignSpace
@@ -159,15 +159,15 @@ class StageContext:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Candidates:
-    """Configurations an explorer proposes, with their scores, best first.
+    """Configurations that an explorer proposes, with their scores, best first.
 
     Attributes:
-        configs: shape (n, knobs), distinct.
-        scores: shape (n,), higher is better. All zero if no trained cost model guided the
-            walk; ranks, with no meaning beyond their order, if the explorer needs no model.
-        steps: search steps taken to find them (surrogate evaluations per chain or episode).
-        converged: the step after which the best surrogate score rose no more; None lets the loop
-            tell it from the order in which configurations were scored.
+        configs: knob indices, shape (n, knobs), distinct.
+        scores: shape (n,), higher is better. All are zero without a trained cost model. If the
+            explorer needs no model, they are ranks and only their order counts.
+        steps: search steps that the explorer took: predictions per chain or episode.
+        converged: the step after which the best predicted score rose no more. If None, Chameleon
+            derives it from the order of predictions.
     """
 
     configs: Configs
@@ -177,14 +177,14 @@ class Candidates:
 
 
 class Visited:
-    """The configurations already measured, or in flight, of one task."""
+    """Configurations of one task that are measured or in flight."""
 
     def __init__(self, space: DesignSpace) -> None:
         self._space = space
         self._keys: set[int] = set()
 
     def add(self, configs: Configs) -> None:
-        """Mark configurations as visited."""
+        """Add configurations."""
         self._keys.update(self._space.keys(configs).tolist())
 
     def __contains__(self, key: int) -> bool:
@@ -194,14 +194,14 @@ class Visited:
         return len(self._keys)
 
     def fresh(self, configs: Configs) -> NDArray[np.bool_]:
-        """Which configurations were not visited, shape (n,)."""
+        """Whether each configuration is new, shape (n,)."""
         keys: Keys = self._space.keys(configs)
         return np.fromiter((key not in self._keys for key in keys.tolist()), bool, len(keys))
 
     def sample(self, count: int, rng: np.random.Generator) -> Configs:
-        """Random distinct legal configurations that were not visited, at most ``count``.
+        """Draw at most ``count`` distinct legal configurations that are new.
 
-        Fewer only if the space has (or its rejection sampling finds) no more.
+        There are fewer only if the space has no more, or if rejection sampling finds no more.
         """
         drawn = self._space.sample(count, rng)
         drawn = drawn[self.fresh(drawn)]
@@ -213,83 +213,83 @@ class Visited:
 
 
 class Explorer(ABC):
-    """Walks the space and proposes candidates."""
+    """Searches the space and proposes candidates."""
 
     @abstractmethod
     def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
-        """Propose up to ``count`` distinct legal configurations that were not visited.
+        """Propose up to ``count`` distinct legal configurations that are new.
 
         Args:
-            score: predicts the quality of configurations; None until there is a trained model.
-            visited: configurations not to propose again.
-            count: how many to propose at most; fewer only if the walk found fewer.
+            score: predicts the quality of configurations; None before a model is trained.
+            visited: configurations that may not be proposed again.
+            count: the largest number of proposals. Return fewer only if the search finds fewer.
         """
 
     def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook
-        """Learn from everything measured so far. Called after every batch."""
+        """Learn from all measurements so far. Chameleon calls this after every batch."""
 
 
 class CostModel(ABC):
-    """Predicts the quality of configurations from what was measured."""
+    """Predicts the quality of configurations from measurements."""
 
     @abstractmethod
     def fit(self, observations: Observations) -> None:
-        """Learn from everything measured so far."""
+        """Learn from all measurements so far."""
 
     @property
     @abstractmethod
     def trained(self) -> bool:
-        """Whether ``predict`` says anything yet."""
+        """Whether the model can predict yet."""
 
     @abstractmethod
     def predict(self, configs: Configs) -> Scores:
-        """Predicted quality, higher is better, shape (n,).
+        """Predicted quality of each configuration, higher is better, shape (n,).
 
-        A configuration's score must not depend on the others in the call. The loop asks about all
-        of a small space at once, and explorers look theirs up.
+        A score must not depend on the other configurations in the call: Chameleon predicts a small
+        space once, and explorers look scores up.
         """
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """Batch selection: which of some candidates to measure at the same time.
+        """Choose the candidates to measure together in one batch.
 
-        For models that know how much one measurement says about another, as in GP-BUCB (Desautels
-        et al. 2014). The best scores are often those of configurations so alike that one of them
-        would do.
+        Use it in a model that knows how much one measurement says about another, as in GP-BUCB
+        (Desautels et al. 2014). The best scores often belong to configurations so alike that one of
+        them would do.
 
         Args:
             configs: the explorer's candidates, best score first, shape (n, knobs).
-            count: how many are wanted.
+            count: the largest number of rows to choose.
 
         Returns:
-            At most ``count`` distinct rows of ``configs``, the best first; None for those of the
-            best scores.
+            At most ``count`` distinct row numbers of ``configs``, the best first; None for the rows
+            with the best scores.
         """
         del configs, count
         return None
 
 
 class Sampler(ABC):
-    """Keeps few of the candidates to be measured."""
+    """Selects few of the candidates for measurement."""
 
     @abstractmethod
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         """At most ``count`` configurations to measure next, best first.
 
-        They should be distinct, legal and unvisited. The synthesizer replaces a row that is not,
-        and a random configuration takes its place if the synthesizer does not. A sampler marks a
-        free slot in this way.
+        They should be distinct, legal and new. The synthesizer replaces a row that is not; if it
+        does not, a random configuration takes the row's place. A sampler may use this to leave rows
+        free.
         """
 
 
 class Synthesizer(ABC):
-    """Replaces or adds configurations in a batch before it is measured."""
+    """Replaces or adds configurations of a batch before it is measured."""
 
     @abstractmethod
     def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
-        """The batch to measure: distinct, legal, unvisited, at most as many as came in.
+        """The batch to measure: distinct, legal and new, at most as many rows as came in.
 
-        Rows of the batch that are illegal, repeated or visited are to be replaced.
+        Replace rows of the batch that are illegal, repeated or visited.
         """
 
     def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook
-        """Learn from everything measured so far. Called after every batch."""
+        """Learn from all measurements so far. Chameleon calls this after every batch."""

@@ -13,7 +13,7 @@ import click
 from chameleon_cli.streams import results_alone
 
 from chameleon_one_shot.dataset.format import read_dataset
-from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
+from chameleon_one_shot.predictor.options import KINDS, Architecture, TrainingOptions
 
 
 @click.command("pretrain", epilog="Example: chameleon pretrain datasets/cpu --to cpu.safetensors")
@@ -39,9 +39,14 @@ from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
     type=click.FloatRange(0.01, 0.9),
     help="Share, likewise, that ends the training.",
 )
-@click.option("--steps", type=click.IntRange(min=1), help="Steps of training at most.")
-@click.option("--members", type=click.IntRange(min=1), help="Networks whose mean predicts.")
-@click.option("--width", type=click.IntRange(min=4), help="Width of a token.")
+@click.option(
+    "--kind", type=click.Choice(KINDS), help="Boosted trees, or networks of attention.  [trees]"
+)
+@click.option("--steps", type=click.IntRange(min=1), help="Steps of a network's training at most.")
+@click.option(
+    "--members", type=click.IntRange(min=1), help="Boosters or networks whose mean predicts."
+)
+@click.option("--width", type=click.IntRange(min=4), help="Width of a network's token.")
 @click.option("--layers", type=click.IntRange(min=1), help="Layers of attention.")
 @click.option("--ranking", type=click.FloatRange(min=0.0), help="Weight of the ranking loss.")
 @click.option("--seed", default=0, show_default=True, help="The seed of all random choices.")

@@ -11,9 +11,6 @@ from chameleon_core.errors import ConfigError
 from chameleon_one_shot.options import AUTO
 from chameleon_one_shot.predictor.header import read_header
 
-_WIDTHS = {"avx512f": 64, "avx2": 32, "avx": 32, "sse2": 16}
-"""Bytes of the vectors of x86 CPUs by the feature that brings them, the widest first."""
-
 FOLDER = Path(__file__).parent
 ENDING = ".safetensors"
 
@@ -56,42 +53,21 @@ def model_file(wanted: str, device: Mapping[str, Any], folder: Path = FOLDER) ->
                 hint=_MAKE,
             )
         return Path(wanted)
-    suited = [(words, name) for name in boxed for words in _suited(boxed[name], device)]
-    if not suited:
+    targets = [
+        (target, name)
+        for name, file in boxed.items()
+        for target in read_header(file)["provenance"]["targets"]
+        if target["kind"] == device.get("kind")
+    ]
+    if not targets:
         what = " ".join([str(device.get("kind", "")), str(device.get("mcpu", ""))]).strip()
         raise NoModelError(
             f"no included model is for this target ({what or 'of which nothing is known'})",
             hint=_MAKE,
         )
-    return boxed[max(suited)[1]]
-
-
-def same_vectors(target: Mapping[str, Any], device: Mapping[str, Any]) -> bool:
-    """Whether both are x86 CPUs whose vectors are of one width.
-
-    Args:
-        target: of a model, with ``kind`` and ``features``.
-        device: what a model is to predict for.
-    """
-    widths = [_vector_bytes(entry) for entry in (target, device)]
-    return target["kind"] == device.get("kind") and widths[0] == widths[1] > 0
-
-
-def _vector_bytes(device: Mapping[str, Any]) -> int:
-    """The width of an x86 CPU's vectors; 0 of any other device."""
-    features = device.get("features", ())
-    return next((width for name, width in _WIDTHS.items() if name in features), 0)
-
-
-def _suited(file: Path, device: Mapping[str, Any]) -> list[tuple[bool, int]]:
-    """How near a device is to each target of a model that suits it; the nearest is the largest."""
     features = frozenset(map(str, device.get("features", ())))
-    suited = []
-    for target in read_header(file)["provenance"]["targets"]:
-        words, same = frozenset(target["features"]), same_vectors(target, device)
-        if same or (target["kind"] == device.get("kind") and words <= features):
-            suited.append((same, len(words & features)))
-    return suited
+    apart = [(len(features ^ set(target["features"])), name) for target, name in targets]
+    return boxed[min(apart)[1]]
 
 
-__all__ = ["ENDING", "FOLDER", "NoModelError", "in_the_box", "model_file", "same_vectors"]
+__all__ = ["ENDING", "FOLDER", "NoModelError", "in_the_box", "model_file"]

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
 
-import attrs
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,8 +17,7 @@ from torch import nn
 from chameleon_one_shot.predictor.batches import inverse_density
 from chameleon_one_shot.predictor.examples import Example
 from chameleon_one_shot.predictor.metrics import tau
-from chameleon_one_shot.tokens import TaskTokens
-from chameleon_one_shot.tokens.configuration import Numbers
+from chameleon_one_shot.predictor.trees import FlatFeatures, task_weights
 
 Scores = NDArray[np.float64]
 
@@ -58,9 +55,9 @@ class XGBoost(Alternative):
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
         import xgboost  # noqa: PLC0415 - takes a second
 
-        self._flat = FlatFeatures.of(training)
+        self._flat = FlatFeatures.of(example.tokens for example in training)
         data, watched = (
-            xgboost.DMatrix(self._flat.table(part), label=_targets(part), weight=_weights(part))
+            xgboost.DMatrix(self._flat.table(part), label=_targets(part), weight=task_weights(part))
             for part in (training, stopping)
         )
         self._booster = xgboost.train(
@@ -83,7 +80,8 @@ class XGBoost(Alternative):
 
     def scores(self, example: Example) -> Scores:
         predicted = self._booster.inplace_predict(
-            self._flat.rows(example), iteration_range=(0, self._booster.best_iteration + 1)
+            self._flat.rows(example.tokens, example.configs),
+            iteration_range=(0, self._booster.best_iteration + 1),
         )
         return np.asarray(predicted, np.float64)
 
@@ -94,12 +92,12 @@ class LightGBM(Alternative):
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
         import lightgbm  # noqa: PLC0415 - takes a second
 
-        self._flat = FlatFeatures.of(training)
+        self._flat = FlatFeatures.of(example.tokens for example in training)
         data = lightgbm.Dataset(
-            self._flat.table(training), label=_targets(training), weight=_weights(training)
+            self._flat.table(training), label=_targets(training), weight=task_weights(training)
         )
         watched = data.create_valid(
-            self._flat.table(stopping), label=_targets(stopping), weight=_weights(stopping)
+            self._flat.table(stopping), label=_targets(stopping), weight=task_weights(stopping)
         )
         self._booster = lightgbm.train(
             {
@@ -119,7 +117,9 @@ class LightGBM(Alternative):
         )
 
     def scores(self, example: Example) -> Scores:
-        return np.asarray(self._booster.predict(self._flat.rows(example)), np.float64)
+        return np.asarray(
+            self._booster.predict(self._flat.rows(example.tokens, example.configs)), np.float64
+        )
 
 
 class FlatNetwork(Alternative):
@@ -136,7 +136,7 @@ class FlatNetwork(Alternative):
     _width = 256
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
-        self._flat = FlatFeatures.of(training)
+        self._flat = FlatFeatures.of(example.tokens for example in training)
         table = self._flat.table(training)
         self._mean = np.nan_to_num(np.nanmean(table, axis=0, where=np.isfinite(table)))
         spread = np.nan_to_num(np.nanstd(table, axis=0, where=np.isfinite(table)))
@@ -173,7 +173,9 @@ class FlatNetwork(Alternative):
 
     def scores(self, example: Example) -> Scores:
         self._network.eval()
-        inputs = torch.from_numpy(self._standardised(self._flat.rows(example)))
+        inputs = torch.from_numpy(
+            self._standardised(self._flat.rows(example.tokens, example.configs))
+        )
         with torch.inference_mode():
             return np.asarray(self._network(inputs).numpy(), np.float64)
 
@@ -206,60 +208,3 @@ ALTERNATIVES: Mapping[str, Callable[[], Alternative]] = {
 
 def _targets(examples: Sequence[Example]) -> Scores:
     return np.concatenate([example.quality for example in examples])
-
-
-def _weights(examples: Sequence[Example]) -> Scores:
-    """Weights of candidates by which a task counts as the root of its size, as it is drawn."""
-    weights = np.concatenate([np.full(len(example), len(example) ** -0.5) for example in examples])
-    return np.asarray(weights / weights.mean(), np.float64)
-
-
-@attrs.frozen(kw_only=True)
-class FlatFeatures:
-    """All numbers of all tokens side by side.
-
-    Attributes:
-        names: of the columns, those of the training data.
-    """
-
-    names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, examples: Sequence[Example]) -> Self:
-        """The columns of training data."""
-        return cls(names=tuple(sorted({name for task in examples for name in task.tokens.columns})))
-
-    def rows(self, example: Example) -> Numbers:
-        """The numbers of an example's candidates, NaN for what they do not have.
-
-        Returns:
-            Shape (n, len(names)).
-        """
-        columns = {name: at for at, name in enumerate(self.names)}
-        out = np.full((len(example), len(self.names)), np.nan, np.float32)
-        for name, values in _columns(example.tokens, example):
-            if name in columns:
-                out[:, columns[name]] = values
-        return out
-
-    def table(self, examples: Sequence[Example]) -> Numbers:
-        """The rows of several examples, one below the other."""
-        return np.concatenate([self.rows(example) for example in examples])
-
-
-def _columns(tokens: TaskTokens, example: Example) -> list[tuple[str, Numbers]]:
-    columns: list[tuple[str, Numbers]] = []
-    for fixed in tokens.fixed:
-        columns += [(name, fixed.values[at]) for at, name in enumerate(fixed.columns)]
-    choices = tokens.choices(example.configs)
-    for knob, chosen in zip(tokens.knobs, choices.T, strict=True):
-        missing = np.full((1, len(knob.columns)), np.nan, np.float32)
-        rows = np.concatenate([knob.table, missing])[chosen]
-        columns += [(name, rows[:, at]) for at, name in enumerate(knob.columns)]
-    structure = tokens.structure(example.configs)
-    for group in tokens.groups:
-        columns += [
-            (name, structure[:, column])
-            for name, column in zip(group.columns, group.places, strict=True)
-        ]
-    return columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -12,6 +13,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.stage_reader import read_options
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.space import Configs, DesignSpace
+from chameleon_core.space.fixed import index_of
 from chameleon_core.stages import SpaceProvider
 from numpy.typing import NDArray
 
@@ -67,8 +69,9 @@ def identity(task: DatasetTask) -> str:
 def examples_of(dataset: Dataset) -> list[Example]:
     """The examples of a data set.
 
-    Tasks without two timed configurations are left out. If a task's space is not what it was when
-    it was measured, only its choices are used. The log says both.
+    Tasks without two timed configurations are left out, which the log says. If a task's space is
+    not what it was when it was measured, its configurations are those of today's with the same
+    choices. If one of them is no longer offered, only choices are used, and the log says so.
 
     Raises:
         DatasetError: nothing can be learnt from it.
@@ -79,10 +82,10 @@ def examples_of(dataset: Dataset) -> list[Example]:
         if np.count_nonzero(timed) < _LEAST_TIMED:
             empty += 1
             continue
-        space, problem = _space(task)
+        space, configs, problem = _space(task)
         if problem:
             stale.append((task.task.operator, problem))
-        examples.append(_example(task, space))
+        examples.append(_example(task, space, configs))
     if empty:
         log.warning("tasks with fewer than two timed candidates teach nothing", tasks=empty)
     if stale:
@@ -114,12 +117,11 @@ def log_quality(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     return quality
 
 
-def _example(task: DatasetTask, space: DesignSpace | None) -> Example:
+def _example(task: DatasetTask, space: DesignSpace | None, configs: Configs) -> Example:
     if space is None:
         tokens, configs = recorded_tokens(task.task, task.device, task.threads, task.choices)
     else:
-        assert task.configs is not None  # noqa: S101 - narrows the type; ``_space`` saw to it
-        tokens, configs = task_tokens(task.task, task.device, task.threads, space), task.configs
+        tokens = task_tokens(task.task, task.device, task.threads, space)
     return Example(
         source=task,
         tokens=tokens,
@@ -129,17 +131,32 @@ def _example(task: DatasetTask, space: DesignSpace | None) -> Example:
     )
 
 
-def _space(task: DatasetTask) -> tuple[DesignSpace | None, str]:
-    """The design space of a task's configurations, and why there is none if there was one."""
+def _space(task: DatasetTask) -> tuple[DesignSpace | None, Configs, str]:
+    """The design space of a task, its configurations, and why there is no space if there was."""
+    none = np.empty((0, 0), np.int32)
     if task.configs is None or not task.space:
-        return None, ""
+        return None, none, ""
     try:
         space = provider(task.space, dict(task.space_options)).design_space(task.task)
+        same = space.fingerprint == task.fingerprint
+        return space, task.configs if same else _with_choices(space, task.choices), ""
     except ChameleonError as error:
-        return None, str(error)
-    if space.fingerprint != task.fingerprint:
-        return None, f"the space of {task.task.operator} is another one than it was"
-    return space, ""
+        return None, none, str(error)
+
+
+def _with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Configs:
+    """The configurations that have some choices; a knob that these lack is at its first option.
+
+    Raises:
+        ConfigError: a choice is no option of its knob.
+    """
+    configs = np.zeros((len(choices), len(space.knobs)), np.int32)
+    for column, knob in enumerate(space.knobs):
+        met = {canonical(choice[knob.name]): choice for choice in choices if knob.name in choice}
+        options = {text: index_of(knob, choice[knob.name]) for text, choice in met.items()}
+        texts = [canonical(choice.get(knob.name)) for choice in choices]
+        configs[:, column] = [options.get(text, 0) for text in texts]
+    return space.canonical(configs)
 
 
 def provider(name: str, options: dict[str, Any]) -> SpaceProvider:

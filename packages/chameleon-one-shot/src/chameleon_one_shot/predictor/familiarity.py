@@ -124,7 +124,7 @@ class Familiarity:
             deviation: mean predicted standard deviation over configurations of the task.
         """
         limit = self.limits.deviation
-        if deviation <= limit:
+        if deviation <= limit * (1.0 + 1e-9):  # equal ones have means that rounding tells apart
             return None
         return (
             f"its predicted standard deviation is {deviation:.2f} on average, and tasks held out "

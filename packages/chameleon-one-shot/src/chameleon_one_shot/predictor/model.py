@@ -13,16 +13,16 @@ from typing import Any
 
 import attrs
 import safetensors.torch
-import torch
 from chameleon_system.files import replacing
 
 from chameleon_one_shot.predictor.familiarity import Familiarity
 from chameleon_one_shot.predictor.header import FORMAT, KEY, ModelFileError, read_header
-from chameleon_one_shot.predictor.network import TokenNetwork
-from chameleon_one_shot.predictor.options import Architecture
 from chameleon_one_shot.predictor.predictor import Predictor
-from chameleon_one_shot.predictor.training import Scale, new_network
+from chameleon_one_shot.predictor.training import Scale
+from chameleon_one_shot.predictor.trees import TREES, TreePredictor
 from chameleon_one_shot.tokens import Vocabulary
+
+AnyPredictor = Predictor | TreePredictor
 
 
 @attrs.frozen(kw_only=True)
@@ -55,14 +55,12 @@ class Model:
     """A predictor that can be stored.
 
     Attributes:
-        predictor: the networks.
-        architecture: their sizes.
+        predictor: trees or networks.
         familiarity: what they were trained on, and what is too far from it.
         provenance: how they were made.
     """
 
-    predictor: Predictor
-    architecture: Architecture
+    predictor: AnyPredictor
     familiarity: Familiarity
     provenance: Provenance
 
@@ -75,20 +73,14 @@ class Model:
         predictor = self.predictor
         header = {
             "format": FORMAT,
-            "architecture": attrs.asdict(self.architecture),
-            "members": len(predictor.networks),
+            **predictor.header(),
             "vocabulary": predictor.vocabulary.to_json(),
             "scale": attrs.asdict(predictor.scale),
             "temperature": predictor.temperature,
             "familiarity": self.familiarity.to_json(),
             "provenance": attrs.asdict(self.provenance),
         }
-        tensors = {
-            f"{member}.{name}": tensor.contiguous()
-            for member, network in enumerate(predictor.networks)
-            for name, tensor in network.state_dict().items()
-        }
-        data = safetensors.torch.save(tensors, metadata={KEY: json.dumps(header)})
+        data = safetensors.torch.save(predictor.tensors(), metadata={KEY: json.dumps(header)})
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             with replacing(file) as stream:
@@ -108,21 +100,15 @@ def load(file: Path) -> Model:
     """
     header = read_header(file)
     try:
-        architecture = Architecture(**header["architecture"])
-        vocabulary = Vocabulary.of_json(header["vocabulary"])
-        tensors = safetensors.torch.load(file.read_bytes())
-        networks = [
-            _network(member, tensors, vocabulary, architecture)
-            for member in range(header["members"])
-        ]
+        kind = TreePredictor if header.get("kind") == TREES else Predictor
         return Model(
-            predictor=Predictor(
-                networks=networks,
-                vocabulary=vocabulary,
+            predictor=kind.of_file(
+                header,
+                safetensors.torch.load(file.read_bytes()),
+                vocabulary=Vocabulary.of_json(header["vocabulary"]),
                 scale=Scale(**header["scale"]),
                 temperature=float(header["temperature"]),
             ),
-            architecture=architecture,
             familiarity=Familiarity.of_json(header["familiarity"]),
             provenance=_provenance(header["provenance"]),
         )
@@ -145,22 +131,3 @@ def _provenance(value: Mapping[str, Any]) -> Provenance:
     fields: dict[str, Any] = {name: value[name] for name in attrs.fields_dict(Provenance)}
     lists = {name: tuple(part) for name, part in fields.items() if isinstance(part, list)}
     return Provenance(**{**fields, **lists})
-
-
-def _network(
-    member: int,
-    tensors: Mapping[str, torch.Tensor],
-    vocabulary: Vocabulary,
-    architecture: Architecture,
-) -> TokenNetwork:
-    network = new_network(vocabulary, architecture)
-    prefix = f"{member}."
-    network.load_state_dict(
-        {
-            name.removeprefix(prefix): tensor
-            for name, tensor in tensors.items()
-            if name.startswith(prefix)
-        }
-    )
-    network.eval()
-    return network

@@ -5,6 +5,9 @@ from __future__ import annotations
 import attrs
 from attrs import validators
 
+KINDS = ("trees", "networks")
+"""Kinds of predictors."""
+
 
 @attrs.frozen(kw_only=True)
 class Architecture:
@@ -28,10 +31,10 @@ class TrainingOptions:
     """How a predictor is trained.
 
     Attributes:
+        kind: ``trees`` that boost each other, or ``networks`` of attention.
         architecture: sizes of its networks.
-        members: networks whose mean is the prediction and whose disagreement is a part of its
-            uncertainty.
-        steps: of training at most.
+        members: trees' boosters or networks, whose mean is the prediction.
+        steps: of a network's training at most, as all that follow but the seed.
         tasks: of a batch.
         candidates: of each task of a batch.
         learning_rate: the largest.
@@ -45,8 +48,9 @@ class TrainingOptions:
         device: torch's name of the device to train on.
     """
 
+    kind: str = attrs.field(default="trees", validator=validators.in_(KINDS))
     architecture: Architecture = Architecture()
-    members: int = attrs.field(default=1, validator=validators.ge(1))
+    members: int = attrs.field(default=2, validator=validators.ge(1))
     steps: int = attrs.field(default=2000, validator=validators.ge(1))
     tasks: int = attrs.field(default=12, validator=validators.ge(1))
     candidates: int = attrs.field(default=32, validator=validators.ge(2))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import attrs
 import numpy as np
@@ -14,7 +14,8 @@ from torch import Tensor
 
 from chameleon_one_shot.predictor.encoding import EncodedTask
 from chameleon_one_shot.predictor.network import TokenNetwork, TokenTable
-from chameleon_one_shot.predictor.training import Scale
+from chameleon_one_shot.predictor.options import Architecture
+from chameleon_one_shot.predictor.training import Scale, new_network
 from chameleon_one_shot.tokens import TaskTokens, Vocabulary
 
 Numbers = NDArray[np.float64]
@@ -32,6 +33,7 @@ class Predictor:
 
     Attributes:
         networks: in evaluation mode; the prediction is their mean.
+        architecture: their sizes.
         vocabulary: of their tokens.
         scale: of their targets.
         temperature: what predicted standard deviations are multiplied by, so that they are right
@@ -39,6 +41,7 @@ class Predictor:
     """
 
     networks: Sequence[TokenNetwork]
+    architecture: Architecture
     vocabulary: Vocabulary
     scale: Scale
     temperature: float = 1.0
@@ -46,6 +49,46 @@ class Predictor:
     def of(self, tokens: TaskTokens) -> TaskPredictor:
         """The predictor of one task's configurations."""
         return TaskPredictor(self, tokens)
+
+    def header(self) -> dict[str, Any]:
+        """JSON values that ``of_file`` needs."""
+        return {"members": len(self.networks), "architecture": attrs.asdict(self.architecture)}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights by name."""
+        return {
+            f"{member}.{name}": tensor.contiguous()
+            for member, network in enumerate(self.networks)
+            for name, tensor in network.state_dict().items()
+        }
+
+    @classmethod
+    def of_file(
+        cls,
+        header: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        *,
+        vocabulary: Vocabulary,
+        **rest: Any,
+    ) -> Self:
+        """The inverse of ``header`` and ``tensors``.
+
+        Args:
+            header: of the file.
+            tensors: of the file.
+            vocabulary: of the networks.
+            rest: the other attributes.
+        """
+        architecture = Architecture(**header["architecture"])
+        networks = []
+        for member in range(header["members"]):
+            network = new_network(vocabulary, architecture)
+            own = {name.partition("."): value for name, value in tensors.items()}
+            network.load_state_dict(
+                {name: value for (of, _, name), value in own.items() if of == str(member)}
+            )
+            networks.append(network.eval())
+        return cls(networks=networks, architecture=architecture, vocabulary=vocabulary, **rest)
 
 
 class TaskPredictor:

@@ -17,10 +17,11 @@ from chameleon_one_shot.predictor.examples import Example, examples_of
 from chameleon_one_shot.predictor.familiarity import Familiarity
 from chameleon_one_shot.predictor.groups import divided, task_groups
 from chameleon_one_shot.predictor.metrics import Quality
-from chameleon_one_shot.predictor.model import Model, Provenance
+from chameleon_one_shot.predictor.model import AnyPredictor, Model, Provenance
 from chameleon_one_shot.predictor.options import TrainingOptions
 from chameleon_one_shot.predictor.predictor import Predictor
 from chameleon_one_shot.predictor.training import Scale, train
+from chameleon_one_shot.predictor.trees import TreePredictor
 from chameleon_one_shot.tokens import Vocabulary
 
 log = structlog.get_logger()
@@ -108,6 +109,11 @@ def trained_model(
     """Train a model on divided examples."""
     training = parts.training
     vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in training)
+    if options.kind == "trees":
+        predictor: AnyPredictor = TreePredictor.trained(
+            training, parts.stopping, vocabulary, members=options.members, seed=options.seed
+        )
+        return _finished(predictor, parts, command, {})
     scale = Scale.of(training)
     networks, runs = [], []
     for member in range(options.members):
@@ -125,27 +131,38 @@ def trained_model(
             f"network {member + 1} of {options.members}: Kendall's tau {trained.tau:.3f} on tasks "
             f"that end the training, at step {trained.step}, after {trained.seconds:.0f} s"
         )
-    predictor = Predictor(networks=networks, vocabulary=vocabulary, scale=scale)
+    predictor = Predictor(
+        networks=networks,
+        architecture=options.architecture,
+        vocabulary=vocabulary,
+        scale=scale,
+    )
+    return _finished(predictor, parts, command, {"members": runs})
+
+
+def _finished(
+    predictor: AnyPredictor, parts: Divided, command: str, results: dict[str, Any]
+) -> Model:
+    """The model of a predictor, with limits that tasks tell that it was not trained on."""
     predictor = attrs.evolve(predictor, temperature=_temperature(predictor, parts.stopping))
     deviations = [_deviation(predictor, example) for example in parts.stopping]
     familiarity = Familiarity.learnt(
-        [example.tokens for example in training],
+        [example.tokens for example in parts.training],
         [example.tokens for example in parts.stopping],
         deviations,
-        vocabulary,
+        predictor.vocabulary,
     )
-    results: dict[str, Any] = {"members": runs, "temperature": predictor.temperature}
+    results["temperature"] = predictor.temperature
     if parts.held_out:
         results["held_out"] = _judged(predictor, parts.held_out)
     return Model(
         predictor=predictor,
-        architecture=options.architecture,
         familiarity=familiarity,
         provenance=_provenance(parts, command, results),
     )
 
 
-def _temperature(predictor: Predictor, examples: Sequence[Example]) -> float:
+def _temperature(predictor: AnyPredictor, examples: Sequence[Example]) -> float:
     """The factor that makes standard deviations right on average, each task counting alike."""
     ratios = []
     for example in examples:
@@ -161,11 +178,11 @@ def _missing(example: Example, mean: NDArray[np.float64]) -> NDArray[np.float64]
     return centred
 
 
-def _deviation(predictor: Predictor, example: Example) -> float:
+def _deviation(predictor: AnyPredictor, example: Example) -> float:
     return float(predictor.of(example.tokens).moments(example.configs)[1].mean())
 
 
-def _judged(predictor: Predictor, examples: Sequence[Example]) -> dict[str, Any]:
+def _judged(predictor: AnyPredictor, examples: Sequence[Example]) -> dict[str, Any]:
     """How good the order is on tasks held out, and how honest the uncertainty."""
     qualities, inside = [], []
     for example in examples:

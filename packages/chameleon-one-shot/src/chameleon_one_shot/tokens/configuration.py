@@ -140,6 +140,29 @@ class TaskTokens:
             parts.append(np.log(space.guessed_cost(values)).astype(np.float32)[:, None])
         return np.concatenate(parts, axis=1)
 
+    def values(self, configs: Configs) -> Iterator[tuple[str, Numbers]]:
+        """Every number, and its values over n configurations.
+
+        Args:
+            configs: shape (n, knobs).
+
+        Yields:
+            A name, and shape (n,) with NaN if a configuration has no such number; shape (1,) for
+            what all share.
+        """
+        for fixed in self.fixed:
+            yield from ((name, fixed.values[at : at + 1]) for at, name in enumerate(fixed.columns))
+        for knob, chosen in zip(self.knobs, self.choices(configs).T, strict=True):
+            missing = np.full((1, len(knob.columns)), np.nan, np.float32)
+            rows = np.concatenate([knob.table, missing])[chosen]
+            yield from ((name, rows[:, at]) for at, name in enumerate(knob.columns))
+        structure = self.structure(configs)
+        for group in self.groups:
+            yield from (
+                (name, structure[:, column])
+                for name, column in zip(group.columns, group.places, strict=True)
+            )
+
 
 def task_tokens(
     task: Task, device: Mapping[str, Any], threads: int, space: DesignSpace

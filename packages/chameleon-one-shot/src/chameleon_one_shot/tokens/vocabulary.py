@@ -47,7 +47,7 @@ class Vocabulary:
         tokens: dict[str, None] = {}
         for task, configs in examples:
             tokens |= dict.fromkeys(part.name for part in task.parts)
-            for name, values in _values(task, configs):
+            for name, values in task.values(configs):
                 met.setdefault(name, _Spread()).add(values)
         return cls(
             columns=tuple(met),
@@ -142,20 +142,3 @@ class _Spread:
         # Rounding alone makes a variance of something that never varies.
         negligible = variance <= 1e-9 * max(1.0, self.mean**2)
         return 1.0 if negligible else float(np.sqrt(variance))
-
-
-def _values(task: TaskTokens, configs: Configs) -> Iterable[tuple[str, Numbers]]:
-    """Every number of a task's tokens with its values over the configurations."""
-    for part in task.fixed:
-        yield from ((name, part.values[at : at + 1]) for at, name in enumerate(part.columns))
-    choices = task.choices(configs)
-    for column, knob in enumerate(task.knobs):
-        chosen = choices[:, column]
-        rows = knob.table[chosen[chosen < len(knob.table)]]
-        yield from ((name, rows[:, at]) for at, name in enumerate(knob.columns))
-    structure = task.structure(configs)
-    for group in task.groups:
-        yield from (
-            (name, structure[:, index])
-            for name, index in zip(group.columns, group.places, strict=True)
-        )

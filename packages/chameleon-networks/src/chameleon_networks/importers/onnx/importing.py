@@ -41,6 +41,7 @@ from chameleon_networks.importers.onnx.nodes import (
     dense,
     dtype_of,
     evaluated,
+    is_constant,
     is_folded,
     owner_of,
     relax_constant,
@@ -147,7 +148,8 @@ class _Importer:
             with self._builder.dataflow():
                 for variable, name in self._inputs.items():
                     _, kind = scope[name]
-                    scope[name] = read(self._builder, variable, kind) if kind in TYPES else variable
+                    value = read(self._builder, variable, kind) if kind in TYPES else variable
+                    scope[name] = _without_numbers(value)
                 self._convert_network(scope, opsets)
                 # TVM complains of functions that are not ended.
                 outputs = [relax.const(0.0)] if self.survey.refusals else self._outputs(scope)
@@ -269,6 +271,7 @@ class _Importer:
             return Typed(self._bound(value.value, location), value.kind)
         if isinstance(value, relax.Call | relax.TupleGetItem):
             value = self._builder.emit(value)
+        value = _without_numbers(value)
         if isinstance(value, relax.Var):
             self._locations.setdefault(value, location)
         return value
@@ -331,15 +334,24 @@ class _Importer:
         )
         for place in VALUES.get(node.op_type, ()):
             given.known(place)
+        return self._by_operator(node, given, inputs, schema)
+
+    def _by_operator(
+        self, node: Any, given: Node, inputs: Sequence[Value], schema: Any
+    ) -> list[Value]:
+        """What a converter makes of a node, or the nodes of a function of the standard's."""
         problem: Exception = Unsupported(_NO_OPERATOR)
-        if domain in DOMAINS:
+        if node.domain in DOMAINS:
             try:
                 return _typed(self._by_converter(node, given), given, schema)
             except ValueNeeded:
                 raise
             except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
                 problem = error
-        body = body_of(node, schema, inputs, opset)
+                empty = _empty_outputs(node, inputs, given.opset)
+                if empty is not None:
+                    return empty
+        body = body_of(node, schema, inputs, given.opset)
         if body is not None:
             return self._by_body(node, body, inputs, schema)
         if isinstance(problem, Unsupported):
@@ -480,6 +492,31 @@ def _typed(values: list[Value], node: Node, schema: Any) -> list[Value]:
         kind = kinds.get(schema.outputs[min(place, len(schema.outputs) - 1)].type_str)
         typed.append(Typed(value, kind) if kind and isinstance(value, relax.Expr) else value)
     return typed
+
+
+def _without_numbers(value: Value) -> Value:
+    """An empty tensor as a constant, since TVM fails at many of them; others as they are."""
+    if isinstance(value, relax.Expr) and _is_static(value.ty) and 0 in shape_of(value):
+        return relax_constant(np.zeros(shape_of(value), dtype_of(value)))
+    return value
+
+
+def _empty_outputs(node: Any, inputs: Sequence[Value], opset: int) -> list[Value] | None:
+    """A node's outputs if they are empty whatever it reads, else None."""
+    if any(isinstance(value, list) for value in inputs):
+        return None
+    zeros = [
+        value
+        if value is None or is_constant(value)
+        # What is empty is so for any numbers.
+        else relax_constant(np.zeros(shape_of(value), dtype_of(value)))
+        for value in inputs
+    ]
+    try:
+        outputs = evaluated(node, zeros, opset)
+    except Unsupported:
+        return None
+    return outputs if all(value is None or 0 in shape_of(value) for value in outputs) else None
 
 
 def _constant(tensor: Any) -> Any:

@@ -1,0 +1,272 @@
+"""Boosted trees over all numbers of a configuration: its place in an order, and how sure it is.
+
+They learn the place of a candidate among those measured of its task, from 0 to 1. Seconds are slow
+without bound, so trees that learn them spend their leaves on telling bad candidates apart.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import attrs
+import lightgbm
+import numpy as np
+import torch
+from chameleon_core.space import Configs
+from lightgbm.basic import LightGBMError
+from numpy.typing import NDArray
+from torch import Tensor
+
+from chameleon_one_shot.predictor.examples import Example
+from chameleon_one_shot.predictor.training import Scale
+from chameleon_one_shot.tokens import TaskTokens, Vocabulary
+from chameleon_one_shot.tokens.configuration import Numbers
+
+Scores = NDArray[np.float64]
+
+TREES = "trees"
+
+_APART = " - guess"
+_ROUNDS = 300
+_ORDER = {
+    "objective": "regression",
+    "num_leaves": 31,
+    "learning_rate": 0.1,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "feature_fraction": 0.5,
+    "lambda_l2": 5.0,
+    "extra_trees": True,  # thresholds at random: members err in different ways
+    "verbosity": -1,
+}
+_ERRORS = _ORDER | {"num_leaves": 15, "min_data_in_leaf": 100}
+_ROUNDS_OF_ERRORS = 60
+_LEAST_ERROR = 1e-3
+_LARGEST_TEXT = 1 << 26
+"""Bytes of a booster's text at most, whatever a file unpacks to."""
+
+
+@attrs.frozen(kw_only=True)
+class FlatFeatures:
+    """All numbers of all tokens side by side.
+
+    Each number of a knob, loop or buffer is there a second time, less that of the space's first
+    guess: a space's estimates tell its configurations apart better than they tell their level.
+
+    Attributes:
+        names: of the columns, those of the training data.
+    """
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, tasks: Iterable[TaskTokens]) -> Self:
+        """The columns of training data."""
+        names = {
+            name + apart
+            for tokens in tasks
+            for at, part in enumerate(tokens.parts)
+            for name in part.columns
+            for apart in (("",) if at < len(tokens.fixed) else ("", _APART))
+        }
+        return cls(names=tuple(sorted(names)))
+
+    def rows(self, tokens: TaskTokens, configs: Configs) -> Numbers:
+        """The numbers of a task's configurations, NaN for what they do not have.
+
+        Args:
+            tokens: the task's.
+            configs: shape (n, knobs).
+
+        Returns:
+            Shape (n, len(names)).
+        """
+        columns = {name: at for at, name in enumerate(self.names)}
+        out = np.full((len(configs), len(self.names)), np.nan, np.float32)
+        guess = np.empty((0, 0), np.int32) if tokens.space is None else tokens.space.first_guesses
+        guessed = dict(tokens.values(guess[:1])) if len(guess) else {}
+        for name, values in tokens.values(configs):
+            if name in columns:
+                out[:, columns[name]] = values
+            if name + _APART in columns and name in guessed:
+                out[:, columns[name + _APART]] = values - guessed[name]
+        return out
+
+    def table(self, examples: Sequence[Example]) -> Numbers:
+        """The rows of several examples, one below the other."""
+        return np.concatenate([self.rows(row.tokens, row.configs) for row in examples])
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TreePredictor:
+    """Boosted trees that predict the logarithm of relative throughput.
+
+    Attributes:
+        boosters: their mean is a configuration's place in its task's order.
+        errors: trees that predict how far from the truth this place is.
+        features: what all read.
+        vocabulary: of the training data.
+        scale: from places to logarithms of relative throughput.
+        temperature: factor of predicted standard deviations, as for ``Predictor``.
+    """
+
+    boosters: Sequence[lightgbm.Booster]
+    errors: lightgbm.Booster
+    features: FlatFeatures
+    vocabulary: Vocabulary
+    scale: Scale
+    temperature: float = 1.0
+
+    @classmethod
+    def trained(
+        cls,
+        training: Sequence[Example],
+        stopping: Sequence[Example],
+        vocabulary: Vocabulary,
+        *,
+        members: int,
+        seed: int,
+    ) -> Self:
+        """Train it.
+
+        Args:
+            training: what trees of the order learn from.
+            stopping: what trees of errors and the scale learn from.
+            vocabulary: of the training.
+            members: boosters of the order.
+            seed: of all draws.
+        """
+        # Features of a CPU that no instruction of a template uses would only name the machine.
+        features = FlatFeatures.of(row.tokens for row in training)
+        names = tuple(name for name in features.names if not name.startswith("device.features="))
+        features = FlatFeatures(names=names)
+        table, wanted = features.table(training), np.concatenate(list(map(places, training)))
+        weights = task_weights(training)
+        boosters = [
+            _boosted(_ORDER | {"seed": seed + at}, _ROUNDS, table, wanted, weights)
+            for at in range(members)
+        ]
+        unseen = features.table(stopping)
+        truth = np.concatenate(list(map(places, stopping)))
+        predicted = np.mean([booster.predict(unseen) for booster in boosters], axis=0)
+        errors = _boosted(
+            _ERRORS | {"seed": seed},
+            _ROUNDS_OF_ERRORS,
+            unseen,
+            np.abs(truth - predicted),
+            task_weights(stopping),
+        )
+        return cls(
+            boosters=boosters,
+            errors=errors,
+            features=features,
+            vocabulary=vocabulary,
+            scale=_scale(predicted, stopping),
+        )
+
+    def of(self, tokens: TaskTokens) -> TaskTrees:
+        """The predictor of one task's configurations."""
+        return TaskTrees(self, tokens)
+
+    def header(self) -> dict[str, Any]:
+        """JSON values that ``of_file`` needs."""
+        return {"kind": TREES, "members": len(self.boosters), "features": list(self.features.names)}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The trees as bytes: LightGBM's own text, packed."""
+        named = {str(at): booster for at, booster in enumerate(self.boosters)}
+        return {name: _packed(booster) for name, booster in (named | {"e": self.errors}).items()}
+
+    @classmethod
+    def of_file(cls, header: Mapping[str, Any], tensors: Mapping[str, Tensor], **rest: Any) -> Self:
+        """The inverse of ``header`` and ``tensors``.
+
+        Args:
+            header: of the file.
+            tensors: of the file.
+            rest: the other attributes.
+
+        Raises:
+            ValueError: a tensor holds no trees.
+        """
+        return cls(
+            boosters=[_unpacked(tensors[str(at)]) for at in range(header["members"])],
+            errors=_unpacked(tensors["e"]),
+            features=FlatFeatures(names=tuple(header["features"])),
+            **rest,
+        )
+
+
+@attrs.frozen
+class TaskTrees:
+    """A predictor of one task's configurations."""
+
+    _trees: TreePredictor
+    _tokens: TaskTokens
+
+    def moments(self, configs: Configs) -> tuple[Scores, Scores]:
+        """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each."""
+        trees, rows = self._trees, self._trees.features.rows(self._tokens, configs)
+        mean = np.mean([np.asarray(each.predict(rows)) for each in trees.boosters], axis=0)
+        error = np.maximum(np.asarray(trees.errors.predict(rows)), _LEAST_ERROR)
+        scale = trees.scale
+        return (
+            scale.mean + scale.deviation * mean,
+            scale.deviation * trees.temperature * error,
+        )
+
+    def representation(self, configs: Configs) -> Scores:
+        """Standardised numbers of knobs, loops and buffers, shape (n, numbers)."""
+        parts = self._tokens.parts[len(self._tokens.fixed) :]
+        own = FlatFeatures(names=tuple(name for part in parts for name in part.columns))
+        rows = own.rows(self._tokens, configs)
+        return self._trees.vocabulary.standardised(own.names, rows).astype(np.float64)
+
+
+def places(example: Example) -> Scores:
+    """The place of each candidate among its task's, the fastest at 0.5 and the slowest at -0.5."""
+    order = np.argsort(np.argsort(example.quality, kind="stable"), kind="stable")
+    return order / max(len(example) - 1, 1) - 0.5
+
+
+def task_weights(examples: Sequence[Example]) -> Scores:
+    """Weights of candidates by which a task counts as the root of its size."""
+    weights = np.concatenate([np.full(len(example), len(example) ** -0.5) for example in examples])
+    return np.asarray(weights / weights.mean(), np.float64)
+
+
+def _boosted(
+    options: Mapping[str, Any], rounds: int, table: Numbers, wanted: Scores, weights: Scores
+) -> lightgbm.Booster:
+    data = lightgbm.Dataset(table, label=wanted, weight=weights)
+    # As many threads as torch has, which a caller may limit.
+    threads = {"num_threads": torch.get_num_threads()}
+    return lightgbm.train({**options, **threads}, data, num_boost_round=rounds)
+
+
+def _scale(predicted: Scores, examples: Sequence[Example]) -> Scale:
+    """The least squares' slope, within tasks, of the logarithm of throughput by place."""
+    parts = np.split(predicted, np.cumsum([len(example) for example in examples])[:-1])
+    pairs = [
+        (part - part.mean(), example.quality - example.quality.mean())
+        for part, example in zip(parts, examples, strict=True)
+    ]
+    slope = sum(float(one @ two) for one, two in pairs) / max(
+        sum(float(one @ one) for one, _ in pairs), 1e-12
+    )
+    return Scale(mean=Scale.of(examples).mean, deviation=max(slope, 1e-6))
+
+
+def _packed(booster: lightgbm.Booster) -> Tensor:
+    data = zlib.compress(booster.model_to_string().encode(), 9)
+    return torch.from_numpy(np.frombuffer(data, np.uint8).copy())
+
+
+def _unpacked(tensor: Tensor) -> lightgbm.Booster:
+    try:
+        text = zlib.decompressobj().decompress(tensor.numpy().tobytes(), _LARGEST_TEXT)
+        return lightgbm.Booster(model_str=text.decode())
+    except (zlib.error, LightGBMError) as error:
+        raise ValueError(f"it holds no trees: {error}") from error
