@@ -1,4 +1,4 @@
-"""Where in a user's network the nodes of an exported program come from."""
+"""The place in a user's network that a node of an exported program comes from."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from chameleon_networks.source_location import SourceLocation
 
 
 def location_of(node: Any) -> SourceLocation:
-    """Where a program's node is: its module, and the line that calls it.
+    """The module of a program's node, and the line that calls it.
 
     Args:
-        node: of a ``torch.export.ExportedProgram``.
+        node: a node of a ``torch.export.ExportedProgram``.
     """
     modules = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
     owner = modules[-1] if modules else ""
