@@ -131,6 +131,8 @@ class ImageModels(Suite):
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
         model = _timm().create_model(case)
+        if sum(weight.numel() for weight in model.parameters()) > _MOST_WEIGHTS:
+            raise NoNetworkError(f"it has over {_MOST_WEIGHTS:,} weights")
         usual = model.pretrained_cfg
         is_fixed = usual.get("fixed_input_size") or usual.get("min_input_size")
         shape = usual["input_size"] if is_fixed else _SMALL_IMAGE
@@ -138,6 +140,7 @@ class ImageModels(Suite):
 
 
 _IMAGE_MODELS = 100
+_MOST_WEIGHTS = 100_000_000
 _SMALL_IMAGE = (3, 128, 128)
 
 
