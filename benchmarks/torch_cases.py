@@ -16,7 +16,7 @@ import argparse
 import hashlib
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cached_property
 from typing import Any
@@ -43,6 +43,9 @@ class OpInfoCases(Suite):
     Args:
         samples: of each entry at most, as a word; 0 for all.
     """
+
+    inputs: int | None = None
+    """So many tensors of a sample are inputs at most, and others are constants; None for all."""
 
     def __init__(self, samples: str) -> None:
         self._most = int(samples)
@@ -75,8 +78,20 @@ class OpInfoCases(Suite):
             raise NoNetworkError("it leaves out numbers as in training")
         if "empty" in name:
             raise NoNetworkError("its numbers are those that memory had before")
-        network = Sampled(entry.op, (sample.input, *sample.args), sample.kwargs)
-        return compared(network, case)
+        network = Sampled(entry.op, (sample.input, *sample.args), sample.kwargs, self.inputs)
+        return compared(network, case, compiler=self.compiler, compare=self.compare)
+
+    def compiler(self, graph: Any) -> Any:
+        """A network that is compiled as ``compared`` asks for it."""
+        return untuned(graph)
+
+    def compare(self, got: list[Any], expected: list[Any], network: Any) -> str | None:
+        """Compare results; a remark about those that are right, or None.
+
+        Raises:
+            WrongAnswerError: they differ.
+        """
+        return _compare(got, expected, network)
 
     def _samples(self, name: str) -> list[Any]:
         if self._last[0] != name:
@@ -88,12 +103,20 @@ class OpInfoCases(Suite):
         return self._last[1]
 
 
-def compared(network: Any, owner: str) -> str | None:
+def compared(
+    network: Any,
+    owner: str,
+    *,
+    compiler: Callable[[Any], Any] = untuned,
+    compare: Callable[[list[Any], list[Any], Any], str | None] | None = None,
+) -> str | None:
     """Compare what a network gives with torch's own result.
 
     Args:
         network: a module with its ``inputs``.
         owner: its name.
+        compiler: makes a function of arrays of a Relax ``IRModule``.
+        compare: gets these outputs, torch's, and the network.
 
     Returns:
         A remark, or None.
@@ -104,8 +127,8 @@ def compared(network: Any, owner: str) -> str | None:
         ChameleonError: the network is refused.
     """
     expected = _expected(network)
-    got = _outputs(_program(network, owner), network.inputs)
-    return _compare(got, expected, network)
+    got = _outputs(_program(network, owner), network.inputs, compiler)
+    return (compare or _compare)(got, expected, network)
 
 
 def _digest(word: str) -> bytes:
@@ -126,13 +149,13 @@ class Sampled(torch.nn.Module):
         inputs: copies of these, each in one piece.
     """
 
-    def __init__(self, function: Any, args: Any, kwargs: Any) -> None:
+    def __init__(self, function: Any, args: Any, kwargs: Any, most: int | None) -> None:
         super().__init__()
         self._function = function
         self._leaves, self._structure = pytree.tree_flatten((args, kwargs))
         self._indices = [
             index for index, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)
-        ]
+        ][:most]
         self.inputs = tuple(_in_one_piece(self._leaves[index]) for index in self._indices)
         for index in self._indices:
             self._leaves[index] = None
@@ -206,10 +229,10 @@ def _program(network: Any, owner: str) -> Any:
     return program_of(network.eval(), network.inputs, owner).in_shapes({})
 
 
-def _outputs(program: Any, inputs: Any) -> list[Any]:
+def _outputs(program: Any, inputs: Any, compiler: Callable[[Any], Any]) -> list[Any]:
     """The outputs of a program that is compiled untuned and loaded as a delivered network is."""
     with warnings_once():
-        network = untuned(torch_graph(program).module)
+        network = compiler(torch_graph(program).module)
     result = network(*(tensor.numpy() for tensor in inputs))
     return list(result) if isinstance(result, list | tuple) else [result]
 
@@ -225,7 +248,7 @@ def _compare(got: list[Any], expected: list[Any], network: Any) -> str | None:
     exact: list[Any] | None = None
     remark = None
     for number, (have, wanted) in enumerate(zip(got, expected, strict=True)):
-        have, want = np.asarray(have), _array(wanted)  # noqa: PLW2901
+        have, want = np.asarray(have), array_of(wanted)  # noqa: PLW2901
         if have.shape != want.shape:
             raise WrongAnswerError(f"output {number} has shape {have.shape}, not {want.shape}")
         dtype = str(wanted.dtype).removeprefix("torch.")
@@ -236,14 +259,15 @@ def _compare(got: list[Any], expected: list[Any], network: Any) -> str | None:
         if apart <= tolerance:
             continue
         exact = exact or _exact(network)
-        own = _apart(want, _array(exact[number])) if exact else 0.0
+        own = _apart(want, array_of(exact[number])) if exact else 0.0
         if not apart <= _ROUNDINGS_APART * own:
             raise WrongAnswerError(f"output {number} differs by {apart:.3g}, torch's by {own:.3g}")
         remark = f"torch's own error is {own:.3g}"
     return remark
 
 
-def _array(tensor: Any) -> Any:
+def array_of(tensor: Any) -> Any:
+    """A tensor for NumPy, which lacks bfloat16."""
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 

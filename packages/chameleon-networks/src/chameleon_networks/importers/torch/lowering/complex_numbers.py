@@ -1,8 +1,8 @@
-"""A torch program without complex numbers: each becomes a pair of real ones.
+"""A torch program without complex numbers: each becomes a pair of real numbers.
 
-TVM has no complex types. Rotary embeddings written with ``view_as_complex`` (Su et al. 2021,
-section 3.2.1), spectrograms, and networks that mix by Fourier transforms (Lee-Thorp et al. 2022)
-have real inputs and outputs; between them complex numbers become their two parts.
+TVM has no complex types. Three kinds of networks use complex numbers between real inputs and
+outputs. They are rotary embeddings with ``view_as_complex`` (Su et al. 2021, section 3.2.1),
+spectrograms, and mixing by Fourier transforms (Lee-Thorp et al. 2022).
 """
 
 from __future__ import annotations
