@@ -27,6 +27,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import attrs
 from chameleon_core.errors import ChameleonError
@@ -144,7 +145,12 @@ def outcome_of(suite: Suite, case: str) -> Outcome:
 
 
 def outcomes(
-    suite: str, options: Sequence[str], cases: Iterable[str], *, seconds: float
+    suite: str,
+    options: Sequence[str],
+    cases: Iterable[str],
+    *,
+    seconds: float,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Outcome]:
     """Run cases in a child process, and in another one after each crash or time-out.
 
@@ -153,12 +159,13 @@ def outcomes(
         options: words for the class.
         cases: their names.
         seconds: limit of each.
+        environment: further variables of the child process.
     """
     worker = None
     try:
         for case in cases:
             if worker is None:
-                worker = _Worker(suite, options)
+                worker = _Worker(suite, options, environment)
             outcome = worker.outcome(case, seconds)
             if outcome.kind in (CRASHED, LATE):
                 worker.close()
@@ -172,13 +179,13 @@ def outcomes(
 class _Worker:
     """The child process."""
 
-    def __init__(self, suite: str, options: Sequence[str]) -> None:
+    def __init__(self, suite: str, options: Sequence[str], environment: Mapping[str, str]) -> None:
         paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        paths = os.pathsep.join(filter(None, paths))
         self._process = ChildProcess(
             Path(__file__).stem,
             (suite, *options),
-            environment=environment,
+            environment={**os.environ, "PYTHONPATH": paths, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

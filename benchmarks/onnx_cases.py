@@ -50,12 +50,24 @@ class OnnxCases(Suite):
     def run(self, case: str) -> str | None:
         given = self._cases[case]
         model = _model(given)
-        run = _ENGINES[self._engine](model)
+        run = self.prepared(model)
         remark = None
         for inputs, expected in _samples(given, model):
             got, remark = run(inputs)
-            _compare(got, expected, given.rtol, given.atol)
+            self.compare(got, expected, given)
         return remark
+
+    def prepared(self, model: Any) -> Any:
+        """A function of a model's inputs that gives its outputs, and a remark or None."""
+        return _ENGINES[self._engine](model)
+
+    def compare(self, got: Any, expected: Any, case: Any) -> None:
+        """Compare the outputs of a case.
+
+        Raises:
+            WrongAnswerError: they differ.
+        """
+        _compare(got, expected, case.rtol, case.atol)
 
 
 def _model(case: Any) -> Any:
@@ -123,10 +135,11 @@ def _compare(got: Any, expected: Any, rtol: float, atol: float) -> None:
         raise WrongAnswerError(" ".join(str(error).split())) from error
 
 
-def _chameleon(model: Any) -> Any:
+def chameleon(model: Any, **options: Any) -> Any:
+    """A network of Chameleon's backend; options are those of ``ChameleonRep``."""
     from chameleon_networks.backends.onnx_networks import prepare  # noqa: PLC0415 - needs TVM
 
-    rep = prepare(model)
+    rep = prepare(model, **options)
 
     def run(inputs: Any) -> Any:
         outputs = rep.run(inputs)
@@ -182,7 +195,7 @@ def _onnxruntime(model: Any) -> Any:
     return run
 
 
-_ENGINES = {"chameleon": _chameleon, "onnxruntime": _onnxruntime}
+_ENGINES = {"chameleon": chameleon, "onnxruntime": _onnxruntime}
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ import argparse
 import hashlib
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +29,6 @@ from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.torch.lowering.importing import torch_graph
 from chameleon_networks.importers.torch.programs import program_of
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 _TOLERANCES = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-4, "float64": 1e-6}
 """Accepted |difference|, relative to |expected| or to 1, whichever is larger; others are exact."""
@@ -43,6 +43,9 @@ class OpInfoCases(Suite):
     Args:
         samples: of each entry at most, as a word; 0 for all.
     """
+
+    inputs: int | None = None
+    """So many tensors of a sample are inputs at most, and others are constants; None for all."""
 
     def __init__(self, samples: str) -> None:
         self._most = int(samples)
@@ -75,10 +78,19 @@ class OpInfoCases(Suite):
             raise NoNetworkError("it leaves out numbers as in training")
         if "empty" in name:
             raise NoNetworkError("its numbers are those that memory had before")
-        network = Sampled(entry.op, (sample.input, *sample.args), sample.kwargs)
-        expected = _expected(network)
-        program = _program(network, case)
-        got = _outputs(program, network.inputs)
+        network = Sampled(entry.op, (sample.input, *sample.args), sample.kwargs, self.inputs)
+        return compared(network, case, compiler=self.compiler, compare=self.compare)
+
+    def compiler(self, graph: Any) -> Any:
+        """A network that is compiled as ``compared`` asks for it."""
+        return untuned(graph)
+
+    def compare(self, got: list[Any], expected: list[Any], network: Any) -> str | None:
+        """Compare results; a remark about those that are right, or None.
+
+        Raises:
+            WrongAnswerError: they differ.
+        """
         return _compare(got, expected, network)
 
     def _samples(self, name: str) -> list[Any]:
@@ -89,6 +101,34 @@ class OpInfoCases(Suite):
                 samples = list(self._entries[name].sample_inputs("cpu", torch.float32))
             self._last = name, samples
         return self._last[1]
+
+
+def compared(
+    network: Any,
+    owner: str,
+    *,
+    compiler: Callable[[Any], Any] = untuned,
+    compare: Callable[[list[Any], list[Any], Any], str | None] | None = None,
+) -> str | None:
+    """Compare what a network gives with torch's own result.
+
+    Args:
+        network: a module with its ``inputs``.
+        owner: its name.
+        compiler: makes a function of arrays of a Relax ``IRModule``.
+        compare: gets these outputs, torch's, and the network.
+
+    Returns:
+        A remark, or None.
+
+    Raises:
+        NoNetworkError: torch computes no such network.
+        WrongAnswerError: the results differ.
+        ChameleonError: the network is refused.
+    """
+    expected = _expected(network)
+    got = _outputs(_program(network, owner), network.inputs, compiler)
+    return (compare or _compare)(got, expected, network)
 
 
 def _digest(word: str) -> bytes:
@@ -109,13 +149,13 @@ class Sampled(torch.nn.Module):
         inputs: copies of these, each in one piece.
     """
 
-    def __init__(self, function: Any, args: Any, kwargs: Any) -> None:
+    def __init__(self, function: Any, args: Any, kwargs: Any, most: int | None) -> None:
         super().__init__()
         self._function = function
         self._leaves, self._structure = pytree.tree_flatten((args, kwargs))
         self._indices = [
             index for index, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)
-        ]
+        ][:most]
         self.inputs = tuple(_in_one_piece(self._leaves[index]) for index in self._indices)
         for index in self._indices:
             self._leaves[index] = None
@@ -148,7 +188,7 @@ def _check_dense(tensor: Any, what: str) -> None:
         raise NoNetworkError(f"{what} is {tensor.dtype}")
 
 
-def _expected(network: Sampled) -> list[Any]:
+def _expected(network: Any) -> list[Any]:
     """Torch's result.
 
     Raises:
@@ -157,8 +197,9 @@ def _expected(network: Sampled) -> list[Any]:
     if not network.inputs:
         raise NoNetworkError("it has no input")
     given = [tensor.clone() for tensor in network.inputs]
+    state = torch.get_rng_state()
     try:
-        with torch.no_grad(), _Draws() as draws:
+        with torch.no_grad():
             result = _tensors(network(*given))
     except Exception as error:
         raise NoNetworkError(f"torch refuses it: {' '.join(str(error).split())}") from error
@@ -168,19 +209,9 @@ def _expected(network: Sampled) -> list[Any]:
         raise NoNetworkError("it gives no tensor")
     for tensor in result:
         _check_dense(tensor, "the result")
-    if draws.some:
+    if not torch.equal(state, torch.get_rng_state()):
         raise NoNetworkError("it draws random numbers")
     return result
-
-
-class _Draws(TorchDispatchMode):
-    """Notes whether any operator draws random numbers."""
-
-    some = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.some |= torch.Tag.nondeterministic_seeded in func.tags
-        return func(*args, **(kwargs or {}))
 
 
 def _tensors(result: Any) -> list[Any]:
@@ -194,19 +225,19 @@ def _same(tensor: Any, other: Any) -> bool:
     )
 
 
-def _program(network: Sampled, owner: str) -> Any:
+def _program(network: Any, owner: str) -> Any:
     return program_of(network.eval(), network.inputs, owner).in_shapes({})
 
 
-def _outputs(program: Any, inputs: Any) -> list[Any]:
+def _outputs(program: Any, inputs: Any, compiler: Callable[[Any], Any]) -> list[Any]:
     """The outputs of a program that is compiled untuned and loaded as a delivered network is."""
     with warnings_once():
-        network = untuned(torch_graph(program).module)
+        network = compiler(torch_graph(program).module)
     result = network(*(tensor.numpy() for tensor in inputs))
     return list(result) if isinstance(result, list | tuple) else [result]
 
 
-def _compare(got: list[Any], expected: list[Any], network: Sampled) -> str | None:
+def _compare(got: list[Any], expected: list[Any], network: Any) -> str | None:
     """Compare results, if need be with regard to torch's own rounding.
 
     Raises:
@@ -217,7 +248,7 @@ def _compare(got: list[Any], expected: list[Any], network: Sampled) -> str | Non
     exact: list[Any] | None = None
     remark = None
     for number, (have, wanted) in enumerate(zip(got, expected, strict=True)):
-        have, want = np.asarray(have), _array(wanted)  # noqa: PLW2901
+        have, want = np.asarray(have), array_of(wanted)  # noqa: PLW2901
         if have.shape != want.shape:
             raise WrongAnswerError(f"output {number} has shape {have.shape}, not {want.shape}")
         dtype = str(wanted.dtype).removeprefix("torch.")
@@ -228,14 +259,15 @@ def _compare(got: list[Any], expected: list[Any], network: Sampled) -> str | Non
         if apart <= tolerance:
             continue
         exact = exact or _exact(network)
-        own = _apart(want, _array(exact[number])) if exact else 0.0
+        own = _apart(want, array_of(exact[number])) if exact else 0.0
         if not apart <= _ROUNDINGS_APART * own:
             raise WrongAnswerError(f"output {number} differs by {apart:.3g}, torch's by {own:.3g}")
         remark = f"torch's own error is {own:.3g}"
     return remark
 
 
-def _array(tensor: Any) -> Any:
+def array_of(tensor: Any) -> Any:
+    """A tensor for NumPy, which lacks bfloat16."""
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
@@ -251,12 +283,12 @@ def _apart(have: Any, want: Any) -> float:
     return worst if np.isfinite(worst) and not np.isnan(apart).any() else float("inf")
 
 
-def _exact(network: Sampled) -> list[Any] | None:
+def _exact(network: Any) -> list[Any] | None:
     """Torch's result in float64, if it has any."""
     inputs = [x.double() if x.is_floating_point() else x.clone() for x in network.inputs]
     try:
         with torch.no_grad():
-            return _tensors(network(*inputs))
+            return _tensors(deepcopy(network).double()(*inputs))
     except Exception:  # noqa: BLE001 - of torch's own; only a reason to allow more is lost
         return None
 

@@ -105,7 +105,8 @@ def sentences_of_code(file: str, text: str) -> Iterator[Sentence]:
         documented = ast.get_docstring(node)
         if documented and not getattr(node, "name", "").startswith("_"):
             line = getattr(node, "lineno", 1)
-            for block in re.split(r"\n\s*\n|\n\s*(?=\w+: )", documented):
+            text = re.sub(r"^\s*(>>>|\.\.\. ).*$", "", documented, flags=re.MULTILINE)
+            for block in re.split(r"\n\s*\n|\n\s*(?=\w+: |[-*] )", text):
                 body = re.sub(r"^\s*(Args|Returns|Raises|Attributes|Yields):\s*", "", block)
                 body = re.sub(r"^\w+:\s+", "", body.strip())
                 yield from _split(file, line, " ".join(body.split()))

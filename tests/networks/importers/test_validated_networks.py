@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def pipeline(tmp_path: Path) -> Path:
         (
             1,
             "RandomUniformLike",
-            r"the compiler has no operator for node 'last' (RandomUniformLike)",
+            "node 'last' (RandomUniformLike) cannot be compiled: the compiler has no such operator",
         ),
         ("n", "Relu", "the shape of input 'x' is open: [n, 3, 8, 8]"),
     ],
@@ -115,3 +116,106 @@ def test_a_network_in_training_mode_is_delivered_for_inference_and_told(
     if function == "make":
         assert "['body.1', 'body.2']" in text
         assert "call `.eval()`" in text
+
+
+def _write_refused(file: Path) -> None:
+    """A network with two of an operator that nothing converts, one of a custom operator, and more.
+
+    The reshape after the random numbers needs a value; what follows the custom operator has no
+    known shape.
+    """
+    helper = onnx.helper
+    nodes = [
+        helper.make_node("RandomUniformLike", ["x"], ["a"], name="first"),
+        helper.make_node("RandomUniformLike", ["a"], ["b"], name="second"),
+        helper.make_node("Reshape", ["b", "shape"], ["c"], name="reshape"),
+        helper.make_node("Own", ["b"], ["d"], name="own", domain="mine"),
+        helper.make_node("Relu", ["d"], ["e"]),
+        helper.make_node("Own", ["e"], ["f"], name="other", domain="mine"),
+        helper.make_node("Relu", ["x"], ["g"]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 4]),
+        helper.make_tensor_value_info("shape", onnx.TensorProto.INT64, [2]),
+    ]
+    outputs = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in "cfg"
+    ]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("mine", 1)]
+    graph = helper.make_graph(nodes, "net", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), file)
+
+
+def test_coverage_has_all_operators_and_what_is_missing(
+    pipeline: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = pipeline.with_name("net.onnx")
+    _write_refused(file)
+    assert command_line(["validate", "--coverage", "--json", str(file)]) == ExitCode.USAGE
+    out, err = capfd.readouterr()
+    operators = {one["name"]: one for one in json.loads(out)["operators"]}
+    counts = {name: (one["occurrences"], one["assumed"]) for name, one in operators.items()}
+    assert counts == {"RandomUniformLike": (2, 0), "Own": (2, 0), "Relu": (2, 1), "Reshape": (1, 0)}
+    lacking = "(and 1 more of them): the compiler has no such operator"
+    reasons = {
+        "RandomUniformLike": [f"node 'first' (RandomUniformLike) {lacking}"],
+        "Own": [f"node 'own' (Own) {lacking}"],
+        "Reshape": ["node 'reshape' (Reshape): it needs the value of 'shape' before"],
+        "Relu": [],
+    }
+    assert {name: list(one["missing"]) for name, one in operators.items()} == reasons
+    told = [reason for listed in reasons.values() for reason in listed]
+    assert all(reason in err for reason in told)
+    [way_out] = operators["Reshape"]["missing"].values()
+    assert "Make it a constant of the file" in way_out
+    # A run refuses the network with the same reasons.
+    pipeline.write_text(
+        pipeline.read_text().replace("net.onnx", "{source: net.onnx, shapes: {x: [1, 4]}}")
+    )
+    assert command_line(["validate", str(pipeline)]) == ExitCode.USAGE
+    err = capfd.readouterr().err
+    assert all(reason.replace(": ", " cannot be compiled: ") in err for reason in told)
+    assert command_line(["validate", "--coverage", str(pipeline)]) == ExitCode.USAGE
+    assert re.search(r"^Relu +2 +1 by their name alone$", capfd.readouterr().out, re.MULTILINE)
+
+
+SURVEYED = """
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        if self.bad:
+            x = torch.linalg.svd(torch.linalg.matrix_exp(x) + torch.linalg.matrix_exp(-x))[1]
+        return x.relu()
+
+def make():
+    Net.bad = False
+    return Net().eval(), torch.ones(2, 4, 4)
+
+def refused():
+    Net.bad = True
+    return Net().eval(), torch.ones(2, 4, 4)
+"""
+
+
+def test_coverage_of_a_network_of_torch(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    file = tmp_path / "net.py"
+    file.write_text(SURVEYED)
+    assert command_line(["validate", "--coverage", f"{file}:make"]) == ExitCode.OK
+    assert capfd.readouterr().out.splitlines()[1].split() == ["relu", "1", "yes"]
+    assert command_line(["validate", "--coverage", f"{file}:refused"]) == ExitCode.USAGE
+    out, err = capfd.readouterr()
+    rows = {name: rest for name, *rest in map(str.split, out.splitlines())}
+    assert rows["linalg_matrix_exp"] == ["2", "no"]
+    assert rows["relu"] == ["1", "yes"]
+    assert "operator linalg_matrix_exp (net.py:7" in err
+    assert "(and 1 more of them): the compiler has no such operator" in err
+    assert "operator _linalg_svd" in err
+
+
+def test_coverage_is_of_networks(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("model: {operators: [{dense: {input: [8, 8], units: 8}}]}\ntarget: native\n")
+    assert command_line(["validate", "--coverage", str(file)]) == ExitCode.USAGE
+    assert "is no network with operators to survey" in capfd.readouterr().err

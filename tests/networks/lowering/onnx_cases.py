@@ -246,3 +246,40 @@ CASES: dict[str, Callable[[], Model]] = {
         "Col2Im", [_r(1, 18, 12)], np.asarray([5, 6]), np.asarray([3, 3])
     ),
 }
+
+FOUND: dict[str, Callable[[], Model]] = {
+    "vectors of hyperbolic functions": lambda: one("Sinh", [np.linspace(-4, 4, 33, dtype="f")]),
+    "mirrored alone": lambda: one("Pad", [_r(3, 1)], np.asarray([0, 1, 0, 1]), mode="reflect"),
+    "batch enlarged": lambda: one(
+        "Resize", [_r(1, 2, 3, 4)], None, np.asarray([2, 1, 1, 1.5], "f")
+    ),
+    "two axes enlarged": lambda: one("Resize", [_r(3, 4)], None, np.asarray([2, 0.5], "f")),
+    "enlarged to nothing": lambda: one(
+        "Resize", [_r(1, 1, 1, 3)], None, np.asarray([1, 1, 0.5, 2], "f")
+    ),
+    "interpolated in 64 bits": lambda: one(
+        "Resize",
+        [_r(1, 1, 3, 4).astype("d")],
+        None,
+        np.asarray([1, 1, 1.5, 1.5], "f"),
+        mode="linear",
+    ),
+    "mean of whole numbers": lambda: one("ReduceMean", [_i(9, 3, 5) - 6], np.asarray([1])),
+    "place among least numbers": lambda: one(
+        "ArgMax", [np.full((2, 3), -np.inf, np.float32)], axis=1
+    ),
+    "sign without signs": lambda: one("Sign", [_i(3, 3, 4).astype(np.uint8)]),
+    "nothing in an order": lambda: one("Hardmax", [np.zeros((2, 0), np.float32)]),
+    "nothing joined": lambda: one("Concat", [np.zeros((2, 0), "f"), np.zeros((3, 0), "f")], axis=0),
+    "nothing expanded to": lambda: one("Expand", [_r(1, 3)], np.asarray([0, 3])),
+    "nothing scattered": lambda: one(
+        "ScatterElements", [_r(3, 4), np.zeros((0, 4), np.int64), np.zeros((0, 4), "f")]
+    ),
+    "celu of a number": lambda: one("Celu", [np.asarray(-0.7, "f")], alpha=0.5),
+    "largest of several": lambda: one("Max", [_r(2, 1, 3), _r(4, 1), _r(3)]),
+    "normalised in 64 bits": lambda: one(
+        "LayerNormalization", [_r(3, 4).astype("d")], _r(4).astype("d")
+    ),
+    "normalised by one scale": lambda: one("LayerNormalization", [_r(3, 4)], _r(1), axis=0),
+}
+"""Found by random graphs; onnxruntime does not compute all of them."""

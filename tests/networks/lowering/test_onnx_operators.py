@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 
-onnx = pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx.reference") and pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("torch")
 
+from chameleon_networks.backends.onnx_networks import prepare  # noqa: E402 - needs onnx
 from chameleon_networks.importers.onnx.importing import imported  # noqa: E402 - needs onnx
 
 from .networks import answers, difference  # noqa: E402
-from .onnx_cases import CASES, one  # noqa: E402
+from .onnx_cases import CASES, FOUND, one  # noqa: E402
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -29,6 +30,14 @@ def test_operators_give_onnxruntimes_numbers(name: str):
     assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
     assert all(location.owner == f"the_{model.kind}" for location in graph.locations.values())
     assert f"the_{model.kind}" in {location.owner for location in graph.locations.values()}
+
+
+@pytest.mark.parametrize("name", list(FOUND))
+def test_what_random_graphs_found_gives_the_references_numbers(name: str):
+    model = FOUND[name]()
+    expected = onnx.reference.ReferenceEvaluator(model.proto).run(None, dict(model.inputs))
+    got = prepare(model.proto).run(dict(model.inputs))
+    assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
 
 
 def test_weights_that_follow_from_constants_are_constants():

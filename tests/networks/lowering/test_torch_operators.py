@@ -42,6 +42,7 @@ def test_operators_give_the_frameworks_numbers(cases: Cases):
         ("convolutions", "conv2d grouped", "conv2d reflect padding", "transposed 1d"),
         ("images", "conv upsample conv", "global mean"),
         ("normalisations", "conv group norm"),
+        ("normalisations", "conv1d axes from the end"),
     ],
 )
 def test_networks_of_images_are_converted(names: tuple[str, ...]):

@@ -11,7 +11,7 @@ from .torch_networks import Cases, Rotary, SpectralConvolution, net, of, r
 
 def _complex(x: torch.Tensor, y: torch.Tensor) -> Any:
     """Arithmetic of complex numbers."""
-    z, w = torch.complex(x, y), torch.complex(y, x * 2)
+    z, w = torch.complex(x, y).to(x.device), torch.complex(y, x * 2)
     both = torch.cat([z, w.conj(), x.to(torch.complex64)], 0)
     product = (z @ w.T) / (3 + 2j) - 1j * z[:, :3]
     parts = [both, product, z / w, torch.exp(z), z**3, torch.where(x > 0, z, w)]

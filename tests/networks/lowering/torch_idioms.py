@@ -52,6 +52,28 @@ def _voxels(x: torch.Tensor, voxel: torch.Tensor) -> Any:
     ]
 
 
+@torch.library.custom_op("chameleon_tests::grouped_mm_fallback", mutates_args=())
+def _grouped(x: torch.Tensor, weights: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    """As transformers defines it; rows behind the last group are zeros."""
+    products = x.new_zeros(len(x), weights.shape[2])
+    for start, end, matrix in zip([0, *offs.tolist()], offs.tolist(), weights, strict=False):
+        products[start:end] = x[start:end] @ matrix
+    return products
+
+
+@_grouped.register_fake
+def _(x: torch.Tensor, weights: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(len(x), weights.shape[2])
+
+
+def _experts(x: torch.Tensor, scores: torch.Tensor, weights: torch.Tensor) -> Any:
+    """A mixture of experts (Shazeer et al. 2017), of which one has no row."""
+    groups, order = torch.topk(scores, 2, dim=-1, sorted=False)[1].sum(-1).sort()
+    counts = torch.histc(groups.float(), bins=len(weights), min=0, max=len(weights) - 1)
+    ends = counts.cumsum(0, dtype=torch.int32)
+    return _grouped(x[order], weights, ends), _grouped(x, weights, ends // 2), torch.histc(x, 5)
+
+
 IDIOMS: dict[str, Callable[[], Case]] = {
     "left in training": lambda: (LeftInTraining(), (r(2, 4, 5, 5), r(6, 3))),
     "settings": lambda: (Settings(), (r(2, 3),)),
@@ -70,5 +92,8 @@ IDIOMS: dict[str, Callable[[], Case]] = {
         Of(lambda x: torch.kthvalue(x, 3, 0, keepdim=True)),
         (r(4, 5),),
     ),
+    "experts": lambda: (Of(_experts), (r(9, 8), r(9, 4), r(7, 8, 3))),
+    "function of bool": lambda: (Of(lambda x: torch.tanh((x > 0).float() * x)), (r(64),)),
+    "places among least numbers": lambda: (Of(lambda x: (x - torch.inf).argmax(1)), (r(3, 4),)),
     "no axes": lambda: (Of(lambda x, s: (x.mean() * s, s + 1, x[0, 0])), (r(3, 4), r())),
 }

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_networks import Cases, net, of, r, warm
+from .torch_networks import Cases, Of, net, of, r, warm
 
 CONVOLUTIONS: Cases = {
     "conv1d": lambda: net(nn.Conv1d(4, 6, 3, stride=2, padding=1), r(2, 4, 11)),
@@ -64,6 +64,10 @@ NORMALISATIONS: Cases = {
     "batch norm 1d sequence": lambda: net(warm(nn.BatchNorm1d(6)), r(2, 6, 5)),
     "batch norm 2d alone": lambda: net(warm(nn.BatchNorm2d(6, affine=False)), r(2, 6, 5, 4)),
     "batch norm 3d alone": lambda: net(warm(nn.BatchNorm3d(3)), r(1, 3, 4, 5, 4)),
+    "conv1d axes from the end": lambda: net(
+        nn.Sequential(nn.Conv1d(3, 4, 3), Of(lambda x: (x[:, None] * 2).permute(0, -2, -1, 1))),
+        r(1, 3, 9),
+    ),
     "conv1d batch norm": lambda: net(
         warm(nn.Sequential(nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4), nn.ReLU())), r(1, 3, 9)
     ),

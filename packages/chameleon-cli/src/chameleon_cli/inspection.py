@@ -6,16 +6,19 @@ run tries it before anything is measured.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
-from chameleon_core.errors import ChameleonError, PluginError
+import click
+from chameleon_core.errors import ChameleonError, ConfigError, PluginError
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.start.tasks import frontend_of, named_tasks, spaces_of, target_of
+from chameleon_core.network_result import OperatorCoverage
 from chameleon_core.pipeline.nodes import Node, PipelineError, Problem
 from chameleon_core.pipeline.resolve import STAGES, apply_overrides, expand_presets
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
@@ -25,6 +28,8 @@ from chameleon_core.plugins.registry import default_registry
 from chameleon_core.stages import Trials
 from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
+
+from chameleon_cli.results_table import print_table
 
 Result = TypeVar("Result")
 
@@ -47,6 +52,53 @@ def inspect_pipeline(
     inspection = _Inspection(expand_presets(root, pipeline.preset, known))
     inspection.look_at(pipeline)
     inspection.raise_problems()
+
+
+def coverage_of(pipeline: ResolvedPipeline) -> Sequence[OperatorCoverage]:
+    """The operators of a pipeline's model, and which of them cannot be compiled.
+
+    Raises:
+        ConfigError: it is no network, or cannot be read.
+    """
+    contract = contract_of(pipeline.model)
+    with contract.call("look for the model"):
+        frontend_of(pipeline).check_source()
+    with contract.call("survey the operators"):
+        operators = frontend_of(pipeline).coverage()
+    if operators is None:
+        raise ConfigError(
+            f"a model of {pipeline.model.name!r} is no network with operators to survey",
+            hint="Name an ONNX file, a program of torch.export (.pt2), or the pipeline of one.",
+        )
+    return operators
+
+
+def show_coverage(operators: Sequence[OperatorCoverage], *, as_json: bool) -> None:
+    """Print operators.
+
+    Args:
+        operators: of a network.
+        as_json: as JSON instead of a table.
+
+    Raises:
+        ConfigError: some cannot be compiled.
+    """
+    if as_json:
+        click.echo(json.dumps({"operators": [attrs.asdict(one) for one in operators]}))
+    else:
+        rows = [(one.name, str(one.occurrences), _supported(one)) for one in operators]
+        print_table(("operator", "occurrences", "supported"), rows)
+    missing = {reason: hint for one in operators for reason, hint in one.missing.items()}
+    if missing:
+        listed = "".join(f"\n  {reason}" for reason in missing)
+        hint = "\n".join(dict.fromkeys(missing.values()))
+        raise ConfigError(f"some operators cannot be compiled:{listed}", hint=hint)
+
+
+def _supported(operator: OperatorCoverage) -> str:
+    if operator.missing:
+        return "no"
+    return f"{operator.assumed} by their name alone" if operator.assumed else "yes"
 
 
 class _Inspection:

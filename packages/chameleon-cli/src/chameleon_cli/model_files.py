@@ -61,6 +61,16 @@ def chosen_model(registry: Registry, folder: Path, source: str) -> PresetRecord:
     return wanted[0]
 
 
+def is_model(registry: Registry, source: str) -> bool:
+    """Whether a frontend knows models in files such as one that a user names, which may be missing.
+
+    Args:
+        registry: has the frontends.
+        source: as for ``chosen_model``.
+    """
+    return bool(_models_of(_detectors(registry), Path(), source.partition(":")[0]))
+
+
 def _detectors(registry: Registry) -> list[Detector]:
     named = (entry.record.detect for entry in registry.entries("frontends"))
     return [load_factory(factory) for factory in named if factory]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import click
-from chameleon_core.pipeline.load import load_pipeline
+from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.pipeline.resolve import dump_pipeline
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.plugins.registry import default_registry
 
+from chameleon_cli.model_files import chosen_model, is_model
 from chameleon_cli.options import set_option
 from chameleon_cli.streams import results_alone
 
@@ -21,13 +25,20 @@ from chameleon_cli.streams import results_alone
 @click.option(
     "--quick", is_flag=True, help="Look at the file alone: resolve no target, import nothing."
 )
+@click.option(
+    "--coverage",
+    is_flag=True,
+    help="Show the operators of a network, and which of them cannot be compiled.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def command(
     start_logs: Callable[[], None],
+    *,
     pipeline: str,
     overrides: tuple[str, ...],
     quick: bool,
+    coverage: bool,
     as_json: bool,
 ) -> None:
     """Check PIPELINE and print it with presets expanded and every default written out.
@@ -35,7 +46,20 @@ def command(
     Chameleon resolves the target, imports the stages, and tries the model as a run does before it
     measures. It reads a network, compiles it without tuning, and compares it once with its
     framework.
+
+    With --coverage Chameleon reads the network, but compiles nothing. It shows how often each
+    operator occurs, and everything that cannot be compiled. PIPELINE may be the model itself, as
+    net.onnx, net.pt2 or net.py:function.
     """
+    if coverage:
+        start_logs()
+        with results_alone():
+            resolved = _of_model(pipeline, overrides) or load_pipeline(pipeline, overrides)
+            from chameleon_cli.inspection import coverage_of, show_coverage  # noqa: PLC0415 - as below
+
+            operators = coverage_of(resolved)
+        show_coverage(operators, as_json=as_json)
+        return
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
         if not quick:
@@ -57,3 +81,12 @@ def command(
         )
     else:
         click.echo(dump_pipeline(resolved), nl=False)
+
+
+def _of_model(source: str, overrides: tuple[str, ...]) -> ResolvedPipeline | None:
+    """A pipeline of a model that a user names; None if the name is that of a pipeline."""
+    registry = default_registry()
+    if not is_model(registry, source):
+        return None
+    model = chosen_model(registry, Path(), source).pipeline["model"]
+    return from_dict({"model": model, "target": "native"}, overrides)

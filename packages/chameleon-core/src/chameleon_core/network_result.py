@@ -283,3 +283,20 @@ def _with_precisions(value: Mapping[str, Any]) -> dict[str, Any]:
     buckets = [_with_precisions(bucket) for bucket in value.get("buckets", ())]
     precisions = re.findall(r"\b(?!and\b)\w+", words)
     return {"precisions": precisions, **value, "buckets": buckets}
+
+
+@attrs.frozen(kw_only=True)
+class OperatorCoverage:
+    """An operator of a model, and whether it can be compiled.
+
+    Attributes:
+        name: of the operator.
+        occurrences: in the model.
+        assumed: how many of these nothing is known of but the operator's name.
+        missing: why it cannot be compiled, each reason with a sentence about what would do.
+    """
+
+    name: str
+    occurrences: int
+    assumed: int = 0
+    missing: Mapping[str, str] = attrs.field(factory=dict)

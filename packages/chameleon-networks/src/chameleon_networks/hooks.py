@@ -53,6 +53,7 @@ def chameleon_commands() -> Iterable[CommandRecord]:
     """Commands about networks and about what runs deliver."""
     for name, summary in (
         ("compile", "Compile and verify the network of a run, without tuning."),
+        ("verify", "Compare a delivered network with its framework, on inputs of yours."),
         ("bench-network", "Time a delivered network against whatever else runs it here."),
         ("export", "Write a run's winners as libraries, as bundles for C, or for TVM alone."),
         ("cache", "Show and remove the networks of torch.compile(backend='chameleon')."),

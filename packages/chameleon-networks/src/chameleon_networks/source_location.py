@@ -17,12 +17,14 @@ class ImportedGraph:
         locations: the place that each variable of it comes from, by its name.
         is_quantized: whether it comes with steps of quantization in it.
         is_rounded: whether it rounds what it computes, not its weights alone.
+        operators: how often each operator of its framework occurs.
     """
 
     module: Any
     locations: Mapping[str, SourceLocation]
     is_quantized: bool
     is_rounded: bool
+    operators: Mapping[str, int]
 
 
 @attrs.frozen(kw_only=True)
@@ -33,7 +35,9 @@ class SourceLocation:
         owner: the torch module (``layer4.0.conv1``) or the ONNX node that it is of; empty if
             that has no name.
         sentence: the operator, its owner, and for torch the line that calls it.
+        output: the name of the result in the framework's graph; empty if it has none there.
     """
 
     owner: str
     sentence: str
+    output: str = ""

@@ -1,8 +1,9 @@
 """Records as lines of JSON: the one format in which they travel (docs/records.md).
 
-A file is a header, a line for each key, a line for each of its records below it, and a last line
-that says how many there were: what is cut off is noticed. Everything is checked as it is read,
-since anybody may have written it. A line is data; nothing in it is ever run or imported.
+A file has a header, a line for each key, and below it a line for each of its records. The last line
+says how many records there are, so a reader notices a file that is cut off. Everything is checked
+as it is read, since anybody may have written it. A line is data; nothing in it is ever run or
+imported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a task may still spend, and when no search can do anything about its failures."""
+"""The rest of a task's budget, and failures that no search can cure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ BETTER = 0.01
 
 @attrs.frozen(kw_only=True)
 class Spent:
-    """What one task has spent.
+    """The measurements and seconds that one task has used.
 
     Attributes:
-        measured: configurations measured, here or elsewhere.
-        seconds: wall-clock in seconds, that of earlier processes of this run included.
-        recorded: how many of the configurations are records of other runs.
-        recorded_seconds: wall-clock in seconds that these had cost there.
+        measured: number of measured configurations, here or elsewhere.
+        seconds: wall-clock time in seconds, earlier processes of this run included.
+        recorded: number of these configurations that are records of other runs.
+        recorded_seconds: wall-clock time in seconds that these records took in their runs.
     """
 
     measured: int
@@ -126,7 +126,7 @@ class Allowance:
         return self.budget.latency is not None and sum(seconds) <= self.budget.latency
 
     def total_measurements(self, everything: Sequence[Spent]) -> int | None:
-        """Where the budget ends a run at the latest, records included; None where it does not."""
+        """The number of measurements, records included, at which the budget ends a run; or None."""
         if self.budget.measurements is None:
             return None
         left = [(self.most(usage, everything) or 0) - usage.recorded for usage in everything]
@@ -134,11 +134,11 @@ class Allowance:
         return together + sum(usage.recorded for usage in everything)
 
     def most(self, task: Spent, everything: Sequence[Spent]) -> int | None:
-        """Where the budget ends one task at the latest, its records included.
+        """The number of measurements, records included, at which the budget ends one task; or None.
 
-        Records take nothing from the share of a task that has none. A task that has as many as its
-        share gets no further ones. To one that has fewer, those of others tell that the budget was
-        spent on what was worth it, as far as one run with this budget could have made them.
+        Records do not reduce the share of a task without records. A task whose records reach its
+        share gets no further measurement. A task with fewer records also pays for the records of
+        other tasks, since a single run with this budget would have measured them.
         """
         total, spent, used = self.budget.measurements, self._in(task, everything), 0
         if total is None:
@@ -166,17 +166,17 @@ class Allowance:
 
 
 class Allowances:
-    """The budget of a run, shared out.
+    """The budget of a run, divided among its tasks.
 
-    Alternatives (``Task.alternative_of``) have an allowance of their own beside that of the tasks
-    of the network as it is: these are tuned as if there were none, so that a network in which no
-    alternative is taken is no slower for them.
+    Alternatives (``Task.alternative_of``) have an allowance of their own. The tasks of the original
+    network are tuned as if there were no alternatives. So a network that takes no alternative loses
+    no speed.
 
     Args:
         runs: all tasks.
-        budget: the pipeline's.
+        budget: the pipeline's budget.
         seconds_before: ``Allowance.seconds_before``.
-        spent: what a task has spent until now.
+        spent: returns the measurements and seconds that a task has used so far.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Allowances:
 
     @property
     def total_measurements(self) -> int | None:
-        """Where the budget ends the run at the latest; None where it limits the time alone."""
+        """The number of measurements at which the budget ends the run, or None."""
         counts = [allowance.total_measurements(self._all(runs)) for allowance, runs in self._groups]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
@@ -231,7 +231,7 @@ class Allowances:
         return self._groups[0][0].fast_enough(costs)
 
     def most(self, run: TaskRun) -> int | None:
-        """Where the budget ends a task at the latest; None where it limits the time alone."""
+        """The number of measurements at which the budget ends a task; None without such a limit."""
         allowance, task, everything = self._spent_beside(run)
         return allowance.most(task, everything)
 

@@ -1,4 +1,4 @@
-"""What every step of a run works with, and sums over all processes of the run."""
+"""The objects that every step of a run uses, and sums over all processes of the run."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ def disturbance_of(store: RecordStore) -> Disturbance:
 
 @attrs.frozen(kw_only=True, eq=False)
 class RunContext:
-    """What every step of a run works with, once its runner has started.
+    """The objects that every step of a run uses, after the runner has started.
 
     Attributes:
-        pipeline: what to do.
-        frontend: the pipeline's, made.
-        target: resolved.
-        batch_size: configurations measured per round.
+        pipeline: the pipeline.
+        frontend: the pipeline's frontend.
+        target: the resolved target.
+        batch_size: configurations per round.
         folder: the run folder.
-        runner: measures.
+        runner: the runner.
         records: the run's record databases.
         totals: sums over all processes.
-        publish: tells an event.
+        publish: sends an event to all listeners.
         interruption: the request to stop.
     """
 

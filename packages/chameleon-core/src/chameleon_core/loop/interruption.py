@@ -58,10 +58,10 @@ class Interruption:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Let the first signal cut short what the context does, instead of waiting for its end.
+        """Let the first signal interrupt the context, instead of waiting for its end.
 
-        For work of the main thread that leaves nothing half done on disk. What it is amid sees a
-        ``KeyboardInterrupt``, as it would without a run around it.
+        Use it for work of the main thread that leaves nothing half done on disk. The interrupted
+        code sees a ``KeyboardInterrupt``, as it would outside a run.
 
         Raises:
             RunInterrupted: the run is to stop.

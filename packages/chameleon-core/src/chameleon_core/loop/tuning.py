@@ -82,7 +82,7 @@ class Tuning:
 
     @property
     def total_measurements(self) -> int | None:
-        """Where the budget ends the run at the latest; None where it limits the time alone."""
+        """The number of measurements at which the budget ends the run, or None."""
         return self._allowances.total_measurements
 
     @property
@@ -91,7 +91,7 @@ class Tuning:
         return self._allowances.seconds_left
 
     def most_measurements(self, run: TaskRun) -> int | None:
-        """Where the budget ends a task at the latest; None where it limits the time alone."""
+        """The number of measurements at which the budget ends a task; None without such a limit."""
         return self._allowances.most(run)
 
     def tune(self, in_flight: InFlight, *, guesses_at_once: int, tasks_at_once: int) -> None:

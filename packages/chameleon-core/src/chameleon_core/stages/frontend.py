@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.network_result import NetworkResult
+from chameleon_core.network_result import NetworkResult, OperatorCoverage
 from chameleon_core.stages.code import SpaceProvider
 from chameleon_core.stages.jobs import ComparisonPlan
 from chameleon_core.task import Task
@@ -163,6 +163,14 @@ class Frontend(ABC):
         Raises:
             ChameleonError: a file, a function or a library is missing.
         """
+
+    def coverage(self) -> Sequence[OperatorCoverage] | None:
+        """The model's operators, found without compiling; None if the frontend knows of none.
+
+        Raises:
+            ConfigError: the model cannot be read at all.
+        """
+        return None
 
     def check(
         self,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from onnx.backend.base import Backend, BackendRep
 
 from chameleon_networks.backends.untuned import untuned
 from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.importers.onnx.importing import InputNeededError, imported
+from chameleon_networks.importers.onnx.importing import imported
 from chameleon_networks.importers.onnx.quantized import in_real_numbers
 from chameleon_networks.importers.onnx.typed import from_interface, to_interface
+from chameleon_networks.importers.refusals import OperatorsRefusedError
 
 _SMALL = 16
 """Numbers of an input, at most, that a network may be compiled for the values of if they are none
@@ -27,11 +28,19 @@ of integers: scales of ``Resize``, bounds of ``Range``."""
 class ChameleonRep(BackendRep):
     """A network, compiled for the shapes of the inputs that it gets, once for each.
 
+    Args:
+        model: an ``onnx.ModelProto``.
+        compiler: makes a function of arrays of a Relax ``IRModule``.
+        inputs: so many of the model's inputs vary, and others are constants; None for all.
+
     Attributes:
         fixed: names of the inputs that it was compiled for the values of, by the last call.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(
+        self, model: Any, *, compiler: Callable[[Any], Any] = untuned, inputs: int | None = None
+    ) -> None:
+        self._compiler, self._inputs = compiler, inputs
         self._model = in_real_numbers(model)
         constants = {tensor.name for tensor in model.graph.initializer}
         self._names = [tensor.name for tensor in model.graph.input if tensor.name not in constants]
@@ -55,7 +64,8 @@ class ChameleonRep(BackendRep):
             )
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
         shapes = tuple((name, array.shape) for name, array in arrays.items())
-        self.fixed = self._fixed.get(shapes, ())
+        usual = () if self._inputs is None else self._names[self._inputs :]
+        self.fixed = self._fixed.get(shapes, tuple(usual))
         key = (shapes, *(arrays[name].tobytes() for name in self.fixed))
         network = self._networks.get(key)
         if network is None:
@@ -76,11 +86,11 @@ class ChameleonRep(BackendRep):
             values = {name: arrays[name] for name in self.fixed}
             try:
                 with warnings_once():
-                    return untuned(imported(self._model, shapes, values).module)
-            except InputNeededError as needed:
+                    return self._compiler(imported(self._model, shapes, values).module)
+            except OperatorsRefusedError as refused:
                 more = [
                     name
-                    for name in needed.names
+                    for name in refused.names
                     if name not in values
                     and (arrays[name].dtype.kind in "biu" or arrays[name].size <= _SMALL)
                 ]
@@ -98,10 +108,10 @@ class ChameleonBackend(Backend):
     """Runs models of ONNX on the CPU of this machine."""
 
     @classmethod
-    def prepare(cls, model: Any, device: str = "CPU", **_: Any) -> ChameleonRep:
-        """A network that is compiled as soon as it gets inputs."""
+    def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> ChameleonRep:
+        """A network that is compiled as soon as it gets inputs, with a rep's options."""
         super().prepare(model, device)
-        return ChameleonRep(model)
+        return ChameleonRep(model, **options)
 
     @classmethod
     def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **_: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 from chameleon_core.errors import ConfigError, TargetError
-from chameleon_core.network_result import NetworkResult
+from chameleon_core.network_result import NetworkResult, OperatorCoverage
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
@@ -60,6 +60,10 @@ class BucketedFrontend(Frontend):
     def _dispatch(self) -> Buckets:
         """The choice of a bucket that a delivered network makes; it runs none."""
         return signatures_dispatch(self.network)
+
+    def coverage(self) -> Sequence[OperatorCoverage]:
+        _, smallest = self.networks[0]
+        return smallest.coverage()
 
     def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
         checks: Facts = {}

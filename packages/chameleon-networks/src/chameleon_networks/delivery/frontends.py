@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.network_result import NetworkResult
+from chameleon_core.network_result import NetworkResult, OperatorCoverage
 from chameleon_core.stages.frontend import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 from chameleon_tvm.sources import named_object
@@ -57,6 +57,9 @@ class NetworksFrontend(Frontend):
         check_source(self._options)
         if self._precision is not None and self._precision.calibrate is not None:
             named_object(self._precision.calibrate, "calibrate")
+
+    def coverage(self) -> Sequence[OperatorCoverage]:
+        return self.work.coverage()
 
     def check(
         self, target: str, threads: int, earlier: Mapping[str, Any] | None

@@ -11,7 +11,7 @@ import cattrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.network_result import NetworkResult
+from chameleon_core.network_result import NetworkResult, OperatorCoverage
 from chameleon_core.stages import Delivery, Trials
 from chameleon_core.task import Task
 from chameleon_tvm.device.targets import tvm_target
@@ -70,6 +70,9 @@ class NetworkFrontend(SettledNetwork):
     def calibrate(self) -> str | None:
         """The source of inputs to calibrate with, as the pipeline says; None for random ones."""
         return None if self.precision is None else self.precision.precision.calibrate
+
+    def coverage(self) -> Sequence[OperatorCoverage]:
+        return self.network.coverage()
 
     def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
         if not self.network.options.check or tvm_target(target).kind.name != "llvm":

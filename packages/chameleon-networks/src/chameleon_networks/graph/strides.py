@@ -40,10 +40,12 @@ def reshaped_strides(
     """Strides with which a tensor has another shape in place; None if it has to move.
 
     Args:
-        shape: its extents, all positive.
+        shape: its extents.
         strides: its strides.
         reshaped: other extents of as many elements.
     """
+    if 0 in shape:
+        return dense_strides(reshaped)
     old = [(e, s) for e, s in zip(shape, strides, strict=True) if e != 1]
     result: list[int] = []
     start = 0

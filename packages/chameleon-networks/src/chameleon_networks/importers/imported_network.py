@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import attrs
 import numpy as np
 from chameleon_core.dtypes import FLOAT32
+from chameleon_core.network_result import OperatorCoverage
 from chameleon_core.stages.code import Arrays
 
 from chameleon_networks.frameworks.running import Network, NetworkForms
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.options import AUTO, DEFAULT, NetworkOptions
+from chameleon_networks.importers.refusals import OperatorsRefusedError, OperatorSurvey
 from chameleon_networks.shapes import buckets_of
 from chameleon_networks.source_location import ImportedGraph
 
@@ -101,6 +104,18 @@ class ImportedNetwork(ABC):
         with warnings_once():
             return self.read_graph()
 
+    def coverage(self) -> Sequence[OperatorCoverage]:
+        """The network's operators, and which of them cannot be compiled.
+
+        Raises:
+            ConfigError: it cannot be read, for another reason.
+        """
+        try:
+            survey = OperatorSurvey(operators=Counter(self.graph.operators))
+        except OperatorsRefusedError as refused:
+            survey = refused.survey
+        return survey.coverage()
+
     def kept_programs(self) -> Mapping[str, str]:
         """Files from which other processes have what takes long to read, by its name.
 
@@ -138,6 +153,15 @@ class ImportedNetwork(ABC):
         Args:
             name: one of ``frameworks``, or ``exact``.
             threads: it computes with.
+        """
+
+    @abstractmethod
+    def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
+        """Values inside of the framework's graph.
+
+        Args:
+            names: the ``output`` of some locations.
+            inputs: of an inference.
         """
 
     def precision_of(self, name: str) -> str:  # noqa: ARG002 - others compute in float32

@@ -5,13 +5,15 @@ from __future__ import annotations
 import tempfile
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import structlog
+from chameleon_core.network_result import OperatorCoverage
 from chameleon_core.stages.code import Arrays
 from chameleon_tvm.types import FLOAT32, INT8, UINT8
 from numpy.typing import NDArray
@@ -40,6 +42,7 @@ from chameleon_networks.importers.onnx.models import (
     onnx_inputs,
     onnx_is_quantized,
     onnx_meaning,
+    onnx_with_outputs,
 )
 from chameleon_networks.importers.options import (
     BuiltinOptions,
@@ -126,9 +129,8 @@ class ProgramNetwork(ImportedNetwork):
         program = self.float_program
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from chameleon_networks.importers.torch.lowering.importing import torch_graph  # noqa: PLC0415 - needs TVM
-
-            return torch_graph(program)
+            graph: ImportedGraph = _lowering().torch_graph(program)
+        return graph
 
     def input_names(self) -> list[str]:
         return list(input_tensors(self.program))
@@ -160,6 +162,10 @@ class ProgramNetwork(ImportedNetwork):
     def precision_of(self, name: str) -> str:
         return self.half or FLOAT32 if name in (TORCH, TORCH_COMPILE) else FLOAT32
 
+    def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
+        values: Arrays = _lowering().values_in(self.float_program, names, inputs)
+        return values
+
     def framework(self, name: str, threads: int) -> Network:
         if name == ONNXRUNTIME:
             return onnx_session(onnx_bytes(self.float_program), threads=threads)
@@ -171,6 +177,12 @@ class ProgramNetwork(ImportedNetwork):
         elif name == TORCH_FLOAT64:
             program = in_float64(self.float_program)
         return torch_network(program, compiled=name == TORCH_COMPILE, threads=threads)
+
+
+def _lowering() -> Any:
+    from chameleon_networks.importers.torch.lowering import importing  # noqa: PLC0415 - needs TVM
+
+    return importing
 
 
 class BuiltinNetwork(ProgramNetwork):
@@ -200,8 +212,21 @@ class OnnxNetwork(ImportedNetwork):
     def read_graph(self) -> ImportedGraph:
         return onnx_graph(self.options.source, self.shapes)
 
+    def coverage(self) -> Sequence[OperatorCoverage]:
+        batches = {
+            name: (1, *map(int, shape[1:]))
+            for name, shape in onnx_inputs(self.options.source).items()
+            if [isinstance(extent, str) for extent in shape] == [True] + [False] * (len(shape) - 1)
+            and name not in self.shapes
+        }
+        if not batches:
+            return super().coverage()
+        log.warning("open_batches_count_as_1", inputs=", ".join(batches))
+        shapes = {**self.options.shapes, **batches}
+        return OnnxNetwork(attrs.evolve(self.options, shapes=shapes)).coverage()
+
     def input_names(self) -> list[str]:
-        return onnx_inputs(self.options.source)
+        return list(onnx_inputs(self.options.source))
 
     def samples(self, rng: np.random.Generator) -> Arrays:
         shapes = ([int(e) for e in p.ty.shape] for p in self.imported["main"].params)
@@ -230,6 +255,10 @@ class OnnxNetwork(ImportedNetwork):
     def precision_of(self, name: str) -> str:
         quantized = ONNXRUNTIME_FLOAT32 in self.frameworks
         return INT8 if quantized and name != ONNXRUNTIME_FLOAT32 else FLOAT32
+
+    def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
+        content = onnx_with_outputs(self.options.source, names)
+        return onnx_session(content, threads=1, fused=False)(inputs)
 
     def framework(self, name: str, threads: int) -> Network:
         if name == OPENVINO:

@@ -46,15 +46,9 @@ def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
     """
     if source is None:
         return Batches(_random(network), "random inputs")
-    function = named_object(source, "calibrate")
-    if not callable(function):
-        raise ConfigError(
-            f"calibrate: {source} is a {type(function).__name__} and no function",
-            hint="Name a function that yields batches of inputs.",
-        )
     bucket = network.bucket
     where = "" if bucket is None else f" in bucket {bucket.name}"
-    return Batches(_batches_from(network, function, source), f"{source}{where}")
+    return Batches(user_samples(network, source, "calibrate"), f"{source}{where}")
 
 
 class Batches:
@@ -125,14 +119,36 @@ def _random(network: ImportedNetwork) -> Iterator[Sample]:
         yield Sample(inputs=network.samples(np.random.default_rng(_SEED + number)))
 
 
-def _batches_from(network: ImportedNetwork, function: Any, source: str) -> Iterator[Sample]:
+def user_samples(network: ImportedNetwork, source: str, key: str) -> Iterator[Sample]:
+    """The batches of a user's function that a network takes; it may be called once for each bucket.
+
+    Args:
+        network: as its framework has it.
+        source: as for ``batches_of``.
+        key: the option that names it, for errors.
+
+    Raises:
+        ConfigError: there is no such function.
+    """
+    function = named_object(source, key)
+    if not callable(function):
+        raise ConfigError(
+            f"{key}: {source} is a {type(function).__name__} and no function",
+            hint="Name a function that yields batches of inputs.",
+        )
+    return _batches_from(network, function, source, key)
+
+
+def _batches_from(
+    network: ImportedNetwork, function: Any, source: str, key: str
+) -> Iterator[Sample]:
     examples = network.samples(np.random.default_rng(_SEED))
     wanted = dict(zip(network.input_names(), examples, strict=True))
     elsewhere: Counter[str] = Counter()
     number = own = 0
     try:
-        for number, batch in enumerate(_yielded(function(), source), start=1):
-            who = f"calibrate: batch {number} of {source}"
+        for number, batch in enumerate(_yielded(function(), f"{key}: {source}"), start=1):
+            who = f"{key}: batch {number} of {source}"
             arrays = _checked(batch, wanted, who)
             if network.bucket is None:
                 yield _whole(arrays, wanted, who)
@@ -145,21 +161,20 @@ def _batches_from(network: ImportedNetwork, function: Any, source: str) -> Itera
                 else:
                     elsewhere[name] += 1
             if number == MOST:
-                log.warning("calibration_ended", batches=MOST, why="no more are read")
+                log.warning("batches_ended", batches=MOST, why="no more are read")
                 break
     except ConfigError:
         raise
     # The user's function may raise anything.
     except Exception as error:
         raise ConfigError(
-            f"calibrate: {source} failed after {number} batches: {first_line(error)}",
+            f"{key}: {source} failed after {number} batches: {first_line(error)}",
             hint="Call the function by hand to see the whole traceback.",
         ) from error
     if elsewhere and not own and network.bucket is not None:
         counts = ", ".join(f"{count} in {name}" for name, count in elsewhere.items())
         raise ConfigError(
-            f"calibrate: no batch of {source} is in bucket {network.bucket.name}; there are "
-            f"{counts}",
+            f"{key}: no batch of {source} is in bucket {network.bucket.name}; there are {counts}",
             hint="Yield at least two batches for each bucket, or leave the bucket out.",
         )
 
@@ -191,7 +206,7 @@ def _yielded(result: Any, source: str) -> Iterable[Any]:
     """The result of a function, if that is batches."""
     if isinstance(result, np.ndarray | Mapping | str) or not hasattr(result, "__iter__"):
         raise ConfigError(
-            f"calibrate: {source} returned a {type(result).__name__} instead of batches",
+            f"{source} returned a {type(result).__name__} instead of batches",
             hint="Yield each batch, or return a list of them.",
         )
     batches: Iterable[Any] = result
@@ -236,6 +251,6 @@ def _array(value: Any, example: NDArray[Any], who: str) -> NDArray[Any]:
         numbers = "NaN" if np.isnan(array).any() else "infinities"
         raise ConfigError(
             f"{who} has {numbers} in it",
-            hint="Leave such batches out: a range cannot be found from them.",
+            hint="Leave such batches out: nothing can be calibrated or checked with them.",
         )
     return np.ascontiguousarray(array, example.dtype)

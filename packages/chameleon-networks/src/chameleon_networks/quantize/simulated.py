@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
-from chameleon_core.stages import Arrays, Winner
+from chameleon_core.stages import Arrays, SpaceProvider, Winner
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
@@ -32,14 +32,17 @@ from chameleon_networks.quantize.weights import Means, constants_in
 _ALGORITHMS: Any = ("direct",)
 
 
-def guessed_kernels(chains: Sequence[FusedOperator], target: str) -> Kernels:
-    """Kernels that nobody tuned: the space's first guesses, which compute products directly.
+def guessed_kernels(
+    chains: Sequence[FusedOperator], target: str, space: SpaceProvider | None = None
+) -> Kernels:
+    """Kernels that nobody tuned: the space's first guesses.
 
     Args:
         chains: of the network.
         target: the resolved target.
+        space: that of all CPUs, with products that are computed directly, if None.
     """
-    space = AutoSpace(AutoOptions(algorithms=_ALGORITHMS))
+    space = space or AutoSpace(AutoOptions(algorithms=_ALGORITHMS))
     winners = {}
     for number, spec in enumerate(dict.fromkeys(chain.spec for chain in chains)):
         task = spec.task(f"chain_{number}", target)

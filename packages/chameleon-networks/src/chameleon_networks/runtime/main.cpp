@@ -68,11 +68,12 @@ std::vector<int64_t> shape_in(const std::string &header) {
   return shape;
 }
 
-// Bytes at a multiple of 64, as vectors of every width read them fastest.
+// Bytes at a multiple of 64, as vectors of every width read them fastest; an empty tensor has a
+// place as well.
 class Bytes {
  public:
-  explicit Bytes(std::size_t size) : lines_((size + sizeof(Line) - 1) / sizeof(Line)) {}
-  char *data() { return lines_.empty() ? nullptr : lines_.front().bytes; }
+  explicit Bytes(std::size_t size) : lines_(size / sizeof(Line) + 1) {}
+  char *data() { return lines_.front().bytes; }
 
  private:
   struct alignas(64) Line {

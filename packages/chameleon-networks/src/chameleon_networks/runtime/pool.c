@@ -206,10 +206,12 @@ static void ring(struct pool *pool, int last, int workers) {
 /* Start the workers that are missing. An inference goes on without those that the system refuses,
  * and the next one asks for them again. */
 static void start_workers(struct pool *pool) {
+  static const int own[] = {SIGILL, SIGBUS, SIGFPE, SIGSEGV};
   sigset_t all, before;
   sigfillset(&all);
+  for (size_t fault = 0; fault < sizeof(own) / sizeof(own[0]); ++fault) sigdelset(&all, own[fault]);
   pthread_mutex_lock(&pool->starting);
-  /* Signals are for the program's own threads. */
+  /* Signals are for the program's own threads, but for those about what a worker itself does. */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (pool->started < pool->threads - 1) {
     struct worker *worker = &pool->workers[pool->started];

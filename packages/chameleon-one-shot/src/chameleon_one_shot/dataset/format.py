@@ -188,11 +188,11 @@ def parts_of(folder: Path) -> list[Path]:
 
 
 def read_dataset(folder: Path) -> Dataset:
-    """Everything of a data set, each candidate once.
+    """Read a data set, each candidate once.
 
     Raises:
-        DatasetError: it is no data set, or a part is cut off or damaged, or has a time that is
-            neither positive nor a failure's; names the part.
+        DatasetError: the file is no data set, a part is cut off or damaged, or a time is negative.
+            The message names the part.
     """
     manifest = read_manifest(folder)
     read = [task for part in parts_of(folder) for task in read_part(part)]

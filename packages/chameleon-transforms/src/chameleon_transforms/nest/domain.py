@@ -5,8 +5,8 @@ Turner et al. (ASPLOS 2021, section 4) write a convolution as the nest
     for co, oh, ow, ci, kh, kw:
         O[co, oh, ow] += W[co, ci, kh, kw] * I[ci, oh * s + kh, ow * s + kw]
 
-and neural transformations as transformations of its domain that change its result: a shorter
-domain of co (bottleneck), and tied tiles of co and ci (group).
+A neural transformation changes this domain, and so the result. A bottleneck shortens the domain of
+co, and a group ties tiles of co and ci.
 """
 
 from __future__ import annotations

@@ -58,14 +58,14 @@ def worth_listing(
 
 
 def list_winners(run: RunContext, result: RunResult) -> None:
-    """Write listings of winners into the run folder; those of earlier winners go.
+    """Write listings of winners into the run folder, and remove those of earlier winners.
 
-    The result of the run is known by now, so nothing that goes wrong here ends it, and the request
-    to stop ends this and not the run.
+    The run's result is already known. So no failure here ends the run, and a request to stop ends
+    only the listings.
 
     Args:
         run: the run.
-        result: of it.
+        result: the run's result.
     """
     operators = worth_listing(result.operators, result.network)
     if not operators:

@@ -1,1 +1,1 @@
-"""What follows the last batch: the comparison, the delivery, and the result."""
+"""The steps after the last batch: the comparison, the delivery, and the result."""

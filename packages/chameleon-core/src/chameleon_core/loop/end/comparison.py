@@ -34,13 +34,13 @@ of the number of repeats to either side, do not overlap (McGill, Tukey and Larse
 
 
 def best_of(measurements: Iterable[Measurement], *, shared: bool) -> Measurement | None:
-    """The measurement of the configuration to choose; None where none succeeded.
+    """The measurement of the configuration to choose, or None if none succeeded.
 
     Args:
-        measurements: of one task.
-        shared: whether others may have to choose the same. Then it is, of all that tie with the
-            fastest, the one whose knob indices come first, whatever was measured when and where;
-            otherwise the fastest.
+        measurements: measurements of one task.
+        shared: whether another process has to choose the same configuration. Then the choice is the
+            lowest knob indices among all that tie with the fastest one. Otherwise it is the fastest
+            one.
     """
     valid = [m for m in measurements if m.ok]
     fastest = min(valid, key=lambda m: m.cost, default=None)
@@ -50,15 +50,15 @@ def best_of(measurements: Iterable[Measurement], *, shared: bool) -> Measurement
 
 
 def ties(measurement: Measurement, fastest: Measurement) -> bool:
-    """Whether a time cannot be told from the lowest one.
+    """Whether a time cannot be told from the lowest time.
 
-    Intervals alone do not say so: on a busy machine they are as wide as the noise, and kernels of
-    half the speed would tie. What disturbs a repeat makes it longer, so the shortest repeats have
-    to agree as well.
+    Confidence intervals alone do not decide: on a busy machine they are so wide that kernels of
+    half the speed would tie. A disturbance makes a repeat longer, so the shortest repeats have to
+    agree as well.
 
     Args:
         measurement: a measurement that succeeded.
-        fastest: the one with the lowest cost.
+        fastest: the measurement with the lowest cost.
     """
     if measurement.cost <= (1.0 + TIE) * fastest.cost:
         return True
@@ -91,12 +91,12 @@ SHARE = 0.25
 
 @attrs.frozen(kw_only=True)
 class TimeSlot:
-    """Where one comparison stands among those of a run, and what it may take.
+    """The number and the time limit of one comparison of a run.
 
     Attributes:
-        number: of its task, from 1.
-        of: how many tasks there are.
-        seconds: wall-clock that it should take at most.
+        number: number of the comparison's task, from 1.
+        of: number of tasks.
+        seconds: wall-clock time in seconds that the comparison should take at most.
     """
 
     number: int = 1
@@ -105,15 +105,15 @@ class TimeSlot:
 
     @classmethod
     def among(cls, number: int, of: int, *, before: float, now: float) -> TimeSlot:
-        """The place of a comparison that is about to begin.
+        """The slot of a comparison that is about to begin.
 
-        What the earlier ones left, and those that are known already do not need, the others share.
+        The remaining comparisons share the time that earlier and known ones left.
 
         Args:
-            number: of its task, from 1.
-            of: how many tasks there are.
-            before: wall-clock of the run in seconds when the first comparison began.
-            now: the same now.
+            number: number of the comparison's task, from 1.
+            of: number of tasks.
+            before: wall-clock time of the run in seconds when the first comparison began.
+            now: wall-clock time of the run in seconds now.
         """
         together = before * SHARE / (1.0 - SHARE)
         left = max(0.0, together - (now - before))
@@ -122,11 +122,11 @@ class TimeSlot:
 
 @attrs.frozen(kw_only=True)
 class Baselines:
-    """What a task's winners are compared with.
+    """The baselines of one task.
 
     Attributes:
         contenders: every variant of every baseline that can compute the task.
-        vendors: names of those that count as the vendor's.
+        vendors: names of the baselines that count as the vendor's.
     """
 
     contenders: tuple[Contender, ...] = ()
@@ -169,14 +169,14 @@ def finalists(measurements: Sequence[Measurement], space: StageRef) -> tuple[Con
 def alternatives(
     measurements: Sequence[Measurement], chosen: tuple[int, ...] | None
 ) -> tuple[tuple[int, ...], ...]:
-    """Configurations nearly as fast as the chosen one and as different from it as can be.
+    """Configurations nearly as fast as the chosen one, and as different from it as possible.
 
-    What is fastest alone need not be in a network, beside other kernels and their weights; siblings
-    of the winner would share its fate.
+    The fastest kernel alone need not be the fastest in a network, beside other kernels and their
+    weights. Similar configurations would have the same weakness.
 
     Args:
-        measurements: of one task.
-        chosen: the winner, or None where there is none.
+        measurements: measurements of one task.
+        chosen: the winner, or None if there is none.
     """
     costs = {m.config: m.cost for m in measurements if m.ok}
     if chosen not in costs or chosen is None:
@@ -197,9 +197,9 @@ def alternatives(
 def uncompared(
     measurements: Sequence[Measurement], space: StageRef, *, shared: bool = False
 ) -> StoredComparison:
-    """What takes a comparison's place where there is nothing to compare with: the best one.
+    """The result without a comparison, if there is no baseline: the best configuration.
 
-    Re-measuring would cost seconds for each operator of a network, which is what is compared there.
+    A network is compared as a whole, so measuring each of its operators again would waste seconds.
     """
     best = best_of(measurements, shared=shared)
     if best is None:
@@ -211,16 +211,16 @@ def uncompared(
 def compared(
     run: RunContext, task_run: TaskRun, baselines: Baselines, slot: TimeSlot
 ) -> StoredComparison:
-    """Time a task's fastest configurations against its baselines, or recall that it was done.
+    """Time a task's fastest configurations against its baselines, or read an earlier comparison.
 
-    Those that others have measured are built and checked by it. Where a record turns out wrong,
-    the next ones take its place.
+    The comparison compiles and checks records of other runs. If a record turns out wrong, the next
+    one takes its place.
 
     Args:
         run: the run.
         task_run: the task, which has ended.
-        baselines: the task's.
-        slot: among the comparisons of the run.
+        baselines: the task's baselines.
+        slot: the slot of this comparison.
 
     Raises:
         PluginError: the runner breaks its contract.

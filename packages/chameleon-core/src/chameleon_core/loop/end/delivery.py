@@ -29,13 +29,13 @@ THE_NETWORK = "the network"
 
 
 def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResult:
-    """Have the frontend deliver, and say why where it cannot.
+    """Have the frontend deliver; if it cannot, log the reason.
 
-    What was tuned is on disk and stays a result, so nothing that goes wrong here ends the run.
+    The tuned kernels are on disk and remain a result, so no failure here ends the run.
 
     Args:
         run: the run.
-        operators: results of its tasks.
+        operators: results of the run's tasks.
     """
     pipeline, seconds_before = run.pipeline, run.totals.seconds
     if not delivers(run.frontend):
@@ -99,12 +99,12 @@ def _winner(operator: OperatorResult) -> Winner | None:
 def guessed(
     task: Task, guesses: Sequence[tuple[int, ...]], *, predicted: bool = False
 ) -> Winner | None:
-    """What a task that was never measured is delivered with; None where nothing is recommended.
+    """The winner of a task that was never measured, or None without any guess.
 
     Args:
         task: the task.
-        guesses: what ``guesses_of`` its space says, or what its result does.
-        predicted: whether a cost model chose the first of them.
+        guesses: guesses from ``guesses_of`` or from the task's result.
+        predicted: whether a cost model chose the first guess.
     """
     if not guesses:
         return None
@@ -113,7 +113,7 @@ def guessed(
 
 
 def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:
-    """What a space recommends where nothing is known, the most promising first."""
+    """A space's guesses without any measurement, the most promising first."""
     return tuple(tuples(space.first_guesses))
 
 
@@ -122,9 +122,9 @@ _UNUSED = "other types of operators that the budget did not reach are not used"
 
 
 def not_reached(operators: Sequence[OperatorResult]) -> None:
-    """Say in the log how many operators the budget did not reach, if any.
+    """Log how many operators the budget did not reach, if any.
 
-    What was not measured in another type is computed in the operator's own.
+    An operator that was not measured in a reduced dtype is computed in its own dtype.
     """
     own = [operator for operator in operators if not operator.task.get("alternative_of")]
     others = [operator for operator in operators if operator.task.get("alternative_of")]

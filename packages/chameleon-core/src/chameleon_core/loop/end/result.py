@@ -122,7 +122,7 @@ class OperatorResult:
         return float(self.task["flop"]) / tuned / 1e9 if tuned else None
 
     def to_json(self) -> dict[str, Any]:
-        """What ``run --json`` prints of an operator, and what ``from_json`` needs."""
+        """The operator's part of ``run --json``, which ``from_json`` reads."""
         values = attr.asdict(self, filter=lambda field, value: field.name not in _FLAGS or value)
         return {
             "name": self.name,
@@ -183,7 +183,7 @@ class RunResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the command ends with."""
+        """The exit code of the command."""
         # A verified network is a result, whatever kernels it has; without one they are.
         kernels = self.operators and all(row.tuned_seconds is not None for row in self.operators)
         if self.network.failure is not None or not (self.network.delivered or kernels):
@@ -191,7 +191,7 @@ class RunResult:
         return ExitCode.THRESHOLD_MISSED if self.missed else ExitCode.OK
 
     def to_json(self) -> dict[str, Any]:
-        """What ``run --json`` prints."""
+        """The content of ``run --json``."""
         return {
             "run": str(self.folder),
             **({} if self.slower is None else {"slower": self.slower}),

@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 class Origin(StrEnum):
-    """What put a configuration into a batch."""
+    """The stage that proposed a configuration."""
 
     INITIAL = "initial"
     """A first guess of the space, or a random configuration of the batch before any search."""
@@ -135,7 +135,7 @@ class Batch:
 
     @property
     def missing(self) -> tuple[Config, ...]:
-        """What is still to be measured; empty once the batch is complete."""
+        """Configurations that are not measured yet; empty once the batch is complete."""
         return tuple(self._missing)
 
     @property
@@ -145,7 +145,7 @@ class Batch:
 
     @property
     def measurements(self) -> list[Measurement]:
-        """What the store had of it and what has arrived, in proposal order."""
+        """Measurements from the store and the runner, in the order of the proposals."""
         return [self._measured[config] for config in self.configs if config in self._measured]
 
     def shorten(self, size: int) -> None:
@@ -224,10 +224,9 @@ class Programs:
 
 @attrs.define(kw_only=True)
 class FallbackWatch:
-    """Says once of every stage of a run whose work is done by the fallback instead.
+    """Logs once for each stage of a run that a fallback does most of the stage's work.
 
-    A last batch of a small space, where little is left that is new, is no reason; that most of what
-    was searched for came from elsewhere is.
+    The last batch of a small space is no reason to log, since little in it is new.
     """
 
     _searched: int = attrs.field(default=0, init=False)

@@ -378,7 +378,7 @@ class BatchesInFlight:
         """Do a piece of a search while measurements go on.
 
         Returns:
-            What the work returned, and its share of the wall-clock in seconds.
+            The result of the work, and its share of the wall-clock time in seconds.
         """
         self._shares.start(work)
         try:
@@ -491,10 +491,10 @@ class SameThread(SearchExecutor):
 
 
 class SearchThread(SearchExecutor):
-    """The search has a thread of its own, so that this one can look after the devices.
+    """A thread for the search, so that the main thread can serve the devices.
 
-    It is not the other way round: signals are handled in the main thread, and processes may end
-    with the thread that started them, which should live as long as their runner.
+    The runner stays in the main thread for two reasons. Signals are handled there, and some
+    processes end with the thread that started them.
     """
 
     def __init__(self) -> None:
@@ -554,11 +554,11 @@ class WallClockShares:
 
 
 def batches_in_flight(runner: CheckedRunner, at_once: int, store: RecordStore) -> BatchesInFlight:
-    """What measures the batches of a run.
+    """The object that measures the batches of a run.
 
     Args:
-        runner: the run's.
-        at_once: tasks that have a batch in flight at the same time, at most.
+        runner: the run's runner.
+        at_once: the largest number of tasks with a batch in flight at the same time.
         store: the run's records.
 
     Raises:

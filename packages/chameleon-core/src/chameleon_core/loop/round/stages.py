@@ -51,8 +51,8 @@ def generator(seed: int, *names: str) -> np.random.Generator:
 class SearchStages:
     """Explorer, cost model, sampler and synthesizer of one task.
 
-    Every method checks what the plugin returned: rows that are illegal, repeated or visited are
-    dropped, anything else that breaks the contract is a ``PluginError`` with the plugin's name.
+    Every method checks what the plugin returned. Rows that are illegal, repeated or visited are
+    dropped. Any other breach of the contract is a ``PluginError`` that names the plugin.
     """
 
     explorer: Explorer
@@ -175,7 +175,7 @@ class SearchStages:
         return attrs.evolve(candidates, configs=candidates.configs[np.concatenate([first, rest])])
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
-        """The sampler's choice, at most ``count`` rows; the synthesizer mends unusable ones."""
+        """The sampler's choice, at most ``count`` rows; the synthesizer replaces unusable rows."""
         contract = self.contracts["samplers"]
         with contract.call("select"):
             chosen = self.sampler.select(candidates, visited, count)

@@ -90,7 +90,7 @@ class TaskRecords:
         return config is not None and self.origin(config) == Origin.RECORD
 
     def origin(self, config: Config) -> str | None:
-        """What put a configuration into its batch; None where nobody recorded it."""
+        """The stage that proposed a configuration, or None if no record says it."""
         return self._origins.get(config)
 
     def add(
@@ -122,7 +122,7 @@ class TaskRecords:
         self._store.set_spending(self.stored.id, spending)
 
     def last_place(self, configs: Iterable[Config]) -> int:
-        """Where the last arrival of some configurations is among the arrivals of all tasks."""
+        """The number of the configurations' last arrival, counted over all tasks."""
         return max((self._places[row] for row in configs if row in self._places), default=0)
 
     def come_to(self, configs: Iterable[Config]) -> None:
@@ -159,7 +159,7 @@ class TaskRecords:
 
 
 def say_what_does_not_apply(stored: StoredTask, store: RecordStore) -> None:
-    """Say that a task has records of another design space, which are not this one's.
+    """Log that a task has records of another design space, which do not apply to this space.
 
     Args:
         stored: the task's row for its present space.
@@ -251,7 +251,7 @@ class TaskRun:
 
     @property
     def state(self) -> TaskState:
-        """What the scheduler sees."""
+        """The task's progress as the scheduler sees it."""
         return TaskState(
             task=self.task,
             rounds=self.tuner.rounds,
@@ -263,10 +263,10 @@ class TaskRun:
         )
 
     def summary(self, limit: int | None) -> TaskSummary:
-        """What listeners see: everything on disk, replayed yet or not.
+        """The task's progress as listeners see it: everything on disk, replayed or not.
 
         Args:
-            limit: where the budget ends the task at the latest, or None.
+            limit: the number of measurements at which the budget ends the task, or None.
         """
         records = self.records
         return TaskSummary(
@@ -316,14 +316,14 @@ class TaskRun:
         )
 
     def begin(self, batch: Batch, search_seconds: float) -> MeasureJob | None:
-        """Take a batch up, and announce it where something of it is missing.
+        """Accept a batch, and announce it if a part of it is not measured.
 
         Args:
-            batch: from ``propose`` or ``guess``.
-            search_seconds: wall-clock that proposing it took.
+            batch: a batch of ``propose`` or ``guess``.
+            search_seconds: wall-clock time in seconds that the proposal took.
 
         Returns:
-            What has to be measured; None where the store knows all of it.
+            The job to measure, or None if the store knows all results.
         """
         self._batch = batch
         if not batch.missing:
@@ -422,8 +422,8 @@ class TaskRun:
         """End the task: it gets no further batch.
 
         Args:
-            reason: why, as half a sentence.
-            limit: where the budget ends it at the latest, or None.
+            reason: the reason, as a short sentence.
+            limit: the number of measurements at which the budget ends the task, or None.
         """
         self._ended = reason
         self._publish(TaskFinished(task=self.summary(limit), reason=reason))
@@ -431,9 +431,9 @@ class TaskRun:
     def adopt_leftovers(self, batch: Batch | None = None) -> None:
         """Learn stored measurements that the replay did not propose.
 
-        There are none unless something the proposals depend on has changed since (a library's
-        version, the batch size), or the task ended before it came to them, as with a smaller
-        budget. They are results all the same.
+        They exist only if the proposals changed, or if a smaller budget ended the task earlier. A
+        new version of a library or another batch size changes proposals. The measurements are
+        results all the same.
 
         Args:
             batch: the first batch with something to measure; its stored part is no leftover.

@@ -79,10 +79,10 @@ class TaskTuner:
         self.predicted = stages.score is not None
 
     def suggest(self, config: Config) -> None:
-        """Measure a configuration with the next batch, which gets no longer by it.
+        """Put a configuration into the next batch, in place of another proposal.
 
-        Of several suggestions the last one comes first; they take at most half the batch. Those
-        that are no legal configurations of the space, or were measured, are forgotten.
+        The last suggestion comes first, and suggestions fill at most half of the batch. A
+        suggestion is dropped if it is illegal or already measured.
         """
         self._suggested.insert(0, config)
 
@@ -96,13 +96,13 @@ class TaskTuner:
         self._enqueued.append(config)
 
     def guess(self) -> Configs:
-        """One configuration that needs no search: what was suggested last, else a first guess.
+        """One configuration that needs no search: the last suggestion, or else a first guess.
 
-        It is told as a batch is, but it is none: the first batch is still to come, and the search
-        stages learn of the guess with that. So it costs no more than its measurement.
+        The guess is no batch: the first batch is still to come, and the search stages learn from
+        the guess together with it. So a guess costs no more than its measurement.
 
         Returns:
-            Shape (1, knobs); (0, knobs) where all of the space's first guesses were measured.
+            Shape (1, knobs), or (0, knobs) if all first guesses are measured.
         """
         self._expect_nothing()
         guesses = self.guesses[:1]
@@ -117,14 +117,15 @@ class TaskTuner:
 
     @property
     def guesses(self) -> Configs:
-        """What ``guess`` has left to return, in its order, shape (n, knobs)."""
+        """The configurations that ``guess`` has yet to return, in order, shape (n, knobs)."""
         suggested = np.array(self._suggested, np.int32).reshape(-1, len(self.space.knobs))
         return self._joined(self._joined(suggested[:0], suggested), self.space.first_guesses)
 
     def recommended(self) -> Configs:
-        """What to take where nothing is measured, the most promising first, shape (n, knobs).
+        """Configurations to use without measurements, the most promising first, shape (n, knobs).
 
-        The explorer's candidates, where the cost model knows something; then the first guesses.
+        The explorer's candidates come first if the cost model knows something, then the first
+        guesses.
         """
         guesses = self.space.first_guesses
         if self.predicted and not self.measurements:
@@ -139,16 +140,16 @@ class TaskTuner:
             raise RuntimeError("tell the measurements of the last batch before asking again")
 
     def ask(self, limit: int | None = None) -> Configs:
-        """The next batch: distinct, legal, unvisited; empty when the space is exhausted.
+        """The next batch: distinct, legal and new rows; empty if the space is exhausted.
 
-        The first batch is the space's first guesses and random configurations, unless the cost
-        model knows something already (from other tasks, say): then it has the best of the guesses
-        alone. Its other rows, like later batches, come from explorer, sampler and synthesizer. A
-        sampler may choose to measure few; only rows that turn out unusable, or that a plan shorter
-        than a batch could not give, are replaced by random ones.
+        The first batch holds the space's first guesses and random configurations. If the cost model
+        already learned from other tasks, the first batch holds only the best guesses. Its other
+        rows then come from explorer, sampler and synthesizer, as in later batches. A sampler may
+        return few rows. Random rows replace only unusable rows, and rows that a short plan could
+        not supply.
 
         Args:
-            limit: at most this many rows, the first of the batch; what a budget still allows.
+            limit: the largest number of rows that the budget allows.
 
         Returns:
             Shape (n, knobs).

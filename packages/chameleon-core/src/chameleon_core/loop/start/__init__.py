@@ -1,1 +1,1 @@
-"""What precedes the first batch: tasks, their spaces, and what has to be known before."""
+"""The steps before the first batch: tasks, their spaces, and the facts that both depend on."""

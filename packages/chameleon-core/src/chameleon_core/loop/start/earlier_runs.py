@@ -45,8 +45,8 @@ class WarmStart:
     def suggestions(self, task: Task, space: DesignSpace) -> list[tuple[int, ...]]:
         """Legal configurations of a task's space, the most promising ones last.
 
-        Those of the same task if an earlier run had it, else the best ones of the tasks on the
-        same target that have most arguments in common with it.
+        They come from the same task if an earlier run had it. Otherwise they are the best ones of
+        the most similar tasks: those on the same target with most arguments in common.
         """
         rows: list[Mapping[str, Any]] = []
         for known in self._known:

@@ -1,6 +1,6 @@
-"""What a frontend is asked before it names its tasks: whether it can deliver, and what it chooses.
+"""Two questions to a frontend before it names its tasks: can it deliver, and what does it choose?
 
-It chooses by measurement, once; the choice is kept for good.
+The frontend chooses by measurement once, and the run keeps the choice.
 """
 
 from __future__ import annotations

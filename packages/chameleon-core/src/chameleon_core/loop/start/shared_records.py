@@ -1,7 +1,7 @@
-"""What a run takes from record databases as it begins, and adds to them as it ends.
+"""Records that a run takes from databases when it begins, and adds to them when it ends.
 
 Records of exactly the same key (``RecordKey``) count as measured. They are copied into the run's
-own store, so that a resumed run depends on no database. Where a task has none, the best
+own store, so a resumed run depends on no database. For a task without records, the best
 configurations of the nearest tasks are measured first.
 """
 
@@ -51,10 +51,10 @@ def shares_records(store: RecordStore) -> bool:
 
 
 class SharedRecords:
-    """What a run takes from record databases, and adds to them: nothing, if it has none.
+    """The records that a run takes from databases and adds to them; none without a database.
 
     Args:
-        store: the run's.
+        store: the run's store.
     """
 
     def __init__(self, store: RecordStore) -> None:
@@ -100,16 +100,16 @@ class SharedRecords:
 def noted_conditions(
     pipeline: ResolvedPipeline, store: RecordStore, runner: CheckedRunner
 ) -> Mapping[str, Any] | None:
-    """What the times of a run depend on, kept in its store as it begins.
+    """The conditions that the run's times depend on, kept in its store when the run begins.
 
     Args:
-        pipeline: the run's.
-        store: its store.
-        runner: its runner, started.
+        pipeline: the run's pipeline.
+        store: the run's store.
+        runner: the run's runner, started.
 
     Returns:
-        ``RecordKey.conditions``; None where the runner's measurements are nobody else's, or where
-        the folder has some that were made under other conditions.
+        ``RecordKey.conditions``. None if the runner does not share its measurements, or if the
+        folder has measurements of other conditions.
     """
     own = runner.conditions()
     if own is None:
@@ -342,13 +342,13 @@ class DatabaseRecords(SharedRecords):
 
 
 def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
-    """What a run has measured itself; empty where nobody knows under which conditions.
+    """The measurements of the run itself; empty if their conditions are unknown.
 
-    Records that it took over are left to whom they came from. A lost device says nothing of the
+    Records that the run took over stay with their owner. A lost device says nothing about a
     configuration.
 
     Args:
-        store: the run's.
+        store: the run's store.
     """
     conditions = store.fact(CONDITIONS)
     if conditions is None or conditions == MIXED:

@@ -17,11 +17,11 @@ from chameleon_core.words import did_you_mean, with_hint
 
 
 def frontend_of(pipeline: Subject) -> Frontend:
-    """The pipeline's frontend, made, and told of the precision where that is not float32.
+    """The pipeline's frontend, with the pipeline's precision if that is not float32.
 
     Raises:
-        ConfigError: it has no such precision.
-        PluginError: it cannot be made.
+        ConfigError: the frontend has no such precision.
+        PluginError: the frontend cannot be made.
     """
     frontend: Frontend = pipeline.model.create()
     precision = pipeline.sections.get("precision")
@@ -46,7 +46,7 @@ def target_of(pipeline: ResolvedPipeline) -> str:
 
 
 def device_of(pipeline: ResolvedPipeline, target: str) -> dict[str, Any]:
-    """What is known of the device that a resolved target stands for, as JSON values.
+    """Facts about a resolved target's device, as JSON values.
 
     Raises:
         PluginError: the target resolver breaks its contract.
@@ -73,10 +73,10 @@ def tasks_of(pipeline: ResolvedPipeline) -> tuple[str, list[Task]]:
 
 
 def named_tasks(subject: Subject, frontend: Frontend, target: str) -> list[Task]:
-    """What a frontend names for a resolved target, with names and keys that are unique.
+    """The frontend's tasks for a resolved target, with unique names and keys.
 
     Raises:
-        ConfigError: the model cannot be what the pipeline says.
+        ConfigError: the model does not fit the pipeline's description.
         PluginError: the frontend breaks its contract.
     """
     contract = contract_of(subject.model)
@@ -147,19 +147,20 @@ def fixed_spaces(
     *,
     among: bool = False,
 ) -> list[DesignSpace]:
-    """The parts of spaces in which the knobs that a pipeline fixes hold their values.
+    """Spaces without the configurations that contradict the knobs that a pipeline fixes.
 
-    What is said of an operator by name goes before what is said of every one that has the knob.
+    A value for one operator by name overrides a value for all operators with the knob.
 
     Args:
         spaces: one per task.
         tasks: the tasks.
-        knobs: what is fixed.
-        among: whether there are other tasks; else what none of these has is a mistake.
+        knobs: the fixed knobs.
+        among: whether the run has further tasks. If not, a knob that none of these tasks has is an
+            error.
 
     Raises:
-        PipelineError: there is no such operator, knob or value, or nothing legal has these values;
-            says where each was written.
+        PipelineError: no such operator, knob or value exists, or no legal configuration has these
+            values. The message names the lines.
     """
     problems: list[Problem] = [] if among else _unknown(knobs, tasks, spaces)
     parts = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -95,10 +96,10 @@ def _extreme(node: Node) -> Any:
     axes = [positive(axis, len(shape)) for axis in axes] or list(range(len(shape)))
     keep = bool(node.attributes.get("keepdims", 1))
     if 0 not in shape:
-        reduce = op.max if largest else op.min
+        extreme = op.max if largest else op.min
         if kind != np.bool_:
-            return reduce(x, axes, keep)
-        return op.astype(reduce(op.astype(x, "uint8"), axes, keep), "bool")
+            return extreme(x, axes, keep)
+        return op.astype(extreme(op.astype(x, "uint8"), axes, keep), "bool")
     # Nothing is larger than all numbers or less than all.
     left = [1 if axis in axes else extent for axis, extent in enumerate(shape)]
     left = left if keep else [extent for axis, extent in enumerate(shape) if axis not in axes]
@@ -109,6 +110,34 @@ def _extreme(node: Node) -> Any:
     else:
         nothing = np.iinfo(kind).min if largest else np.iinfo(kind).max
     return relax.const(np.full(left, nothing, kind))
+
+
+def _mean(node: Node) -> Any:
+    """A mean of whole numbers is a whole one, rounded towards zero."""
+    x = node[0]
+    if not _is_whole(x):
+        return NotImplemented
+    axes = node.attributes.get("axes") or ([] if node[1] is None else node.integers(1))
+    if not axes and node.attributes.get("noop_with_empty_axes"):
+        return x
+    wide = op.astype(x, "float64")
+    return op.astype(
+        op.mean(wide, axes or None, bool(node.attributes.get("keepdims", 1))), dtype_of(x)
+    )
+
+
+def _scaled_product(node: Node) -> Any:
+    """TVM's importer rounds a factor of whole numbers."""
+    factors = (float(node.attributes[name]) for name in ("alpha", "beta"))
+    if _is_whole(node[0]) and not all(factor.is_integer() for factor in factors):
+        raise Unsupported("it multiplies whole numbers by a fraction")
+    return NotImplemented
+
+
+def _extreme_of_all(node: Node) -> Any:
+    """TVM's importer writes all operands beside each other first."""
+    combine = op.maximum if node.kind == "Max" else op.minimum
+    return reduce(lambda one, other: node.emit(combine(one, other)), node.inputs)
 
 
 def _cumulative_product(node: Node) -> Any:
@@ -193,6 +222,21 @@ def _prelu(node: Node) -> Any:
     return op.where(op.less(x, scalar(0, x)), op.multiply(x, slope), x)
 
 
+def _sign(node: Node) -> Any:
+    """TVM compares numbers without a sign with -1."""
+    x = node[0]
+    unsigned = np.dtype(dtype_of(x)).kind == "u"
+    return op.minimum(x, scalar(1, x)) if unsigned else NotImplemented
+
+
+def _celu(node: Node) -> Any:
+    """The standard's function gives a vector for a number."""
+    x, alpha = node[0], scalar(float(node.attributes["alpha"]), node[0])
+    zero = scalar(0, x)
+    below = op.exp(op.divide(op.minimum(x, zero), alpha))
+    return op.where(op.less(x, zero), op.multiply(alpha, op.subtract(below, scalar(1, x))), x)
+
+
 ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "Pow": _power,
     "Mod": _modulo,
@@ -201,18 +245,27 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "IsInf": _is_infinite,
     "ReduceMax": _extreme,
     "ReduceMin": _extreme,
+    "Gemm": _scaled_product,
+    "Max": _extreme_of_all,
+    "Min": _extreme_of_all,
+    "ReduceMean": _mean,
     "CumProd": _cumulative_product,
     "Det": _determinant,
     "PRelu": _prelu,
+    "Sign": _sign,
+    "Celu": _celu,
 }
 """Converters by kind of node."""
 
 
 def _layer(node: Node) -> Any:
     """The standard's function gives mean and deviation as well, and has any axes."""
-    axis = positive(int(node.attributes["axis"]), len(shape_of(node[0])))
+    x, scale = node[0], node[1]
+    axis = positive(int(node.attributes["axis"]), len(shape_of(x)))
     if node.outputs > 1 or (axis == 0 and node.kind != "LayerNormalization"):
         raise Unsupported("it gives more than what it normalises")
+    if dtype_of(x) == "float64" or shape_of(scale) != shape_of(x)[axis:]:
+        raise Unsupported("the compiler normalises other numbers")
     return NotImplemented
 
 

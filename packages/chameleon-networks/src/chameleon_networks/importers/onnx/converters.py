@@ -1,20 +1,16 @@
 """Converters of ONNX's operators that TVM's importer lacks, or converts to something else.
 
-Each takes a ``Node`` and returns an expression, or a list of one for each output. Operators that
-nothing converts are refused all at once.
+Each takes a ``Node`` and returns an expression, or a list of one for each output.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import onnx
-from chameleon_core.errors import ConfigError
 from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.words import WAY_OUT
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from chameleon_networks.graph.relaxed import relax
@@ -28,7 +24,6 @@ from chameleon_networks.importers.onnx.nodes import (
     dtype_of,
     positive,
     scalar,
-    sentence_of,
     shape_of,
 )
 from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
@@ -157,43 +152,21 @@ CONVERTERS: dict[str, Callable[[Node], Any]] = {
 DOMAINS = STANDARD | {ONNXRUNTIME_DOMAIN, "ai.onnx.ml", "ai.onnx.preview.training"}
 """Domains whose operators converters are named after."""
 
-_IN_THE_STANDARD = (
+IN_THE_STANDARD = (
     "It is none of the standard's, but onnxruntime's own: save the network before onnxruntime "
     "fuses it, and quantize it in the QDQ format (quant_format=QuantFormat.QDQ)."
 )
+"""What to do about an operator that onnxruntime alone has."""
 
 
-def check_operators(graph: Any) -> None:
-    """Refuse a graph with all of its operators that nothing converts, and how often each occurs.
-
-    Raises:
-        ConfigError: there are some.
-    """
-    nodes = defaultdict(list)
-    for node in _lacking(graph):
-        nodes[node.domain, node.op_type].append(node)
-    if nodes:
-        listed = (
-            sentence_of(first) + (f" (and {len(others)} more of them)" if others else "")
-            for first, *others in nodes.values()
-        )
-        foreign = any(domain == ONNXRUNTIME_DOMAIN for domain, _ in nodes)
-        hint = _IN_THE_STANDARD if foreign else WAY_OUT
-        raise ConfigError(f"the compiler has no operator for {', '.join(listed)}", hint=hint)
-
-
-def _lacking(graph: Any) -> Iterator[Any]:
+def has_operator(node: Any) -> bool:
+    """Whether something converts nodes of an operator, by its name."""
     # What reads nothing but values that have to be known is computed by ONNX's reference.
     known = {*_get_convert_map(), *CONVERTERS, *SPECIAL, *VALUES}
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-                yield from _lacking(inner)
-        if node.op_type in known and node.domain in DOMAINS:
-            continue
-        try:
-            schema = onnx.defs.get_schema(node.op_type, node.domain)
-        except onnx.defs.SchemaError:
-            schema = None
-        if schema is None or not (schema.has_function or schema.has_context_dependent_function):
-            yield node
+    if node.op_type in known and node.domain in DOMAINS:
+        return True
+    try:
+        schema = onnx.defs.get_schema(node.op_type, node.domain)
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)

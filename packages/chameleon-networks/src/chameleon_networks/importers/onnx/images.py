@@ -216,15 +216,27 @@ def _axes(node: Node, chosen: Sequence[int]) -> dict[int, _Axis]:
     }
 
 
+_RESIZED_BY_TVM = (3, 4, 5)
+"""Axes of a tensor, batch and channels included."""
+_SPATIAL = 2
+"""The first axis behind them."""
+
+
 def _resize(node: Node) -> Any:
     value, given = node[0], dict(node.attributes)
-    rank = len(shape_of(value))
+    shape = shape_of(value)
+    rank = len(shape)
     chosen = [positive(axis, rank) for axis in given.get("axes") or range(rank)]
     axes = _axes(node, chosen)
     if node.opset < _COORDINATES_SINCE or node.kind == "Upsample":
         given.update(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
-    elif _is_ordinary(given, axes.values()):
+    elif rank in _RESIZED_BY_TVM and _is_ordinary(given, axes):
         return NotImplemented
+    if given["mode"] != "nearest" and np.dtype(dtype_of(value)).kind != "f":
+        raise Unsupported(f"it interpolates numbers of {dtype_of(value)}")
+    out = [axes[axis].out if axis in axes else extent for axis, extent in enumerate(shape)]
+    if 0 in out:
+        return relax.const(np.zeros(out), dtype_of(value))
     way = str(given["coordinate_transformation_mode"])
     outsides: dict[int, NDArray[Any]] = {}
     for number, axis in axes.items():
@@ -238,26 +250,33 @@ def _resize(node: Node) -> Any:
             taken = np.clip(nearest, 0, axis.size - 1).astype(np.int64)
             value = node.emit(op.take(value, relax.const(taken), number))
             continue
-        matrix = relax.const(_matrix(axis, places, given).T.astype(np.float32))
+        matrix = relax.const(_matrix(axis, places, given).T, dtype_of(value))
         order = [*(other for other in range(rank) if other != number), number]
         moved = node.emit(op.matmul(op.permute_dims(value, order), matrix))
         value = node.emit(op.permute_dims(moved, np.argsort(order).tolist()))
+    return _with_outsides(node, value, outsides)
+
+
+def _with_outsides(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]]) -> Any:
+    """Numbers that are resized from outside of the image are one value."""
+    rank = len(shape_of(value))
     for number, outside in outsides.items():
         if outside.any():
             mask = outside.reshape([-1 if axis == number else 1 for axis in range(rank)])
-            beyond = scalar(float(given["extrapolation_value"]), value)
+            beyond = scalar(float(node.attributes["extrapolation_value"]), value)
             value = node.emit(op.where(relax.const(mask), beyond, value))
     return value
 
 
-def _is_ordinary(given: Mapping[str, Any], axes: Any) -> bool:
+def _is_ordinary(given: Mapping[str, Any], axes: Mapping[int, _Axis]) -> bool:
     """Whether TVM's kernels follow the standard."""
     special = ("antialias", "exclude_outside", "axes")
     return (
         not any(given.get(name) for name in special)
         and given.get("keep_aspect_ratio_policy", "stretch") == "stretch"
         and given["coordinate_transformation_mode"] != "half_pixel_symmetric"
-        and all(axis.out == axis.scale * axis.size for axis in axes)
+        and all(axis.out == axis.scale * axis.size for axis in axes.values())
+        and all(axis.out == axis.size for place, axis in axes.items() if place < _SPATIAL)
     )
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
+import attrs
 import numpy as np
 import onnx
+import structlog
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.words import WAY_OUT, first_line
@@ -22,7 +25,13 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import is_quantized, is_rounded
 from chameleon_networks.importers.onnx.control import SPECIAL
-from chameleon_networks.importers.onnx.converters import CONVERTERS, DOMAINS, check_operators
+from chameleon_networks.importers.onnx.converters import (
+    CONVERTERS,
+    DOMAINS,
+    IN_THE_STANDARD,
+    KERNEL_TYPES,
+    has_operator,
+)
 from chameleon_networks.importers.onnx.nodes import (
     VALUES,
     Node,
@@ -32,12 +41,14 @@ from chameleon_networks.importers.onnx.nodes import (
     dense,
     dtype_of,
     evaluated,
+    is_constant,
     is_folded,
     owner_of,
     relax_constant,
     sentence_of,
     shape_of,
 )
+from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
 from chameleon_networks.importers.onnx.standard import (
     STANDARD,
     as_cast,
@@ -47,22 +58,31 @@ from chameleon_networks.importers.onnx.standard import (
     with_attributes,
 )
 from chameleon_networks.importers.onnx.typed import TYPES, Typed, interface, read, written
+from chameleon_networks.importers.refusals import OperatorSurvey, Refusal
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
+
+log = structlog.get_logger()
 
 Scope = dict[str, Value]
 
 
-class InputNeededError(ConfigError):
-    """An operator needs the value of inputs of the network before it is compiled.
+UNKNOWN = object()
+"""Stands for the numbers that a refused node gives, if not even their shape is known."""
+
+_NO_OPERATOR = "the compiler has no such operator"
+_MAKE_CONSTANT = "Make it a constant of the file (an initializer), as its value decides on shapes."
+
+
+class _RefusedNode(Exception):  # noqa: N818 - a reason, of which the survey makes an error
+    """A node cannot be converted.
 
     Attributes:
-        names: of the inputs.
+        refusal: why.
     """
 
-    def __init__(self, message: str, names: Sequence[str]) -> None:
-        hint = "Make it a constant of the file (an initializer), as its value decides on shapes."
-        super().__init__(message, hint=hint)
-        self.names = tuple(names)
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.reason)
+        self.refusal = refusal
 
 
 def imported(
@@ -78,8 +98,8 @@ def imported(
         values: of inputs that are constants from now on, by name.
 
     Raises:
-        InputNeededError: an operator needs the value of an input.
-        ConfigError: a node cannot be read; names it.
+        OperatorsRefusedError: nodes cannot be read, or need the values of inputs.
+        ConfigError: an input or an output is none of a network.
     """
     importer = _Importer(model, shapes, values or {})
     module = importer.module()
@@ -88,6 +108,7 @@ def imported(
         locations=importer.locations_in(module),
         is_quantized=is_quantized(module),
         is_rounded=is_rounded(module),
+        operators=importer.survey.operators,
     )
 
 
@@ -105,6 +126,8 @@ class _Importer:
         self._builder = relax.BlockBuilder()
         self._locations: dict[Any, SourceLocation] = {}
         self._inputs: dict[Any, str] = {}
+        self._outputs_of_nodes: dict[Any, str] = {}
+        self.survey = OperatorSurvey()
 
     def module(self) -> Any:
         """The network as an ``IRModule``."""
@@ -121,17 +144,19 @@ class _Importer:
                 variable, kind = self._parameter(one, names)
                 self._inputs[variable] = one.name
                 scope[one.name] = (variable, kind)
-        check_operators(graph)
         with self._builder.function("main", params=list(self._inputs)):
             with self._builder.dataflow():
                 for variable, name in self._inputs.items():
                     _, kind = scope[name]
-                    scope[name] = read(self._builder, variable, kind) if kind in TYPES else variable
-                self._convert_nodes(graph.node, scope, opsets)
-                outputs = [self._output(scope, one.name) for one in graph.output]
+                    value = read(self._builder, variable, kind) if kind in TYPES else variable
+                    scope[name] = _without_numbers(value)
+                self._convert_network(scope, opsets)
+                # TVM complains of functions that are not ended.
+                outputs = [relax.const(0.0)] if self.survey.refusals else self._outputs(scope)
                 result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
                 result = self._builder.emit_output(result)
             self._builder.emit_func_output(result)
+        self.survey.check()
         return self._builder.get()
 
     def locations_in(self, module: Any) -> dict[str, SourceLocation]:
@@ -141,7 +166,8 @@ class _Importer:
             for binding in block.bindings:
                 location = self._locations.get(binding.var)
                 if location is not None:
-                    found[str(binding.var.name)] = location
+                    output = self._outputs_of_nodes.get(binding.var, "")
+                    found[str(binding.var.name)] = attrs.evolve(location, output=output)
         return found
 
     def _parameter(self, given: Any, names: dict[str, int]) -> tuple[Any, str]:
@@ -168,6 +194,9 @@ class _Importer:
         tensor = relax.TensorType([int(extent) for extent in shape], interface(dtype))
         return relax.Var(clean, tensor), dtype
 
+    def _outputs(self, scope: Scope) -> list[Any]:
+        return [self._output(scope, one.name) for one in self._model.graph.output]
+
     def _output(self, scope: Scope, name: str) -> Any:
         value = scope[name]
         if isinstance(value, list) or value is None:
@@ -178,6 +207,53 @@ class _Importer:
         return written(self._builder, value) if isinstance(value, Typed) else value
 
     # Nodes
+
+    def _convert_network(self, scope: Scope, opsets: Mapping[str, int]) -> None:
+        """Convert all nodes; after one that is refused, zeros take the place of what it gives."""
+        survey = self.survey
+        for node in self._model.graph.node:
+            survey.operators.update(one.op_type for one in _with_inner_nodes(node))
+            if any(scope.get(n) is UNKNOWN for one in _with_inner_nodes(node) for n in one.input):
+                scope.update(dict.fromkeys(node.output, UNKNOWN))
+                if has_operator(node):
+                    survey.assumed[node.op_type] += 1
+                else:
+                    survey.refusals.append(_refusal(node, _NO_OPERATOR))
+                continue
+            try:
+                self._convert_nodes([node], scope, opsets)
+            except _RefusedNode as refused:
+                survey.refusals.append(refused.refusal)
+                scope.update({name: self._stand_in(name) for name in node.output if name})
+            for name in node.output:
+                if isinstance(scope.get(name), relax.Var):
+                    self._outputs_of_nodes.setdefault(scope[name], name)
+
+    def _stand_in(self, name: str) -> Any:
+        """Zeros of the type that a value has by ONNX's inference of shapes, if that knows it."""
+        tensor = self._inferred.get(name, onnx.TypeProto()).tensor_type
+        dims = tensor.shape.dim
+        known = tensor.HasField("shape") and all(one.HasField("dim_value") for one in dims)
+        kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type or 1)).name
+        if not known or kind not in KERNEL_TYPES:
+            return UNKNOWN
+        return self._builder.emit(relax.op.zeros([one.dim_value for one in dims], kind))
+
+    @cached_property
+    def _inferred(self) -> Mapping[str, Any]:
+        model = onnx.ModelProto()
+        model.CopyFrom(self._model)
+        for given in model.graph.input:
+            for dim, extent in zip(
+                given.type.tensor_type.shape.dim, self._shapes.get(given.name, ()), strict=False
+            ):
+                dim.dim_value = int(extent)
+        try:
+            graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        except Exception as error:  # noqa: BLE001 - of a file that is too large, or of no known operator
+            log.info("shapes_not_inferred", problem=first_line(error))
+            return {}
+        return {value.name: value.type for value in (*graph.value_info, *graph.output)}
 
     def _convert_nodes(self, nodes: Sequence[Any], scope: Scope, opsets: Mapping[str, int]) -> None:
         for node in nodes:
@@ -195,6 +271,7 @@ class _Importer:
             return Typed(self._bound(value.value, location), value.kind)
         if isinstance(value, relax.Call | relax.TupleGetItem):
             value = self._builder.emit(value)
+        value = _without_numbers(value)
         if isinstance(value, relax.Var):
             self._locations.setdefault(value, location)
         return value
@@ -203,19 +280,18 @@ class _Importer:
         """The values of a node's outputs.
 
         Raises:
-            ConfigError: it cannot be compiled; names it.
+            _RefusedNode: it cannot be compiled.
         """
-        where = sentence_of(node)
         try:
             return self._by_kind(node, scope, opsets)
         except ValueNeeded as needed:
             names = self._sources(needed.value)
             listed = " and ".join(map(repr, names)) or "something that is computed"
-            raise InputNeededError(
-                f"{where} needs the value of {listed} before the network is compiled", names
-            ) from needed
+            reason = f"it needs the value of {listed} before"
+            refusal = _refusal(node, reason, hint=_MAKE_CONSTANT, inputs=tuple(names))
+            raise _RefusedNode(refusal) from needed
         except Unsupported as error:
-            raise ConfigError(f"{where} cannot be compiled: {error}", hint=WAY_OUT) from error
+            raise _RefusedNode(_refusal(node, str(error))) from error
 
     def _sources(self, value: Any) -> list[str]:
         """The network's inputs that a value follows from."""
@@ -258,15 +334,24 @@ class _Importer:
         )
         for place in VALUES.get(node.op_type, ()):
             given.known(place)
-        problem: Exception = Unsupported("the compiler has no such operator")
-        if domain in DOMAINS:
+        return self._by_operator(node, given, inputs, schema)
+
+    def _by_operator(
+        self, node: Any, given: Node, inputs: Sequence[Value], schema: Any
+    ) -> list[Value]:
+        """What a converter makes of a node, or the nodes of a function of the standard's."""
+        problem: Exception = Unsupported(_NO_OPERATOR)
+        if node.domain in DOMAINS:
             try:
                 return _typed(self._by_converter(node, given), given, schema)
             except ValueNeeded:
                 raise
             except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
                 problem = error
-        body = body_of(node, schema, inputs, opset)
+                empty = _empty_outputs(node, inputs, given.opset)
+                if empty is not None:
+                    return empty
+        body = body_of(node, schema, inputs, given.opset)
         if body is not None:
             return self._by_body(node, body, inputs, schema)
         if isinstance(problem, Unsupported):
@@ -290,7 +375,7 @@ class _Importer:
         """What TVM's converter of an operator makes of it."""
         kind = _get_convert_map().get(node.op_type)
         if kind is None:
-            raise Unsupported("the compiler has no such operator")
+            raise Unsupported(_NO_OPERATOR)
         for value in given.inputs:
             if isinstance(value, list):
                 raise Unsupported("it reads a sequence")
@@ -331,7 +416,14 @@ class _Importer:
         scope: Scope = dict.fromkeys(body.input)
         scope.update(zip(body.input, inputs, strict=False))
         nodes = [with_attributes(one, given, node) for one in body.node]
-        self._convert_nodes(nodes, scope, opsets)
+        try:
+            self._convert_nodes(nodes, scope, opsets)
+        except _RefusedNode as refused:
+            inner = refused.refusal
+            reason = f"{inner.reason} (in its {inner.operator})"
+            raise _RefusedNode(
+                _refusal(node, reason, hint=inner.hint, inputs=inner.inputs)
+            ) from refused
         # The standard writes no more than the outputs that the node names.
         return [scope.get(name) for name in body.output]
 
@@ -366,6 +458,26 @@ class _Importer:
         return self._builder.emit(value)
 
 
+def _refusal(node: Any, reason: str, *, hint: str = "", inputs: tuple[str, ...] = ()) -> Refusal:
+    usual = IN_THE_STANDARD if node.domain == ONNXRUNTIME_DOMAIN else WAY_OUT
+    return Refusal(
+        operator=node.op_type,
+        sentence=sentence_of(node),
+        reason=reason,
+        hint=hint or usual,
+        inputs=inputs,
+    )
+
+
+def _with_inner_nodes(node: Any) -> Iterator[Any]:
+    """A node, and those of the graphs that are its attributes."""
+    yield node
+    for attribute in node.attribute:
+        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+            for inner in graph.node:
+                yield from _with_inner_nodes(inner)
+
+
 def _typed(values: list[Value], node: Node, schema: Any) -> list[Value]:
     """A node's outputs in the types that its inputs stand for."""
     if schema is None or not any(node.kinds):
@@ -380,6 +492,31 @@ def _typed(values: list[Value], node: Node, schema: Any) -> list[Value]:
         kind = kinds.get(schema.outputs[min(place, len(schema.outputs) - 1)].type_str)
         typed.append(Typed(value, kind) if kind and isinstance(value, relax.Expr) else value)
     return typed
+
+
+def _without_numbers(value: Value) -> Value:
+    """An empty tensor as a constant, since TVM fails at many of them; others as they are."""
+    if isinstance(value, relax.Expr) and _is_static(value.ty) and 0 in shape_of(value):
+        return relax_constant(np.zeros(shape_of(value), dtype_of(value)))
+    return value
+
+
+def _empty_outputs(node: Any, inputs: Sequence[Value], opset: int) -> list[Value] | None:
+    """A node's outputs if they are empty whatever it reads, else None."""
+    if any(isinstance(value, list) for value in inputs):
+        return None
+    zeros = [
+        value
+        if value is None or is_constant(value)
+        # What is empty is so for any numbers.
+        else relax_constant(np.zeros(shape_of(value), dtype_of(value)))
+        for value in inputs
+    ]
+    try:
+        outputs = evaluated(node, zeros, opset)
+    except Unsupported:
+        return None
+    return outputs if all(value is None or 0 in shape_of(value) for value in outputs) else None
 
 
 def _constant(tensor: Any) -> Any:

@@ -26,19 +26,9 @@ def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
         ConfigError: there is no such file, it is no valid one, the shapes do not fit it, or TVM
             cannot read it.
     """
-    onnx = _onnx()
-    try:
-        model = onnx.load(file)
-        onnx.checker.check_model(model)
-    except FileNotFoundError as error:
-        raise no_onnx_file(file) from error
-    except Exception as error:
-        raise ConfigError(
-            f"{file} is no valid ONNX file: {first_line(error)}",
-            hint="Check it with onnx.checker.check_model; it may be cut off.",
-        ) from error
+    model = _read(file)
     _check_shapes(model, file, shapes)
-    _check_types(model, file, onnx)
+    _check_types(model, file, _onnx())
     try:
         from chameleon_networks.importers.onnx.importing import imported  # noqa: PLC0415 - needs onnx
 
@@ -52,9 +42,33 @@ def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
         ) from error
 
 
-def onnx_inputs(file: str) -> list[str]:
-    """Names of the inputs of an ONNX file that can be read, in their order."""
-    return list(_inputs(_onnx().load(file, load_external_data=False)))
+def _read(file: str, *, load_external_data: bool = True) -> Any:
+    """The model of an ONNX file, which is checked.
+
+    Raises:
+        ConfigError: there is no such file, or it is no valid one.
+    """
+    onnx = _onnx()
+    try:
+        model = onnx.load(file, load_external_data=load_external_data)
+        onnx.checker.check_model(model)
+    except FileNotFoundError as error:
+        raise no_onnx_file(file) from error
+    except Exception as error:
+        raise ConfigError(
+            f"{file} is no valid ONNX file: {first_line(error)}",
+            hint="Check it with onnx.checker.check_model; it may be cut off.",
+        ) from error
+    return model
+
+
+def onnx_inputs(file: str) -> dict[str, list[int | str]]:
+    """Shapes of the inputs of an ONNX file by name, with a word for each extent that is open.
+
+    Raises:
+        ConfigError: there is no such file, or it is none of ONNX.
+    """
+    return _inputs(_read(file, load_external_data=False))
 
 
 def onnx_is_quantized(file: str) -> bool:
@@ -65,6 +79,22 @@ def onnx_is_quantized(file: str) -> bool:
 def onnx_meaning(file: str) -> bytes:
     """The content of an ONNX file whose quantized tensors are computed on in real numbers."""
     made: bytes = in_real_numbers(_onnx().load(file)).SerializeToString()
+    return made
+
+
+def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
+    """The content of an ONNX file whose outputs are values inside of its graph.
+
+    Args:
+        file: one that can be read.
+        names: of the values, as locations in ``onnx_graph`` name them.
+    """
+    onnx = _onnx()
+    model = in_real_numbers(onnx.load(file))
+    model = onnx.inliner.inline_local_functions(model) if model.functions else model
+    del model.graph.output[:]
+    model.graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, names))
+    made: bytes = model.SerializeToString()
     return made
 
 

@@ -238,7 +238,8 @@ def _model_of(node: Any, opset: int) -> Any:
 def evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
     """The outputs of a node that reads constants alone, computed by ONNX's reference."""
     feeds = {
-        name: known_array(value)
+        # The reference writes into what it reads.
+        name: known_array(value).copy()
         for name, value in zip(node.input, inputs, strict=True)
         if value is not None
     }

@@ -146,12 +146,12 @@ class _Rewriting:
 
     @property
     def name(self) -> str:
-        """What tells it from others."""
+        """The node's name, unique in the graph."""
         return str(self.node.name or self.node.output[0])
 
     @property
     def output(self) -> str:
-        """What it gives."""
+        """The name of the node's output."""
         return str(self.node.output[0])
 
     def given(self, place: int) -> str:
@@ -165,16 +165,16 @@ class _Rewriting:
         return {name: value for name, value in found.items() if name not in dropped}
 
     def real(self, place: int, *, axis: int | None = None) -> str:
-        """What an input stands for, which its scale and its zero point follow.
+        """The real numbers of a quantized input, which its scale and its zero point follow.
 
         Args:
-            place: of the input.
-            axis: of scales, where it has several.
+            place: the number of the input.
+            axis: the axis of the scales, if there are several.
         """
         return self.dequantized(*map(self.given, range(place, place + 3)), axis=axis)
 
     def dequantized(self, numbers: str, scale: str, zero: str, *, axis: int | None = None) -> str:
-        """What quantized numbers stand for."""
+        """The real numbers that quantized numbers encode."""
         # An operator may read one tensor twice.
         name = f"{self.name}/dequantize_{len(self.writer.nodes)}"
         inputs = [numbers, scale, zero]

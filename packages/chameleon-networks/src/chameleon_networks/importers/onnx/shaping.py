@@ -44,7 +44,7 @@ def _reshape(node: Node) -> Any:
         whole = [shape[at] if extent == 0 else extent for at, extent in enumerate(whole)]
     if 0 in whole:
         # For Relax a zero stands for the old extent.
-        return relax.const(np.zeros(whole, dtype_of(node[0])))
+        return relax.const(np.zeros(whole), dtype_of(node[0]))
     return op.reshape(node[0], list(whole))
 
 
@@ -74,6 +74,25 @@ def _slice(node: Node) -> Any:
     for axis in turned:
         cut = op.flip(cut, axis)
     return cut
+
+
+def _padded(node: Node) -> Any:
+    """TVM mirrors a tensor once, and reads beyond it if more is wanted."""
+    x, mode = node[0], str(node.attributes.get("mode", "constant"))
+    if mode not in {"reflect", "wrap"} or node.attributes.get("pads"):
+        return NotImplemented
+    shape, pads = shape_of(x), node.integers(1)
+    axes = range(len(shape)) if node[3] is None else node.integers(3)
+    wide = [
+        (positive(axis, len(shape)), pair)
+        for axis, *pair in zip(axes, pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True)
+    ]
+    if min(pads, default=0) < 0 or all(max(pair) < shape[axis] for axis, pair in wide):
+        return NotImplemented
+    for axis, pair in wide:
+        places = np.pad(np.arange(shape[axis]), pair, mode)  # type: ignore[call-overload]
+        x = op.take(x, relax.const(places), axis)
+    return x
 
 
 def _compress(node: Node) -> Any:
@@ -168,6 +187,11 @@ def _top(node: Node) -> Any:
     return [node.builder.call_te(unsigned, top, primfunc_name_hint="unsigned"), places]
 
 
+def _scattered(node: Node) -> Any:
+    """TVM divides by the number of indices."""
+    return node[0] if 0 in shape_of(node[1]) else NotImplemented
+
+
 def _dropout(node: Node) -> list[Any]:
     """What a network in use does with it: nothing."""
     training = node.known(2)
@@ -202,10 +226,12 @@ SHAPING: Mapping[str, Callable[[Node], Any]] = {
     "Reshape": _reshape,
     "Unsqueeze": _unsqueeze,
     "Slice": _slice,
+    "Pad": _padded,
     "Compress": _compress,
     "EyeLike": _eye,
     "SpaceToDepth": _space_to_depth,
     "ReverseSequence": _reverse_sequence,
+    **dict.fromkeys(("Scatter", "ScatterElements", "ScatterND"), _scattered),
     "TensorScatter": _tensor_scatter,
     "TopK": _top,
     "Dropout": _dropout,

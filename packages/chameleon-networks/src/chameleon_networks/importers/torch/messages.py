@@ -1,7 +1,7 @@
-"""What torch logs and prints while it exports: told after it, or kept with what it raises.
+"""Messages that torch logs and prints while it exports, shown after it or kept with its error.
 
-Where torch fails it logs a traceback, and prints the code it was reading, before it raises; whoever
-reads the error's one sentence would have to find it below a page of that.
+If torch fails, it logs a traceback and prints code before it raises. The error's one sentence would
+be lost below a page of that.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def torch_messages_held_back() -> Iterator[None]:
-    """Hold back what torch logs and what is printed meanwhile.
+    """Hold back all that torch logs and prints.
 
-    Where nothing is raised it is all told at the end. Otherwise it becomes a note of the exception,
-    which a traceback shows.
+    Without an exception, the messages appear at the end. Otherwise they become a note of the
+    exception, which a traceback shows.
     """
     loggers = [_HeldBack(logger) for logger in _torch_loggers()]
     out, err = io.StringIO(), io.StringIO()

@@ -1,1 +1,1 @@
-"""What TVM's importer of PyTorch programs lacks or gets wrong; each module needs torch and TVM."""
+"""Additions to TVM's importer of PyTorch programs; each module needs torch and TVM."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import getitem
 from typing import Any
 
 import torch
 from chameleon_core.errors import ConfigError
+from chameleon_core.stages.code import Arrays
 from chameleon_tvm.quick_tvm import tvm  # noqa: F401 - imports it without torch, before the next
 from chameleon_tvm.words import WAY_OUT, first_line
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import is_quantized, is_rounded
+from chameleon_networks.importers.refusals import OperatorsRefusedError, OperatorSurvey, Refusal
 from chameleon_networks.importers.torch.lowering import (
     arithmetic,
     images,
@@ -23,7 +27,7 @@ from chameleon_networks.importers.torch.lowering import (
 )
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed
 from chameleon_networks.importers.torch.lowering.few_numbers import along_vectors, is_along_number
-from chameleon_networks.importers.torch.lowering.origins import location_of
+from chameleon_networks.importers.torch.lowering.origins import location_of, operator_of
 from chameleon_networks.importers.torch.lowering.values import Call, Converter
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
@@ -44,7 +48,7 @@ def torch_graph(program: Any) -> ImportedGraph:
     Raises:
         ConfigError: TVM cannot read it; names the operator to blame and its place.
     """
-    importer = _Importer()
+    importer = _Importer(_IN_FLOAT32 if _double(program) else WAY_OUT)
     try:
         module = importer.from_exported_program(
             decomposed(program, readable()),
@@ -53,11 +57,15 @@ def torch_graph(program: Any) -> ImportedGraph:
             no_bind_return_tuple=False,
             custom_convert_map={name: partial(_converted, one) for name, one in CONVERTERS.items()},
         )
+        importer.survey.check()
+    except OperatorsRefusedError:
+        raise
     except ConfigError as error:
         if _double(program):
             raise ConfigError(str(error), hint=_IN_FLOAT32) from error
         raise
     except Exception as error:  # what torch or TVM makes of a program that neither can read
+        importer.survey.check()
         known = "Try torch.export.export(...).run_decompositions() by hand."
         raise ConfigError(
             f"the compiler cannot read the network: {first_line(error)}",
@@ -68,7 +76,44 @@ def torch_graph(program: Any) -> ImportedGraph:
         locations=importer.locations,
         is_quantized=is_quantized(module),
         is_rounded=is_rounded(module),
+        operators=importer.survey.operators,
     )
+
+
+def values_in(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
+    """Values of nodes of the program that ``torch_graph`` reads, as torch computes them.
+
+    Args:
+        program: as for ``torch_graph``.
+        names: of the nodes; each gives a tensor.
+        inputs: of the program, one array each.
+    """
+    read = decomposed(program, readable())
+    stored, given = {**read.state_dict, **read.constants}, iter(inputs)
+    arguments = [
+        stored[spec.target] if spec.target in stored else torch.from_numpy(next(given))
+        for spec in read.graph_signature.input_specs
+    ]
+    interpreter = _Noting(read.graph_module, names)
+    with torch.no_grad():
+        interpreter.run(*arguments)
+    return [interpreter.values[name].numpy() for name in names]
+
+
+class _Noting(torch.fx.Interpreter):
+    """Notes values of nodes while it runs a graph."""
+
+    def __init__(self, module: Any, names: Sequence[str]) -> None:
+        super().__init__(module)
+        self.values: dict[str, torch.Tensor] = {}
+        self._names = frozenset(names)
+
+    def run_node(self, n: Any) -> Any:
+        """See the base class."""
+        value = super().run_node(n)
+        if n.name in self._names:
+            self.values[n.name] = value.clone()
+        return value
 
 
 def readable() -> frozenset[str]:
@@ -88,39 +133,54 @@ def _double(program: Any) -> bool:
     return any(str(value.dtype) == "torch.float64" for value in program.state_dict.values())
 
 
-def _check_results(nodes: Iterable[Any]) -> None:
-    """See that all results have a shape that is known, and a type that TVM computes.
-
-    Raises:
-        ConfigError: one has none.
-    """
-    for node in nodes:
-        value = node.meta.get("val") if node.op == "call_function" else None
-        if free_unbacked_symbols(value):
-            raise ConfigError(
-                f"{location_of(node).sentence} gives a result whose shape depends on its numbers",
-                hint=WAY_OUT,
-            )
-        # TVM's compiler ends the process at some of them.
-        if getattr(value, "dtype", None) is torch.bfloat16:
-            raise ConfigError(
-                f"{location_of(node).sentence} gives bfloat16, which the compiler does not compute",
-                hint=WAY_OUT,
-            )
+def _unknown_result(node: Any) -> str:
+    """Why a node's result is none that TVM computes; empty if it is one."""
+    value = node.meta.get("val")
+    if free_unbacked_symbols(value):
+        return "the shape of its result depends on its numbers"
+    # TVM's compiler ends the process at some of them.
+    if getattr(value, "dtype", None) is torch.bfloat16:
+        return "it gives bfloat16, which the compiler does not compute"
+    return ""
 
 
 class _Importer(ExportedProgramImporter):
-    """Remembers which node each variable is of."""
+    """Remembers which node each variable is of, and goes on after nodes that are refused.
 
-    def __init__(self) -> None:
+    Args:
+        hint: what to do about these.
+    """
+
+    def __init__(self, hint: str) -> None:
         super().__init__()
+        self._hint = hint
         self.locations: dict[str, SourceLocation] = {}
+        self.survey = OperatorSurvey()
 
     def create_input_vars(self, exported_program: Any) -> Any:
         """See the base class; operators that are lacking are told before inputs of theirs are."""
-        self._check_unsupported_func_type(exported_program.graph.nodes)
-        _check_results(exported_program.graph.nodes)
+        calls = [node for node in exported_program.graph.nodes if node.op == "call_function"]
+        self.survey.operators.update(
+            operator_of(node) for node in calls if node.target is not getitem
+        )
+        self._refuse({node: reason for node in calls if (reason := _unknown_result(node))})
+        unknown = bool(self.survey.refusals)
+        lacking = [node for node in calls if node.target.__name__ not in self.convert_map]
+        self._refuse(dict.fromkeys(lacking, "the compiler has no such operator"))
+        if unknown:
+            self.survey.check()
+        self.convert_map.update({node.target.__name__: self.zeros for node in lacking})
         return super().create_input_vars(exported_program)
+
+    def _refuse(self, reasons: Mapping[Any, str]) -> None:
+        for node, reason in reasons.items():
+            refusal = Refusal(
+                operator=operator_of(node),
+                sentence=location_of(node).sentence,
+                reason=reason,
+                hint=self._hint,
+            )
+            self.survey.refusals.append(refusal)
 
     def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
         """See the base class."""
@@ -136,11 +196,9 @@ class _Importer(ExportedProgramImporter):
                 )
             except ConfigError:
                 raise
-            except Exception as error:
-                raise ConfigError(
-                    f"{location_of(node).sentence} cannot be compiled: {first_line(error)}",
-                    hint=WAY_OUT,
-                ) from error
+            except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
+                self._refuse({node: first_line(error)})
+                return self.zeros(node)
             if isinstance(made, relax.Call):
                 # The importer binds not all that it gives, and asks for shapes of what is bound.
                 made = self.block_builder.emit(made)
@@ -151,15 +209,15 @@ class _Importer(ExportedProgramImporter):
 
         return noted
 
+    def zeros(self, node: Any) -> Any:
+        """The place of what a refused node gives."""
+        return pytree.tree_map_only(
+            torch.Tensor,
+            lambda tensor: self.block_builder.emit(
+                relax.op.zeros(list(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+            ),
+            node.meta["val"],
+        )
+
     def _check_unsupported_func_type(self, nodes: Any) -> None:
-        lacking = [
-            node
-            for node in nodes
-            if node.op == "call_function" and node.target.__name__ not in self.convert_map
-        ]
-        if lacking:
-            first, *others = {
-                node.target.__name__: location_of(node).sentence for node in lacking
-            }.values()
-            more = f"; nor has it {', '.join(others)}" if others else ""
-            raise ConfigError(f"the compiler has no {first}{more}", hint=WAY_OUT)
+        """Nothing, since ``create_input_vars`` has seen to it."""

@@ -87,7 +87,19 @@ def _place(
     return less.sum(-1).to(torch.int32 if out_int32 else torch.int64)
 
 
+def _greatest(
+    x: Any,
+    k: int,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,  # noqa: A002
+) -> Any:
+    """``topk`` without an order, which any order meets."""
+    return NotImplemented if sorted else torch.topk(x, k, dim, largest)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    _ATEN.topk.default: _greatest,
     _ATEN.kthvalue.default: _of_rank,
     _ATEN.searchsorted.Tensor: _place,
     _ATEN.sort.stable: _in_order,

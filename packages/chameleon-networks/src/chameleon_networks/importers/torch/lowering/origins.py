@@ -1,4 +1,4 @@
-"""Where in a user's network the nodes of an exported program come from."""
+"""The place in a user's network that a node of an exported program comes from."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from chameleon_networks.source_location import SourceLocation
 
 
 def location_of(node: Any) -> SourceLocation:
-    """Where a program's node is: its module, and the line that calls it.
+    """The module of a program's node, and the line that calls it.
 
     Args:
-        node: of a ``torch.export.ExportedProgram``.
+        node: a node of a ``torch.export.ExportedProgram``.
     """
     modules = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
     owner = modules[-1] if modules else ""
@@ -19,12 +19,16 @@ def location_of(node: Any) -> SourceLocation:
     lines = (node.meta.get("stack_trace") or "").strip().splitlines()
     file = next((line.strip() for line in reversed(lines) if line.strip().startswith("File")), "")
     where = f" ({_spot(file)}: `{lines[-1].strip()}`)" if file else ""
+    sentence = f"operator {operator_of(node)}{inside}{where}"
+    return SourceLocation(owner=owner, sentence=sentence, output=node.name)
+
+
+def operator_of(node: Any) -> str:
+    """The name of the operator that a program's node calls."""
     # What has an effect, such as an error, is called by an operator that orders effects.
     effect = getattr(node.target, "__name__", "") == "with_effects"
     target = node.args[1] if effect else node.target
-    operator = str(getattr(target, "__name__", target))
-    sentence = f"operator {operator.removesuffix('.default')}{inside}{where}"
-    return SourceLocation(owner=owner, sentence=sentence)
+    return str(getattr(target, "__name__", target)).removesuffix(".default")
 
 
 def _spot(frame: str) -> str:

@@ -253,20 +253,6 @@ def _ndtri(p: Any) -> Any:
     return torch.where((p == 0) | (p == 1), x * math.inf, value)
 
 
-def _cosh(x: Any) -> Any:
-    """TVM has no vectors of ``cosh``; the logarithm of 2 keeps it from overflowing early."""
-    size = x.abs()
-    return (size - math.log(2.0)).exp() + (-size - math.log(2.0)).exp()
-
-
-def _sinh(x: Any) -> Any:
-    size = x.abs()
-    far = (size - math.log(2.0)).exp() - (-size - math.log(2.0)).exp()
-    near = size * _polynomial(x * x, (1.0, 1 / 6, 1 / 120, 1 / 5040, 1 / 362880))
-    result = torch.where(size < 1.0, near, far)
-    return torch.where(x < 0, -result, result)
-
-
 _ERFC = (
     *(-1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807),
     *(-1.13520398, 1.48851587, -0.82215223, 0.17087277),
@@ -301,8 +287,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.polygamma.default: _polygamma,
     _ATEN.erfinv.default: _erfinv,
     _ATEN.special_ndtri.default: _ndtri,
-    _ATEN.cosh.default: _cosh,
-    _ATEN.sinh.default: _sinh,
     _ATEN.special_erfcx.default: _erfcx,
 }
 """Functions of torch that are traced in the place of an operator, by operator."""

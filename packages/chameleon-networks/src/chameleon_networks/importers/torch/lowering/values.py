@@ -1,4 +1,4 @@
-"""What converters of torch's operators share: the call that they convert, and its arguments."""
+"""The call that a converter of torch's operators converts, and its arguments."""
 
 from __future__ import annotations
 

@@ -1,0 +1,428 @@
+"""A sample of other people's test suites, delivered for six kinds of CPU in each precision.
+
+    python benchmarks/kinds.py                                # what has no outcome yet
+    python benchmarks/kinds.py --kinds AMX --only 'int8/.*conv'  # a part of it
+    python benchmarks/kinds.py --page docs/suites.md          # puts the table into a page
+
+Each case is compiled with first guesses and run for its results. On x86 that happens in a process
+that reads another /proc/cpuinfo, so that `native` is the CPU in question; see other_cpu.c, which
+also computes AMX's instructions. What AVX-512 code needs, this machine has to have. Code for
+aarch64 is linked as a bundle for C, and run by qemu; it needs Debian's packages qemu-user-static
+and g++-aarch64-linux-gnu.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from case_suite import (
+    NO_NETWORK,
+    REFUSED,
+    RIGHT,
+    NoNetworkError,
+    Outcome,
+    Outcomes,
+    Suite,
+    WrongAnswerError,
+    is_drawn,
+    outcomes,
+    put,
+    results,
+)
+from chameleon_core.errors import ChameleonError
+from chameleon_core.plugins import NoOptions
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.export.bundles import write_c_bundle
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.narrow_weights import fastest
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.importers.options import DEFAULT
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_networks.precision.networks import TypedNetworks
+from chameleon_networks.quantize.simulated import SimulatedNetwork, guessed_kernels
+from chameleon_networks.quantize.simulating import Calibrator
+from chameleon_networks.running.verify import QUANTIZED_TOLERANCE, ROUNDINGS, agreement
+from chameleon_tvm.device.cpus.features import (
+    LINUX_NAMES,
+    host_features,
+    llvm_target,
+    target_features,
+)
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8, STORAGE
+from onnx_cases import OnnxCases, chameleon
+from torch_cases import OpInfoCases, array_of
+
+PRECISIONS = (FLOAT32, BFLOAT16, FLOAT16, INT8)
+
+_TILES = ("amx-tile", "amx-int8", "amx-bf16")
+_ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16,+fullfp16"
+_COMPILER, _EMULATORS = "aarch64-linux-gnu-g++", ("qemu-aarch64-static", "qemu-aarch64")
+_LIBRARIES = "/usr/aarch64-linux-gnu"
+_SECONDS = 60.0
+_TOLERANCES = {INT8: QUANTIZED_TOLERANCE}
+"""Accepted |difference| over the largest |expected|; of others as of networks in half precision."""
+
+
+@attrs.frozen(kw_only=True)
+class Kind:
+    """A kind of CPU.
+
+    Attributes:
+        mcpu: LLVM's name of an x86 CPU of that kind; empty for aarch64.
+        without: features of it that neither this machine nor a handler of signals has.
+    """
+
+    mcpu: str = ""
+    without: frozenset[str] = frozenset()
+
+    @property
+    def target(self) -> str:
+        """The target to compile for in a process of ``environment``."""
+        return "native" if self.mcpu else _ARM
+
+    @functools.cached_property
+    def features(self) -> frozenset[str]:
+        """LLVM's names of what an x86 CPU of the kind has, among those that Linux shows."""
+        shown = target_features(llvm_target(self.mcpu)) & LINUX_NAMES["x86_64"].keys()
+        return shown - self.without
+
+    def lacking(self) -> str:
+        """What is missing here to run code for it; empty if nothing is."""
+        if self.mcpu:
+            return ", ".join(sorted(self.features - host_features() - frozenset(_TILES)))
+        programs = (_COMPILER, *_EMULATORS[:1])
+        if shutil.which(_COMPILER) and _emulator():
+            return ""
+        return " or ".join(programs)
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """Variables of processes that compile and run code for it.
+
+        Args:
+            folder: for files that the processes read.
+
+        Raises:
+            ChameleonError: something is missing here.
+        """
+        if lacking := self.lacking():
+            raise ChameleonError(
+                f"code for {self.mcpu or 'aarch64'} does not run here: {lacking} is missing",
+                hint="Choose others with --kinds.",
+            )
+        if not self.mcpu:
+            return {"CXX": _COMPILER}
+        library, cpuinfo = folder / "other_cpu.so", folder / "cpuinfo"
+        source = Path(__file__).with_name("other_cpu.c")
+        command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source)]
+        subprocess.run(command, check=True)
+        flags = " ".join(sorted(LINUX_NAMES["x86_64"][name] for name in self.features))
+        cpuinfo.write_text(f"vendor_id : GenuineIntel\nflags : {flags}\n", encoding="utf-8")
+        return {"LD_PRELOAD": str(library), "OTHER_CPUINFO": str(cpuinfo)}
+
+
+KINDS: Mapping[str, Kind] = {
+    "AVX2": Kind(mcpu="haswell"),
+    "AVX-512": Kind(mcpu="skylake-avx512"),
+    "VNNI": Kind(mcpu="cascadelake"),
+    "BF16": Kind(mcpu="cooperlake"),
+    "AMX": Kind(mcpu="sapphirerapids", without=frozenset({"avx512fp16"})),
+    "aarch64": Kind(),
+}
+"""Kinds of CPU by the name of what each is the first to have."""
+
+
+def _emulator() -> str | None:
+    return next(filter(None, map(shutil.which, _EMULATORS)), None)
+
+
+class KindNetwork:
+    """A network with first guesses for a kind of CPU; compiled by its first call.
+
+    Args:
+        graph: a Relax ``IRModule``, as an importer gives it.
+        kind: a key of ``KINDS``.
+        precision: one of ``PRECISIONS``.
+    """
+
+    def __init__(self, graph: Any, kind: str, precision: str) -> None:
+        self._graph = graph
+        self._kind, self._precision = KINDS[kind], precision
+        self._folder = tempfile.TemporaryDirectory(prefix="chameleon-kind-")
+        self._network: Any = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The outputs for inputs, which ranges of eight bits are from.
+
+        Raises:
+            NoNetworkError: none of its operators is computed in the precision.
+        """
+        if self._network is None:
+            with warnings_once():
+                self._network = self._compiled(inputs)
+        return self._network(*inputs)
+
+    def _compiled(self, inputs: Sequence[Any]) -> Any:
+        target = TVMTargets(NoOptions()).resolve(self._kind.target)
+        module = prepared(self._graph, DEFAULT)
+        chains = chains_of(module)
+        if self._precision != FLOAT32:
+            able = TypedNetworks(module, chains, None).able(self._precision)
+            if not able:
+                raise NoNetworkError(f"no operator of it is computed in {self._precision}")
+            ranges, means = None, {}
+            if self._precision == INT8:
+                simulated = SimulatedNetwork(
+                    module, chains, TVMTargets(NoOptions()).resolve("native")
+                )
+                calibrator = Calibrator(simulated)
+                calibrator.observe([np.asarray(array) for array in inputs])
+                calibration = calibrator.calibration()
+                ranges, means = calibration.ranges, calibration.means
+            networks = TypedNetworks(module, chains, ranges, means)
+            typed = networks.of(dict.fromkeys(able, self._precision))
+            module, chains = typed.module, typed.chains
+        kernels = guessed_kernels(fastest(chains, target), target, AutoSpace(AutoOptions()))
+        network = compiled(module, chains, kernels, target)
+        manifest = {
+            **manifest_of(module, chains, kernels, target, 1),
+            "permissions": sorted(network.permissions),
+            "virtual_machine": network.virtual_machine,
+        }
+        folder = Path(self._folder.name)
+        write_package(folder, network.executable, manifest)
+        if self._kind.mcpu:
+            return load(folder, threads=2)
+        return Emulated(folder, manifest)
+
+
+class Emulated:
+    """A network for aarch64 as a program for C that an emulator runs.
+
+    Args:
+        folder: of the network, which was linked for aarch64.
+        manifest: of it.
+
+    Raises:
+        NoNetworkError: it runs in TVM's run time alone.
+    """
+
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        self._folder, self._manifest = folder / "bundle", manifest
+        try:
+            write_c_bundle(folder, self._folder, "net")
+        except ChameleonError as error:
+            raise NoNetworkError(f"it has no bundle for C: {error}") from error
+        flags = ["-std=c++17", "-O1", "-o", "example", "main.cpp", "-L.", "-lnet"]
+        subprocess.run([_COMPILER, *flags], cwd=self._folder, check=True)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The outputs for inputs."""
+        names = []
+        for number, (array, wanted) in enumerate(
+            zip(inputs, self._manifest["inputs"], strict=True)
+        ):
+            names.append(f"input{number}.raw")
+            given = np.ascontiguousarray(array, wanted["dtype"])
+            (self._folder / names[-1]).write_bytes(given.tobytes())
+        emulator = _emulator()
+        assert emulator is not None
+        libraries = ["-L", _LIBRARIES, "-E", f"LD_LIBRARY_PATH={self._folder}", "-cpu", "max"]
+        program = ["./example", "weights.bin", *names, "--runs", "1", "--threads", "2"]
+        done = subprocess.run(
+            [emulator, *libraries, *program],
+            cwd=self._folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+        )
+        if done.returncode:
+            raise RuntimeError(f"the emulator ends with {done.returncode}: {done.stderr}")
+        outputs = [
+            np.load(self._folder / f"output{number}.npy")
+            for number in range(len(self._manifest["outputs"]))
+        ]
+        return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _check_reduced(got: Sequence[Any], expected: Sequence[Any], precision: str) -> None:
+    """Compare outputs in reduced precision.
+
+    Raises:
+        WrongAnswerError: they are further off than roundings explain.
+    """
+    tolerance = _TOLERANCES.get(precision) or ROUNDINGS * STORAGE[precision].rounding
+    arrays = [[np.asarray(array, np.float64) for array in side] for side in (got, expected)]
+    check = agreement(*arrays, tolerance=tolerance)
+    if check.problem is not None:
+        raise WrongAnswerError(check.problem)
+
+
+class _KindCases(Suite):
+    """Cases of another suite for a kind of CPU, named after a precision and the case.
+
+    All inputs but the first are constants, as weights are.
+
+    Args:
+        kind: a key of ``KINDS``.
+    """
+
+    def __init__(self, kind: str, *words: str) -> None:
+        super().__init__(*words)
+        self._kind, self._precision = kind, FLOAT32
+
+    def cases(self) -> Mapping[str, str]:
+        cases = super().cases()
+        return {
+            f"{precision}/{case}": f"{self._kind}, {precision}"
+            for precision in PRECISIONS
+            for case in cases
+        }
+
+    def run(self, case: str) -> str | None:
+        self._precision, _, name = case.partition("/")
+        return super().run(name)
+
+    def drawn_by(self, case: str) -> str:
+        """What a case is drawn by the digest of: its name without the precision."""
+        return case.partition("/")[2]
+
+    def compiler(self, graph: Any) -> KindNetwork:
+        """A network of the case that is run."""
+        return KindNetwork(graph, self._kind, self._precision)
+
+
+class OnnxKindCases(_KindCases, OnnxCases):
+    """ONNX's cases for a kind of CPU."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind, "chameleon")
+
+    def prepared(self, model: Any) -> Any:
+        return chameleon(model, compiler=self.compiler, inputs=1)
+
+    def compare(self, got: Any, expected: Any, case: Any) -> None:
+        if self._precision == FLOAT32:
+            super().compare(got, expected, case)
+        else:
+            _check_reduced(got, expected, self._precision)
+
+
+class OpInfoKindCases(_KindCases, OpInfoCases):
+    """A sample of each of torch's operators for a kind of CPU."""
+
+    inputs = 1
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind, "1")
+
+    def drawn_by(self, case: str) -> str:
+        # By the digest with the number the sample was drawn among those of its operator.
+        return super().drawn_by(case).rpartition("/")[0]
+
+    def compare(self, got: list[Any], expected: list[Any], network: Any) -> str | None:
+        if self._precision == FLOAT32:
+            return super().compare(got, expected, network)
+        _check_reduced(got, list(map(array_of, expected)), self._precision)
+        return None
+
+
+_CLASSES = {f"kinds:{one.__name__}": one for one in (OnnxKindCases, OpInfoKindCases)}
+SUITES = tuple(_CLASSES)
+"""Suites as a child process is asked for them."""
+
+_PRODUCTS = re.compile(
+    r"conv|gemm|matmul|linear|addm|bmm|baddb|einsum|attention|lstm|gru|rnn|mv|inner|tensordot",
+    re.IGNORECASE,
+)
+_MORE = 5
+"""Cases that may have products are drawn so many times as often as others."""
+
+
+def drawn(suite: str, kind: str, fraction: float) -> dict[str, str]:
+    """The cases of a suite that are run, with their groups."""
+    cases: _KindCases = _CLASSES[suite](kind)
+    return {
+        case: group
+        for case, group in cases.cases().items()
+        if is_drawn(cases.drawn_by(case), fraction * (_MORE if _PRODUCTS.search(case) else 1))
+    }
+
+
+def run_kind(
+    suite: str, kind: str, cases: Sequence[str], seconds: float = _SECONDS
+) -> Iterator[Outcome]:
+    """Run cases of a suite for a kind of CPU.
+
+    Args:
+        suite: one of ``SUITES``.
+        kind: a key of ``KINDS``.
+        cases: their names.
+        seconds: limit of each.
+
+    Raises:
+        ChameleonError: code for it does not run here.
+    """
+    with tempfile.TemporaryDirectory(prefix="chameleon-kinds-") as folder:
+        environment = KINDS[kind].environment(Path(folder))
+        yield from outcomes(suite, (kind,), cases, seconds=seconds, environment=environment)
+
+
+def main() -> int:
+    """Run what has no outcome yet, and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kinds", default=",".join(KINDS), help="with commas")
+    parser.add_argument("--only", default="", help="regular expression that cases' names match")
+    parser.add_argument("--fraction", type=float, default=0.03, help="of cases, by a digest")
+    parser.add_argument("--out", type=Path, default=Path("runs/kinds"), help="folder of outcomes")
+    parser.add_argument("--again", default="", help="kinds of outcomes to run again, with commas")
+    parser.add_argument("--page", type=Path, help="page of Markdown to put the table into")
+    given = parser.parse_args()
+    again = set(filter(None, given.again.split(",")))
+    groups: dict[str, str] = {}
+    found: dict[str, Outcome] = {}
+    for kind, suite in itertools.product(given.kinds.split(","), SUITES):
+        cases = drawn(suite, kind, given.fraction)
+        name = f"{suite.rpartition(':')[2]}-{kind}"
+        kept = Outcomes(given.out / f"{name}.jsonl")
+        left = [
+            case
+            for case in cases
+            if re.search(given.only, case)
+            and (case not in kept.by_case or kept.by_case[case].kind in again)
+        ]
+        for outcome in run_kind(suite, kind, left):
+            kept.add(outcome)
+            shown = f"{name} {outcome.case}: {outcome.kind} {outcome.reason}"
+            print(shown, file=sys.stderr, flush=True)
+        for case, group in cases.items():
+            if case in kept.by_case:
+                groups[f"{name} {case}"] = group
+                found[f"{name} {case}"] = kept.by_case[case]
+    text = results(groups, found, 10)
+    print(text)
+    if given.page:
+        put(given.page, "kinds", text)
+    return int(any(one.kind not in (RIGHT, REFUSED, NO_NETWORK) for one in found.values()))
+
+
+if __name__ == "__main__":
+    # Suites raise the errors of the module that they import, which this one is not.
+    sys.exit(__import__(Path(__file__).stem).main())

@@ -1,0 +1,420 @@
+"""The work of ``chameleon verify``: errors by output, and the operator at which they begin."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import json
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+import numpy as np
+import structlog
+from chameleon_cli.results_table import print_table
+from chameleon_cli.streams import results_alone
+from chameleon_core.errors import ChameleonError, ConfigError, ExitCode, RunFolderError
+from chameleon_core.run_folder import NETWORK
+from chameleon_core.run_view import RunView
+from chameleon_core.stages import Arrays
+from chameleon_core.words import counted
+
+from chameleon_networks.commands.runs import (
+    guesses_for,
+    network_of,
+    pipeline_of,
+    threads_of,
+    winners_of,
+)
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import bindings_of, relax, tvm
+from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.package.package import MANIFEST, manifest_of, read_manifest, write_package
+from chameleon_networks.quantize.batches import user_samples
+from chameleon_networks.running.processes import delivered_process, framework_process
+from chameleon_networks.running.samples import Sample
+from chameleon_networks.running.verify import (
+    ILL_CONDITIONED,
+    SAMPLES,
+    Conditioning,
+    agreement,
+    magnitudes,
+    nudged,
+)
+from chameleon_networks.source_location import SourceLocation
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True)
+class OutputError:
+    """The error of an output.
+
+    Attributes:
+        shape: of the output.
+        max_relative_error: over all batches; None if shapes differ or numbers are missing.
+        right: whether it is allowed.
+    """
+
+    shape: tuple[int, ...]
+    max_relative_error: float | None
+    right: bool
+
+
+@attrs.frozen(kw_only=True)
+class Verification:
+    """A network compared with its framework.
+
+    Attributes:
+        reference: the framework.
+        batches: that were compared.
+        tolerance: the largest error that is allowed; None for any.
+        outputs: the error of each.
+        cause: where errors begin, as a sentence; empty if there are none.
+    """
+
+    reference: str
+    batches: int
+    tolerance: float | None
+    outputs: tuple[OutputError, ...]
+    cause: str = ""
+
+
+def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping[str, Verification]:
+    """Compare the delivered network of a run folder, in each bucket of shapes.
+
+    Args:
+        folder: the run folder, or the delivered folder in it.
+        inputs: ``path.py:function`` that yields batches; None for random ones.
+        trust_source: whether code that the pipeline names may be imported.
+
+    Raises:
+        RunFolderError: no network was delivered there.
+        ConfigError: the inputs are not what the network takes.
+    """
+    if folder.name == NETWORK and (folder / MANIFEST).exists():
+        folder = folder.parent
+    with results_alone(), RunView(folder) as run:
+        pipeline = pipeline_of(run, trust_source=trust_source)
+        work, delivered = network_of(pipeline, run), folder / NETWORK
+        if not delivered.is_dir():
+            raise RunFolderError(
+                f"no network was delivered in {folder}",
+                hint=f"Try `chameleon compile {folder}`; it says what is wrong.",
+            )
+        winners = {
+            winner.task.key: winner
+            for winner in (*winners_of(run), *guesses_for(run, pipeline))
+            if not winner.task.alternative_of
+        }
+        kernels = Kernels(winners, pipeline.space.create(), run.target)
+        return {
+            name: Comparison(
+                network=frontend.network,
+                folder=delivered,
+                manifest=read_manifest(_folder_of(delivered, name)),
+                kernels=kernels,
+                target=run.target,
+                threads=threads_of(run),
+            ).of(_samples(frontend.network, inputs))
+            for name, frontend in work.by_bucket.items()
+        }
+
+
+def show(folder: Path, buckets: Mapping[str, Verification], *, as_json: bool) -> None:
+    """Print it; exits if something is wrong."""
+    if as_json:
+        results = {name: attrs.asdict(one) for name, one in buckets.items()}
+        alone = results.get("")
+        value = {"buckets": results} if alone is None else alone
+        click.echo(json.dumps({"run": str(folder.absolute()), **value}))
+    for name, one in buckets.items():
+        if not as_json:
+            _show_bucket(name, one)
+        if one.cause:
+            click.echo(f"error: {one.cause}", err=True)
+    if any(not output.right for one in buckets.values() for output in one.outputs):
+        raise SystemExit(ExitCode.NO_VALID_RESULT)
+
+
+def _show_bucket(name: str, one: Verification) -> None:
+    where = f"bucket {name}: " if name else ""
+    allowed = "" if one.tolerance is None else f"; an error of {one.tolerance:.1e} is allowed"
+    inferences = counted(one.batches, "inference")
+    click.echo(f"{where}{inferences} compared with {one.reference}{allowed}")
+    rows = [
+        (
+            str(number),
+            " x ".join(map(str, output.shape)) or "scalar",
+            "-" if output.max_relative_error is None else f"{output.max_relative_error:.1e}",
+            "yes" if output.right else "no",
+        )
+        for number, output in enumerate(one.outputs)
+    ]
+    print_table(("output", "shape", "error", "right"), rows)
+
+
+def _folder_of(delivered: Path, bucket: str) -> Path:
+    """The folder of a bucket, or of a network of one shape."""
+    if not bucket:
+        return delivered
+    known = read_manifest(delivered)["buckets"]
+    return delivered / str(next(one["folder"] for one in known if one["name"] == bucket))
+
+
+def _samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
+    """The batches to compare.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    if source is None:
+        rng = np.random.default_rng(0)
+        return [Sample(inputs=network.samples(rng)) for _ in range(SAMPLES)]
+    samples = list(user_samples(network, source, "--inputs"))
+    if not samples:
+        raise ConfigError(f"--inputs: {source} yields no batch", hint="Yield at least one.")
+    return samples
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Comparison:
+    """Compares a delivered network, and parts of it that are compiled again.
+
+    Attributes:
+        network: as its framework has it.
+        folder: that is delivered.
+        manifest: of the network in it.
+        kernels: what it was compiled with.
+        target: the resolved target.
+        threads: that it computes with.
+    """
+
+    network: ImportedNetwork
+    folder: Path
+    manifest: Mapping[str, Any]
+    kernels: Kernels
+    target: str
+    threads: int
+
+    def of(self, samples: Sequence[Sample]) -> Verification:
+        """The errors on some samples."""
+        reference = self.network.frameworks[0]
+        inputs = [sample.inputs for sample in samples]
+        with framework_process(self.network, reference, threads=self.threads) as process:
+            answers = [process.outputs(arrays) for arrays in inputs]
+        with delivered_process("the delivered network", self.folder, threads=self.threads) as ours:
+            given = [ours.outputs(arrays) for arrays in inputs]
+        given, wanted = (
+            [sample.cut(outputs) for sample, outputs in zip(samples, all_outputs, strict=True)]
+            for all_outputs in (given, answers)
+        )
+        errors = _errors(given, wanted)
+        tolerance = self._tolerance(max(map(max, errors)), inputs, answers)
+        worst = [max(of_output) for of_output in zip(*errors, strict=True)]
+        outputs = tuple(
+            OutputError(
+                shape=array.shape,
+                max_relative_error=error if math.isfinite(error) else None,
+                right=error <= tolerance,
+            )
+            for array, error in zip(wanted[0], worst, strict=True)
+        )
+        failing = next(
+            (
+                (sample, output)
+                for sample, row in enumerate(errors)
+                for output, error in enumerate(row)
+                if error > tolerance
+            ),
+            None,
+        )
+        return Verification(
+            reference=reference,
+            batches=len(samples),
+            tolerance=tolerance if math.isfinite(tolerance) else None,
+            outputs=outputs,
+            cause="" if failing is None else self.cause(inputs[failing[0]], failing[1], tolerance),
+        )
+
+    def _tolerance(
+        self, error: float, inputs: Sequence[Arrays], answers: Sequence[Arrays]
+    ) -> float:
+        """The error that the delivery allowed, or more if the framework's own roundings are."""
+        allowed = self.manifest["verification"]["tolerance"]
+        allowed = math.inf if allowed is None else float(allowed)
+        if error <= allowed or error > ILL_CONDITIONED or self._is_reduced:
+            return allowed
+        rounded = self.network.has_quantized_activations
+        name = self.network.frameworks[0] if rounded else self.network.exact
+        if name is None:
+            return allowed
+        try:
+            with framework_process(self.network, name, threads=self.threads) as process:
+                others = [process.outputs(nudged(one) if rounded else one) for one in inputs]
+        except ChameleonError as problem:
+            log.warning("network_not_run", by=name, problem=str(problem))
+            return allowed
+        return max(allowed, Conditioning.of(answers, others, nudged=rounded).tolerance)
+
+    @property
+    def _is_reduced(self) -> bool:
+        return "max_relative_error" in self.manifest.get("precision", {})
+
+    def cause(self, inputs: Arrays, output: int, tolerance: float) -> str:
+        """The operator at which errors of an output begin, as a sentence.
+
+        Args:
+            inputs: with which the delivered network fails.
+            output: its number.
+            tolerance: the largest error that is allowed.
+        """
+        if self._is_reduced:
+            return "errors are larger than allowed; in reduced precision each operator adds to them"
+        graph = _Places.of(self.network, output)
+        kernels: dict[Any, frozenset[str]] = {}
+        problems: dict[Any, str | None] = {}
+
+        def fails(variable: Any) -> bool:
+            if variable not in problems:
+                location = graph.locations[variable]
+                [wanted] = self.network.values([location.output], inputs)
+                kernels[variable], got = self._part(graph.numbers[variable], inputs)
+                check = agreement(got, [wanted], tolerance=tolerance)
+                error = check.max_relative_error
+                log.info("part_compared", operator=location.sentence, error=error)
+                problems[variable] = check.problem
+            return problems[variable] is not None
+
+        def begins(variable: Any) -> Any:
+            """The first failing place of one that fails, by bisection of all that it reads."""
+            before = graph.before(variable)
+            first = bisect.bisect_left(before, True, key=fails)
+            if first < len(before):
+                variable = before[first]
+            # A place on another branch may fail as well, with right ones after it in the order.
+            failing = next(filter(fails, graph.parents(variable)), None)
+            return variable if failing is None else begins(failing)
+
+        if graph.last is None or not fails(graph.last):
+            return (
+                "the delivered network is wrong, but compiled again from the run's records it is "
+                "right: deliver it again with `chameleon compile`"
+            )
+        first = begins(graph.last)
+        earlier = frozenset[str]().union(*(kernels[one] for one in graph.parents(first)))
+        new = ", ".join(sorted(kernels[first] - earlier))
+        sentence = f"errors begin at {graph.locations[first].sentence}: {problems[first]}"
+        return f"{sentence}; it has the kernel of {new}" if new else sentence
+
+    def _part(self, number: int, inputs: Arrays) -> tuple[frozenset[str], Arrays]:
+        """The tuned kernels of the network up to a binding, and what it gives."""
+        module = prepared(_up_to(self.network.imported, number), self.network.layout)
+        chains = chains_of(module)
+        with warnings_once():
+            part = compiled(module, chains, self.kernels, self.target)
+        manifest = manifest_of(module, chains, self.kernels, self.target, self.threads)
+        manifest["permissions"] = sorted(part.permissions)
+        with tempfile.TemporaryDirectory(prefix="chameleon-verify-") as folder:
+            write_package(Path(folder), part.executable, manifest)
+            with delivered_process("a part", Path(folder), threads=self.threads) as process:
+                outputs = process.outputs(inputs)
+        return frozenset(task["name"] for task in manifest["tasks"]), outputs
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Places:
+    """The places of an imported network that an output follows from.
+
+    Attributes:
+        numbers: of the binding of each variable.
+        reads: the variables that each one reads.
+        locations: of the variables that the framework can tell the values of.
+        last: of these the one nearest to the output; None if there is none.
+    """
+
+    numbers: Mapping[Any, int]
+    reads: Mapping[Any, Sequence[Any]]
+    locations: Mapping[Any, SourceLocation]
+    last: Any
+
+    @classmethod
+    def of(cls, network: ImportedNetwork, output: int) -> _Places:
+        """Those of an output, by its number."""
+        main, known = network.imported["main"], network.graph.locations
+        bindings = {binding.var: binding.value for binding in bindings_of(main)}
+        result = main.body.body
+        result = bindings.get(result, result)
+        result = result.fields[output] if isinstance(result, relax.Tuple) else main.body.body
+        locations = {
+            variable: known[variable.name]
+            for variable in bindings
+            if variable.name in known
+            and known[variable.name].output
+            and isinstance(variable.ty, relax.TensorType)
+            and str(variable.ty.dtype).startswith("float")
+        }
+        reads = {var: relax.analysis.free_vars(value) for var, value in bindings.items()}
+        numbers = {variable: number for number, variable in enumerate(bindings)}
+        places = cls(numbers=numbers, reads=reads, locations=locations, last=None)
+        nearest = [result] if result in locations else places.parents(result)
+        return attrs.evolve(places, last=nearest[-1] if nearest else None)
+
+    def parents(self, variable: Any) -> list[Any]:
+        """The nearest places that a variable reads, in their order."""
+        found: set[Any] = set()
+        left = list(self.reads.get(variable, ()))
+        while left:
+            read = left.pop()
+            if read in self.locations:
+                found.add(read)
+            else:
+                left.extend(self.reads.get(read, ()))
+        return sorted(found, key=self.numbers.__getitem__)
+
+    def before(self, variable: Any) -> list[Any]:
+        """All places that a variable follows from, in their order."""
+        found: set[Any] = set()
+        left = self.parents(variable)
+        while left:
+            place = left.pop()
+            if place not in found:
+                found.add(place)
+                left.extend(self.parents(place))
+        return sorted(found, key=self.numbers.__getitem__)
+
+
+def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> list[list[float]]:
+    """The error of each output of each sample, relative to the output's largest number of all."""
+    return [
+        [
+            check.max_relative_error if check.max_relative_error is not None else math.inf
+            for check in (
+                agreement([got], [want], tolerance=math.inf, scales=[scale])
+                for got, want, scale in zip(outputs, answers, magnitudes(wanted), strict=True)
+            )
+        ]
+        for outputs, answers in zip(given, wanted, strict=True)
+    ]
+
+
+def _up_to(module: Any, number: int) -> Any:
+    """A network that gives the value of one of its bindings."""
+    main = module["main"]
+    bindings = list(itertools.islice(bindings_of(main), number + 1))
+    last = bindings[-1].var
+    result = relax.Var("result", last.ty)
+    block = relax.DataflowBlock([*bindings, relax.VarBinding(result, last)])
+    function = relax.Function(
+        main.params, relax.SeqExpr([block], result), last.ty, attrs=main.attrs
+    )
+    made = tvm.IRModule({**dict(module.functions_items()), module.get_global_var("main"): function})
+    return relax.transform.DeadCodeElimination()(relax.transform.Normalize()(made))

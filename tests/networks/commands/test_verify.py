@@ -1,0 +1,190 @@
+"""``chameleon verify``: a delivered network on the user's inputs, and the place of its errors."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_cli.main import run as command_line
+from chameleon_core.errors import ExitCode
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from chameleon_networks.commands.verifying import Comparison  # noqa: E402 - needs TVM
+from chameleon_networks.compile.uncompilable import no_kernels  # noqa: E402
+from chameleon_networks.graph.relaxed import relax, rewritten, tvm  # noqa: E402
+from chameleon_networks.importers.options import OnnxOptions, TorchOptions  # noqa: E402
+from chameleon_networks.importers.sources import network_of  # noqa: E402
+
+DATA = """
+import numpy as np
+
+def batches():
+    for seed in range(2):
+        yield {"x": np.random.default_rng(seed).normal(size=(1, 3, 8, 8)).astype("float32")}
+
+def large():
+    yield np.zeros((1, 3, 9, 9), "float32")
+
+def none():
+    return []
+
+def failing():
+    raise ValueError("no such file")
+"""
+
+
+def _write(file: Path, last: str = "Sigmoid") -> None:
+    """A network of two outputs and two branches."""
+    helper, rng = onnx.helper, np.random.default_rng(0)
+    weights = rng.normal(size=(4, 3, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["conv"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Tanh", ["conv"], ["left"], name="tanh"),
+        helper.make_node("Relu", ["conv"], ["right"], name="relu"),
+        helper.make_node("Add", ["left", "right"], ["sum"], name="add"),
+        helper.make_node(last, ["sum"], ["y"], name="last"),
+        helper.make_node("Exp", ["right"], ["z"], name="exp"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3, 8, 8])],
+        [
+            helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 4, 8, 8])
+            for name in "yz"
+        ],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    opsets = [helper.make_opsetid("", 18)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), file)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that measures nothing."""
+    folder = tmp_path_factory.mktemp("verified")
+    _write(folder / "net.onnx")
+    (folder / "data.py").write_text(DATA)
+    (folder / "p.yaml").write_text(
+        "model: {onnx: {source: net.onnx, compare: false}}\n"
+        "target: native\nbaselines: []\nbudget: {measurements: 0}\n"
+    )
+    output = folder / "run"
+    assert command_line(["run", str(folder / "p.yaml"), "-o", str(output)]) == ExitCode.OK
+    return output
+
+
+def test_a_network_is_right_on_inputs_of_the_user_until_it_is_another_one(
+    run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = run.with_name("data.py")
+    words = ["verify", str(run / "network"), "--inputs", f"{data}:batches", "--json"]
+    assert command_line(words) == ExitCode.OK
+    value = json.loads(capfd.readouterr().out)
+    assert (value["reference"], value["batches"], value["cause"]) == ("onnxruntime", 2, "")
+    assert [output["shape"] for output in value["outputs"]] == [[1, 4, 8, 8]] * 2
+    assert all(0 <= output["max_relative_error"] < 1e-5 for output in value["outputs"])
+    model = run.with_name("net.onnx")
+    try:
+        _write(model, "Tanh")
+        assert command_line(words[:-1]) == ExitCode.NO_VALID_RESULT
+    finally:
+        _write(model)
+    out, err = capfd.readouterr()
+    assert re.search(r"^0 +1 x 4 x 8 x 8 +\S+ +no$", out, re.MULTILINE)
+    assert re.search(r"^1 +1 x 4 x 8 x 8 +\S+ +yes$", out, re.MULTILINE)
+    assert "compiled again from the run's records it is right" in err
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("large", "batch 1 of .* has the shape [1, 3, 9, 9] instead of [1, 3, 8, 8]"),
+        ("none", "none yields no batch"),
+        ("failing", "failed after 0 batches: .*no such file"),
+        ("absent", "has no 'absent'"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(
+    function: str, words: str, run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = f"{run.with_name('data.py')}:{function}"
+    assert command_line(["verify", str(run), "--inputs", source]) == ExitCode.USAGE
+    pattern = ".*".join(map(re.escape, words.split(".*")))
+    assert re.search(f"error: --inputs: .*{pattern}", capfd.readouterr().err)
+
+
+def _comparison(network: Any, target: str, **operators: str) -> Comparison:
+    """A comparison of a network that is imported with other operators than it has."""
+
+    @relax.expr_functor.mutator
+    class Replace(relax.PyExprMutator):
+        def visit_call_(self, call: Any) -> Any:
+            other = operators.get(str(getattr(call.op, "name", "")).rpartition(".")[2])
+            call = super().visit_call_(call)
+            return relax.Call(tvm.ir.Op.get(other), call.args, call.attrs) if other else call
+
+    graph = network.graph
+    network.graph = attrs.evolve(graph, module=rewritten(graph.module, Replace(graph.module)))
+    return Comparison(
+        network=network,
+        folder=Path(),
+        manifest={},
+        kernels=no_kernels(target),
+        target=target,
+        threads=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("operators", "output", "place"),
+    [
+        ({"tanh": "relax.sin"}, 0, "node 'tanh' (Tanh)"),
+        ({"relu": "relax.tanh"}, 0, "node 'relu' (Relu)"),
+        ({"sigmoid": "relax.tanh"}, 0, "node 'last' (Sigmoid)"),
+        ({"tanh": "relax.sin", "exp": "relax.sin"}, 1, "node 'exp' (Exp)"),
+    ],
+)
+def test_the_operator_at_which_errors_begin(
+    operators: dict[str, str], output: int, place: str, target: str, tmp_path: Path
+) -> None:
+    _write(tmp_path / "net.onnx")
+    network = network_of(OnnxOptions(source=str(tmp_path / "net.onnx"), layout="NHWC"))
+    comparison = _comparison(network, target, **operators)
+    inputs = network.samples(np.random.default_rng(0))
+    cause = comparison.cause(inputs, output, 1e-3)
+    assert cause.startswith(f"errors begin at {place}: its outputs are off by "), cause
+
+
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.register_buffer("kept", torch.ones(4), persistent=False)
+
+    def forward(self, x):
+        return torch.tanh(self.linear(x) + self.kept).exp()
+
+def make():
+    return Net().eval(), torch.ones(2, 4)
+"""
+
+
+def test_the_operator_of_torch_at_which_errors_begin(target: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "net.py").write_text(NET)
+    network = network_of(TorchOptions(source=f"{tmp_path / 'net.py'}:make", layout="NHWC"))
+    comparison = _comparison(network, target, tanh="relax.sin")
+    inputs = network.samples(np.random.default_rng(0))
+    cause = comparison.cause(inputs, 0, 1e-3)
+    assert cause.startswith("errors begin at operator tanh (net.py:11: "), cause
