@@ -348,7 +348,9 @@ class _Importer:
                 raise
             except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
                 problem = error
-                empty = _empty_outputs(node, inputs, given.opset)
+                # If a converter says why, the shape may depend on numbers, which zeros do not show.
+                said = isinstance(error, Unsupported)
+                empty = None if said else _empty_outputs(node, inputs, given.opset)
                 if empty is not None:
                     return empty
         body = body_of(node, schema, inputs, given.opset)
