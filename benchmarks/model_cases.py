@@ -1,17 +1,23 @@
 """Networks of other libraries: causal language models of ``transformers``, and images' of ``timm``.
 
-python benchmarks/model_cases.py                 # transformers, each with a small configuration
-python benchmarks/model_cases.py --library timm  # a hundred networks, drawn by a digest
+python benchmarks/model_cases.py                  # transformers, each made small
+python benchmarks/model_cases.py --library timm   # a hundred of timm, drawn by a digest
+
+timm imports parts of ``torchvision`` that no network needs; a stand-in suffices for these.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import re
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from math import log2
 from typing import Any
+from unittest.mock import MagicMock
 
 import torch
 from case_suite import NoNetworkError, Suite, main
@@ -109,6 +115,54 @@ class LanguageModels(Suite):
         return compared(Logits(model.eval(), config), case)
 
 
+class ImageModels(Suite):
+    """A hundred networks of ``timm``, drawn by a digest of their names."""
+
+    def cases(self) -> Mapping[str, str]:
+        names = sorted(_timm().list_models(), key=lambda name: sha256(name.encode()).digest())
+        drawn = names[:_IMAGE_MODELS]
+        seen = len(drawn) * 3 // 4
+        return {
+            **dict.fromkeys(drawn[:seen], "timm"),
+            **dict.fromkeys(drawn[seen:], "timm, unseen"),
+        }
+
+    def run(self, case: str) -> str | None:
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        model = _timm().create_model(case)
+        if sum(weight.numel() for weight in model.parameters()) > _MOST_WEIGHTS:
+            raise NoNetworkError(f"it has over {_MOST_WEIGHTS:,} weights")
+        usual = model.pretrained_cfg
+        is_fixed = usual.get("fixed_input_size") or usual.get("min_input_size")
+        shape = usual["input_size"] if is_fixed else _SMALL_IMAGE
+        return compared(Images(model.eval(), shape), case)
+
+
+_IMAGE_MODELS = 100
+_MOST_WEIGHTS = 100_000_000
+_SMALL_IMAGE = (3, 128, 128)
+
+
+def _timm() -> Any:
+    for name in ("", ".transforms", ".transforms.functional", ".ops", ".ops.misc", ".datasets"):
+        sys.modules.setdefault(f"torchvision{name}", MagicMock())
+    return importlib.import_module("timm")
+
+
+class Images(torch.nn.Module):
+    """A network of images with random ones."""
+
+    def __init__(self, model: Any, shape: Sequence[int]) -> None:
+        super().__init__()
+        self._model = model
+        self.inputs = (torch.randn(1, *shape),)
+
+    def forward(self, images: Any) -> Any:
+        """What the network gives."""
+        return self._model(images)
+
+
 class Logits(torch.nn.Module):
     """A language model as a network that gives its logits for some tokens."""
 
@@ -123,5 +177,16 @@ class Logits(torch.nn.Module):
         return self._model(input_ids=tokens, use_cache=False).logits
 
 
+SUITES = {"transformers": LanguageModels, "timm": ImageModels}
+
+
+def of_library(library: str) -> Suite:
+    """The suite of a library."""
+    return SUITES[library]()
+
+
 if __name__ == "__main__":
-    sys.exit(main("model_cases:LanguageModels"))
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--library", choices=SUITES, default="transformers")
+    given, words = parser.parse_known_args()
+    sys.exit(main("model_cases:of_library", words, options=(given.library,)))

@@ -20,7 +20,7 @@ from chameleon_one_shot.predictor.alternatives import ALTERNATIVES
 from chameleon_one_shot.predictor.evaluation import cross_validate, table
 from chameleon_one_shot.predictor.examples import examples_of
 from chameleon_one_shot.predictor.groups import device_groups, task_groups
-from chameleon_one_shot.predictor.options import TrainingOptions
+from chameleon_one_shot.predictor.options import KINDS, TrainingOptions
 
 BY = {"task": task_groups, "device": device_groups}
 
@@ -30,8 +30,9 @@ BY = {"task": task_groups, "device": device_groups}
 @click.option("--folds", type=int, help="Parts held out; each group by itself where missing.")
 @click.option("--by", type=click.Choice(list(BY)), default="task", show_default=True)
 @click.option("--against", multiple=True, type=click.Choice(list(ALTERNATIVES)))
+@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True)
 @click.option("--steps", default=TrainingOptions().steps, show_default=True)
-@click.option("--members", default=1, show_default=True)
+@click.option("--members", default=TrainingOptions().members, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--threads", default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True)
@@ -40,6 +41,7 @@ def main(  # noqa: PLR0917 - click passes them by name
     folds: int | None,
     by: str,
     against: tuple[str, ...],
+    kind: str,
     steps: int,
     members: int,
     seed: int,
@@ -52,7 +54,7 @@ def main(  # noqa: PLR0917 - click passes them by name
     labels = BY[by]([one.source for one in examples])
     found = cross_validate(
         examples,
-        TrainingOptions(steps=steps, members=members, seed=seed),
+        TrainingOptions(kind=kind, steps=steps, members=members, seed=seed),
         count=folds or len(set(labels.tolist())),
         labels=labels.tolist(),
         alternatives=against or tuple(ALTERNATIVES),

@@ -57,6 +57,30 @@ class Nothing(SyntheticFrontend):
         return []
 
 
+class Fragile(SyntheticFrontend):
+    """Can be delivered in the second layout alone, which its check finds out."""
+
+    steps: ClassVar[list[str]] = []
+
+    def __init__(self, options):
+        super().__init__(options)
+        self.layout = "first"
+
+    def check(self, target, threads, earlier):
+        self.steps.append("check")
+        self.layout = "second"
+        return {"summary": "it compiles in the second layout"}
+
+    def decide(self, trials):
+        return {"layout": self.layout}
+
+    def deliver(self, delivery):
+        self.steps.append(f"deliver {self.layout}")
+        if self.layout == "first":
+            raise ConfigError("it cannot be delivered")
+        return {"folder": "there", "max_relative_error": 0.0, "rivals": {}}
+
+
 @pytest.fixture
 def checking(pipeline, plugin):
     """Makes pipelines whose frontend is a class of this module."""
@@ -89,6 +113,21 @@ def test_nothing_is_measured_of_what_is_refused(checking, log_lines):
         run_pipeline(checking(Refusing))
     assert caught.value.exit_code == ExitCode.USAGE
     assert log_lines() == []
+
+
+def test_without_measurements_the_check_waits_for_a_failure(checking):
+    Fragile.steps.clear()
+    result = run_pipeline(checking(Fragile, budget={"measurements": 0}))
+    assert Fragile.steps == ["deliver first", "check", "deliver second"]
+    assert (result.network.folder, result.exit_code) == ("there", ExitCode.OK)
+    with read_store(result.folder) as store:
+        assert store.fact("model") == {"layout": "second"}
+
+
+def test_without_measurements_a_refusal_is_an_error_as_ever(checking, monkeypatch):
+    monkeypatch.setattr(Fragile, "check", Refusing.check)
+    with pytest.raises(ConfigError, match="operator svd in module head"):
+        run_pipeline(checking(Fragile, budget={"measurements": 0}))
 
 
 def test_a_finding_that_is_no_mapping_is_the_plugins_mistake(checking):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import threading
 from pathlib import Path
 
@@ -11,10 +12,13 @@ from structlog.testing import capture_logs
 
 torch = pytest.importorskip("torch")
 
-from chameleon_networks.backends import graph_deliveries as deliveries  # noqa: E402 - needs torch
+from chameleon_networks import backends  # noqa: E402 - needs torch
+from chameleon_networks.backends import graph_deliveries as deliveries  # noqa: E402
 from chameleon_networks.backends import torch_graphs as backend  # noqa: E402
 from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon  # noqa: E402
 from torch import nn  # noqa: E402
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture(autouse=True)
@@ -312,3 +316,20 @@ def test_torch_finds_the_backend_by_its_name():
         Path(__file__).parents[3] / "packages" / "chameleon-networks" / "pyproject.toml"
     ).read_text()
     assert '[project.entry-points.torch_dynamo_backends]\nchameleon = "' in text
+
+
+@pytest.mark.usefixtures("eager_is_slow")
+def test_one_call_compiles_a_pipeline_of_hugging_face():
+    pytest.importorskip("transformers")
+    example = runpy.run_path(str(EXAMPLES / "huggingface_pipeline.py"))
+    classify, texts = example["classifier"](), ["today is a good day", "a bad day"]
+    before = classify(texts, **example["PADDED"])
+    inputs = classify.tokenizer(texts[0], return_tensors="pt", **example["PADDED"])
+    with capture_logs() as logs:
+        classify.model = backends.compile(classify.model, dict(inputs))
+        after = classify(texts, **example["PADDED"])
+    assert isinstance(classify.model, nn.Module)
+    assert not _stays(logs)
+    for old, new in zip(before, after, strict=True):
+        assert new["label"] == old["label"]
+        assert new["score"] == pytest.approx(old["score"], abs=1e-5)

@@ -93,5 +93,7 @@ IDIOMS: dict[str, Callable[[], Case]] = {
         (r(4, 5),),
     ),
     "experts": lambda: (Of(_experts), (r(9, 8), r(9, 4), r(7, 8, 3))),
+    "function of bool": lambda: (Of(lambda x: torch.tanh((x > 0).float() * x)), (r(64),)),
+    "places among least numbers": lambda: (Of(lambda x: (x - torch.inf).argmax(1)), (r(3, 4),)),
     "no axes": lambda: (Of(lambda x, s: (x.mean() * s, s + 1, x[0, 0])), (r(3, 4), r())),
 }

@@ -1,14 +1,19 @@
-"""``preset: one-shot`` on any CPU, on the command line: a limit that somebody sets holds."""
+"""``preset: one-shot`` with any example and any CPU: a limit that somebody sets holds."""
 
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from chameleon_cli.main import run as chameleon
 from chameleon_core.errors import ExitCode
+from chameleon_core.pipeline.load import load_pipeline
 
 pytest.importorskip("chameleon_tvm")
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 PIPELINE = """
 preset: one-shot
@@ -44,3 +49,27 @@ def test_nothing_is_measured_whatever_the_predictor_knows(tmp_path, capfd, targe
     assert code == ExitCode.NO_VALID_RESULT  # nothing was measured, so no operator has a time
     if told is not None:
         assert said.count(told) == 1, said
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    """The examples, with the file that one of them writes."""
+    folder = tmp_path_factory.mktemp("examples") / "all"
+    shutil.copytree(EXAMPLES, folder)
+    (folder / "net.onnx").touch()
+    return folder
+
+
+@pytest.mark.parametrize("name", sorted(file.name for file in EXAMPLES.glob("*.yaml")))
+def test_every_example_takes_the_preset_and_a_budget_of_nothing(examples, name):
+    def budget(*settings):
+        return load_pipeline(examples / name, settings).budget
+
+    named, preset = budget(), budget("preset=one-shot")
+    assert (preset.measurements, preset.scope) == (named.measurements, named.scope)
+    assert preset.unpredicted is None  # the file's own limit holds for all tasks
+    nothing = "budget.measurements=0"
+    for scope in ("task", "network"):
+        zero = budget("preset=one-shot", nothing, f"budget.scope={scope}")
+        assert (zero.measurements, zero.unpredicted, zero.scope) == (0, None, scope)
+    assert budget(nothing).measurements == 0

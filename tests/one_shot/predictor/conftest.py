@@ -10,7 +10,7 @@ import pytest
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock
 from chameleon_core.task import Task
 from chameleon_one_shot.dataset.tasks import DatasetTask
-from chameleon_one_shot.predictor.examples import Example, log_quality
+from chameleon_one_shot.predictor.examples import Example, log_quality, with_choices
 from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
 from chameleon_one_shot.predictor.predictor import Predictor
 from chameleon_one_shot.predictor.pretraining import Divided, trained_model
@@ -94,17 +94,10 @@ def example(rows, columns, **given):
     """The same with its design space, as a provider would give it."""
     source = measured(rows, columns, **given)
     space = space_of(source.task)
-    index = [
-        {space.knobs[k].decode(i): i for i in range(n)} for k, n in enumerate(space.cardinalities)
-    ]
-    names = [knob.name for knob in space.knobs]
-    configs = np.array(
-        [[index[k][row[name]] for k, name in enumerate(names)] for row in source.choices], np.int32
-    )
     return Example(
         source=source,
         tokens=task_tokens(source.task, source.device, 2, space),
-        configs=configs,
+        configs=with_choices(space, source.choices),
         quality=log_quality(source.seconds),
         failed=~np.isfinite(source.seconds),
     )

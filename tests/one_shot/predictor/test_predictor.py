@@ -10,8 +10,10 @@ import attrs
 import numpy as np
 import pytest
 import torch
-from chameleon_core.space import DesignSpace
+from chameleon_core.errors import ConfigError
+from chameleon_core.space import Choice, DesignSpace
 from chameleon_one_shot.predictor.encoding import EncodedTask
+from chameleon_one_shot.predictor.examples import with_choices
 from chameleon_one_shot.predictor.familiarity import _upper_bound
 from chameleon_one_shot.predictor.header import ModelFileError, read_header
 from chameleon_one_shot.predictor.metrics import Quality
@@ -75,6 +77,20 @@ def test_choices_alone_have_the_tokens_of_their_knobs(made):
     assert [knob.name for knob in tokens.knobs] == ["tile_rows", "tile_columns", "order", "unroll"]
     assert values.shape[:2] == absent.shape == (len(task), 4)
     assert not absent.any()
+
+
+def test_choices_of_an_earlier_space_are_found_in_todays(made):
+    """A space that has got an option and a knob since still has what was measured."""
+    task = made.measured(64, 32)
+    old = made.space_of(task.task)
+    order = attrs.evolve(old.knobs[2], options=("tiles", *old.knobs[2].options))
+    unroll = attrs.evolve(old.knobs[3], when=("order", (2,)))
+    stages = Choice(name="stages", options=(1, 2))
+    new = DesignSpace([stages, *old.knobs[:2], order, unroll])
+    decoded = [new.decode(row) for row in with_choices(new, task.choices)]
+    assert decoded == [{"stages": 1, **choice} for choice in task.choices]
+    with pytest.raises(ConfigError, match="tile_rows"):
+        with_choices(new, [{"tile_rows": 3}])
 
 
 def test_knobs_that_do_not_apply_have_no_token(examples, model):

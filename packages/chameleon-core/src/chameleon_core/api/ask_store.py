@@ -144,12 +144,12 @@ class AskStore:
             self._folder.close()
 
     def task_records(self, task: Task, space: str, design: DesignSpace) -> TaskRecords:
-        """The records of a task; says where it has records that do not apply any more.
+        """The stored records of a task. Logs if there are records of another design space.
 
         Args:
             task: the task.
-            space: who made the space.
-            design: the space.
+            space: name of the provider that made the design space.
+            design: the design space.
         """
         stored = self.records.add_task(task, space, design.fingerprint)
         say_what_does_not_apply(stored, self.records)

@@ -187,7 +187,10 @@ class Measurements:
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """Names that ``quantity`` takes: first those of every run, then your program's."""
+        """Names that ``quantity`` takes.
+
+        They are those of every run, and those of the numbers that the measured program reported.
+        """
         names = dict.fromkeys(name for numbers in self._rows.other.values() for name in numbers)
         return (*_QUANTITIES, *names)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import attrs
 import structlog
 
 from chameleon_core.errors import ChameleonError
@@ -28,7 +29,12 @@ from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.task_run import TaskRecords, TaskRun, say_what_does_not_apply
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.earlier_runs import WarmStart
-from chameleon_core.loop.start.frontend import check, choice_of, choice_seconds
+from chameleon_core.loop.start.frontend import (
+    check,
+    choice_of,
+    choice_seconds,
+    forget_choice,
+)
 from chameleon_core.loop.start.shared_records import shared_records
 from chameleon_core.loop.start.tasks import (
     device_of,
@@ -119,10 +125,29 @@ def run_pipeline(
 
 def _executed(run: RunContext) -> RunResult:
     """All steps in their order; each may take minutes."""
+    measures = run.pipeline.budget.measurements != 0
+    if measures:
+        _check(run)
+    operators, network = _results(run)
+    if network.failure is not None and not measures:
+        # Without measurements a failure costs little, and most deliveries succeed unchecked.
+        run = attrs.evolve(run, frontend=frontend_of(run.pipeline))
+        _check(run)
+        forget_choice(run.store)
+        operators, network = _results(run)
+    return _finished(run, operators, network)
+
+
+def _check(run: RunContext) -> None:
+    """Have the frontend refuse a model that it cannot deliver here."""
     if run.runner.measures_hardware:  # recorded times say nothing of what can be delivered here
         # What it compiles is thrown away, so the first signal ends it.
         with run.interruption.at_once():
             check(run)
+
+
+def _results(run: RunContext) -> tuple[Sequence[OperatorResult], NetworkResult]:
+    """Tune the operators of the frontend's choice, and deliver its network."""
     choice = choice_of(run)
     tasks = named_tasks(run.pipeline, run.frontend, run.target)
     spaces = spaces_of(run.pipeline, tasks)
@@ -133,10 +158,9 @@ def _executed(run: RunContext) -> RunResult:
     try:
         _tune(run, task_runs, choice)
         operators = compared_results(run, task_runs, baselines)
-        network = _delivered(run, operators)
+        return operators, _delivered(run, operators)
     finally:
         run.totals.keep()
-    return _finished(run, operators, network)
 
 
 # -- before the first batch -------------------------------------------------------------------

@@ -32,13 +32,15 @@ class SchedulerContext:
 
 @attrs.frozen(kw_only=True)
 class TaskState:
-    """The progress of one task. It depends on no clock, so a run can be repeated.
+    """The progress of one task.
+
+    It holds results and no elapsed time, so the same measurements lead to the same choices.
 
     Attributes:
         task: the task.
         rounds: number of measured batches.
         measured: number of measured configurations, failures included.
-        history: lowest cost in seconds after each batch; infinity while nothing succeeded.
+        history: lowest cost so far in seconds, after each batch; infinity while nothing succeeded.
         done: whether the task gets no further batch.
         in_flight: whether a batch of the task is being measured. The other attributes do not
             include it yet, and the task gets no other batch before its results arrive.

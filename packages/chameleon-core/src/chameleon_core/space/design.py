@@ -309,7 +309,7 @@ class DesignSpace:
 
     @cached_property
     def size(self) -> int:
-        """Number of index vectors, legal or not, an exact int."""
+        """Number of vectors of knob indices, legal or not, an exact int."""
         return math.prod(self.cardinalities.tolist())
 
     @cached_property

@@ -113,7 +113,7 @@ class Choice(Knob):
 
 
 def aligned(name: str) -> str:
-    """The name of the feature ``alignment`` of a knob."""
+    """The name of the feature column with the ``alignment`` of a knob's values."""
     return f"{name}.alignment"
 
 

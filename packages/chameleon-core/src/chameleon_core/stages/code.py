@@ -171,6 +171,12 @@ class Baseline(ABC):
     def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
         """A builder whose only configuration is ``()``, for a worker process of its own.
 
+        Args:
+            task: the task.
+            variant: one of ``variants``.
+            threads: number of threads that the kernel may use.
+
         Raises:
-            Exception: the baseline then takes no part in the comparison.
+            Exception: the builder cannot be made; the baseline then takes no part in the
+                comparison.
         """

@@ -13,13 +13,15 @@ SHARED, TRUSTED = 0.05, 0.75
 
 @attrs.frozen(kw_only=True)
 class Disturbance:
-    """How much other programs disturbed the timing. Sums of several processes can be added.
+    """How much other programs disturbed the timing.
+
+    All attributes are sums, so those of several processes can be added.
 
     Attributes:
         core_seconds: wall-clock time of timing, times the number of cores in use.
         stolen_seconds: the part of it in which the host of a virtual machine ran others.
         others_seconds: the part of it that other processes used.
-        pairs: pairs of fast configurations that a second timing could tell apart.
+        pairs: pairs of fast configurations whose times clearly differed when timed a second time.
         kept: those pairs whose order was the same in the first timing.
     """
 

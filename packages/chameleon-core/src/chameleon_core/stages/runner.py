@@ -263,7 +263,10 @@ class Runner(ABC):
         return None
 
     def interrupt(self) -> None:  # noqa: B027 - optional hook
-        """Finish the measurement in flight, then stop. A signal handler's thread calls this."""
+        """Ask the runner to stop after the measurement in flight.
+
+        Chameleon calls this in a thread of its own when a signal arrives.
+        """
 
     def close(self) -> None:  # noqa: B027 - optional hook
         """Stop the workers and remove all temporary files. A second call does nothing."""
@@ -327,8 +330,8 @@ class RivalTrace:
     Attributes:
         at_seconds: wall-clock time of each point in seconds since the rival's start, rising.
         measurements: number of configurations that the rival had measured at each point.
-        best_seconds: the rival's lowest kernel time in seconds at each point, on the clock of
-            ``final_seconds``; infinity before its first.
+        best_seconds: the rival's lowest kernel time so far in seconds at each point, scaled so that
+            it can be compared with ``final_seconds``. Infinity before the rival's first success.
         failed: number of failed measurements.
         final_seconds: time of the rival's best kernel, measured as Chameleon's kernels are; or
             None.

@@ -1,1 +1,46 @@
 """Chameleon under the interfaces of others: ``torch.compile`` and ONNX's backends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["compile"]
+
+
+def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # noqa: A001 - as torch
+    """Compile a torch module for the shapes of an example, as ``torch.compile`` does.
+
+    Calls with other shapes compile once more. Calls that want gradients stay torch's.
+
+    Args:
+        module: in evaluation mode.
+        example: arguments of a call: a tensor, a tuple of arguments, or a mapping of those that
+            have names.
+        options: of the backend, such as ``mode="tuned"`` and ``seconds=120``.
+
+    Returns:
+        A module that is called as the given one, which gives the same answers.
+
+    Example:
+        >>> import torch
+        >>> from chameleon_networks.backends import compile
+        >>> layer = compile(torch.nn.Linear(8, 4).eval(), torch.zeros(2, 8))
+        >>> layer(torch.zeros(2, 8)).shape
+        torch.Size([2, 4])
+    """
+    # They take seconds to import, and the other backends need neither.
+    import torch  # noqa: PLC0415
+
+    from chameleon_networks.backends.torch_graphs import chameleon  # noqa: PLC0415
+
+    compiled: nn.Module = torch.compile(module, backend=chameleon, dynamic=False, options=options)
+    with torch.inference_mode():
+        if isinstance(example, Mapping):
+            compiled(**example)
+        else:
+            compiled(*(example if isinstance(example, tuple) else (example,)))
+    return compiled

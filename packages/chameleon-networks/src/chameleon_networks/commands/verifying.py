@@ -270,7 +270,7 @@ class Comparison:
         return "max_relative_error" in self.manifest.get("precision", {})
 
     def cause(self, inputs: Arrays, output: int, tolerance: float) -> str:
-        """Where errors of an output begin, as a sentence.
+        """The operator at which errors of an output begin, as a sentence.
 
         Args:
             inputs: with which the delivered network fails.

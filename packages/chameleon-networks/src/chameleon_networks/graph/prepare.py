@@ -308,6 +308,14 @@ def _comparison(call: Any, emit: Any) -> Any:
     return relax.Call(call.op, numbers, call.attrs, call.ty_args)
 
 
+def _number(call: Any, _emit: Any) -> Any:
+    """TVM has no code for a function of LLVM's, such as ``tanh``, of vectors of bool as floats."""
+    kind = str(call.ty.dtype)
+    if str(call.args[0].ty.dtype) != "bool" or not kind.startswith("float"):
+        return None
+    return relax.op.where(call.args[0], relax.const(1.0, kind), relax.const(0.0, kind))
+
+
 def _full(call: Any, emit: Any) -> Any:
     """Infinity has no way into TVM's ``full``."""
     value = call.args[1]
@@ -378,6 +386,7 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.stack": _stacked,
     "relax.flatten": _reshape,
     "relax.full": _full,
+    "relax.astype": _number,
     "relax.take": _take,
     "relax.power": _power,
     **dict.fromkeys(("relax.argmax", "relax.argmin"), _place_of_extreme),

@@ -139,12 +139,12 @@ def _space(task: DatasetTask) -> tuple[DesignSpace | None, Configs, str]:
     try:
         space = provider(task.space, dict(task.space_options)).design_space(task.task)
         same = space.fingerprint == task.fingerprint
-        return space, task.configs if same else _with_choices(space, task.choices), ""
+        return space, task.configs if same else with_choices(space, task.choices), ""
     except ChameleonError as error:
         return None, none, str(error)
 
 
-def _with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Configs:
+def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Configs:
     """The configurations that have some choices; a knob that these lack is at its first option.
 
     Raises:

@@ -91,6 +91,15 @@ def choice_of(run: RunContext) -> dict[str, Any] | None:
     return choice
 
 
+def forget_choice(store: RecordStore) -> None:
+    """Let the frontend choose again.
+
+    Args:
+        store: the run's records.
+    """
+    store.set_fact(_CHOICE, None)
+
+
 def choice_seconds(store: RecordStore) -> float:
     """Wall-clock in seconds of what was measured for the choice; 0 where nothing was."""
     return float(store.fact(_SECONDS) or 0.0)

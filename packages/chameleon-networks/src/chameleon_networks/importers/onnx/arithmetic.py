@@ -126,6 +126,14 @@ def _mean(node: Node) -> Any:
     )
 
 
+def _scaled_product(node: Node) -> Any:
+    """TVM's importer rounds a factor of whole numbers."""
+    factors = (float(node.attributes[name]) for name in ("alpha", "beta"))
+    if _is_whole(node[0]) and not all(factor.is_integer() for factor in factors):
+        raise Unsupported("it multiplies whole numbers by a fraction")
+    return NotImplemented
+
+
 def _extreme_of_all(node: Node) -> Any:
     """TVM's importer writes all operands beside each other first."""
     combine = op.maximum if node.kind == "Max" else op.minimum
@@ -237,6 +245,7 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "IsInf": _is_infinite,
     "ReduceMax": _extreme,
     "ReduceMin": _extreme,
+    "Gemm": _scaled_product,
     "Max": _extreme_of_all,
     "Min": _extreme_of_all,
     "ReduceMean": _mean,

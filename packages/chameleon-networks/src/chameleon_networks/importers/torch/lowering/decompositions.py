@@ -69,11 +69,7 @@ def _further_decompositions(
             or (node.target is _ATEN.convolution.default and node.args[1].name in varying)
         )
     }
-    written = {
-        **global_decomposition_table["post_autograd"],
-        **windows.SOME,
-        **{one: _BY_NAME[one.__name__] for one in lacking if one.__name__ in _BY_NAME},
-    }
+    written = {**global_decomposition_table["post_autograd"], **windows.SOME}
     return {
         operator: written[operator]
         for operator in lacking
@@ -341,24 +337,6 @@ def _histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any: 
     member = (place == torch.arange(bins).reshape(-1, *(1,) * x.ndim)) & (x >= low) & (x <= high)
     return member.flatten(1).sum(1).to(x.dtype)
 
-
-def _products_by_group(x: Any, weights: Any, offs: Any) -> Any:
-    """Rows times the matrix of their group, as a mixture of experts has it.
-
-    Args:
-        x: rows, group by group.
-        weights: a matrix for each group.
-        offs: where each group ends.
-    """
-    group = (offs <= torch.arange(len(x)).unsqueeze(1)).sum(1)
-    # A row reads its own matrix: a sum of products is fused with this, a matrix product is not.
-    matrices = weights[group.clamp(max=len(weights) - 1)]
-    products = (x.unsqueeze(2) * matrices).sum(1)
-    return torch.where((group < len(weights)).unsqueeze(1), products, 0.0)
-
-
-_BY_NAME = {"grouped_mm_fallback.default": _products_by_group}
-"""Functions in the place of operators that other libraries define; this one is transformers'."""
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **linear_algebra.DECOMPOSITIONS,

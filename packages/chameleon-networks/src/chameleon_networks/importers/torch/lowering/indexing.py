@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.types import UINT8
 
 from chameleon_networks.graph.relaxed import relax
@@ -243,6 +244,31 @@ def _of_any_size(call: Call, rows: Any, inside: Any) -> Any:
     )
 
 
+def _products_by_group(call: Call) -> Any:
+    """Rows times the matrix of their group, as transformers has a mixture of experts.
+
+    Rows are in the order of groups, and the last argument says where each group ends.
+    """
+    rows, matrices, ends = (call.value(place) for place in range(3))
+    count, (groups, depth, width) = extents(rows)[0], extents(matrices)
+    places = relax.const(np.arange(count)[:, None], str(ends.ty.dtype))
+    before = call.emit(relax.op.less_equal(ends, places))
+    group = call.emit(relax.op.sum(call.emit(relax.op.astype(before, "int32")), [1]))
+
+    def products(x: te.Tensor, weights: te.Tensor, of: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, depth), "k")
+
+        def product(row: Any, column: Any) -> Any:
+            matrix = te.min(of[row], groups - 1)
+            inside = tirx.Cast(x.dtype, of[row] < groups)
+            return te.sum(inside * x[row, k] * weights[matrix, k, column], axis=k)
+
+        return te.compute((count, width), product, name="products_by_group")
+
+    builder = call.importer.block_builder
+    return call.emit(builder.call_te(products, rows, matrices, group))
+
+
 CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(
         ("_embedding_bag.default", "_embedding_bag_forward_only.default"), _embedding_bag
@@ -253,6 +279,7 @@ CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(("split_with_sizes.default", "split.Tensor"), _parts),
     "index.Tensor": _index,
     **dict.fromkeys(("index_put.default", "index_put_.default"), _index_put),
+    "grouped_mm_fallback.default": _products_by_group,
     "scatter_add.default": partial(_scatter, "add"),
     "scatter_reduce.two": partial(_scatter, None),
 }

@@ -1,0 +1,38 @@
+"""Random graphs of ONNX and language models of transformers: a fraction of each suite."""
+
+import case_suite
+import numpy as np
+import pytest
+
+reference = pytest.importorskip("onnx.reference")
+
+import graph_cases  # noqa: E402 - needs onnx
+
+
+@pytest.mark.parametrize("seed", range(0, 2000, 250))
+def test_a_graph_has_the_outputs_of_its_nodes_each_time(seed):
+    model, inputs, expected = graph_cases.Graph(seed).model()
+    assert len(model.graph.node) == 3 + seed % 10
+    got = reference.ReferenceEvaluator(model).run(None, inputs)
+    assert all(np.array_equal(*pair) for pair in zip(got, expected, strict=True))
+    assert graph_cases.Graph(seed).model()[0] == model
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("suite", "option", "fraction", "library"),
+    [
+        ("graph_cases:GraphCases", "2000", 0.02, "onnx"),
+        ("model_cases:of_library", "transformers", 0.06, "transformers"),
+    ],
+)
+def test_a_fraction_of_all_cases_is_right(monkeypatch, suite, option, fraction, library):
+    pytest.importorskip(library)
+    monkeypatch.setenv("CHAMELEON_RECORDS", "none")
+    names = case_suite.suite_of(suite, (option,)).cases()
+    drawn = [name for name in names if case_suite.is_drawn(name, fraction)]
+    outcomes = list(case_suite.outcomes(suite, (option,), drawn, seconds=120))
+    good = {case_suite.RIGHT, case_suite.REFUSED, case_suite.NO_NETWORK}
+    assert [one for one in outcomes if one.kind not in good] == []
+    networks = [one for one in outcomes if one.kind != case_suite.NO_NETWORK]
+    assert sum(one.kind == case_suite.RIGHT for one in networks) >= 0.9 * len(networks) > 0
