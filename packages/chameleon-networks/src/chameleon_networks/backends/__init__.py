@@ -32,12 +32,9 @@ def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # no
         >>> layer(torch.zeros(2, 8)).shape
         torch.Size([2, 4])
     """
-    # They take seconds to import, and the other backends need neither.
-    import torch  # noqa: PLC0415
+    import torch  # noqa: PLC0415 - takes seconds, and ONNX's backend needs none
 
-    from chameleon_networks.backends.torch_graphs import chameleon  # noqa: PLC0415
-
-    compiled: nn.Module = torch.compile(module, backend=chameleon, dynamic=False, options=options)
+    compiled: nn.Module = torch.compile(module, backend="chameleon", dynamic=False, options=options)
     with torch.inference_mode():
         if isinstance(example, Mapping):
             compiled(**example)
