@@ -42,7 +42,7 @@ class Tuning:
         interruption: the request to stop.
         after_batch: called after each batch that was measured and learnt.
         seconds_before: ``Allowance.seconds_before``.
-        live: whether measuring takes as long as it seems to; recorded measurements cost nothing,
+        measures_hardware: whether measuring takes real time. Recorded measurements cost nothing,
             and statistics of tables are of whole budgets.
     """
 

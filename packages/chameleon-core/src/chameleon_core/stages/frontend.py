@@ -21,7 +21,7 @@ class Trials(ABC):
 
     Attributes:
         target: the resolved target.
-        live: as in ``Runner``. If it is False, the times say nothing about hardware.
+        measures_hardware: as in ``Runner``. If it is False, the times say nothing about hardware.
         seconds: wall-clock time in seconds that the choice should take at most; infinity for no
             limit.
     """

@@ -156,9 +156,9 @@ class Runner(ABC):
     """Compiles, runs, checks and times candidates. A context manager that starts its workers.
 
     Attributes:
-        live: whether the runner times real hardware. Then nothing else should run beside it, and
-            each measurement is written to disk when it arrives. False for recorded results, which
-            are written batch by batch.
+        measures_hardware: whether the runner times real hardware. Then nothing else should run
+            beside it, and each measurement is written to disk when it arrives. False for recorded
+            results, which are written batch by batch.
     """
 
     measures_hardware: ClassVar[bool] = True

@@ -261,7 +261,7 @@ def _scale(predicted: Scores, examples: Sequence[Example]) -> Scale:
 
 def _packed(booster: lightgbm.Booster) -> Tensor:
     data = zlib.compress(booster.model_to_string().encode(), 9)
-    return torch.from_numpy(np.frombuffer(data, np.uint8).copy())
+    return torch.from_numpy(np.frombuffer(data, np.ubyte).copy())
 
 
 def _unpacked(tensor: Tensor) -> lightgbm.Booster:

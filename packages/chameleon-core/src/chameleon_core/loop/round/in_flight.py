@@ -31,7 +31,7 @@ class CheckedRunner:
         interruption: the request to stop.
 
     Attributes:
-        live: ``Runner.measures_hardware``.
+        measures_hardware: ``Runner.measures_hardware``.
         now: ``Runner.now``.
         disturbance: ``Runner.disturbance``.
     """
