@@ -9,6 +9,7 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import chameleon_core as cc
 import numpy as np
@@ -151,6 +152,19 @@ def test_a_run_is_loaded_as_arrays(tmp_path, registry):
     assert "op0, op1" in caught.value.hint
     with pytest.raises(RunFolderError, match="no run folder"):
         cc.load_run(tmp_path)
+
+
+def test_a_notebook_shows_a_table_with_curves(tmp_path, registry):
+    cc.tune(synthetic_document(tmp_path / "a&b"), registry=registry, progress=False)
+    page = ET.fromstring(f"<p>{cc.load_run(tmp_path / 'a&b')._repr_html_()}</p>")  # noqa: S314
+    assert "a&b" in page.findtext("pre")
+    _, *rows = page.iter("tr")
+    assert [row.findtext("td") for row in rows] == ["op0", "op1"]
+    assert [row.findall("td")[1].text for row in rows] == ["20", "20"]
+    for line in page.iter("polyline"):
+        heights = [float(point.split(",")[1]) for point in line.get("points").split()]
+        assert heights == sorted(heights), "the lowest time never rises"
+        assert max(heights) == 32
 
 
 def test_a_requirement_is_read_again(document, registry):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
 
 from chameleon_core.api.measurements import Measurements, Rows, Trial
 from chameleon_core.errors import ConfigError
@@ -17,6 +19,7 @@ from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.run_folder import read_store
 from chameleon_core.run_view import RunView
+from chameleon_core.words import in_seconds
 
 
 @attrs.frozen(kw_only=True)
@@ -72,6 +75,16 @@ class Run:
         """How fast the result is, against what, and how to use it, as ``chameleon run`` says."""
         return "\n".join(summary_lines(self.result)) or f"{self.folder} has no valid result."
 
+    def _repr_html_(self) -> str:
+        """The same with a table of operators, as notebooks show it."""
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td>{len(operator.measurements)}</td>"
+            f"<td>{in_seconds(operator.seconds)}</td><td>{_curve(operator.measurements)}</td></tr>"
+            for name, operator in self.operators.items()
+        )
+        head = "<tr><th>operator</th><th>measured</th><th>fastest</th><th>search</th></tr>"
+        return f"<pre>{escape(str(self))}</pre><table>{head}{rows}</table>"
+
     @property
     def folder(self) -> Path:
         """The run folder."""
@@ -110,6 +123,27 @@ class Run:
     def front(self, quantities: Sequence[str]) -> list[Trial]:
         """The Pareto front of a run with one operator (``Measurements.front``)."""
         return self.only.front(quantities)
+
+
+_CURVE = (160, 32)
+"""Width and height of a search's curve in pixels."""
+
+
+def _curve(measurements: Measurements) -> str:
+    """An SVG image of the lowest time after each measurement, on a logarithmic axis."""
+    lowest = np.log(np.minimum.accumulate(measurements.seconds))
+    known = np.flatnonzero(np.isfinite(lowest))
+    if not len(known):
+        return ""
+    width, height = _CURVE
+    span = max(float(np.ptp(lowest[known])), 1e-9)
+    across = width * known / max(len(lowest) - 1, 1)
+    down = height * (lowest[known].max() - lowest[known]) / span
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, down, strict=True))
+    return (
+        f'<svg width="{width}" height="{height}" role="img" aria-label="lowest time">'
+        f'<polyline points="{points}" fill="none" stroke="currentColor"/></svg>'
+    )
 
 
 def load_run(folder: str | Path) -> Run:
