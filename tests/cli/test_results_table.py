@@ -124,12 +124,14 @@ def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
     front = (
         FrontPoint(types={"float32": 5}, seconds=0.005, error=0.0, delivered=False),
         FrontPoint(types=mixed, seconds=0.004, error=2e-3, delivered=True),
+        FrontPoint(types=mixed, seconds=0.0, error=2e-3, delivered=False),  # without measurements
     )
     chosen = {"precision_summary": "of 5 operators 3 in int8, 2 in float32", "front": front}
     network = attrs.evolve(INT8, **chosen)
     assert front_rows(network) == [
         ("float32 5", "5.00 ms", "0.0e+00", ""),
         ("int8 3, float32 2", "4.00 ms", "2.0e-03", "delivered"),
+        ("int8 3, float32 2", "-", "2.0e-03", ""),
     ]
     print_network(network)
     printed = capsys.readouterr().out
