@@ -29,19 +29,19 @@ _SAMPLE = 256
 class OneShotModel(CostModel):
     """A predictor trained on other tasks.
 
-    The score is the predicted relative throughput up to a factor, the same for all configurations
-    of the task. The model is trained before anything was measured, so that it is a prior of others,
-    too. With ``finetune`` its last layer is fitted to the task's measurements, and the score is an
-    upper confidence bound. Another model takes a task that is unlike those the predictor was
-    trained on, and the log says why. It takes all tasks if no included model is for their target.
+    The score is the predicted relative throughput up to a factor, which is the same for all
+    configurations of the task. The model is trained before anything was measured, so it can be a
+    prior of other models. With ``finetune`` a linear correction is fitted to the task's
+    measurements, and the score is an upper confidence bound. Another model takes a task that is
+    unlike those of the training, and the log says why. It takes all tasks if no included model is
+    for their target.
 
     Args:
-        options: see there.
-        context: the task's.
+        options: the options of the cost model.
+        context: the task's context.
 
     Raises:
-        ChameleonError: there is no model of that name, its file is damaged, or it is for other
-            targets.
+        ChameleonError: no model has that name, its file is damaged, or it is for other targets.
     """
 
     def __init__(self, options: OneShotOptions, context: StageContext) -> None:

@@ -21,7 +21,7 @@ class OneShotOptions:
         },
     )
     finetune: bool = attrs.field(
-        default=False, metadata={"help": "fit its last layer to what is measured of the task"}
+        default=False, metadata={"help": "fit a linear correction to the task's measurements"}
     )
     kappa: float = attrs.field(
         default=1.0,
