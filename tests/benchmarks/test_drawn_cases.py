@@ -35,4 +35,5 @@ def test_a_fraction_of_all_cases_is_right(monkeypatch, suite, option, fraction, 
     good = {case_suite.RIGHT, case_suite.REFUSED, case_suite.NO_NETWORK}
     assert [one for one in outcomes if one.kind not in good] == []
     networks = [one for one in outcomes if one.kind != case_suite.NO_NETWORK]
-    assert sum(one.kind == case_suite.RIGHT for one in networks) >= 0.9 * len(networks) > 0
+    refused = [one for one in networks if one.kind == case_suite.REFUSED]
+    assert len(refused) <= max(1, len(networks) // 10) < len(networks)
