@@ -10,8 +10,8 @@ from chameleon_core.measurement import FailureKind
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Observations
 from chameleon_cost_models import gaussian_process
-from chameleon_cost_models.gaussian_options import GaussianProcessOptions
 from chameleon_cost_models.gaussian_process import GaussianProcess, Posterior, fitted_parameters
+from chameleon_cost_models.options import GaussianProcessOptions
 from chameleon_testing.conformance_cases import context_of, grid
 from hypothesis import given, settings
 from hypothesis import strategies as st

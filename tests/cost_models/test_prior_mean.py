@@ -8,9 +8,13 @@ from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins import PluginRecord
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import CostModel, Observations
-from chameleon_cost_models.gaussian_options import GaussianProcessOptions
-from chameleon_cost_models.mixed_options import MixedOptions
-from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
+from chameleon_cost_models.options import (
+    EnsembleOptions,
+    GaussianProcessOptions,
+    LightGBMOptions,
+    MixedOptions,
+    XGBoostOptions,
+)
 from chameleon_testing.conformance_cases import context_of
 from scipy import stats
 from stages import maker
