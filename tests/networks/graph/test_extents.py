@@ -7,8 +7,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_networks.compile.sequence.calls import sequence_of
 from chameleon_networks.graph import constants
-from chameleon_networks.graph.extents import extents_of, known_extents
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import extents_of, known_extents, relax, tvm
 from chameleon_tvm.quick_tvm import tirx
 
 from ..modules import module_of  # noqa: TID252 - shared by folders

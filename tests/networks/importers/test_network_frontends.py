@@ -215,7 +215,7 @@ def test_depthwise_convolutions_are_told_apart():
 @pytest.mark.parametrize("network", [name for name in NETWORKS if "small" in name])
 def test_small_networks_answer(network: str):
     torch = pytest.importorskip("torch")
-    weights = importlib.import_module("chameleon_networks.importers.builtin.weights")
+    weights = importlib.import_module("chameleon_networks.importers.torch.inference")
 
     record = NETWORKS[network]
     nets = [weights.initialise(named_object(record.factory, "test")(), seed) for seed in (0, 0, 1)]

@@ -9,8 +9,7 @@ import traceback
 
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_networks.importers.torch.messages import torch_messages_held_back
-from chameleon_networks.importers.torch.programs import exported
+from chameleon_networks.importers.torch.programs import exported, torch_messages_held_back
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.factory import load_factory
 from chameleon_networks.importers.builtin.records import NETWORKS
-from chameleon_networks.importers.builtin.weights import initialise
 from chameleon_networks.importers.options import NetworkOptions
-from chameleon_networks.importers.torch.training import evaluated
+from chameleon_networks.importers.torch.inference import evaluated, initialise
 from chameleon_tvm.sources import named_object
 from torch import Tensor, nn
 
