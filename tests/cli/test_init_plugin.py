@@ -1,7 +1,5 @@
 """What ``init --plugin`` writes is a plugin that works, whatever its kind is."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

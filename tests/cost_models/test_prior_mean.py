@@ -1,7 +1,5 @@
 """A prior known beforehand guides a model, and does no harm where it is wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_core.pipeline.schema import StageSpec

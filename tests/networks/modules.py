@@ -1,7 +1,5 @@
 """Relax modules of a few operators, and what they compute by TVM's own way."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every package is complete, and all of them fit together."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 

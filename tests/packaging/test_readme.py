@@ -1,7 +1,5 @@
 """README shows the outputs of runs as `tools/readme.py` writes them."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

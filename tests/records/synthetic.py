@@ -1,7 +1,5 @@
 """Synthetic runs with record databases: no code, no hardware, milliseconds."""
 
-from __future__ import annotations
-
 import chameleon_records.hooks
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement

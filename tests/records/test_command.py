@@ -1,7 +1,5 @@
 """``chameleon records``, and ``records:`` of a pipeline and of the command line."""
 
-from __future__ import annotations
-
 import time
 
 import attrs

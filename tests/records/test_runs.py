@@ -1,7 +1,5 @@
 """Every run looks into its record databases first, and adds to them."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Records of an operator count for that operator: no other is starved by them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Measurements as tables for other tools, read back by the readers that there are."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The clock policy, on kernels whose times are scripted."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """A worker makes a stage's options as the pipeline did: of the same values, with one converter."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every kind of plugin has a conformance suite, and a broken plugin of each is found out by it."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """``chameleon transform``, from a pipeline file to a folder that torch alone can load."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

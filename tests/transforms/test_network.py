@@ -1,7 +1,5 @@
 """Layers of a network, channels that agree, and the space of networks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

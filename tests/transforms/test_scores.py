@@ -1,7 +1,5 @@
 """Scores of networks at their initialisation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

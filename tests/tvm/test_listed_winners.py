@@ -1,7 +1,5 @@
 """What winners became is in the run folder, whoever builds them, and a run does without."""
 
-from __future__ import annotations
-
 import os
 
 import attrs

@@ -1,7 +1,5 @@
 """Still plots: what is drawn of the description that plotly gets."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The pages in a browser: what they look like to people, and to those who use a keyboard."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import csv

@@ -1,7 +1,5 @@
 """Rankings of pipelines, and what of them is significant."""
 
-from __future__ import annotations
-
 import math
 
 from chameleon_bench.pages.suite_report import ranking_table, rankings, sentences

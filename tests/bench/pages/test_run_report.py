@@ -1,7 +1,5 @@
 """The page about a run shows what its folder knows, and needs nothing else."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

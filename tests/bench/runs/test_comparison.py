@@ -1,7 +1,5 @@
 """What is said of two runs, and of what cannot be compared."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

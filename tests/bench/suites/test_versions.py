@@ -1,7 +1,5 @@
 """A cell belongs to the code that its result depends on."""
 
-from __future__ import annotations
-
 import json
 
 import attrs

@@ -1,7 +1,5 @@
 """The schema of a pipeline where no preset gives anything."""
 
-from __future__ import annotations
-
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -177,7 +175,7 @@ def test_help_and_defaults_are_told():
 def test_annotations_that_cannot_be_resolved_are_left_open():
     @attrs.frozen(kw_only=True)
     class Broken:
-        size: Nowhere = 1  # noqa: F821 - there is no such class
+        size: "Nowhere" = 1  # noqa: F821 - there is no such class
 
     section = schemas().section(Broken)
     assert section["properties"] == {"size": {"default": 1}}

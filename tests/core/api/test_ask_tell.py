@@ -1,7 +1,5 @@
 """Ask and tell: nothing is asked twice, what is told is checked, one seed gives one search."""
 
-from __future__ import annotations
-
 import math
 
 import chameleon_core as cc

@@ -1,7 +1,5 @@
 """Spaces in a few lines: what they hold, what they refuse, and with what words."""
 
-from __future__ import annotations
-
 import chameleon_core as cc
 import numpy as np
 import pytest

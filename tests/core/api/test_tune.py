@@ -1,7 +1,5 @@
 """A whole run from Python: the same checks and errors as the command line, and typed results."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import json

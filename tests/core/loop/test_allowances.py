@@ -1,7 +1,5 @@
 """Alternatives have a share of the budget of their own, and take nothing from the others."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

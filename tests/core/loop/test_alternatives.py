@@ -1,7 +1,5 @@
 """What else a network may be tried with."""
 
-from __future__ import annotations
-
 import attrs
 import hypothesis.strategies as st
 import pytest

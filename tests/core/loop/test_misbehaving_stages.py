@@ -1,7 +1,5 @@
 """Stages that break their contract: rows are dropped, the rest is an error with a name."""
 
-from __future__ import annotations
-
 import attrs
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Which known tasks are most like another one, and which of their configurations it can have."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_core.errors import RunFolderError

@@ -1,7 +1,5 @@
 """Ask and tell of one task."""
 
-from __future__ import annotations
-
 import attrs
 import numpy as np
 import pytest

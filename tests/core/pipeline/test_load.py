@@ -1,7 +1,5 @@
 """What a pipeline becomes: presets, defaults, overrides, paths, and the way back to YAML."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The section ``precision``: its forms, its mistakes, and what of it binds a run folder."""
 
-from __future__ import annotations
-
 import attrs
 import pytest
 from chameleon_core.pipeline.binding import difference

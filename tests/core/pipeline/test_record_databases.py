@@ -1,7 +1,5 @@
 """The key ``records``: words, places, mappings and lists of them, and who is meant by a place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import attrs

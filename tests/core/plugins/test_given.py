@@ -1,7 +1,5 @@
 """Plugins are used where they lie, and never mixed up with others."""
 
-from __future__ import annotations
-
 import os
 import sys
 

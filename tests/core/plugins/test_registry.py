@@ -1,7 +1,5 @@
 """Names find records, and records become stages."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

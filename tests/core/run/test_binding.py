@@ -1,7 +1,5 @@
 """A run folder is bound by what its measurements depend on, and by nothing else."""
 
-from __future__ import annotations
-
 import json
 from typing import ClassVar
 

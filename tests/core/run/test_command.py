@@ -1,7 +1,5 @@
 """``chameleon run``, ``status`` and ``best`` as processes, signals included."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

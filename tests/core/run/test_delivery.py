@@ -1,7 +1,5 @@
 """The frontend compiles the network at the end of a run; what fails there is told, not raised."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

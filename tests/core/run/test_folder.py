@@ -1,7 +1,5 @@
 """The run folder: one process, one pipeline, and sentences where it cannot be used."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

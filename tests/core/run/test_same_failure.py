@@ -1,7 +1,5 @@
 """A run in which everything fails alike stops, and says why."""
 
-from __future__ import annotations
-
 import json
 from typing import ClassVar
 

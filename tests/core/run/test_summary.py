@@ -1,7 +1,5 @@
 """The lines that a run ends with: how fast, against what, where the result is."""
 
-from __future__ import annotations
-
 import attrs
 import chameleon_core as cc
 import pytest

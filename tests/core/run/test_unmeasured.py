@@ -1,7 +1,5 @@
 """What the budget does not reach is delivered with its first guess, and a slow network is said."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Spaces whose configurations are known one by one, as those of a recorded table."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

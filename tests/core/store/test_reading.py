@@ -1,7 +1,5 @@
 """What the store tells beside measurements, and of whom."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import time

@@ -1,7 +1,5 @@
 """A SQLite file: what one commit is, which versions it takes, and what it says goes wrong."""
 
-from __future__ import annotations
-
 import sqlite3
 
 import pytest

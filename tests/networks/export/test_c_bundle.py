@@ -1,7 +1,5 @@
 """An operator as a bundle for C: the same bits as from Python, and errors as sentences."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import shutil

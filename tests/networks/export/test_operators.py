@@ -1,7 +1,5 @@
 """A delivered operator: whatever its weights are packed as, the kernel computes the reference."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

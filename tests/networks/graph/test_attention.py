@@ -1,7 +1,5 @@
 """Attention is found in networks as frameworks write it, and computes what they do."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 import warnings

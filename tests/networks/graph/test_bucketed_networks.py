@@ -1,7 +1,5 @@
 """Networks in buckets of shapes end to end: one folder, which dispatches, pads and is verified."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Moves that are not tuned: rows with gaps and channel shuffles are left to LLVM's vectors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

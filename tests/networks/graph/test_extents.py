@@ -1,7 +1,5 @@
 """Shapes as integers, and constants that are made only where they are read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError

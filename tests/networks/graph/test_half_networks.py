@@ -1,7 +1,5 @@
 """Random networks of bfloat16 and float16: each kernel writes what NumPy says, rounded once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

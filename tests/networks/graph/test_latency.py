@@ -1,7 +1,5 @@
 """Turns of networks: what is absurd is measured again, and first runs do not count."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

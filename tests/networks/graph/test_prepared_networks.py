@@ -1,7 +1,5 @@
 """Networks are freed of all that need not run, and what is tuned in them is found."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Attention, and products of two tensors that vary, in the types of a network."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The layout of a network is the one in which a few of its convolutions are faster."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Networks become weighted tasks; what cannot be read ends in a sentence."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """What torch has to say itself comes after our sentence, where tracebacks are wanted."""
 
-from __future__ import annotations
-
 import io
 import logging
 import sys

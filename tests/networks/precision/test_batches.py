@@ -1,7 +1,5 @@
 """Batches of a user's: what is taken, what is refused, and which are kept aside."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is chosen among the types of a network: by errors together, and by what was measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

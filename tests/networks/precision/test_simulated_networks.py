@@ -1,7 +1,5 @@
 """Simulated networks: what they compute is what networks with types compute."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

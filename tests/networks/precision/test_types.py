@@ -1,7 +1,5 @@
 """Types put into networks: what is then computed, against NumPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Who builds next: one that knows the task if there is one, nobody who has ended."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_core.measurement import Measurement
 from chameleon_runners.engine.builder_pool import BuilderPool

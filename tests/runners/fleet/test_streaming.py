@@ -1,7 +1,5 @@
 """Jobs of several tasks side by side, on simulated devices."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

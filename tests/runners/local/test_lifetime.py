@@ -1,7 +1,5 @@
 """Workers and files end with the runner, however it ends; killed workers cost no result."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Which candidates are timed again, how often, and which repeats count, with scripted times."""
 
-from __future__ import annotations
-
 import math
 
 from chameleon_core.measurement import FailureKind

@@ -1,7 +1,5 @@
 """The runner ``ray`` on a cluster of this machine: the same verdicts, lost actors, clear words."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 import threading

@@ -1,7 +1,5 @@
 """A device behind real servers: kernels run there, and every way to lose it has a name."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """The runner ``rpc`` in a pipeline: found, tuned on, and clear about what it is not told."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

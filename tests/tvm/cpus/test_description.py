@@ -1,7 +1,5 @@
 """One description of a CPU: what templates, first guesses and estimates are told."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

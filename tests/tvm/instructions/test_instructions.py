@@ -1,7 +1,5 @@
 """Every instruction computes what its meaning says, and is what compiled code contains."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

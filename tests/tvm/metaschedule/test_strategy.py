@@ -1,7 +1,5 @@
 """Chameleon as a strategy of ``ms.tune_tir``: proposals, learning, records, errors."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from types import SimpleNamespace

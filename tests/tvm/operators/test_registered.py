@@ -1,7 +1,5 @@
 """Operators and templates of plugins beside this package's own."""
 
-from __future__ import annotations
-
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError, ExitCode, PluginError

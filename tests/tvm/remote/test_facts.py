@@ -1,7 +1,5 @@
 """A server that cannot run a target's kernels is refused with both sides named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

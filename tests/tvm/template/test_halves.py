@@ -1,7 +1,5 @@
 """Templates on tensors of two bytes: sums and epilogue in float32, rounded once."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import attrs

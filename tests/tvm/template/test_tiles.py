@@ -1,7 +1,5 @@
 """Convolutions of tile products compute the integers of the reference, tiles being loops."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 

@@ -4,8 +4,6 @@ The scales are powers of two and the numbers small, so that sums of float32 are 
 compute the network by its meaning agree in every bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which chains are in integers, with which constants, and what is left in real numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

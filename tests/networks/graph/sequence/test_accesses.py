@@ -1,7 +1,5 @@
 """Kernels take strides where no vector reaches over a gap, tables where none goes along an axis."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
