@@ -59,8 +59,7 @@ def prior(model):
     record = PluginRecord(
         name="known", summary="", options=dict, factory=f"{model.__module__}:{model.__qualname__}"
     )
-    spec = StageSpec(kind="cost_models", name="known", record=record, options={})
-    return (spec,)
+    return (StageSpec(kind="cost_models", name="known", record=record, options={}),)
 
 
 def made(options, *priors):

@@ -54,8 +54,7 @@ def test_a_full_database_starves_nobody(command, measured, place, capfd, schedul
     more = {"operators": SIZES, "budget": budget, "scheduler": scheduler}
     assert command("run", records=place, **more) == ExitCode.OK
     assert unmeasured(tmp_path / "run") == set()
-    told = capfd.readouterr().err
-    assert "8 tasks, at most 5 more measurements, 60 measured before" in told
+    assert "8 tasks, at most 5 more measurements, 60 measured before" in capfd.readouterr().err
     # Each has a share of one; the records of three use up theirs, and five have one measured.
     assert len(measured("run")) == 5
     assert command("empty", records="none", **more) == ExitCode.OK

@@ -32,8 +32,7 @@ def registry():
     """The installed plugins, and these where they are not."""
     if "chameleon-tuner-transforms" in default_registry().distributions:
         return default_registry()
-    plugins = [("chameleon-tuner-transforms", hooks)]
-    return Registry.from_plugins(plugins, with_installed=True)
+    return Registry.from_plugins([("chameleon-tuner-transforms", hooks)], with_installed=True)
 
 
 @pytest.fixture

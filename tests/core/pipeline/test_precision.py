@@ -18,8 +18,7 @@ def using(fakes):
     class Networks:
         @hookimpl
         def chameleon_frontends(self):
-            plain = fakes.record("net")
-            return [attrs.evolve(plain, precisions=("bfloat16", "int8"))]
+            return [attrs.evolve(fakes.record("net"), precisions=("bfloat16", "int8"))]
 
         @hookimpl
         def chameleon_sections(self):

@@ -52,8 +52,7 @@ def run(pipeline, plugin, monkeypatch):
         )
         with capture_logs() as logs:
             result = run_pipeline(resolved)
-        logged = [log for log in logs if "fails alike" in log["event"]]
-        return result, logged
+        return result, [log for log in logs if "fails alike" in log["event"]]
 
     return made
 

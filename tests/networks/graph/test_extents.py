@@ -63,8 +63,7 @@ def test_a_constant_that_is_read_twice_is_one_tensor_of_the_sequence():
     shared, other = (relax.const(np.ones(4, np.float32)) for _ in range(2))
 
     def build(emit, x):
-        twice = emit(relax.op.add(emit(relax.op.add(x, shared)), shared))
-        return relax.op.add(twice, other)
+        return relax.op.add(emit(relax.op.add(emit(relax.op.add(x, shared)), shared)), other)
 
     sequence = sequence_of(relax.transform.LegalizeOps()(module_of(build, (4,))))
     first, second, third = (call.reads[1].storage for call in sequence.calls)

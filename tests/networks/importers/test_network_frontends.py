@@ -201,8 +201,7 @@ def test_a_file_that_is_no_saved_program(tmp_path: Path):
     ],
 )
 def test_built_in_networks(network: str, expected: list[tuple[str, int]]):
-    tasks = work_on(BuiltinOptions(network=network)).tasks("llvm")
-    assert _summary(tasks) == expected
+    assert _summary(work_on(BuiltinOptions(network=network)).tasks("llvm")) == expected
 
 
 def test_depthwise_convolutions_are_told_apart():

@@ -22,8 +22,7 @@ def admitted(
     *candidates: CandidateRun, best: float = math.inf
 ) -> tuple[Rounds, list[CandidateRun]]:
     rounds = Rounds(OPTIONS, best)
-    gone = [lost for candidate in candidates for lost in rounds.admit(candidate)]
-    return rounds, gone
+    return rounds, [lost for candidate in candidates for lost in rounds.admit(candidate)]
 
 
 def test_hopeless_candidates_are_not_held():
