@@ -194,8 +194,7 @@ class Session:
             log.warning("the_original_is_not_trained", network=self.pipeline.model.name)
         folder = self.folder / f"point_{number}"
         point = Point.from_json(points[number])
-        fresh = write_point(self.space, point, self.source.images, self.data(), folder)
-        return folder, fresh
+        return folder, write_point(self.space, point, self.source.images, self.data(), folder)
 
     def compile(self, folder: Path) -> RunResult:
         """Tune and compile the network of a point's folder, into its ``run``."""

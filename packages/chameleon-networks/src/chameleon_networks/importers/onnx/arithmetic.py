@@ -300,8 +300,7 @@ def _by_norm(node: Node) -> Any:
     else:
         norm = op.sqrt(op.sum(op.multiply(x, x), [axis], True))
     norm = node.emit(norm)
-    empty = op.equal(norm, scalar(0, norm))
-    return op.divide(x, op.where(empty, scalar(1, norm), norm))
+    return op.divide(x, op.where(op.equal(norm, scalar(0, norm)), scalar(1, norm), norm))
 
 
 NORMALIZING: Mapping[str, Callable[[Node], Any]] = {
