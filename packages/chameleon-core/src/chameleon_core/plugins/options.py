@@ -32,8 +32,8 @@ def option(
     """``attrs.field`` with what options have in common.
 
     Args:
-        default: its value if none is given, which no check has to accept if it is None; a
-            type stands for a new object each time, ``attrs.NOTHING`` for none.
+        default: its value if none is given, or ``attrs.NOTHING``. No check has to accept None as
+            the default. A type stands for a new object each time.
         words: its help.
         checks: validators.
         at_least: the lowest value.
