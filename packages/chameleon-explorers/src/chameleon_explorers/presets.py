@@ -82,6 +82,15 @@ DEFAULT = PresetRecord(
     },
 )
 
+_AUTOTVM_TREES = {
+    "name": "xgboost",
+    "objective": "reg",
+    "max_depth": 3,
+    "learning_rate": 0.3,
+    "gamma": 1e-4,
+    "min_child_weight": 1.0,
+}
+
 AUTOTVM = PresetRecord(
     name="autotvm",
     summary="AutoTVM's search with its published numbers: 1000 measurements in rounds of 64",
@@ -98,14 +107,7 @@ AUTOTVM = PresetRecord(
             "exhaustive": False,
             "neighbours": 0.0,
         },
-        "cost_model": {
-            "name": "xgboost",
-            "objective": "reg",
-            "max_depth": 3,
-            "learning_rate": 0.3,
-            "gamma": 1e-4,
-            "min_child_weight": 1.0,
-        },
+        "cost_model": _AUTOTVM_TREES,
         "sampler": {"name": "greedy", "epsilon": 0.05},
         "synthesizer": "none",
         "budget": {"measurements": 1000, "batch_size": 64, "plan_size": 64},
@@ -115,16 +117,11 @@ AUTOTVM = PresetRecord(
 PRESETS = (DEFAULT, AUTOTVM)
 
 _COMMON: dict[str, Any] = {
-    "target": "native",
-    "space": "auto",
+    **_AROUND_THE_SEARCH,
     "cost_model": "none",
     # No random picks: these explorers decide themselves how much of a batch goes elsewhere.
     "sampler": {"name": "greedy", "epsilon": 0.0},
     "synthesizer": "none",
-    "runner": "local",
-    "scheduler": "round-robin",
-    "baselines": ["untuned", "onednn"],
-    "seed": 0,
 }
 """What all model-free presets have in common."""
 
@@ -215,19 +212,23 @@ PPO_RELEASE: dict[str, Any] = {
 
 _PUBLISHED: dict[str, Any] = {
     **_AROUND_THE_SEARCH,
-    "cost_model": {
-        "name": "xgboost",
-        "objective": "reg",
-        "max_depth": 3,
-        "learning_rate": 0.3,
-        "gamma": 1e-4,
-        "min_child_weight": 1.0,
-    },
+    "cost_model": _AUTOTVM_TREES,
     # Table 7: 16 iterations, the equivalent of 1000 measurements in batches of at most 64. The
     # sampler clusters what the exploration found, of which the best are kept.
     "budget": {"measurements": 1000, "batch_size": 64, "plan_size": 512},
 }
 """What both presets have in common; the cost model's parameters are AutoTVM's."""
+
+_KNEE: dict[str, Any] = {
+    "name": "kmeans-knee",
+    "threshold": 2.5,
+    "smallest": 8,
+    "largest": 64,
+    "step": 1,
+    "knobs": "all",
+    "scaled": False,
+    "representative": "floor",
+}
 
 PAPER = PresetRecord(
     name="paper",
@@ -235,16 +236,7 @@ PAPER = PresetRecord(
     pipeline={
         **_PUBLISHED,
         "explorer": PPO_PAPER,
-        "sampler": {
-            "name": "kmeans-knee",
-            "threshold": 2.5,
-            "smallest": 8,
-            "largest": 64,
-            "step": 1,
-            "knobs": "all",
-            "scaled": False,
-            "representative": "floor",
-        },
+        "sampler": _KNEE,
         "synthesizer": "mode",
     },
 )
@@ -255,16 +247,7 @@ RELEASE = PresetRecord(
     pipeline={
         **_PUBLISHED,
         "explorer": PPO_RELEASE,
-        "sampler": {
-            "name": "kmeans-knee",
-            "threshold": 2.5,
-            "smallest": 8,
-            "largest": 64,
-            "step": 8,
-            "knobs": "widest",
-            "scaled": False,
-            "representative": "floor",
-        },
+        "sampler": {**_KNEE, "step": 8, "knobs": "widest"},
         # It has no synthesis: what cannot be measured is drawn at random, as the loop does.
         "synthesizer": "none",
     },
