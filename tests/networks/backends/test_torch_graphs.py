@@ -1,7 +1,5 @@
 """``torch.compile(backend="chameleon")`` gives torch's answers, by a network if that is faster."""
 
-from __future__ import annotations
-
 import functools
 import json
 import runpy

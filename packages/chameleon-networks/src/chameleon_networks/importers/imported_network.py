@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
+from chameleon_core.arrays import Arrays
 from chameleon_core.dtypes import FLOAT32
 from chameleon_core.network_result import OperatorCoverage
-from chameleon_core.stages.code import Arrays
 
 from chameleon_networks.frameworks.running import Network, NetworkForms
 from chameleon_networks.graph.warnings_once import warnings_once

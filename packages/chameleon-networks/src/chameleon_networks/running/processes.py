@@ -199,8 +199,7 @@ class NetworkProcess(AskedProcess):
             ChameleonError: it raised, died or hung.
         """
         file = self._file("outputs")
-        request = {"do": "outputs", "inputs": self._written(inputs), "outputs": str(file)}
-        self._ask(request)
+        self._ask({"do": "outputs", "inputs": self._written(inputs), "outputs": str(file)})
         return read_arrays(file)
 
     def seconds(self, inputs: Arrays, *, about: float) -> list[float]:
@@ -252,8 +251,7 @@ def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProces
         folder: the network's.
         threads: that it computes with.
     """
-    request = {"role": "delivered", "folder": str(folder)}
-    return NetworkProcess(name, request, threads=threads)
+    return NetworkProcess(name, {"role": "delivered", "folder": str(folder)}, threads=threads)
 
 
 def framework_process(network: ImportedNetwork, name: str, **options: Any) -> NetworkProcess:
