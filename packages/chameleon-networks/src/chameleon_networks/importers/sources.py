@@ -70,6 +70,7 @@ _OF_TORCH = (TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
 class ProgramNetwork(ImportedNetwork):
     """A network that torch has; its export is what TVM reads."""
 
+    preloads = ("chameleon_networks.importers.torch.lowering.importing", "torch._dynamo")
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     @abstractmethod

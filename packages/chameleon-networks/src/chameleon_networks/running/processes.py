@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -230,15 +231,16 @@ class NetworkProcess(AskedProcess):
         return [KernelTime(**row) for row in answer["kernels"]]
 
 
-def network_child(module: str) -> ChildProcess:
+def network_child(module: str, arguments: Sequence[str] = ()) -> ChildProcess:
     """A child that a network is asked of, in lines of JSON.
 
     Its variables are those of whoever called Chameleon: figures are what users get.
 
     Args:
         module: that it runs.
+        arguments: of the module.
     """
-    return ChildProcess(module, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return ChildProcess(module, arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProcess:
