@@ -87,10 +87,7 @@ INT8 = NetworkResult(
     rivals={"torch": 0.02},
     rivals_reduced={
         "openvino as it comes": RivalTime(
-            asked="as-it-comes",
-            precision="bfloat16",
-            seconds=0.002,
-            max_relative_error=3.4e-3,
+            asked="as-it-comes", precision="bfloat16", seconds=0.002, max_relative_error=3.4e-3
         )
     },
     folder="here",

@@ -50,10 +50,7 @@ def meter(reads: list[CoreTimes | None], own: list[float | None]) -> CoreMeter:
     clock = itertools.count(step=10.0)
     answers, used = iter(reads), iter(own)
     return CoreMeter(
-        [0, 1],
-        read=lambda _: next(answers),
-        now=lambda: next(clock),
-        own=lambda _: next(used),
+        [0, 1], read=lambda _: next(answers), now=lambda: next(clock), own=lambda _: next(used)
     )
 
 

@@ -97,8 +97,7 @@ class Worldly(synthetic.SyntheticFrontend):
 
 
 @pytest.mark.parametrize(
-    ("frontend", "words"),
-    [(Forgetful, "two tasks are called 'same'"), (Worldly, "is no JSON")],
+    ("frontend", "words"), [(Forgetful, "two tasks are called 'same'"), (Worldly, "is no JSON")]
 )
 def test_frontends(frontend, words):
     options = {"operators": [[4, 5], [6]]}

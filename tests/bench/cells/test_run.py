@@ -193,8 +193,7 @@ def test_a_live_cell_of_another_version_measures_anew_and_keeps_the_old_run(load
     run(suite)
     before = len(measured(tmp_path))
     newer = attrs.evolve(
-        suite,
-        pairings=tuple(attrs.evolve(row, versions={"mine": "2.0"}) for row in suite.pairings),
+        suite, pairings=tuple(attrs.evolve(row, versions={"mine": "2.0"}) for row in suite.pairings)
     )
     assert results(newer) == {}
     assert len(run(newer)) == 2

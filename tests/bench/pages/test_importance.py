@@ -55,9 +55,7 @@ def test_failures_do_not_count_and_too_little_says_nothing():
 
 @given(
     arrays.arrays(
-        np.int64,
-        st.tuples(st.integers(0, 20), st.integers(0, 6)),
-        elements=st.integers(0, 9),
+        np.int64, st.tuples(st.integers(0, 20), st.integers(0, 6)), elements=st.integers(0, 9)
     )
 )
 def test_any_configurations_have_a_place_and_equal_ones_the_same(configs):

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.loop.start.earlier_runs import (
-    WarmStart,
-    distance,
-    encoded,
-    nearest,
-    same_types,
-)
+from chameleon_core.loop.start.earlier_runs import WarmStart, distance, encoded, nearest, same_types
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.run_folder import read_store

@@ -158,12 +158,7 @@ UNCOMPARED = (
             ExitCode.THRESHOLD_MISSED,
             ["network: 0.750 instead of 1 times the speed of the fastest rival"],
         ),
-        (
-            {"network_ratio": 1.0},
-            {"rivals": {}},
-            ExitCode.THRESHOLD_MISSED,
-            [UNCOMPARED],
-        ),
+        ({"network_ratio": 1.0}, {"rivals": {}}, ExitCode.THRESHOLD_MISSED, [UNCOMPARED]),
     ],
 )
 def test_a_network_may_be_required_to_be_as_fast_as_its_rivals(run, require, answer, code, words):

@@ -183,10 +183,7 @@ def _mean(folder: Path) -> BucketedFrontend:
 def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
     """Batches of images that are convolved, which padding does not change."""
     weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3), np.float32)
-    nodes = [
-        ("Conv", ["image.in", "w"], ["c"], {"pads": [1, 1, 1, 1]}),
-        ("Relu", ["c"], ["y"], {}),
-    ]
+    nodes = [("Conv", ["image.in", "w"], ["c"], {"pads": [1, 1, 1, 1]}), ("Relu", ["c"], ["y"], {})]
     ends = ["image.in", ["n", 3, 6, 6], ["n", 8, 6, 6]]
     file = _onnx_file(folder / "convolved.onnx", nodes, ends, {"w": weights})
     shapes = {"image.in": (Buckets(buckets=extents, pad=0.0), 3, 6, 6)}

@@ -28,8 +28,7 @@ IMAGE = (1, 6, 5, 7)
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["conv", "depthwise", "residual", "pool", "concat", "slice"]),
-        st.booleans(),
+        st.sampled_from(["conv", "depthwise", "residual", "pool", "concat", "slice"]), st.booleans()
     ),
     min_size=1,
     max_size=5,

@@ -115,10 +115,7 @@ def test_convolutions_have_their_module_and_sizes(nets: Path, layout: str):
 
 @pytest.mark.parametrize("form", ["fused", "eager"])
 def test_attention_has_the_module_that_computes_it(nets: Path, form: str):
-    assert _names(nets, form) == [
-        "layers.0.inside.0 16x16 @8",
-        "layers.0 2x8 @8x8",
-    ]
+    assert _names(nets, form) == ["layers.0.inside.0 16x16 @8", "layers.0 2x8 @8x8"]
 
 
 def test_a_module_that_is_called_twice_is_numbered(nets: Path):

@@ -85,10 +85,7 @@ def test_reduced_precision_is_compared_with_its_like_and_as_it_comes():
 
 @pytest.mark.parametrize(
     ("got", "said"),
-    [
-        ([np.full(3, np.nan, np.float32)], "not finite"),
-        ([np.ones(4, np.float32)], "shapes"),
-    ],
+    [([np.full(3, np.nan, np.float32)], "not finite"), ([np.ones(4, np.float32)], "shapes")],
 )
 def test_what_gives_no_numbers_has_no_error(got: Arrays, said: str):
     expected = [[np.ones(3, np.float32)]]

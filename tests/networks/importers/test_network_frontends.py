@@ -161,11 +161,7 @@ def test_what_torch_cannot_give(file: Path, function: str, words: str):
 @pytest.mark.parametrize(
     ("function", "words", "hint"),
     [
-        (
-            "with_nan",
-            "weights of first 8x8 3x3 @2x10x12, a conv2d that gives",
-            "Fix the weights",
-        ),
+        ("with_nan", "weights of first 8x8 3x3 @2x10x12, a conv2d that gives", "Fix the weights"),
         ("double", "convolution in module stem", "weights are torch.float64; return the module"),
         ("odd", r"_linalg_svd \(net.py:\d+: `return torch.linalg.svd", "Write that part"),
     ],

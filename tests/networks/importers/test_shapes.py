@@ -89,10 +89,7 @@ def test_axes_of_the_same_extents_or_name_vary_together():
         ({"x": [1.5]}, "an integer or a mapping"),
         ({"x": [0, 4]}, "the shape of 'x' has an extent below 1"),
         (
-            {
-                "x": [{"buckets": [4], "name": "n"}],
-                "y": [{"buckets": [8], "name": "n"}],
-            },
+            {"x": [{"buckets": [4], "name": "n"}], "y": [{"buckets": [8], "name": "n"}]},
             r"'n' is \[4\] on axis 0 of x and \[8\] on axis 0 of y",
         ),
         (

@@ -51,11 +51,7 @@ def pipeline(tmp_path: Path) -> Path:
     ],
 )
 def test_validate_and_run_refuse_the_same(
-    batch: int | str,
-    last: str,
-    said: str,
-    pipeline: Path,
-    capfd: pytest.CaptureFixture[str],
+    batch: int | str, last: str, said: str, pipeline: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     _write(pipeline.with_name("net.onnx"), batch, last)
     assert command_line(["validate", str(pipeline), "--quick"]) == ExitCode.OK

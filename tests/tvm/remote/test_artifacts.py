@@ -66,8 +66,7 @@ def test_a_recipe_comes_back(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", '{"format": 1}', '{"format": 99}', '{"format": 1, "target": 3}'],
+    "text", ["", "[]", "{}", '{"format": 1}', '{"format": 99}', '{"format": 1, "target": 3}']
 )
 def test_a_recipe_of_another_kind_is_refused(tmp_path, text):
     (tmp_path / RECIPE).write_text(text)

@@ -73,7 +73,7 @@ def chameleon_cost_models() -> list[PluginRecord]:
             summary="No model, for explorers that learn from measurements alone",
             factory="chameleon_explorers.no_model:NoCostModel",
             options=NoOptions,
-        ),
+        )
     ]
 
 

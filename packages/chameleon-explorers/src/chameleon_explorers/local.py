@@ -122,11 +122,7 @@ class LocalExplorer(Explorer):
         starts = nothing(self._space)
         if self._rng.random() >= self._options.restart:
             starts = kicked(
-                self._space,
-                self._history.best[0],
-                self._options.kick,
-                _TRIES * count,
-                self._rng,
+                self._space, self._history.best[0], self._options.kick, _TRIES * count, self._rng
             )
             starts = starts[visited.fresh(starts)][:count]
         return starts if len(starts) else visited.sample(count, self._rng)

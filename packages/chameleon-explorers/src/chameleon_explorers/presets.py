@@ -49,10 +49,7 @@ DEFAULT = PresetRecord(
         # the uncertain, too, so that a search does not settle at the first good place.
         "cost_model": {
             "name": "alternating",
-            "models": [
-                {"name": "mixed", "kappa": 3.0},
-                {"name": "gaussian-process", "kappa": 2.0},
-            ],
+            "models": [{"name": "mixed", "kappa": 3.0}, {"name": "gaussian-process", "kappa": 2.0}],
         },
         "sampler": {"name": "greedy", "epsilon": 0.05},
         "synthesizer": "none",
@@ -233,12 +230,7 @@ _KNEE: dict[str, Any] = {
 PAPER = PresetRecord(
     name="paper",
     summary="CHAMELEON as published: PPO, adaptive sampling to the letter, sample synthesis",
-    pipeline={
-        **_PUBLISHED,
-        "explorer": PPO_PAPER,
-        "sampler": _KNEE,
-        "synthesizer": "mode",
-    },
+    pipeline={**_PUBLISHED, "explorer": PPO_PAPER, "sampler": _KNEE, "synthesizer": "mode"},
 )
 
 RELEASE = PresetRecord(

@@ -12,14 +12,7 @@ from chameleon_networks.graph.relaxed import relax
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
 from ..sequence.conftest import deliver  # noqa: F401, TID252 - a fixture
-from .pieces import (
-    Affine,
-    convolution,
-    dense,
-    dequantized,
-    evaluated,
-    weights_of,
-)
+from .pieces import Affine, convolution, dense, dequantized, evaluated, weights_of
 
 op = relax.op
 DATA = Affine(scale=2.0**-4, zero_point=100)

@@ -61,10 +61,7 @@ def test_outputs_are_computed_where_they_are_wanted():
     assert len(plan.blobs) == 1
 
 
-@given(
-    picked=st.lists(st.integers(0, 5), min_size=1, max_size=10),
-    index=st.integers(0, 8191),
-)
+@given(picked=st.lists(st.integers(0, 5), min_size=1, max_size=10), index=st.integers(0, 8191))
 def test_constants_are_shared_where_all_of_their_bytes_are_the_same(picked: list[int], index: int):
     """Also those that differ in a single place, which a look at some bytes may miss."""
     several = [np.zeros(8192, np.float32) for _ in range(4)]

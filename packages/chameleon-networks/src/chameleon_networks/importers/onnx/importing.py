@@ -116,10 +116,7 @@ class _Importer:
     """Converts a model node by node, and remembers which node each variable is of."""
 
     def __init__(
-        self,
-        model: Any,
-        shapes: Mapping[str, Sequence[int]],
-        values: Mapping[str, NDArray[Any]],
+        self, model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]
     ) -> None:
         self._model = onnx.inliner.inline_local_functions(model) if model.functions else model
         self._shapes, self._values = shapes, values
