@@ -98,8 +98,7 @@ def test_an_interrupted_live_suite_measures_nothing_twice(load, run, tmp_path):
 
 
 def test_a_cell_interrupted_half_way_continues_with_its_clock(load, run, tmp_path):
-    suite = load(live(tmp_path), "seeds=1")
-    (cell, _) = suite.cells()
+    (cell, _) = load(live(tmp_path), "seeds=1").cells()
     interruption = Interruption()
 
     class StopsInTheThirdRound:

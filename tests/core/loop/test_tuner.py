@@ -164,8 +164,7 @@ def test_what_was_not_measured_may_come_again(grid, make_tuner, measure):
 
 
 def test_failures_are_learnt_as_well(grid, make_tuner):
-    space = grid(5, 5)
-    tuner = make_tuner(space)
+    tuner = make_tuner(grid(5, 5))
     for _ in range(3):
         batch = tuner.ask()
         tuner.tell(
@@ -202,8 +201,7 @@ def test_a_sampler_may_choose_to_measure_few(grid, make_tuner, measure):
 
 
 def test_a_suggestion_comes_first_and_takes_the_last_place(grid, make_tuner):
-    space = grid(9, 9, first_guesses=np.array([[3, 4], [5, 6], [1, 1], [2, 2]]))
-    tuner = make_tuner(space)
+    tuner = make_tuner(grid(9, 9, first_guesses=np.array([[3, 4], [5, 6], [1, 1], [2, 2]])))
     tuner.suggest((8, 8))
     assert tuner.ask().tolist() == [[8, 8], [3, 4], [5, 6], [1, 1]]
 
@@ -276,8 +274,7 @@ def test_every_program_once_as_what_it_becomes(grid, make_tuner, measure):
 
 
 def test_first_guesses_and_suggestions_are_what_they_become(grid, make_tuner):
-    guesses = np.array([[4, 0], [3, 5], [3, 4]])
-    space = grid(9, 9, first_guesses=guesses, resolve=_halved)
+    space = grid(9, 9, first_guesses=np.array([[4, 0], [3, 5], [3, 4]]), resolve=_halved)
     assert space.first_guesses.tolist() == [[3, 4]]
     tuner = make_tuner(space)
     tuner.enqueue((2, 3))

@@ -131,8 +131,7 @@ def settling(pipeline, plugin):
 
 def test_the_choice_is_measured_and_kept(settling, log_lines):
     Choosy.asked.clear()
-    resolved = settling(Choosy, baselines=[])
-    result = run_pipeline(resolved)
+    result = run_pipeline(settling(Choosy, baselines=[]))
     [(measures_hardware, seconds)] = Choosy.asked
     assert measures_hardware
     assert seconds == {size: synthetic_cost(_task([size]), [0]) for size in (4, 9)}

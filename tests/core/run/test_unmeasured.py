@@ -137,8 +137,7 @@ def test_a_faster_network_and_one_compared_with_nothing_are_not_called_slow():
 
 
 def test_it_is_in_json(run):
-    result = run(answer={"kernels": KERNELS})
-    value = result.to_json()
+    value = run(answer={"kernels": KERNELS}).to_json()
     assert value["slower"].startswith("the network is slower than onnxruntime: 4 ms against 3 ms")
     assert value["network"]["ratio"] == pytest.approx(THEIRS / OURS)
 

@@ -156,8 +156,7 @@ def test_the_operator_at_which_errors_begin(
     _write(tmp_path / "net.onnx")
     network = network_of(OnnxOptions(source=str(tmp_path / "net.onnx"), layout="NHWC"))
     comparison = _comparison(network, target, **operators)
-    inputs = network.samples(np.random.default_rng(0))
-    cause = comparison.cause(inputs, output, 1e-3)
+    cause = comparison.cause(network.samples(np.random.default_rng(0)), output, 1e-3)
     assert cause.startswith(f"errors begin at {place}: its outputs are off by "), cause
 
 
@@ -183,6 +182,5 @@ def test_the_operator_of_torch_at_which_errors_begin(target: str, tmp_path: Path
     (tmp_path / "net.py").write_text(NET)
     network = network_of(TorchOptions(source=f"{tmp_path / 'net.py'}:make", layout="NHWC"))
     comparison = _comparison(network, target, tanh="relax.sin")
-    inputs = network.samples(np.random.default_rng(0))
-    cause = comparison.cause(inputs, 0, 1e-3)
+    cause = comparison.cause(network.samples(np.random.default_rng(0)), 0, 1e-3)
     assert cause.startswith("errors begin at operator tanh (net.py:11: "), cause

@@ -357,8 +357,7 @@ def test_the_same_in_an_onnx_file(target: str, tmp_path: Any):
         warnings.simplefilter("ignore")
         torch.onnx.export(network, (states(),), str(file), dynamo=True, verbose=False)
         want = network(states()).numpy()
-    imported_file = onnx_graph(str(file), {}).module
-    module = prepared(imported_file, "NCHW")
+    module = prepared(onnx_graph(str(file), {}).module, "NCHW")
     chains = chains_of(module)
     [chain] = attentions(chains)
     assert chain.spec.query_layout == chain.spec.output_layout == "BSHD"

@@ -181,8 +181,7 @@ def test_an_axis_is_covered_without_positions_to_spare(
 
 def test_upsampling_by_the_size_of_the_filter_multiplies_nothing_in_vain():
     """The most frequent one: no product with a zero, and nothing cut off."""
-    case = {**UPSAMPLING, "kernel": [2, 2], "padding": [0, 0]}
-    module = prepared(network(case), "NHWC")
+    module = prepared(network({**UPSAMPLING, "kernel": [2, 2], "padding": [0, 0]}), "NHWC")
     [chain] = chains_of(module)
     assert chain.spec.kernel_size == (1, 1)
     assert chain.spec.filters == 4 * 3

@@ -72,8 +72,7 @@ def test_what_cannot_be_kept_or_recalled_is_exported_again(
     tmp_path: Path, export: Mock, damaged: bool
 ):
     (tmp_path / "net.py").write_text(NAMED)
-    network = network_of(TorchOptions(source=f"{tmp_path}/net.py:net"))
-    request = request_of(network)
+    request = request_of(network_of(TorchOptions(source=f"{tmp_path}/net.py:net")))
     assert not request["network"]["programs"], "torch cannot write a type that has no name"
     if damaged:
         (tmp_path / "program.pt2").write_bytes(b"no program")

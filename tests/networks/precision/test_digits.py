@@ -42,8 +42,7 @@ def test_digits_are_read_as_well_as_in_float32(
     precision = load_pipeline(folder / "digits.yaml").sections["precision"]
     assert isinstance(precision, Precision)
     assert precision.max_drop == 0.005
-    options = TorchOptions(source=f"{folder}/digits.py:make", compare=False)
-    frontend = work_on(options)
+    frontend = work_on(TorchOptions(source=f"{folder}/digits.py:make", compare=False))
     frontend.compute_in(precision)
     settled = frontend.decide(trials)
     result, network = delivered_in(frontend.network, settled, folder / "network", precision)

@@ -74,7 +74,6 @@ def test_regret_is_what_the_best_of_the_first_takes_longer():
 
 
 def test_rare_targets_are_drawn_more_often():
-    targets = np.concatenate([np.zeros(90), np.full(10, -3.0)])
-    weights = inverse_density(targets)
+    weights = inverse_density(np.concatenate([np.zeros(90), np.full(10, -3.0)]))
     assert weights[-1] > 3 * weights[0]
     assert weights.max() / weights.mean() < 50

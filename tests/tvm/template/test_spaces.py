@@ -74,8 +74,7 @@ def test_every_configuration_has_a_guessed_cost_the_first_guess_a_low_one(spec):
 def test_a_configuration_is_guessed_alike_whatever_other_algorithms_there_are():
     joined = TemplateSpace(TemplateOptions()).design_space(R8.task("t", ZEN4))
     alone = space_of(R8)
-    drawn = joined.sample(200, np.random.default_rng(0))
-    values = joined.values(drawn)
+    values = joined.values(joined.sample(200, np.random.default_rng(0)))
     direct = values["algorithm"] == "direct"
     assert direct.any()
     assert not direct.all()
@@ -137,8 +136,7 @@ def test_the_guess_prefers_tiles_with_nothing_against_them(worse):
 def test_the_guess_avoids_reading_all_weights_again_for_each_position(target):
     spec = Conv2dSpec(input=[1, 512, 7, 7], filters=512, kernel=3, padding=1, layout="NHWC")
     tile = GOOD | {"channel_block": 512, "tile_columns": 4, "tile_vectors": 2}
-    wide = tile | {"tile_columns": 1, "tile_vectors": 8}
-    good, bad = costs(spec, target, tile, wide)
+    good, bad = costs(spec, target, tile, tile | {"tile_columns": 1, "tile_vectors": 8})
     assert bad > 1.5 * good
 
 

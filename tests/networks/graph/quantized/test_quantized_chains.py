@@ -35,8 +35,7 @@ def test_constants_of_a_chain():
         x = convolution(emit, x, 5, 3, DATA.scale, rng=rng())
         return OUT.pair(emit, emit(op.nn.relu(x)))
 
-    chain = chain_of(build, 1, 4, 6, 6)
-    weights, scale, bias, quantization = chain.constants.arrays
+    weights, scale, bias, quantization = chain_of(build, 1, 4, 6, 6).constants.arrays
     assert (weights.dtype, scale.dtype, bias.dtype) == (np.int8, np.float32, np.int32)
     assert weights.shape == (5, 4, 3, 3)
     # The output's scale is in the sums': a positive factor passes through a ReLU.

@@ -34,8 +34,7 @@ def test_what_is_alive_together_lies_apart(intervals: list[Interval]):
 
 def test_a_chain_needs_two_tensors_at_a_time():
     sizes = [100, 4000, 50, 4000, 10]
-    intervals = [Interval(size=s, first=n, last=n + 1) for n, s in enumerate(sizes)]
-    _, size = placed(intervals)
+    _, size = placed([Interval(size=s, first=n, last=n + 1) for n, s in enumerate(sizes)])
     assert size == aligned(4000) + aligned(100)
 
 
