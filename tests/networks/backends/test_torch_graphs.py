@@ -7,16 +7,14 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 from chameleon_core.errors import ConfigError
+from chameleon_networks import backends
+from chameleon_networks.backends import graph_deliveries as deliveries
+from chameleon_networks.backends import torch_graphs as backend
+from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
 from structlog.testing import capture_logs
-
-torch = pytest.importorskip("torch")
-
-from chameleon_networks import backends  # noqa: E402 - needs torch
-from chameleon_networks.backends import graph_deliveries as deliveries  # noqa: E402
-from chameleon_networks.backends import torch_graphs as backend  # noqa: E402
-from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon  # noqa: E402
-from torch import nn  # noqa: E402
+from torch import nn
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

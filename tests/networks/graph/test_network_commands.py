@@ -16,8 +16,6 @@ from chameleon_core.stages import CostModel
 
 from ..conftest import Command  # noqa: TID252 - shared by folders
 
-pytest.importorskip("torch")
-
 
 def _chameleon(*words: str | Path) -> subprocess.CompletedProcess[str]:
     start = "from chameleon_cli import main; main()"

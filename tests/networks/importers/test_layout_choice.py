@@ -149,7 +149,6 @@ def test_estimates_decide_if_nothing_is_measured():
 
 
 def test_permutations_at_the_borders_of_a_network_are_counted(tmp_path: Path):
-    pytest.importorskip("torch")
     path = tmp_path / "net.py"
     path.write_text(
         textwrap.dedent("""
@@ -189,7 +188,6 @@ def test_nothing_is_measured_without_need(
 
 
 def test_a_frontend_takes_the_choice_and_another_process_gets_it(tmp_path: Path):
-    pytest.importorskip("torch")
     frontend = NetworkFrontend(BuiltinNetwork(BuiltinOptions(network="resnet_small")))
     assert frontend.choice.layout == "NHWC"
     settled = frontend.decide(Scripted({"NHWC": 2e-9, "NCHW": 1e-9}))
@@ -214,7 +212,6 @@ def test_what_the_pipeline_says_is_not_measured():
 def test_a_network_that_cannot_be_converted_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    pytest.importorskip("torch")
     real = prepared_networks.prepared
 
     def refusing(module: object, layout: str) -> object:

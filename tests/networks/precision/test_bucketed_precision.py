@@ -65,7 +65,6 @@ BUCKETS = ["length=4", "length=12"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Has the network and the batches."""
-    pytest.importorskip("torch")
     base = tmp_path_factory.mktemp("masked")
     (base / "net.py").write_text(NETWORK)
     (base / "data.py").write_text(DATA)

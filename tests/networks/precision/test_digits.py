@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.package.load import load
 from chameleon_networks.precision.section import Precision
-
-torch = pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")

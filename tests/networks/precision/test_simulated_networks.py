@@ -216,7 +216,6 @@ def test_numbers_that_float16_does_not_hold_are_noticed(simulated: SimulatedNetw
 
 @pytest.fixture(scope="module")
 def residual() -> Any:
-    pytest.importorskip("torch")
     return BuiltinNetwork(BuiltinOptions(network="resnet_small", compare=False))
 
 
