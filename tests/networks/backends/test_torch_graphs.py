@@ -1,10 +1,12 @@
 """``torch.compile(backend="chameleon")`` gives torch's answers, by a network if that is faster."""
 
+import contextlib
 import functools
 import json
 import runpy
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -267,60 +269,42 @@ def test_a_run_uses_the_records_of_the_options(records, cache, monkeypatch):
     assert json.loads(pipeline.read_text(encoding="utf-8")).get("records") == expected
 
 
-def test_a_refusal_is_kept_and_said_again(monkeypatch):
-    class Child:
-        log = "error: no such operator"
+@pytest.fixture
+def children(monkeypatch):
+    """Scripts the processes that deliver: what they do, how they end, and what they print."""
 
-        def __init__(self, *_: object, **__: object):
-            children.append(self)
+    def script(work, status, log=""):
+        folders = []
 
-        def __enter__(self):
-            return self
+        @contextlib.contextmanager
+        def child(*_, folder):
+            folders.append(folder)
+            yield SimpleNamespace(log=log, wait=lambda _: work(folder), kill=lambda: status)
 
-        def __exit__(self, *_: object):
-            return None
+        monkeypatch.setattr(deliveries, "ChildProcess", child)
+        return folders
 
-        def wait(self, _):
-            return True
+    return script
 
-        def kill(self):
-            return 2
 
-    children: list[Child] = []
-    monkeypatch.setattr(deliveries, "ChildProcess", Child)
+def test_a_refusal_is_kept_and_said_again(children):
+    folders = children(lambda _: True, 2, "error: no such operator")
     x = torch.ones(3)
     with torch.no_grad(), capture_logs() as logs:
         for _ in range(2):
             torch._dynamo.reset()
             compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
             torch.testing.assert_close(compiled(x), x * 2.0)
-    assert len(children) == 1
+    assert len(folders) == 1
     assert ["no such operator" in reason for reason in _stays(logs)] == [True, True]
 
 
-def test_two_that_want_one_network_deliver_it_once(monkeypatch):
-    class Child:
-        log = ""
+def test_two_that_want_one_network_deliver_it_once(children):
+    def deliver(folder):
+        (folder / "run" / "network").mkdir(parents=True)
+        (folder / "run" / "network" / "manifest.json").touch()
 
-        def __init__(self, *_: object, folder: Path, **__: object):
-            children.append(folder)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_: object):
-            return None
-
-        def wait(self, _):
-            network = children[0] / "run" / "network"
-            network.mkdir(parents=True)
-            (network / "manifest.json").touch()
-
-        def kill(self):
-            return 0
-
-    children: list[Path] = []
-    monkeypatch.setattr(deliveries, "ChildProcess", Child)
+    folders = children(deliver, 0)
     graph, x = torch.fx.symbolic_trace(lambda x: x * 2.0), torch.ones(3)
     both = [deliveries.Delivery(graph, [x], [], seconds=None) for _ in range(2)]
     threads = [threading.Thread(target=delivery.folder) for delivery in both]
@@ -328,8 +312,8 @@ def test_two_that_want_one_network_deliver_it_once(monkeypatch):
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert len(children) == 1
-    assert not [*children[0].glob("*.pt2")]
+    assert len(folders) == 1
+    assert not [*folders[0].glob("*.pt2")]
 
 
 @pytest.mark.parametrize("options", [{"mode": "quick"}, {"second": 3}, {"seconds": "soon"}])
