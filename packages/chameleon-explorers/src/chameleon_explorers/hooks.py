@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from chameleon_core.plugins import NoOptions, PluginRecord, PresetRecord, hookimpl
 
-from chameleon_explorers.options import (
-    AnnealingOptions,
-    DropletOptions,
-    GeneticOptions,
-    LocalOptions,
-    PortfolioOptions,
-)
+from chameleon_explorers import options
 from chameleon_explorers.ppo.options import PPOOptions
 from chameleon_explorers.presets import MODEL_FREE, PRESETS, PUBLISHED
 
@@ -23,7 +17,7 @@ def chameleon_explorers() -> list[PluginRecord]:
             name="annealing",
             summary="Simulated annealing on the cost model's scores (AutoTVM's)",
             factory="chameleon_explorers.annealing:AnnealingExplorer",
-            options=AnnealingOptions,
+            options=options.AnnealingOptions,
         ),
         PluginRecord(
             name="ppo",
@@ -35,25 +29,25 @@ def chameleon_explorers() -> list[PluginRecord]:
             name="local",
             summary="Iterated local search, one knob a step, on measurements alone",
             factory="chameleon_explorers.local:LocalExplorer",
-            options=LocalOptions,
+            options=options.LocalOptions,
         ),
         PluginRecord(
             name="droplet",
             summary="Coordinate descent with growing steps, on measurements alone",
             factory="chameleon_explorers.droplet:DropletExplorer",
-            options=DropletOptions,
+            options=options.DropletOptions,
         ),
         PluginRecord(
             name="genetic",
             summary="AutoTVM's genetic algorithm, on measurements or on the cost model's scores",
             factory="chameleon_explorers.genetic:GeneticExplorer",
-            options=GeneticOptions,
+            options=options.GeneticOptions,
         ),
         PluginRecord(
             name="portfolio",
             summary="A bandit that shares the rounds among explorers by what they brought",
             factory="chameleon_explorers.portfolio:PortfolioExplorer",
-            options=PortfolioOptions,
+            options=options.PortfolioOptions,
         ),
         PluginRecord(
             name="random",

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
 
-from chameleon_samplers.options import (
-    CrossoverOptions,
-    DiversityOptions,
-    GreedyOptions,
-    KMeansKneeOptions,
-    ModeOptions,
-)
+from chameleon_samplers import options
 
 
 @hookimpl
@@ -21,19 +15,19 @@ def chameleon_samplers() -> list[PluginRecord]:
             name="greedy",
             summary="The best-scored candidates with an epsilon of random picks (AutoTVM's)",
             factory="chameleon_samplers.greedy:GreedySampler",
-            options=GreedyOptions,
+            options=options.GreedyOptions,
         ),
         PluginRecord(
             name="kmeans-knee",
             summary="One candidate per cluster, as many as the knee says (adaptive sampling)",
             factory="chameleon_samplers.kmeans_knee:KMeansKneeSampler",
-            options=KMeansKneeOptions,
+            options=options.KMeansKneeOptions,
         ),
         PluginRecord(
             name="diversity",
             summary="Good scores and knob values not in the batch yet (AutoTVM's submodular pick)",
             factory="chameleon_samplers.diversity:DiversitySampler",
-            options=DiversityOptions,
+            options=options.DiversityOptions,
         ),
         PluginRecord(
             name="random",
@@ -52,13 +46,13 @@ def chameleon_synthesizers() -> list[PluginRecord]:
             name="mode",
             summary="Unusable samples become the most frequent choices (sample synthesis)",
             factory="chameleon_samplers.mode:ModeSynthesizer",
-            options=ModeOptions,
+            options=options.ModeOptions,
         ),
         PluginRecord(
             name="crossover",
             summary="Part of a batch recombines the best configurations measured",
             factory="chameleon_samplers.crossover:CrossoverSynthesizer",
-            options=CrossoverOptions,
+            options=options.CrossoverOptions,
         ),
         PluginRecord(
             name="none",
