@@ -24,15 +24,9 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import is_quantized, is_rounded
-from chameleon_networks.importers.onnx import standard
+from chameleon_networks.importers.onnx import converters, standard
 from chameleon_networks.importers.onnx.arithmetic import KERNEL_TYPES
 from chameleon_networks.importers.onnx.control import SPECIAL
-from chameleon_networks.importers.onnx.converters import (
-    CONVERTERS,
-    DOMAINS,
-    IN_THE_STANDARD,
-    has_operator,
-)
 from chameleon_networks.importers.onnx.nodes import (
     VALUES,
     Node,
@@ -205,7 +199,7 @@ class _Importer:
             survey.operators.update(one.op_type for one in _with_inner_nodes(node))
             if any(scope.get(n) is UNKNOWN for one in _with_inner_nodes(node) for n in one.input):
                 scope.update(dict.fromkeys(node.output, UNKNOWN))
-                if has_operator(node):
+                if converters.has_operator(node):
                     survey.assumed[node.op_type] += 1
                 else:
                     survey.refusals.append(_refusal(node, _NO_OPERATOR))
@@ -331,7 +325,7 @@ class _Importer:
     ) -> list[Value]:
         """What a converter makes of a node, or the nodes of a function of the standard's."""
         problem: Exception = Unsupported(_NO_OPERATOR)
-        if node.domain in DOMAINS:
+        if node.domain in converters.DOMAINS:
             try:
                 return _typed(self._by_converter(node, given), given, schema)
             except ValueNeeded:
@@ -352,7 +346,7 @@ class _Importer:
 
     def _by_converter(self, node: Any, given: Node) -> list[Value]:
         """What a converter of ours makes of an operator, or TVM's."""
-        convert = CONVERTERS.get(node.op_type)
+        convert = converters.CONVERTERS.get(node.op_type)
         values = NotImplemented if convert is None else convert(given)
         if values is NotImplemented:
             return self._by_tvm(node, given)
@@ -451,7 +445,7 @@ class _Importer:
 
 
 def _refusal(node: Any, reason: str, *, hint: str = "", inputs: tuple[str, ...] = ()) -> Refusal:
-    usual = IN_THE_STANDARD if node.domain == ONNXRUNTIME_DOMAIN else WAY_OUT
+    usual = converters.IN_THE_STANDARD if node.domain == ONNXRUNTIME_DOMAIN else WAY_OUT
     return Refusal(
         operator=node.op_type,
         sentence=sentence_of(node),
