@@ -21,6 +21,23 @@ from torch import nn
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
+class Network:
+    """A delivered network that multiplies; ``seen`` has what it was called with."""
+
+    def __init__(self, factor: float = 2.0):
+        self.factor, self.seen = factor, []
+
+    def arrays(self, inputs):
+        return [value.numpy() for value in inputs]
+
+    def outputs(self, arrays):
+        self.seen.append(arrays)
+        return [arrays[0] * self.factor]
+
+    def close(self):
+        pass
+
+
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A cache of the test's own; torch forgets what it compiled before."""
@@ -160,20 +177,10 @@ def test_gradients_and_open_sizes_stay_torchs(no_delivery):
     ("fault", "reason"),
     [("slow", "slower"), ("wrong", "other answers"), ("missing", "cannot be used")],
 )
-def test_a_network_that_is_no_better_is_not_used(fault, reason, monkeypatch):
-    class Network:
-        def arrays(self, inputs):
-            return [value.numpy() for value in inputs]
-
-        def outputs(self, arrays):
-            return [arrays[0] * (3.0 if fault == "wrong" else 2.0)]
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: Path("nowhere"))
+def test_a_network_that_is_no_better_is_not_used(fault, reason, tmp_path, monkeypatch):
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "nowhere")
     if fault != "missing":
-        monkeypatch.setattr(backend, "load", lambda _: Network())
+        monkeypatch.setattr(backend, "load", lambda _: Network(3.0 if fault == "wrong" else 2.0))
     monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (2.0, 1.0))
     x = torch.ones(3)
     with torch.no_grad(), capture_logs() as logs:
@@ -196,24 +203,16 @@ def test_a_cache_that_cannot_be_written_leaves_torchs_code(tmp_path, monkeypatch
     assert "Not a directory" in given
 
 
-def test_torch_answers_while_a_network_is_tuned_beside_it(monkeypatch):
-    done, seen = threading.Event(), []
-
-    class Network:
-        def arrays(self, inputs):
-            return [value.numpy() for value in inputs]
-
-        def outputs(self, arrays):
-            seen.append(arrays)
-            return [arrays[0] * 2.0]
+def test_torch_answers_while_a_network_is_tuned_beside_it(tmp_path, monkeypatch):
+    done, network = threading.Event(), Network()
 
     def folder(_, *, nice):
         assert nice
         done.wait(60)
-        return Path("here")
+        return tmp_path / "here"
 
     monkeypatch.setattr(deliveries.Delivery, "folder", folder)
-    monkeypatch.setattr(backend, "load", lambda _: Network())
+    monkeypatch.setattr(backend, "load", lambda _: network)
     monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
     threads = set(threading.enumerate())
     compiled = torch.compile(lambda value: value * 2.0, backend=chameleon, mode="background")
@@ -221,23 +220,16 @@ def test_torch_answers_while_a_network_is_tuned_beside_it(monkeypatch):
     with torch.no_grad():
         for _ in range(3):
             torch.testing.assert_close(compiled(x), x * 2.0)
-        assert not seen
+        assert not network.seen
         done.set()
         for thread in set(threading.enumerate()) - threads:
             thread.join(60)
         for _ in range(3):
             torch.testing.assert_close(compiled(x), x * 2.0)
-    assert len(seen) >= 3
+    assert len(network.seen) >= 3
 
 
 def test_a_clearly_faster_network_is_not_timed_again(tmp_path, monkeypatch):
-    class Network:
-        def arrays(self, inputs):
-            return [value.numpy() for value in inputs]
-
-        def outputs(self, arrays):
-            return [arrays[0] * 2.0]
-
     network = tmp_path / "network"
     monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: network)
     monkeypatch.setattr(backend, "load", lambda _: Network())
