@@ -44,15 +44,10 @@ def test_each_group_is_in_one_fold():
     assert sorted(np.concatenate(parts).tolist()) == list(range(6))
 
 
-def test_one_task_cannot_be_divided(made, options):
-    dataset = Dataset(tasks=(made.measured(64, 32),))
-    with pytest.raises(DatasetError, match="one task only"):
-        pretrain(dataset, options, Division(), command="")
-
-
-def test_too_few_groups_cannot_be_divided(made, options):
-    tasks = (made.measured(64, 32), made.measured(65, 32))
-    with pytest.raises(DatasetError, match="cannot be divided"):
+@pytest.mark.parametrize(("count", "words"), [(1, "one task only"), (2, "cannot be divided")])
+def test_too_few_groups_cannot_be_divided(made, options, count, words):
+    tasks = tuple(made.measured(64 + number, 32) for number in range(count))
+    with pytest.raises(DatasetError, match=words):
         pretrain(Dataset(tasks=tasks), options, Division(), command="")
 
 
