@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import attrs
 from attrs import validators
-from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, SectionRecord, hookimpl
+from chameleon_core.plugins import CommandRecord, PluginRecord, SectionRecord, hookimpl
 from chameleon_core.plugins.options import option
+from chameleon_core.plugins.records import recorder
 
 from chameleon_transforms.section import Transformation
 
@@ -57,11 +58,7 @@ class KernelOptions:
     )
 
 
-def _record(name: str, summary: str, factory: str, options: type = NoOptions) -> PluginRecord:
-    factory = f"chameleon_transforms.{factory}"
-    return PluginRecord(name=name, summary=summary, factory=factory, options=options)
-
-
+_record = recorder("chameleon_transforms")
 _GROUPING = "transforms.grouping"
 _SHRINKING = "transforms.shrinking"
 
@@ -154,8 +151,6 @@ def chameleon_network_scores() -> Iterable[PluginRecord]:
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
     """Transforming the network of a pipeline."""
-    yield CommandRecord(
-        name="transform",
-        summary="Search transformed networks for latency, score and size.",
-        factory="chameleon_transforms.commands.transform:command",
-    )
+    summary = "Search transformed networks for latency, score and size."
+    factory = "chameleon_transforms.commands.transform:command"
+    yield CommandRecord(name="transform", summary=summary, factory=factory)
