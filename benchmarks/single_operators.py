@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from chameleon_core.errors import ChameleonError
-from chameleon_networks.backends.untuned import untuned
+from chameleon_networks.backends.onnx_networks import untuned
 from chameleon_networks.frameworks.running import onnx_bytes, onnx_session, torch_network
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.torch.lowering.importing import torch_graph

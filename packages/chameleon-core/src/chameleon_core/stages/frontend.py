@@ -49,6 +49,17 @@ class Trials(ABC):
             RunInterrupted: the user or a signal stopped the run.
         """
 
+    def guessed_cost(self, task: Task) -> float | None:  # noqa: ARG002 - optional hook
+        """The estimated time of a task's first guess, over that of its operations at full rate.
+
+        Args:
+            task: any task; it need not belong to the run.
+
+        Returns:
+            None if nothing is estimated.
+        """
+        return None
+
 
 class TargetResolver(ABC):
     """Turns the text after ``target:`` into a canonical target."""
