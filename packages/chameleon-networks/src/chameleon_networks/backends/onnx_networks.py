@@ -35,14 +35,12 @@ _SMALL = 16
 of integers: scales of ``Resize``, bounds of ``Range``."""
 
 
-_THREADS = 1
-
-
-def untuned(graph: Any) -> Any:
+def untuned(graph: Any, threads: int = 1) -> Any:
     """A network as a function of arrays, for this machine.
 
     Args:
         graph: a Relax ``IRModule``, as an importer gives it.
+        threads: that compute an inference.
 
     Raises:
         ChameleonError: it cannot be compiled, or loaded.
@@ -52,7 +50,7 @@ def untuned(graph: Any) -> Any:
     chains, none = chains_of(module), no_kernels(target)
     executable = compiled(module, chains, none, target).executable
     with tempfile.TemporaryDirectory(prefix="chameleon-untuned-") as folder:
-        manifest = {**manifest_of(module, chains, none, target, _THREADS), "untuned": {}}
+        manifest = {**manifest_of(module, chains, none, target, threads), "untuned": {}}
         write_package(Path(folder), executable, manifest)
         try:
             return load(folder)
