@@ -156,15 +156,22 @@ def _region_corners(
 
 def _pooled(node: Node) -> Any:
     """The places of the largest numbers count from the start of the whole tensor."""
-    if node.outputs == 1:
-        return NotImplemented
     x, given = node[0], node.attributes
     images, block = shape_of(x)[2:], list(given["kernel_shape"])
     rank = len(images)
     steps, spread = (list(given.get(name) or [1] * rank) for name in ("strides", "dilations"))
-    pads = list(given.get("pads") or [0] * 2 * rank)
-    if given.get("auto_pad", "NOTSET") not in {"NOTSET", "VALID"}:
-        raise Unsupported("it gives places, and its pads follow from the shape of the output")
+    pads, way = list(given.get("pads") or [0] * 2 * rank), given.get("auto_pad", "NOTSET")
+    if way in {"SAME_UPPER", "SAME_LOWER"}:
+        for axis, extent in enumerate(images):
+            reach = (block[axis] - 1) * spread[axis] + 1
+            total = max(0, (-(-extent // steps[axis]) - 1) * steps[axis] + reach - extent)
+            first = total // 2 if way == "SAME_UPPER" else total - total // 2
+            pads[axis], pads[rank + axis] = first, total - first
+    if node.outputs == 1:
+        if way != "SAME_LOWER" or rank > _MOST_AXES:
+            return NotImplemented
+        pool = getattr(op.nn, f"max_pool{rank}d")
+        return pool(x, block, steps, pads, spread)
     windows = []
     for axis, extent in enumerate(images):
         room = extent + pads[axis] + pads[rank + axis] - (block[axis] - 1) * spread[axis] - 1
