@@ -1,4 +1,4 @@
-"""Contracts of what comes before and after tuning: targets, and models that tasks are parts of."""
+"""Contracts of target resolvers, and of frontends, which split a model into tasks."""
 
 from __future__ import annotations
 

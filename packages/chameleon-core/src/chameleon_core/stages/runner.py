@@ -1,8 +1,8 @@
-"""The contracts of what measures: runners, devices that kernels are sent to, and rival tuners.
+"""Contracts of runners, of devices that they send kernels to, and of rival tuners.
 
-With devices building and running are apart. A builder exports a configuration as a folder (an
-artifact); any process that has a device loads it there. So builders never wait for devices, a
-device never shares its time with a build, and a candidate whose device is lost runs on another.
+With devices, building and running are apart. A builder exports a configuration as a folder, and any
+process that has a device loads the folder there. So a builder never waits for a device, and a
+device is never busy with a build. A candidate whose device is lost runs on another one.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class MeasureStream(ABC):
 
 
 class OrderedStream(MeasureStream):
-    """Measures jobs in the order of their arrival; what was begun is finished first."""
+    """Measures jobs in the order of their arrival, each to its end."""
 
     def __init__(self) -> None:
         self._waiting: deque[MeasureJob] = deque()
@@ -131,7 +131,7 @@ class OrderedStream(MeasureStream):
 
 
 class JobAfterJob(OrderedStream):
-    """Measures one job after the other, as every runner can.
+    """A stream that measures one job after the other with ``Runner.measure``.
 
     Args:
         measure: ``Runner.measure``.
