@@ -10,6 +10,7 @@ from chameleon_core.task import Task
 from chameleon_networks.compile import prepared_networks
 from chameleon_networks.delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
 from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.graph.operators import moved_elements
 from chameleon_networks.graph.prepare import LayoutError
 from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
@@ -21,9 +22,14 @@ class Scripted(Trials):
     """Answers with times by layout, for each unit of work."""
 
     def __init__(
-        self, seconds: Mapping[str, float | None], *, measures_hardware: bool = True
+        self,
+        seconds: Mapping[str, float | None],
+        *,
+        measures_hardware: bool = True,
+        costs: Mapping[str, float] | None = None,
     ) -> None:
         self.target = '{"kind": "llvm"}'
+        self._costs = costs
         self.measures_hardware = measures_hardware
         self.asked: list[tuple[str, float]] = []
         self._seconds = seconds
@@ -38,6 +44,9 @@ class Scripted(Trials):
         assert task.arguments["output_layout"] == layout or task.name == "stem"
         per_flop = self._seconds[str(layout) if task.name != "stem" else "NHWC"]
         return None if per_flop is None else per_flop * task.flop
+
+    def guessed_cost(self, task: Task) -> float | None:
+        return None if self._costs is None else self._costs[str(task.arguments["layout"])]
 
 
 def _conv(name: str, channels: int, weight: int = 1, **more: object) -> Conv2dSpec:
@@ -109,6 +118,56 @@ def test_what_has_no_time_decides_nothing(missing: str):
     assert choice.layout == "NHWC"
     assert choice.seconds == {}
     assert "no first guess has a time" in choice.summary
+
+
+UNKNOWN: dict[str, float | None] = {"NHWC": None, "NCHW": None}
+
+
+@pytest.mark.parametrize("seconds", [UNKNOWN, {"NHWC": 1e-9, "NCHW": 1e-9}])
+@pytest.mark.parametrize(
+    ("moved", "layout"),
+    [
+        ({"NHWC": 0}, "NHWC"),
+        ({"NHWC": 10**6, "NCHW": 0}, "NCHW"),
+        ({"NHWC": 10**6, "NCHW": 10**6}, "NHWC"),
+    ],
+)
+def test_permutations_count(
+    seconds: dict[str, float | None], moved: dict[str, int], layout: str
+) -> None:
+    specs = [_conv("conv", 32)]
+    trials = Scripted(seconds, costs={"NHWC": 1.0, "NCHW": 1.0})
+    choice = choose(specs, trials, moved.__getitem__)
+    assert choice.layout == layout
+    assert choice.measured == (seconds is not UNKNOWN)
+
+
+def test_estimates_decide_if_nothing_is_measured():
+    for theirs, layout in ((0.5, "NCHW"), (1.5, "NHWC")):
+        choice = choose(SPECS, Scripted(UNKNOWN, costs={"NHWC": 1.0, "NCHW": theirs}))
+        assert choice.layout == layout
+        assert choice.summary == f"{layout}, by estimates of 4 of 4 convolutions"
+
+
+def test_permutations_at_the_borders_of_a_network_are_counted(tmp_path: Path):
+    pytest.importorskip("torch")
+    path = tmp_path / "net.py"
+    path.write_text(
+        textwrap.dedent("""
+            import torch
+
+            def net():
+                layers = [torch.nn.Conv2d(8, 8, 3, groups=8), torch.nn.Conv2d(8, 4, 1)]
+                return torch.nn.Sequential(*layers), (torch.zeros(1, 8, 12, 12),)
+        """),
+        encoding="utf-8",
+    )
+    network = TorchNetwork(TorchOptions(source=f"{path}:net"))
+    moved = {
+        layout: moved_elements(*prepared_networks.prepared_network(network, layout))
+        for layout in ("NHWC", "NCHW")
+    }
+    assert moved == {"NHWC": (8 * 12 * 12) + (4 * 10 * 10), "NCHW": 0}
 
 
 def test_the_stem_reads_images_as_they_come_in_both_layouts():

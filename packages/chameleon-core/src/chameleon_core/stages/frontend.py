@@ -49,6 +49,17 @@ class Trials(ABC):
             RunInterrupted: the user or a signal stopped the run.
         """
 
+    def guessed_cost(self, task: Task) -> float | None:  # noqa: ARG002 - optional hook
+        """The estimated time of a task's first guess, over that of its operations at full rate.
+
+        Args:
+            task: any task; it need not belong to the run.
+
+        Returns:
+            None if nothing is estimated.
+        """
+        return None
+
 
 class TargetResolver(ABC):
     """Turns the text after ``target:`` into a canonical target."""
@@ -155,10 +166,10 @@ class Frontend(ABC):
         )
 
     def check_source(self) -> None:  # noqa: B027 - optional hook
-        """Check that the model's files and functions exist, at no more than the cost of imports.
+        """Check that the model's files and functions exist.
 
-        ``chameleon validate`` calls this. The user's functions are imported and not called; files
-        are located and not read.
+        ``chameleon validate`` calls this, so it should take no longer than imports. It imports the
+        user's functions without a call, and finds files without reading them.
 
         Raises:
             ChameleonError: a file, a function or a library is missing.
@@ -199,13 +210,13 @@ class Frontend(ABC):
         return None
 
     def decide(self, trials: Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
-        """Choose by measurement the facts that the tasks depend on, such as a network's layout.
+        """Make a choice that the tasks depend on, such as a network's layout, by measurements.
 
-        Chameleon calls this before ``tasks`` when a run begins. The run folder keeps the answer for
-        ``restore``. A continued run must keep the choice, since its records belong to these tasks.
+        Chameleon calls this before ``tasks`` when a run begins. The run folder keeps the answer,
+        and a continued run passes it to ``restore``.
 
         Returns:
-            JSON values, or None if there is no choice.
+            The choice as JSON values, or None if there is no choice.
         """
         return None
 

@@ -46,7 +46,7 @@ class MeasureStream(ABC):
 
     @abstractmethod
     def submit(self, job: MeasureJob) -> None:
-        """Accept a job and return at once.
+        """Queue a job for measurement, and return at once.
 
         Raises:
             TargetError: no device known so far can run the job's target.
@@ -273,10 +273,10 @@ class Runner(ABC):
 
 
 class Device(ABC):
-    """One device, used by one worker process alone.
+    """A device that one worker process uses alone.
 
-    The worker makes it from a ``StageRef``, so a crash cannot reach the search. If a call hangs,
-    Chameleon ends the process.
+    The worker makes the object from a ``StageRef``, so a crash ends the worker and not the search.
+    If a call hangs, Chameleon ends the worker.
     """
 
     @abstractmethod

@@ -275,9 +275,8 @@ class Sampler(ABC):
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         """At most ``count`` configurations to measure next, best first.
 
-        They should be distinct, legal and new. The synthesizer replaces a row that is not; if it
-        does not, a random configuration takes the row's place. A sampler may use this to leave rows
-        free.
+        They should be distinct, legal and new. The synthesizer replaces a configuration that is
+        not. If it does not, a random configuration takes the place.
         """
 
 

@@ -1,18 +1,24 @@
-"""Which layout a network's images get: asked for, or chosen by measuring a few convolutions."""
+"""Which layout a network's images get: asked for, or chosen by the time of a few convolutions.
+
+Convolutions are measured, or estimated if nothing may be. Permutations that a layout needs are
+always estimated: a small network that is bound by memory takes longer for them than it gains.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import attrs
 import structlog
 from chameleon_core.stages import Trials
 from chameleon_core.words import in_seconds
+from chameleon_tvm.device.targets import target_info, tvm_target
 from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import ConvolutionSpec, OperatorSpec
+from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES, TRANSPOSE_CYCLES
 
 from chameleon_networks.delivery.check_report import Facts
 from chameleon_networks.importers.options import DEFAULT
@@ -75,7 +81,9 @@ class LayoutChoice:
         return cls(**{name: value[name] for name in attrs.fields_dict(cls)})
 
 
-def choose(specs: Sequence[OperatorSpec], trials: Trials) -> LayoutChoice:
+def choose(
+    specs: Sequence[OperatorSpec], trials: Trials, moved: Callable[[str], int] = lambda _: 0
+) -> LayoutChoice:
     """The faster layout for a network.
 
     Only the convolution with the most work is sure to be measured. Others are if a small budget
@@ -83,7 +91,8 @@ def choose(specs: Sequence[OperatorSpec], trials: Trials) -> LayoutChoice:
 
     Args:
         specs: its operators in the default layout, weighted.
-        trials: measures.
+        trials: measures and estimates.
+        moved: elements that permutations move in a layout.
     """
     started = time.perf_counter()
     groups = _by_shape(specs)
@@ -92,7 +101,7 @@ def choose(specs: Sequence[OperatorSpec], trials: Trials) -> LayoutChoice:
     if not trials.measures_hardware:
         return LayoutChoice(layout=DEFAULT, reason="since the runner measures nothing")
     work = sum(_work(group) for group in groups)
-    done, measured = 0.0, 0
+    measured: list[list[ConvolutionSpec]] = []
     seconds = {DEFAULT: 0.0, OTHER: 0.0}
     for count, group in enumerate(groups[:MOST]):
         # What one more convolution takes is not known before it is measured; the first one is the
@@ -102,27 +111,61 @@ def choose(specs: Sequence[OperatorSpec], trials: Trials) -> LayoutChoice:
             break
         times = _seconds(group, trials)
         if times is not None:
-            measured += 1
-            done += _work(group)
+            measured.append(group)
             for name, took in times.items():
                 seconds[name] += took
-        if done >= ENOUGH * work or (measured >= LEAST and _ratio(seconds) >= CLEAR):
+        done = sum(_work(group) for group in measured)
+        if done >= ENOUGH * work or (len(measured) >= LEAST and _ratio(seconds) >= CLEAR):
             break
-    if not measured:
+    judged = measured or groups[:MOST]
+    guessed = _cycles(judged, trials)
+    if not measured and guessed is None:
         return LayoutChoice(
             layout=DEFAULT,
             reason="since no first guess has a time in both layouts",
             wall_seconds=time.perf_counter() - started,
         )
-    faster = seconds[OTHER] < (1.0 - MARGIN) * seconds[DEFAULT]
+    share = sum(_work(group) for group in judged) / work
+    times = seconds if measured else (guessed or {})
+    # An estimate counts cycles, of which measured convolutions tell how long each takes.
+    scale = 0.0 if guessed is None else share * times[DEFAULT] / guessed[DEFAULT]
+
+    def whole(layout: str) -> float:
+        return times[layout] + scale * _move_cycles(moved(layout), trials.target)
+
+    here = whole(DEFAULT)
+    # The graph in the other layout is only made if that may be worth it.
+    faster = times[OTHER] < (1.0 - MARGIN) * here and whole(OTHER) < (1.0 - MARGIN) * here
+    basis = "first guesses" if measured else "estimates"
     return LayoutChoice(
         layout=OTHER if faster else DEFAULT,
-        reason=f"by first guesses of {measured} of {len(groups)} convolutions",
-        seconds=seconds,
-        measured=measured,
-        share=done / work,
+        reason=f"by {basis} of {len(judged)} of {len(groups)} convolutions",
+        seconds=seconds if measured else {},
+        measured=len(measured),
+        share=share,
         wall_seconds=time.perf_counter() - started,
     )
+
+
+def _cycles(groups: Iterable[Sequence[ConvolutionSpec]], trials: Trials) -> dict[str, float] | None:
+    """Estimated cycles of all occurrences in each layout, all cores' together."""
+    if tvm_target(trials.target).kind.name != "llvm":
+        return None
+    info, cycles = target_info(trials.target), {DEFAULT: 0.0, OTHER: 0.0}
+    rate = info.flop_per_byte(1.0)
+    for group in groups:
+        for name, spec in _in_layouts(group[0]).items():
+            cost = trials.guessed_cost(spec.task(spec.name, trials.target))
+            if cost is None:
+                return None
+            cycles[name] += cost * _work(group) / rate
+    return cycles
+
+
+def _move_cycles(elements: int, target: str) -> float:
+    """Estimated cycles of permutations, all cores' together."""
+    info = target_info(target)
+    return elements * (TRANSPOSE_CYCLES + 2.0 * FLOAT_BYTES / info.l3_bytes_per_cycle)
 
 
 def _ratio(seconds: Mapping[str, float]) -> float:
@@ -147,11 +190,16 @@ def _work(group: Sequence[ConvolutionSpec]) -> float:
     return sum(spec.weight * spec.flop for spec in group)
 
 
-def _seconds(group: Sequence[ConvolutionSpec], trials: Trials) -> dict[str, float] | None:
-    """Seconds of all occurrences in each layout; None unless both have a time."""
-    spec = group[0]
+def _in_layouts(spec: ConvolutionSpec) -> dict[str, ConvolutionSpec]:
+    """A convolution of the default layout in each one."""
     other = with_rank(OTHER, spec.rank)
     there = attrs.evolve(spec, name=f"{spec.name}_{OTHER}", layout=other, output_layout=other)
+    return {DEFAULT: spec, OTHER: there}
+
+
+def _seconds(group: Sequence[ConvolutionSpec], trials: Trials) -> dict[str, float] | None:
+    """Seconds of all occurrences in each layout; None unless both have a time."""
+    spec, there = _in_layouts(group[0]).values()
     ours = trials.best_seconds(spec.task(spec.name, trials.target), GUESSES)
     if ours is None:
         return None

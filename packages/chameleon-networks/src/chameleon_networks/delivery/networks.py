@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -28,7 +29,7 @@ from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.narrow_weights import fastest
-from chameleon_networks.graph.operators import left_over, specs_of
+from chameleon_networks.graph.operators import left_over, moved_elements, specs_of
 from chameleon_networks.graph.owners import owners
 from chameleon_networks.graph.prepare import LayoutError
 from chameleon_networks.importers.imported_network import ImportedNetwork
@@ -109,7 +110,7 @@ class NetworkFrontend(SettledNetwork):
         if known == OTHER:
             return LayoutChoice(layout=OTHER, reason=f"since {DEFAULT} cannot be delivered")
         try:
-            choice = choose(self._specs(trials.target), trials)
+            choice = choose(self._specs(trials.target), trials, self._moved)
         except LayoutError as error:
             return LayoutChoice(layout=OTHER, reason=f"since {error}")
         if known is not None and choice.layout == OTHER and self._tried is not None:
@@ -122,6 +123,13 @@ class NetworkFrontend(SettledNetwork):
                     choice, layout=DEFAULT, reason=f"since {OTHER} cannot be delivered"
                 )
         return choice
+
+    def _moved(self, layout: str) -> int:
+        """Elements that permutations move in a layout; without end if it cannot have it."""
+        try:
+            return moved_elements(*prepared_network(self.network, layout))
+        except LayoutError:
+            return sys.maxsize
 
     def restore(self, decisions: Mapping[str, Any]) -> None:
         self._take(LayoutChoice.from_json(decisions))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from chameleon_tvm.operators.specs import OperatorSpec
 from chameleon_tvm.words import identifier
 
 from chameleon_networks.graph.fused_operators import FusedOperator
+from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax
 
 
@@ -43,16 +45,31 @@ def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> lis
 
 def left_over(module: Any, chains: Sequence[FusedOperator]) -> dict[str, int]:
     """How often each operator occurs that is in no chain, and that is still read then."""
+    names = [operator_name(binding.value) for binding in _outside(module, chains)]
+    return dict(Counter(name.removeprefix("relax.") for name in names if name))
+
+
+def moved_elements(module: Any, chains: Sequence[FusedOperator]) -> int:
+    """How many elements the permutations of a network move that no kernel does in passing."""
+    return sum(
+        math.prod(shape_of(binding.value))
+        for binding in _outside(module, chains)
+        if operator_name(binding.value) == "relax.permute_dims"
+    )
+
+
+def _outside(module: Any, chains: Sequence[FusedOperator]) -> list[Any]:
+    """The bindings of a network that are in no chain, and that are still read then."""
     function = module["main"]
     placed = {chain.last: chain for chain in chains}
     read = set(relax.analysis.free_vars(function.body.body))
-    names = []
+    bindings = []
     for binding in reversed(bindings_of(function)):
         if binding.var not in read:
             continue
         chain = placed.get(binding.var)
         for expression in (binding.value,) if chain is None else chain.inputs:
             read.update(relax.analysis.free_vars(expression))
-        if chain is None and (name := operator_name(binding.value)):
-            names.append(name.removeprefix("relax."))
-    return dict(Counter(reversed(names)))
+        if chain is None:
+            bindings.append(binding)
+    return bindings[::-1]

@@ -16,6 +16,7 @@ from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.batch import tuples
 from chameleon_core.loop.start.tasks import spaces_of
 from chameleon_core.pipeline.schema import Scope, Subject
+from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Frontend, MeasureJob, StageRef, Trials
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
@@ -143,12 +144,9 @@ class _MeasuredTrials(Trials):
     def best_seconds(
         self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
     ) -> float | None:
-        try:
-            [space] = spaces_of(self._run.pipeline, [task], among=True)
-        except ConfigError:
-            return None
-        configs = tuples(space.first_guesses[:guesses])
-        if not configs:
+        space = self._space(task)
+        configs = () if space is None else tuples(space.first_guesses[:guesses])
+        if space is None or not configs:
             return None
         records = (record.measurement for record in self._run.records.known(task, space))
         known = {record.config: record.cost for record in records}
@@ -167,3 +165,17 @@ class _MeasuredTrials(Trials):
             self._run.records.note(task, space, measured)
             best = min(best, *(measurement.cost for measurement in measured))
         return best if math.isfinite(best) else None
+
+    def guessed_cost(self, task: Task) -> float | None:
+        space = self._space(task)
+        if space is None or space.guessed_cost is None or not len(space.first_guesses):
+            return None
+        return float(space.guessed_cost(space.values(space.first_guesses[:1]))[0])
+
+    def _space(self, task: Task) -> DesignSpace | None:
+        """The design space of a task, if it has one."""
+        try:
+            [space] = spaces_of(self._run.pipeline, [task], among=True)
+        except ConfigError:
+            return None
+        return space

@@ -20,8 +20,7 @@ KNOB = "algorithm"
 """Name of the knob; it comes first."""
 
 _OTHER_SHARE = 3
-"""First guesses of another algorithm for each direct one."""
-
+"""First guesses of the likelier algorithm for each of the other one."""
 
 Chosen = Sequence[Callable[[Values], NDArray[np.bool_]]]
 """For each of some spaces, which of n configurations are of it, shape (n,)."""
@@ -107,12 +106,13 @@ def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
     )
 
 
-def joined(direct: DesignSpace, winograd: DesignSpace) -> DesignSpace:
+def joined(direct: DesignSpace, winograd: DesignSpace, *, usually_wins: bool = True) -> DesignSpace:
     """Both spaces as one, whose first knob tells which one a configuration is of.
 
     Args:
         direct: the direct convolution's.
-        winograd: Winograd's, or that of tile products, whose first knob is ``algorithm`` already.
+        winograd: that of another algorithm, whose first knob is ``algorithm`` already.
+        usually_wins: whether the other one is guessed first even if its estimate is worse.
     """
     others = tuple(str(algorithm) for algorithm in winograd.knobs[0].values)
     algorithm = Choice(name=KNOB, options=(DIRECT, *others))
@@ -127,7 +127,9 @@ def joined(direct: DesignSpace, winograd: DesignSpace) -> DesignSpace:
         constraints=_constraints(spaces, chosen),
         features=_features(direct, winograd),
         guessed_cost=_guessed_cost(spaces, chosen),
-        first_guesses=_alternating(direct, winograd),
+        first_guesses=_alternating(
+            direct, winograd, usually_wins or _least_cost(winograd) <= _least_cost(direct)
+        ),
         only=_everything(direct, winograd),
     )
 
@@ -212,8 +214,10 @@ def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None
     )
 
 
-def _alternating(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32]:
-    """First guesses of both: three of four, and the first, are the other's, which usually wins.
+def _alternating(
+    direct: DesignSpace, winograd: DesignSpace, others_first: bool
+) -> NDArray[np.int32]:
+    """First guesses of both: three of four, and the first, are of one, which probably wins.
 
     The first measurements of a search should be near the best, and still tell it about both.
     """
@@ -223,7 +227,15 @@ def _alternating(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32
     rows[: len(ours), 1 : 1 + left] = ours
     rows[len(ours) :, 0] = 1 + theirs[:, 0]
     rows[len(ours) :, 1 + left :] = theirs[:, 1:]
-    # A direct guess after the first of theirs, and after each three of the others.
-    places = np.arange(len(ours)) + 0.5
-    others = (np.arange(len(theirs)) + 2) // _OTHER_SHARE
-    return rows[np.argsort(np.concatenate([places, others]), kind="stable")]
+    # One of the less likely after the first of the others, and after each three of the next.
+    rare = np.arange(len(rows)) + 0.5
+    often = (np.arange(len(rows)) + 2.0) // _OTHER_SHARE
+    places = (rare, often) if others_first else (often, rare)
+    order = np.concatenate([places[0][: len(ours)], places[1][: len(theirs)]])
+    return rows[np.argsort(order, kind="stable")]
+
+
+def _least_cost(space: DesignSpace) -> float:
+    """The guessed cost of a space's best first guess."""
+    assert space.guessed_cost is not None  # noqa: S101 - templates guess
+    return float(np.min(space.guessed_cost(space.values(space.first_guesses))))

@@ -42,8 +42,8 @@ from chameleon_tvm.spaces.template.geometry import (
     rows_as_channels,
 )
 from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
+from chameleon_tvm.spaces.template.planar import PlanarProducts
 from chameleon_tvm.spaces.template.tile_products import TileProducts
-from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
 from chameleon_tvm.spaces.template.winograd import (
     WinogradConvolution,
@@ -192,13 +192,16 @@ class ConvolutionTemplate(Template):
         if self.staging is not None:
             run = filled(geometry.ic * geometry.kernel[1], dot.depth)
             self.geometry = attrs.evolve(geometry, ic=run, kernel=(geometry.kernel[0], 1))
-        self.tiles = TileProducts.of(geometry, self.spec, task.target)
+        self.other: TileProducts | PlanarProducts | None = TileProducts.of(
+            geometry, self.spec, task.target
+        ) or PlanarProducts.of(geometry, self.spec, self.info)
         if self.arithmetic == FLOAT32 and winograd_applies(self.geometry):
             self.winograd = allowed_algorithms(options, self.geometry.ic)
 
     def space(self) -> DesignSpace:
-        if self.tiles is not None:
-            return joined(self._direct_space(), self.tiles.space())
+        if self.other is not None:
+            tiles = isinstance(self.other, TileProducts)
+            return joined(self._direct_space(), self.other.space(), usually_wins=tiles)
         if not self.winograd:
             return self._direct_space()
         winograd = WinogradTiling(self.geometry, self.info, self.winograd).space()
@@ -235,8 +238,8 @@ class ConvolutionTemplate(Template):
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         shapes = parameter_shapes(self.spec)
-        if self.tiles is not None and values[KNOB] == TILED:
-            return self.tiles.function(values, shapes)
+        if self.other is not None and values[KNOB] != DIRECT:
+            return self.other.function(values, shapes)
         loops: WinogradConvolution | DirectConvolution
         if _is_winograd(values):
             loops = WinogradConvolution(self.geometry, winograd_tile_of(values), self.spec)
@@ -252,8 +255,8 @@ class ConvolutionTemplate(Template):
         return emit.with_shapes(loops.function(), shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        if self.tiles is not None and values[KNOB] == TILED:
-            return self.tiles.pack(values, constants)
+        if self.other is not None and values[KNOB] != DIRECT:
+            return self.other.pack(values, constants)
         weights, *bias = constants
         weights = block_diagonal(weights, self.spec.group_count, self._together)
         if not _is_winograd(values):

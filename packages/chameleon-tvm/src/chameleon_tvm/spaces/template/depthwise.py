@@ -16,6 +16,7 @@ from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.specs import DepthwiseSpec, channel_block, convolution_of
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.algorithms import KNOB, joined
 from chameleon_tvm.spaces.template.arithmetic import lanewise
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.conv2d import (
@@ -27,7 +28,8 @@ from chameleon_tvm.spaces.template.conv2d import (
 from chameleon_tvm.spaces.template.direct import DirectConvolution, Tap
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
-from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
+from chameleon_tvm.spaces.template.planar import PlanarProducts
 from chameleon_tvm.spaces.template.staging import Input
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 from chameleon_tvm.spaces.template.writing import TilePosition
@@ -119,6 +121,7 @@ class DepthwiseTemplate(Template):
         self.spec = spec
         self.arithmetic = lanewise(spec)
         geometry = geometry_of(spec, self.info.lanes("float32"))
+        self.planar = PlanarProducts.of(geometry, spec, self.info)
         channels = spec.output_channels
         self.geometry = attrs.evolve(geometry, groups=1, ic=channels, oc=channels)
 
@@ -127,19 +130,26 @@ class DepthwiseTemplate(Template):
         size = channel_block(g.layout)
         vectors_fit = g.layout == "NHWC" or (size > 0 and size % g.lanes == 0)
         vectors_fit &= self.spec.multiplier == 1 and g.ic >= g.lanes
-        return DepthwiseTiling(
+        vectors = DepthwiseTiling(
             g,
             self.info,
             in_place=vectors_fit,
             channel_blocks=(g.ic,),
             arithmetic=self.arithmetic,
         ).space()
+        if self.planar is None:
+            return vectors
+        return joined(vectors, self.planar.space(), usually_wins=False)
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        if self.planar is not None and values[KNOB] != DIRECT:
+            return self.planar.function(values, parameter_shapes(self.spec))
         loops = DepthwiseConvolution(self.geometry, tile_of(values), self.spec)
         return emit.with_shapes(loops.function(), parameter_shapes(self.spec))
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        if self.planar is not None and values[KNOB] != DIRECT:
+            return self.planar.pack(values, constants)
         geometry = attrs.evolve(self.geometry, ic=1)
         tile = attrs.evolve(tile_of(values), channels=1)
         return pack_constants(constants, geometry, tile, self.arithmetic)

@@ -27,6 +27,8 @@ STORE_CYCLES = 8.0
 """Cycles until a sum that is waited for is stored and cleared for the next tile."""
 LOOP_CYCLES = 4.0
 """Cycles of leaving the innermost loop and entering it for the next tap."""
+TRANSPOSE_CYCLES = 1.2
+"""Cycles of moving an element between channels first and vectors of channels."""
 GUESSES = 16
 """First guesses of a template."""
 _RANKED = 60_000

@@ -1,0 +1,293 @@
+"""A convolution of images with channels first whose vectors are neighbouring outputs of a row.
+
+Loops, from the outermost: images, groups and bands of rows (parallel); blocks of output channels;
+tiles; input channels; taps. A padded copy of the band's input stays in L1 or L2. Nothing is
+transposed, so a network that memory limits keeps its caller's layout. Sums stay in registers. The
+pixels of a 1x1 convolution are a single axis.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import attrs
+import numpy as np
+from chameleon_core.space import DesignSpace
+from chameleon_core.stages import Arrays
+from numpy.typing import NDArray
+
+from chameleon_tvm.arrays import contiguous
+from chameleon_tvm.device.targets import TargetInfo
+from chameleon_tvm.operators.specs import ConvolutionSpec
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
+from chameleon_tvm.spaces.template.geometry import Geometry
+from chameleon_tvm.spaces.template.planar_tiling import (
+    PlanarTile,
+    PlanarTiling,
+    planar_geometry,
+    staged_rows,
+)
+from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
+from chameleon_tvm.types import FLOAT32
+
+_UNROLLED = 16
+"""Most taps whose products are straight-line code; of larger filters those of a row are."""
+
+
+class PlanarConvolution:
+    """Writes the function of one tile.
+
+    Args:
+        geometry: what ``planar_geometry`` returned.
+        tile: the point of the design space.
+        spec: the operator, for its epilogue.
+    """
+
+    def __init__(self, geometry: Geometry, tile: PlanarTile, spec: ConvolutionSpec) -> None:
+        g = geometry
+        self.geometry, self.tile = g, tile
+        self.columns = tile.vectors * g.lanes
+        self.blocks = math.ceil(g.oc / tile.channels)
+        shape = (g.batch, g.groups * g.oc, *g.out)
+        self.data = emit.buffer("data", (g.batch, g.groups * g.ic, *g.size))
+        taps = g.ic * g.taps
+        self.weights = emit.buffer("weights", (g.groups * self.blocks, taps, tile.channels))
+        self.out = emit.buffer("out", shape)
+        self.epilogue = VectorEpilogue(spec, g.groups * g.oc, shape)
+        # Columns that a stride takes apart lie beside each other, so that they are a vector.
+        self.pitch = math.ceil(self._read_columns / g.stride[1])
+        rows = staged_rows(g, tile.band_rows)
+        self.staged = emit.buffer("staged", (g.ic, rows, g.stride[1] * self.pitch))
+
+    @property
+    def _read_columns(self) -> int:
+        """Columns of the padded input that a band's row reads."""
+        g = self.geometry
+        return (self.tile.band_columns - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1
+
+    def function(self) -> tirx.PrimFunc:
+        """The whole function: (data, packed weights, [bias], [residual], out)."""
+        g, tile = self.geometry, self.tile
+        down = math.ceil(g.out[0] / tile.band_rows)
+        across = math.ceil(g.out[1] / tile.band_columns)
+        extents = (g.batch, g.groups, down, across)
+
+        def body(index: Expr) -> Stmt:
+            n, group, yo, xo = emit.split(index, extents)
+            y = emit.within(yo, tile.band_rows, g.out[0])
+            x = emit.within(xo, tile.band_columns, g.out[1])
+            products = self._band(n, group, y, x)
+            if not tile.copy:
+                return products
+            copied = self._copy(n, group, y * g.stride[0] - g.pads[0], x * g.stride[1] - g.pads[1])
+            return emit.local(self.staged, emit.sequence([copied, products]))
+
+        parameters = [self.data, self.weights, *self.epilogue.parameters, self.out]
+        return emit.function(parameters, emit.parallel("band", math.prod(extents), body))
+
+    # -- inputs -----------------------------------------------------------------------------
+
+    def _copy(self, n: Expr, group: Expr, top: Expr, left: Expr) -> Stmt:
+        """Copy what a band reads, from a row and a column on, which may lie in the padding."""
+        g = self.geometry
+        _, rows, _ = (int(extent) for extent in self.staged.shape)
+
+        def part(c: Expr, row: Expr, phase: int) -> Stmt:
+            def inside(p: Expr) -> Stmt:
+                column = p * g.stride[1] + phase + left
+                value = emit.load(self.data, [n, group * g.ic + c, top + row, column])
+                return emit.store(self.staged, [c, row, phase * self.pitch + p], value)
+
+            first, end = 0, self.pitch
+            if self.tile.band_columns == g.out[1]:
+                # The whole row: its borders are known. A part of one has none, as it has no taps.
+                before, size = g.pads[1] - phase, g.size[1]
+                first = min(end, max(0, math.ceil(before / g.stride[1])))
+                end = max(first, min(end, math.ceil((size + before) / g.stride[1])))
+            blank = [(0, first), (end, self.pitch - end)]
+            return emit.sequence(
+                [
+                    *(
+                        self._zeros(c, row, phase * self.pitch + at, count)
+                        for at, count in blank
+                        if count
+                    ),
+                    emit.loop("p", end - first, inside, start=first),
+                ]
+            )
+
+        def line(c: Expr, row: Expr) -> Stmt:
+            copied = emit.sequence([part(c, row, phase) for phase in range(g.stride[1])])
+            if not g.padded[0]:
+                return copied
+            y = top + row
+            zeros = self._zeros(c, row, 0, g.stride[1] * self.pitch)
+            return emit.choose([(tirx.all(y >= 0, y < g.size[0]), copied)], zeros)
+
+        return emit.loops({"c": g.ic, "row": rows}, line)
+
+    def _zeros(self, c: Expr, row: Expr, start: int, count: int) -> Stmt:
+        return emit.loop(
+            "z", count, lambda z: emit.store(self.staged, [c, row, start + z], emit.zero())
+        )
+
+    def _input(self, at: _Position, c: Expr, tap: tuple[Expr, int], row: int, v: int) -> Expr:
+        """A vector of inputs, those of a tap for neighbouring outputs of a row."""
+        g = self.geometry
+        ry, rx = tap
+        y = (at.y + row) * g.stride[0] + ry * g.dilation[0]
+        phase, ahead = rx * g.dilation[1] % g.stride[1], rx * g.dilation[1] // g.stride[1]
+        if self.tile.copy:
+            column = phase * self.pitch + at.x + ahead + v * g.lanes
+            return emit.load(self.staged, [c, y, column], g.lanes)
+        column = at.left + at.x + ahead + v * g.lanes
+        place = [at.n, at.group * g.ic + c, at.top * g.stride[0] + y, column]
+        return emit.load(self.data, place, g.lanes)
+
+    # -- products ---------------------------------------------------------------------------
+
+    def _band(self, n: Expr, group: Expr, top: Expr, left: Expr) -> Stmt:
+        tile = self.tile
+        extents = {
+            "block": self.blocks,
+            "yo": math.ceil(tile.band_rows / tile.rows),
+            "xo": math.ceil(tile.band_columns / self.columns),
+        }
+
+        def body(block: Expr, yo: Expr, xo: Expr) -> Stmt:
+            position = _Position(
+                n=n,
+                group=group,
+                top=top,
+                left=left,
+                block=block,
+                y=emit.within(yo, tile.rows, tile.band_rows),
+                x=emit.within(xo, self.columns, tile.band_columns),
+            )
+            return self._tile(position)
+
+        return emit.loops(extents, body)
+
+    def _tile(self, at: _Position) -> Stmt:
+        g, tile = self.geometry, self.tile
+        places = list(itertools.product(range(tile.rows), range(tile.vectors)))
+        sums = emit.registers(len(places) * tile.channels, g.lanes)
+        kh, kw = g.kernel
+
+        def products(c: Expr, taps: Sequence[tuple[Expr, int]]) -> Stmt:
+            statements = []
+            for ry, rx in taps:
+                values = [self._input(at, c, (ry, rx), row, v) for row, v in places]
+                tap = emit.join((c, ry, rx), (g.ic, kh, kw))
+                for o in range(tile.channels):
+                    block = at.group * self.blocks + at.block
+                    weight = emit.splat(emit.load(self.weights, [block, tap, o]), g.lanes)
+                    for number, value in enumerate(values):
+                        into = sums[number * tile.channels + o]
+                        statements.append(emit.assign(into, emit.read(into) + value * weight))
+            return emit.sequence(statements)
+
+        def channel(c: Expr) -> Stmt:
+            if kh * kw <= _UNROLLED:
+                return products(c, list(itertools.product(range(kh), range(kw))))
+            return emit.loop("ry", kh, lambda ry: products(c, [(ry, rx) for rx in range(kw)]))
+
+        clear = [emit.assign(total, emit.zero(g.lanes)) for total in sums]
+        reduce = emit.loop("c", g.ic, channel)
+        return emit.local(sums, emit.sequence([*clear, reduce, *self._stores(at, places, sums)]))
+
+    def _stores(
+        self, at: _Position, places: Sequence[tuple[int, int]], sums: Sequence[Buffer]
+    ) -> list[Stmt]:
+        """Finish and store a tile."""
+        g, tile = self.geometry, self.tile
+        first = at.group * g.oc + emit.within(at.block, tile.channels, g.oc)
+        stores = []
+        for number, (row, v) in enumerate(places):
+            for o in range(tile.channels):
+                value = emit.read(sums[number * tile.channels + o])
+                if self.epilogue.bias is not None:
+                    bias = emit.load(self.epilogue.bias, [first + o])
+                    value = value + emit.splat(bias, g.lanes)
+                column = at.left + at.x + v * g.lanes
+                index = [at.n, first + o, at.top + at.y + row, column]
+                value = self.epilogue.last(value, index, g.lanes)
+                stores.append(emit.store(self.out, index, value, g.lanes))
+        return stores
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Position:
+    """A tile: image, group, first row and column of its band, block of channels, and its own."""
+
+    n: Expr
+    group: Expr
+    top: Expr
+    left: Expr
+    block: Expr
+    y: Expr
+    x: Expr
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class PlanarProducts:
+    """The algorithm for one convolution.
+
+    Attributes:
+        geometry: the convolution as it is computed.
+        spec: the operator.
+        info: the target.
+    """
+
+    geometry: Geometry
+    spec: ConvolutionSpec
+    info: TargetInfo
+
+    @classmethod
+    def of(cls, geometry: Geometry, spec: ConvolutionSpec, info: TargetInfo) -> Self | None:
+        """That of a convolution; None if it computes no such one.
+
+        Args:
+            geometry: the convolution.
+            spec: the operator.
+            info: the target.
+        """
+        planar = planar_geometry(geometry) if spec.dtype == FLOAT32 else None
+        return None if planar is None else cls(geometry=planar, spec=spec, info=info)
+
+    def space(self) -> DesignSpace:
+        """The knobs, the first of which is the algorithm."""
+        return PlanarTiling(self.geometry, self.info).space()
+
+    def function(
+        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
+    ) -> tirx.PrimFunc:
+        """The function of a legal configuration.
+
+        Args:
+            values: of the knobs.
+            shapes: of parameters as they are seen from outside.
+        """
+        tile = PlanarTile.of(values, self.geometry)
+        written = PlanarConvolution(self.geometry, tile, self.spec).function()
+        return emit.with_shapes(written, shapes)
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        """(O, I, spatial axes) weights, and a bias if there is one, for the same configuration."""
+        weights, *bias = constants
+        block = values["planar_channels"]
+        return [_packed(weights, self.geometry, block), *bias]
+
+
+def _packed(weights: NDArray[Any], geometry: Geometry, block: int) -> NDArray[Any]:
+    """Weights as the inner loops read them: groups and blocks, channels and taps, a block."""
+    g = geometry
+    grouped = weights.reshape(g.groups, g.oc, -1)
+    starts = np.minimum(np.arange(math.ceil(g.oc / block)) * block, g.oc - block)
+    blocked = grouped[:, starts[:, None] + np.arange(block)]
+    return contiguous(blocked.transpose(0, 1, 3, 2)).reshape(-1, g.ic * g.taps, block)
