@@ -202,7 +202,7 @@ class FeatureBlock:
 
 
 class ChosenValues(Mapping[str, NDArray[Any]]):
-    """Knob values looked up once, and only for the knobs that are read."""
+    """A mapping from knob name to values, which computes the values of a knob on first use."""
 
     def __init__(self, knobs: Mapping[str, tuple[int, NDArray[Any]]], configs: Configs) -> None:
         self._knobs = knobs
@@ -461,9 +461,9 @@ class DesignSpace:
     def sample(self, count: int, rng: np.random.Generator, *, tries: int = 64) -> Configs:
         """Draw distinct legal configurations at random, shape (at most ``count``, knobs).
 
-        If every knob always applies, all legal configurations are equally likely. If knobs are
-        conditional and the space is large, the values of each knob are equally likely. An
-        alternative with few knobs then keeps its share.
+        If every knob always applies, all legal configurations are equally likely. If some knobs
+        apply only with certain values of others, and the space is large, the values of each knob
+        are equally likely instead. A branch with few knobs is then drawn as often as one with many.
 
         The result has fewer than ``count`` rows if the space has fewer, or if ``tries`` rounds of
         rejection sampling find no more.

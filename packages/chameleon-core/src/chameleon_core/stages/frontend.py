@@ -50,13 +50,14 @@ class Trials(ABC):
         """
 
     def guessed_cost(self, task: Task) -> float | None:  # noqa: ARG002 - optional hook
-        """The estimated time of a task's first guess, over that of its operations at full rate.
+        """Estimate the cost of a task's first guess, without a measurement.
 
         Args:
             task: any task; it need not belong to the run.
 
         Returns:
-            None if nothing is estimated.
+            The estimated time over the time that the task's operations take at the CPU's full rate.
+                None if the design space has no estimate.
         """
         return None
 
@@ -227,7 +228,7 @@ class Frontend(ABC):
     def tasks(self, target: str) -> list[Task]:
         """The tasks for a resolved target, with unique names.
 
-        A frontend that delivers may return no task if nothing can be tuned.
+        The list may be empty if the frontend can deliver a model without tuned operators.
 
         Raises:
             ConfigError: an operator is impossible, for instance because its shapes do not fit.

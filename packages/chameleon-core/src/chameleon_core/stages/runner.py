@@ -222,10 +222,13 @@ class Runner(ABC):
 
     @abstractmethod
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
-        """Time contenders in turns; return one measurement for each, in their order.
+        """Time the programs of a comparison in turns.
+
+        Returns:
+            One measurement for each program, in their order.
 
         Raises:
-            PluginError: no contender can compute the expected outputs.
+            PluginError: no program can compute the expected outputs.
             TargetError: as for ``measure``.
         """
 

@@ -285,9 +285,11 @@ class Synthesizer(ABC):
 
     @abstractmethod
     def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
-        """The batch to measure: distinct, legal and new, at most as many rows as came in.
+        """Replace configurations of a batch that are illegal, repeated or visited.
 
-        Replace rows of the batch that are illegal, repeated or visited.
+        Returns:
+            The batch to measure: distinct, legal and new configurations, not more than in
+                ``batch``.
         """
 
     def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook
