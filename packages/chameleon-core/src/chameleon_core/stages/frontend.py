@@ -235,15 +235,15 @@ class Frontend(ABC):
         """
 
     def deliver(self, delivery: Delivery) -> NetworkResult | None:  # noqa: ARG002 - optional hook
-        """Compile and verify the whole that the tasks belong to, such as a network.
+        """Compile and verify the model whose tasks were tuned, such as a network.
 
-        Chameleon calls this at the end of a run, perhaps on an object whose ``tasks`` was not
-        called.
+        Chameleon calls this at the end of a run. The object may be another one than that whose
+        ``tasks`` was called.
 
         Returns:
             The ``network`` part of the run's result, or None if there is nothing to deliver. Its
-            ``delivered_seconds`` count from the call of this method. A mapping with the keys of
-            ``run --json`` is accepted too.
+                ``delivered_seconds`` count from the call of this method. A mapping with the keys of
+                ``run --json`` is accepted too.
 
         Raises:
             ChameleonError: the delivery is impossible.
