@@ -129,6 +129,19 @@ def test_quick_commands_of_a_page_work_one_after_another(page, written, monkeypa
         assert run(words) == ExitCode.OK, (words, capsys.readouterr().err)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("page", ["quickstart.md", "command-line.md", "tutorials/operator.md"])
+def test_commands_of_a_page_tune_and_show_what_they_tuned(page, written, monkeypatch, capsys):
+    folder, _ = written(page)
+    monkeypatch.chdir(folder)
+    little = ("--set", "budget.measurements=2", "--set", "baselines=[]")
+    shown = [words for words in commands_of(ROOT / "docs" / page) if "examples/" not in words[1]]
+    assert any(words[0] == "run" for words in shown)
+    for words in shown:
+        more = little if words[0] == "run" else ()
+        assert run([*words, *more]) == ExitCode.OK, (words, capsys.readouterr().err)
+
+
 PATH = re.compile(r"(?<![\w/.-])((?:benchmarks|tools|examples|tests|packages)/[\w./-]*\w)")
 SCRIPT = re.compile(r"python(?:3\.11)? ((?:benchmarks|tools)/\S+\.py)([^`\n|#]*)")
 
