@@ -134,6 +134,7 @@ def test_quick_commands_of_a_page_work_one_after_another(page, written, monkeypa
 def test_commands_of_a_page_tune_and_show_what_they_tuned(page, written, monkeypatch, capsys):
     folder, _ = written(page)
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("CHAMELEON_RECORDS", "none")
     little = ("--set", "budget.measurements=2", "--set", "baselines=[]")
     shown = [words for words in commands_of(ROOT / "docs" / page) if "examples/" not in words[1]]
     assert any(words[0] == "run" for words in shown)
