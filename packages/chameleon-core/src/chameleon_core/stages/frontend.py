@@ -57,7 +57,7 @@ class Trials(ABC):
 
         Returns:
             The estimated time over the time that the task's operations take at the CPU's full rate.
-                None if the design space has no estimate.
+            None if the design space has no estimate.
         """
         return None
 
@@ -242,8 +242,8 @@ class Frontend(ABC):
 
         Returns:
             The ``network`` part of the run's result, or None if there is nothing to deliver. Its
-                ``delivered_seconds`` count from the call of this method. A mapping with the keys of
-                ``run --json`` is accepted too.
+            ``delivered_seconds`` count from the call of this method. A mapping with the keys of
+            ``run --json`` is accepted too.
 
         Raises:
             ChameleonError: the delivery is impossible.

@@ -289,7 +289,7 @@ class Synthesizer(ABC):
 
         Returns:
             The batch to measure: distinct, legal and new configurations, not more than in
-                ``batch``.
+            ``batch``.
         """
 
     def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook
