@@ -160,7 +160,7 @@ def test_gradients_and_open_sizes_stay_torchs(no_delivery):
     ("fault", "reason"),
     [("slow", "slower"), ("wrong", "other answers"), ("missing", "cannot be used")],
 )
-def test_a_network_that_is_no_better_is_not_used(fault, reason, monkeypatch):
+def test_a_network_that_is_no_better_is_not_used(fault, reason, tmp_path, monkeypatch):
     class Network:
         def arrays(self, inputs):
             return [value.numpy() for value in inputs]
@@ -171,7 +171,7 @@ def test_a_network_that_is_no_better_is_not_used(fault, reason, monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: Path("nowhere"))
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "nowhere")
     if fault != "missing":
         monkeypatch.setattr(backend, "load", lambda _: Network())
     monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (2.0, 1.0))
@@ -196,7 +196,7 @@ def test_a_cache_that_cannot_be_written_leaves_torchs_code(tmp_path, monkeypatch
     assert "Not a directory" in given
 
 
-def test_torch_answers_while_a_network_is_tuned_beside_it(monkeypatch):
+def test_torch_answers_while_a_network_is_tuned_beside_it(tmp_path, monkeypatch):
     done, seen = threading.Event(), []
 
     class Network:
@@ -210,7 +210,7 @@ def test_torch_answers_while_a_network_is_tuned_beside_it(monkeypatch):
     def folder(_, *, nice):
         assert nice
         done.wait(60)
-        return Path("here")
+        return tmp_path / "here"
 
     monkeypatch.setattr(deliveries.Delivery, "folder", folder)
     monkeypatch.setattr(backend, "load", lambda _: Network())
