@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import te, tirx
-from chameleon_tvm.spaces.loops.lowered import loops_of
+from chameleon_tvm.spaces.loops.lowered import loops_of, with_vectors
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
 from chameleon_tvm.spaces.loops.trees import walk
+from chameleon_tvm.spaces.loops.vectors import counted_loop
 from computing import assembly_of, ran, resolved
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -114,9 +115,11 @@ def test_every_schedule_computes_the_same(
 
 
 def test_no_remainder_of_a_loop_is_left_for_llvms_vectorizer():
-    function = loops_of(scheduled(_repeated(3, 8), LoopPlan(), 16))
+    i, x, out = tirx.Var("i", "int64"), *(tirx.decl_buffer([32], name=name) for name in ("x", "y"))
+    halves = tirx.if_then_else(i % 8 < 4, x[i % 8], -x[i // 8])
     remainders: list[Any] = []
-    walk(function.body, tirx.FloorMod, remainders.append)
+    loop = counted_loop(i, 32, tirx.BufferStore(out, halves, [i]))
+    walk(with_vectors(loop, 16), tirx.FloorMod, remainders.append)
     assert not remainders
 
 

@@ -138,9 +138,7 @@ class Budget:
         at_least=0,
     )
     batch_size: int | None = option(
-        None,
-        "configurations measured per round; what suits the runner by default",
-        at_least=1,
+        None, "configurations measured per round; what suits the runner by default", at_least=1
     )
     plan_size: int | None = option(
         None, "candidates asked of the explorer per round; 8 batches by default", at_least=1

@@ -187,8 +187,8 @@ def _pooled(node: Node) -> Any:
     shape = [extent for window in windows for extent in window.shape]
     order = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)]
 
-    def by_window(places: NDArray[Any]) -> NDArray[Any]:
-        return places.reshape(shape).transpose(order).reshape(-1, math.prod(block))
+    def by_window(places: Any) -> NDArray[Any]:
+        return np.asarray(places).reshape(shape).transpose(order).reshape(-1, math.prod(block))
 
     taken = by_window(np.ravel_multi_index(grids, images))
     named = by_window(

@@ -23,11 +23,7 @@ _ACTIVATIONS: Mapping[str, tuple[Make, float | None, float | None]] = {
     "Sigmoid": (lambda _a, _b, _k: op.sigmoid, None, None),
     "Affine": (lambda a, b, k: lambda x: op.add(k(b), op.multiply(k(a), x)), 1, 0),
     "LeakyRelu": (lambda a, _b, _k: lambda x: op.nn.leakyrelu(x, a), 0.01, None),
-    "ThresholdedRelu": (
-        lambda a, _b, k: lambda x: op.where(op.greater(x, k(a)), x, k(0)),
-        1,
-        None,
-    ),
+    "ThresholdedRelu": (lambda a, _b, k: lambda x: op.where(op.greater(x, k(a)), x, k(0)), 1, None),
     "ScaledTanh": (
         lambda a, b, k: lambda x: op.multiply(k(a), op.tanh(op.multiply(k(b), x))),
         1,
