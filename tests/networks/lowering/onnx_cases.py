@@ -1,6 +1,7 @@
 """Tiny ONNX models, one operator each, with inputs to check them on."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 Array = NDArray[Any]
-_OPSET = 18
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -30,6 +30,7 @@ class Model:
     constants: Mapping[str, Array | None] = attrs.field(factory=dict)
     outputs: int = 1
     attributes: Mapping[str, Any] = attrs.field(factory=dict)
+    opset: int = 18
 
     @property
     def proto(self) -> Any:
@@ -46,7 +47,7 @@ class Model:
             [helper.make_empty_tensor_value_info(name) for name in outputs],
             [numpy_helper.from_array(v, n) for n, v in self.constants.items() if v is not None],
         )
-        opsets = [helper.make_opsetid("", _OPSET)]
+        opsets = [helper.make_opsetid("", self.opset)]
         made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
         return onnx.shape_inference.infer_shapes(made)
 
@@ -75,9 +76,10 @@ def _array(value: Any) -> Array | None:
 
 def one(kind: str, inputs: Sequence[Any], *constants: Any, **attributes: Any) -> Model:
     """A model of one node; ``outputs`` says how many it has."""
-    outputs = attributes.pop("outputs", 1)
+    outputs, opset = attributes.pop("outputs", 1), attributes.pop("opset", 18)
     return Model(
         kind=kind,
+        opset=opset,
         inputs={f"x{place}": _array(one) for place, one in enumerate(inputs)},
         constants={f"c{place}": _array(one) for place, one in enumerate(constants)},
         outputs=outputs,
@@ -165,6 +167,16 @@ CASES: dict[str, Callable[[], Model]] = {
     "largest place": lambda: one("ArgMax", [_r(3, 4)], axis=1, keepdims=0),
     "mean": lambda: one("ReduceMean", [_r(2, 3, 4)], [1]),
     "log of sum": lambda: one("ReduceLogSumExp", [_r(2, 3, 4)], [-1]),
+    "pool with pads before": lambda: one(
+        "MaxPool",
+        [_r(1, 3, 8, 9)],
+        kernel_shape=[3, 2],
+        strides=[2, 2],
+        auto_pad="SAME_LOWER",
+    ),
+    "lstm with one gate less": lambda: one(
+        "LSTM", [_r(3, 2, 4)], _r(1, 20, 4), _r(1, 20, 5), hidden_size=5, input_forget=1, outputs=3
+    ),
     "pool": lambda: one(
         "MaxPool", [_r(1, 3, 8, 8)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1
     ),
@@ -236,6 +248,22 @@ CASES: dict[str, Callable[[], Model]] = {
     "blocks to an image": lambda: one("Col2Im", [_r(1, 18, 12)], [5, 6], [3, 3]),
 }
 
+
+def _regions(mode: str, way: str) -> Model:
+    """Regions of an image that is smaller than what they are given in, beyond its edges too."""
+    regions = [[0, 0, 30, 40], [8, 12, 60, 60], [-8, 4, 20, 70], [5, 5, 5.5, 5.2]]
+    return one(
+        "RoiAlign",
+        [_r(2, 3, 16, 20), np.asarray(regions, np.float32), np.asarray([0, 1, 1, 0])],
+        output_height=3,
+        output_width=2,
+        sampling_ratio=2,
+        spatial_scale=0.25,
+        mode=mode,
+        coordinate_transformation_mode=way,
+    )
+
+
 FOUND: dict[str, Callable[[], Model]] = {
     "vectors of hyperbolic functions": lambda: one("Sinh", [np.linspace(-4, 4, 33, dtype="f")]),
     "mirrored alone": lambda: one("Pad", [_r(3, 1)], [0, 1, 0, 1], mode="reflect"),
@@ -262,5 +290,40 @@ FOUND: dict[str, Callable[[], Model]] = {
         "LayerNormalization", [_r(3, 4).astype("d")], _r(4).astype("d")
     ),
     "normalised by one scale": lambda: one("LayerNormalization", [_r(3, 4)], _r(1), axis=0),
+    "part of each head turned": lambda: one(
+        "RotaryEmbedding",
+        [_r(2, 3, 32), _r(2, 3, 2), _r(2, 3, 2)],
+        num_heads=4,
+        rotary_embedding_dim=4,
+        opset=23,
+    ),
+    "nothing reduced": lambda: one(
+        "ReduceL1", [_r(2, 3)], np.asarray([], np.int64), noop_with_empty_axes=1
+    ),
+    "places of the largest": lambda: one(
+        "MaxPool",
+        [_r(2, 3, 9, 10)],
+        kernel_shape=[3, 2],
+        strides=[2, 3],
+        pads=[1, 0, 1, 1],
+        storage_order=1,
+        ceil_mode=1,
+        outputs=2,
+    ),
+    "deformed": lambda: one(
+        "DeformConv",
+        [_r(2, 4, 7, 8), _r(6, 2, 3, 2), _r(2, 24, 4, 7), _r(6), _r(2, 12, 4, 7)],
+        kernel_shape=[3, 2],
+        pads=[1, 0, 1, 0],
+        strides=[2, 1],
+        group=2,
+        offset_group=2,
+        opset=19,
+    ),
+    **{
+        f"regions by {mode}, {way}": partial(_regions, mode, way)
+        for mode in ("avg", "max")
+        for way in ("half_pixel", "output_half_pixel")
+    },
 }
 """Found by random graphs; onnxruntime does not compute all of them."""

@@ -137,11 +137,12 @@ class _Direction:
         if self.peepholes:
             entering = op.add(entering, op.multiply(self.peepholes[0], cell))
             forgetting = op.add(forgetting, op.multiply(self.peepholes[2], cell))
-        forget = self.activated(0, forgetting)
+        enter = self.activated(0, entering)
         if self.node.attributes.get("input_forget"):
-            enter = emit(op.subtract(scalar(1, forget), forget))
+            # The standard does not say which gate goes; onnxruntime's forget gate does.
+            forget = emit(op.subtract(scalar(1, enter), enter))
         else:
-            enter = self.activated(0, entering)
+            forget = self.activated(0, forgetting)
         change = self.activated(1, new)
         cell = emit(op.add(op.multiply(forget, cell), op.multiply(enter, change)))
         if self.peepholes:
