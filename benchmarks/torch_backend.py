@@ -45,7 +45,7 @@ def main() -> int:
     cases = chosen(read_plan(options.plan), only=options.only, held_out=options.held_out)
     paths = [str(HERE), str(options.libraries or ""), os.environ.get("PYTHONPATH", "")]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    print("| network | graphs | ours | error | first call, s | torch / ours |")
+    print("| network | graphs | by Chameleon | error | first call, s | torch / Chameleon |")
     print("|---|---|---|---|---|---|", flush=True)
     ratios, failed = [], 0
     for case in cases:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from case_suite import NoNetworkError, Suite, WrongAnswerError, main
-from chameleon_networks.backends.untuned import untuned
+from chameleon_networks.backends.onnx_networks import untuned
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.torch.lowering.importing import torch_graph
 from chameleon_networks.importers.torch.programs import program_of

@@ -9,8 +9,6 @@ is free, and the case of SQL's keywords means nothing. Functions under a decorat
 property are left as they are by mutmut.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

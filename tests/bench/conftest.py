@@ -1,7 +1,5 @@
 """Suites of synthetic stages, which run in milliseconds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 

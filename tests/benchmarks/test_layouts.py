@@ -1,7 +1,5 @@
 """Layouts of a network's edges: the graph, and the labels with the least cost."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

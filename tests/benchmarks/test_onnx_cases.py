@@ -88,7 +88,6 @@ def test_a_fraction_of_all_cases_is_right_or_refused():
     names = case_suite.suite_of(SUITE, ("chameleon",)).cases()
     drawn = [name for name in names if case_suite.is_drawn(name, 0.1)]
     outcomes = _outcomes(drawn)
-    others = {case for case, one in outcomes.items() if one.kind not in GOOD}
-    assert others <= ROUNDED
+    assert {case for case, one in outcomes.items() if one.kind not in GOOD} <= ROUNDED
     right = [one for one in outcomes.values() if one.kind == case_suite.RIGHT]
     assert len(right) >= 0.9 * len(drawn)

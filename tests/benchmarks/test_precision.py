@@ -1,7 +1,5 @@
 """The table of what runs a network in which precision."""
 
-from __future__ import annotations
-
 import precision
 import pytest
 from chameleon_networks.delivery.reduced_rivals import ComputedIn

@@ -1,7 +1,5 @@
 """Where the seconds of two runs went, read off their folders."""
 
-from __future__ import annotations
-
 import argparse
 import json
 

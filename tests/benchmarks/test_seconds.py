@@ -1,7 +1,5 @@
 """Quality over seconds, read off what a run's events say."""
 
-from __future__ import annotations
-
 import argparse
 
 import seconds

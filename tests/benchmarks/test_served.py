@@ -1,7 +1,5 @@
 """Figures of how a delivered network serves, from processes with three variables."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The statistics of what scores of untrained networks are worth."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import transform_digits as digits

@@ -1,7 +1,5 @@
 """The command line in this process, with fake plugins instead of the installed ones."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator

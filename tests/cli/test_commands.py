@@ -1,7 +1,5 @@
 """What the commands print, and the codes they end with."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Shells complete commands and options by click's means, without importing any command."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A run says at its end what disturbed its timing, and warns where that was much."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """``init`` asks nothing: it writes a pipeline for the model that lies beside it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """What ``init --plugin`` writes is a plugin that works, whatever its kind is."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -105,8 +103,7 @@ def test_an_author_gets_from_nothing_to_a_bench_without_opening_our_source(tmp_p
 
     chameleon("init", "--plugin", "explorer", "probe-bench")
     folder = tmp_path / "probe-bench"
-    own = (folder / "src/probe_bench/explorer.py").read_text()
-    assert len(own.splitlines()) <= 30
+    assert len((folder / "src/probe_bench/explorer.py").read_text().splitlines()) <= 30
     values = ("--plugin", folder)
     chameleon("bench", folder / "bench.yaml", "--dry-run", code=2)
     listed = chameleon(*values, "bench", folder / "bench.yaml", "--dry-run").stdout

@@ -1,7 +1,5 @@
 """The commands one waits for import nothing heavy, with whatever plugins are installed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

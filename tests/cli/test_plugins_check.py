@@ -1,7 +1,5 @@
 """``chameleon plugins check`` says in sentences what is wrong with a plugin."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables for people, on a narrow terminal and in a pipe."""
 
-from __future__ import annotations
-
 import io
 
 import attrs

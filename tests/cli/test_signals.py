@@ -1,7 +1,5 @@
 """Signals while the main thread does not listen to them."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

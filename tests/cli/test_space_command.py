@@ -1,7 +1,5 @@
 """``chameleon space``: what there is to choose, before anything is measured."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A design space in figures."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

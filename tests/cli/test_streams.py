@@ -1,7 +1,5 @@
 """What stderr looks like: for people, in colours or not, or as JSON lines for programs."""
 
-from __future__ import annotations
-
 import io
 import json
 import operator

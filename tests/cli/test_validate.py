@@ -1,7 +1,5 @@
 """``chameleon validate`` looks at the target, at the code of stages, and tries the model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

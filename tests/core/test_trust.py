@@ -1,7 +1,5 @@
 """Code that files name or carry is refused unless the user trusts them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import attrs

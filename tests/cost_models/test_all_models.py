@@ -4,10 +4,14 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace, FeatureBlock
-from chameleon_cost_models.alternating_options import AlternatingOptions
-from chameleon_cost_models.gaussian_options import GaussianProcessOptions
-from chameleon_cost_models.mixed_options import MixedOptions
-from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
+from chameleon_cost_models.options import (
+    AlternatingOptions,
+    EnsembleOptions,
+    GaussianProcessOptions,
+    LightGBMOptions,
+    MixedOptions,
+    XGBoostOptions,
+)
 from chameleon_testing.conformance import check_cost_model
 from chameleon_testing.conformance_cases import context_of, observe, quality, spaces
 from hypothesis import given, settings

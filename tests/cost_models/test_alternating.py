@@ -8,7 +8,7 @@ from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins import NoOptions, PluginRecord
 from chameleon_core.stages import CostModel
 from chameleon_cost_models.alternating import AlternatingModels
-from chameleon_cost_models.alternating_options import AlternatingOptions
+from chameleon_cost_models.options import AlternatingOptions
 from chameleon_testing.conformance_cases import context_of, observe, spaces
 
 SPACE = spaces()["tiled"]

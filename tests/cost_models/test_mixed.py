@@ -5,7 +5,7 @@ import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Observations
 from chameleon_cost_models.mixed import MixedEnsemble
-from chameleon_cost_models.mixed_options import MixedOptions
+from chameleon_cost_models.options import MixedOptions
 from chameleon_testing.conformance_cases import context_of, grid
 
 SPACE = grid(*[16] * 2)

@@ -1,16 +1,18 @@
 """A prior known beforehand guides a model, and does no harm where it is wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins import PluginRecord
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import CostModel, Observations
-from chameleon_cost_models.gaussian_options import GaussianProcessOptions
-from chameleon_cost_models.mixed_options import MixedOptions
-from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
+from chameleon_cost_models.options import (
+    EnsembleOptions,
+    GaussianProcessOptions,
+    LightGBMOptions,
+    MixedOptions,
+    XGBoostOptions,
+)
 from chameleon_testing.conformance_cases import context_of
 from scipy import stats
 from stages import maker
@@ -57,8 +59,7 @@ def prior(model):
     record = PluginRecord(
         name="known", summary="", options=dict, factory=f"{model.__module__}:{model.__qualname__}"
     )
-    spec = StageSpec(kind="cost_models", name="known", record=record, options={})
-    return (spec,)
+    return (StageSpec(kind="cost_models", name="known", record=record, options={}),)
 
 
 def made(options, *priors):

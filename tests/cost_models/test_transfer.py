@@ -116,15 +116,13 @@ def test_own_measurements_correct_a_wrong_base_model(make):
     costs = 1e-3 * quality(space, other.observations.configs)
     wrong = attrs.evolve(other, observations=attrs.evolve(other.observations, costs=costs))
     model = make(make_context(wrong))
-    own = space.sample(200, np.random.default_rng(5))
-    model.fit(observe(space, own))
+    model.fit(observe(space, space.sample(200, np.random.default_rng(5))))
     unseen = space.sample(200, np.random.default_rng(9))
     assert np.corrcoef(model.predict(unseen), quality(space, unseen))[0, 1] > 0.5
 
 
 def test_by_default_nothing_is_transferred(make):
-    model = make(make_context(history("other", count=300)), TransferOptions())
-    assert not model.trained
+    assert not make(make_context(history("other", count=300)), TransferOptions()).trained
 
 
 def test_too_few_records_teach_nothing(make):
@@ -189,8 +187,7 @@ def test_only_features_of_both_spaces_are_used(lessons):
         )
 
     context = make_context(history("other", space=narrow("theirs")), space=narrow("mine"))
-    prior = Prior(TRANSFER, context)
-    prior.refresh()
+    Prior(TRANSFER, context).refresh()
     ((features, _),) = lessons
     assert context.space.feature_names == ("tile", "unroll", "mine")
     assert np.isfinite(features[:, :2]).all()

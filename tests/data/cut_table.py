@@ -5,8 +5,6 @@ both quartiles, and the two in the middle, so that the median is what it was. Of
 stays what compiling took, and running as one sum. ``--means-alone`` leaves repeats and these out.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import itertools

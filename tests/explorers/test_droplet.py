@@ -37,8 +37,7 @@ def test_a_direction_that_helped_is_followed_further():
     explorer, visited = begun(space, [[20, 20]], [1.0])
     explorer.explore(None, visited, 4)
     tell(explorer, space, visited, [[20, 20], [21, 20]], [1.0, 0.5])
-    ahead = explorer.explore(None, visited, 3).configs
-    assert ahead.tolist() == [[22, 20], [23, 20], [25, 20]]
+    assert explorer.explore(None, visited, 3).configs.tolist() == [[22, 20], [23, 20], [25, 20]]
 
 
 def test_steps_grow_where_none_helps():
@@ -60,8 +59,7 @@ def test_after_the_longest_step_it_goes_on_elsewhere():
     # The best of the new places is where it goes on, though a better one is known.
     costs = np.linspace(0.9, 0.6, len(kicked))
     tell(explorer, space, visited, [*steps, *kicked], [0.5, *[1.0] * 8, *costs])
-    onward = explorer.explore(None, visited, 1).configs
-    assert np.abs(onward - kicked[-1]).sum() == 1
+    assert np.abs(explorer.explore(None, visited, 1).configs - kicked[-1]).sum() == 1
 
 
 @pytest.mark.parametrize("seed", range(5))

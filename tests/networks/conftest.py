@@ -1,7 +1,5 @@
 """A network for tests to which its size does not matter, and processes that start quickly."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A network of torch whose inputs have an open length, with a mask, in buckets of lengths."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on

@@ -1,7 +1,5 @@
 """Relax modules of a few operators, and what they compute by TVM's own way."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,5 +51,4 @@ def convolved(data: np.ndarray, weights: np.ndarray, groups: int = 1) -> np.ndar
     batch, channels, *spatial = windows.shape[:4]
     windows = windows.reshape(batch, groups, channels // groups, *spatial, 3, 3)
     filters = weights.astype(np.float64).reshape(groups, -1, *weights.shape[1:])
-    sums = np.einsum("bgchwxy,gocxy->bgohw", windows, filters)
-    return sums.reshape(batch, -1, *spatial)
+    return np.einsum("bgchwxy,gocxy->bgohw", windows, filters).reshape(batch, -1, *spatial)

@@ -1,7 +1,5 @@
 """Steps are summed by name, in the order in which they were begun first."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

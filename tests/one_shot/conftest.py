@@ -1,7 +1,5 @@
 """Data sets and plans of synthetic stages: no code, no hardware, milliseconds."""
 
-from __future__ import annotations
-
 import json
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """What is in this repository, read from its files."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

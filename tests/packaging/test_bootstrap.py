@@ -1,7 +1,5 @@
 """The set-up says in a few lines how far it is, and keeps what pip said for when it fails."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 

@@ -1,7 +1,5 @@
 """The local hook for commits refuses subjects that break CONTRIBUTING.md's rule."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -3,8 +3,6 @@
 Imports in functions, for annotations alone and by name count like any other.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

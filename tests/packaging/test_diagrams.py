@@ -1,7 +1,5 @@
 """The diagrams of docs/architecture.md are those that its texts give."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 

@@ -1,7 +1,5 @@
 """What README and docs show works as it stands there."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import json

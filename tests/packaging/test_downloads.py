@@ -1,7 +1,5 @@
 """The command that lists what set-up downloads adds up the files that pip names."""
 
-from __future__ import annotations
-
 import downloads
 import pytest
 

@@ -1,7 +1,5 @@
 """A third party's operator with its template, and explorer: from their wheels to tuned kernels."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

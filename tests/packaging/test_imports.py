@@ -1,7 +1,5 @@
 """Who may import whom, as docs/architecture.md says; read from the source, nothing is run."""
 
-from __future__ import annotations
-
 import re
 import sys
 

@@ -1,7 +1,5 @@
 """The map in docs/architecture.md leads to places that are there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

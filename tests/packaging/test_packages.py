@@ -1,7 +1,5 @@
 """Every package is complete, and all of them fit together."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 
@@ -82,8 +80,7 @@ def test_a_release_runs_pinned_actions_and_keeps_no_secret(root):
     build, publish = workflow["jobs"].values()
     assert publish["needs"] == "build"
     assert publish["permissions"] == {"id-token": "write"}
-    commands = [step["run"] for step in build["steps"] if "run" in step]
-    assert "nox -s packaging" in commands
+    assert "nox -s packaging" in [step["run"] for step in build["steps"] if "run" in step]
     assert "gh-action-pypi-publish" in actions[-1]
 
 

@@ -3,8 +3,6 @@
 A fenced block whose first line is ``# NAME.EXTENSION`` is that file, in a folder of its page.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Every preset works with every example, on the command line and whatever the examples vary in."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest

@@ -1,7 +1,5 @@
 """The examples of docs/python.md run as they stand there, one after the other."""
 
-from __future__ import annotations
-
 import doctest
 import re
 

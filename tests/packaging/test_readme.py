@@ -1,7 +1,5 @@
 """README shows the outputs of runs as `tools/readme.py` writes them."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -27,8 +25,7 @@ def test_the_output_below_a_command_alone_is_replaced(pipeline):
     outside = [re.sub(r"```text\n.*?```", "", text, flags=re.DOTALL) for text in (page, PAGE)]
     assert outside[0] == outside[1]
     other = next(one for one in readme.PIPELINES if one != pipeline)
-    block = PAGE[PAGE.index(f"run {other}") :].split("```")[2]
-    assert block in page
+    assert PAGE[PAGE.index(f"run {other}") :].split("```")[2] in page
 
 
 def test_a_page_without_the_command_is_refused():

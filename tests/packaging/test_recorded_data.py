@@ -1,7 +1,5 @@
 """The tables that come with the tests are small, and come of the command that is named there."""
 
-from __future__ import annotations
-
 import gzip
 import importlib.util
 import json

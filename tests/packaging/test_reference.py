@@ -1,7 +1,5 @@
 """The reference has a page for everything, and every page says something of what is on it."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import shlex

@@ -1,7 +1,5 @@
 """`chameleon schema`: whatever it refuses, `chameleon validate` refuses, and every wrong key."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

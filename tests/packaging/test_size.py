@@ -1,7 +1,5 @@
 """The table of `nox -s size`: its figures may only shrink, and are counted as it says."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 

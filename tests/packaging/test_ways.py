@@ -1,7 +1,5 @@
 """The trees of who calls whom in docs/architecture.md are those that the code draws."""
 
-from __future__ import annotations
-
 import pytest
 import ways
 

@@ -1,7 +1,5 @@
 """Synthetic runs in a test's own folder."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

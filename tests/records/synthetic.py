@@ -1,7 +1,5 @@
 """Synthetic runs with record databases: no code, no hardware, milliseconds."""
 
-from __future__ import annotations
-
 import chameleon_records.hooks
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
@@ -29,8 +27,7 @@ def synthetic_run(
     if runner_plugin is not None:
         document["runner"] = "odd"
         plugins.append(runner_plugin)
-    registry = synthetic_registry(*plugins)
-    return run_pipeline(from_dict(document, registry=registry), fresh=fresh)
+    return run_pipeline(from_dict(document, registry=synthetic_registry(*plugins)), fresh=fresh)
 
 
 def measured_lines(folder):

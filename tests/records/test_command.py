@@ -1,7 +1,5 @@
 """``chameleon records``, and ``records:`` of a pipeline and of the command line."""
 
-from __future__ import annotations
-
 import time
 
 import attrs
@@ -93,8 +91,7 @@ def test_pruning_removes_what_is_named(chameleon_records, full, place, options, 
     assert sum(map(len, contents(opened(str(place))).values())) == 10
     told = chameleon_records("prune", place, *options, "--json")
     assert told == tried
-    kept = contents(opened(str(place)))
-    assert sorted(map(len, kept.values())) == left
+    assert sorted(map(len, contents(opened(str(place))).values())) == left
     assert told["removed"] == 10 - sum(left)
 
 
@@ -139,8 +136,7 @@ def test_places_are_relative_to_the_file_and_urls_are_not(tmp_path):
     resolved = pipeline(tmp_path, records=given)
     wanted = [str(tmp_path / "here.sqlite"), "/share/records", "https://host/records"]
     assert places(resolved) == wanted
-    again = from_dict(resolved.document, registry=synthetic_registry(hooks))
-    assert places(again) == wanted
+    assert places(from_dict(resolved.document, registry=synthetic_registry(hooks))) == wanted
 
 
 def test_none_and_default_and_the_environment(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """Every kind of database: merging, several writers, and what is broken or a stranger's."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json

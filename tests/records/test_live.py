@@ -1,7 +1,5 @@
 """Kernels of this machine: what one run has measured, the next one checks and takes."""
 
-from __future__ import annotations
-
 import chameleon_records.hooks
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict

@@ -1,7 +1,5 @@
 """Every run looks into its record databases first, and adds to them."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import ClassVar
 
@@ -141,8 +139,7 @@ def test_a_resumed_run_depends_on_no_database(run, place, stop_after, tmp_path):
     interrupted(document, stop_after(7))
     (tmp_path / "other.sqlite").unlink()
     alone = from_dict({**document, "records": "none"}, registry=synthetic_registry(hooks))
-    result = run_pipeline(alone)
-    assert result.operators[0].measurements == 40
+    assert run_pipeline(alone).operators[0].measurements == 40
     assert stored(tmp_path / "resumed") == stored(tmp_path / "whole")
 
 
@@ -165,8 +162,7 @@ def test_a_run_begun_without_records_stays_as_it_is(run, measured, place, tmp_pa
     run("one", records=place, seed=1)
     budget = {"measurements": 8, "batch_size": 4}
     run("two", seed=2, budget=budget)
-    result = run("two", seed=2, records=place)
-    assert "record" not in result.operators[0].origins
+    assert "record" not in run("two", seed=2, records=place).operators[0].origins
     assert len(measured("two")) == 20
 
 

@@ -1,7 +1,5 @@
 """Records of an operator count for that operator: no other is starved by them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile
@@ -56,8 +54,7 @@ def test_a_full_database_starves_nobody(command, measured, place, capfd, schedul
     more = {"operators": SIZES, "budget": budget, "scheduler": scheduler}
     assert command("run", records=place, **more) == ExitCode.OK
     assert unmeasured(tmp_path / "run") == set()
-    told = capfd.readouterr().err
-    assert "8 tasks, at most 5 more measurements, 60 measured before" in told
+    assert "8 tasks, at most 5 more measurements, 60 measured before" in capfd.readouterr().err
     # Each has a share of one; the records of three use up theirs, and five have one measured.
     assert len(measured("run")) == 5
     assert command("empty", records="none", **more) == ExitCode.OK

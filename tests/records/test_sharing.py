@@ -1,7 +1,5 @@
 """What a run takes from databases of anybody's kind, what it adds, and what it does not believe."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

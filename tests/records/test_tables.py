@@ -1,7 +1,5 @@
 """Measurements as tables for other tools, read back by the readers that there are."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -67,8 +65,7 @@ def test_parquet_and_frames_keep_types(export, database, tmp_path):
         assert written["configuration"] == shown["configuration"]
         assert written["failure"] == (None if shown["seconds"] > 0 else shown["failure"])
         assert written["measured_at"] == shown["measured_at"].timestamp()
-    sizes = {row["argument.size"] for row in table}
-    assert sizes == {None, 3}
+    assert {row["argument.size"] for row in table} == {None, 3}
 
 
 def test_a_run_folder_says_where_configurations_came_from(export, run, tmp_path):
@@ -82,8 +79,7 @@ def test_a_run_folder_says_where_configurations_came_from(export, run, tmp_path)
     assert [row.record.measurement for row in rows] == kept
     assert {row.task for row in rows} == {stored.task.name}
     assert any(row.origin for row in rows)
-    told = export(tmp_path / "one.jsonl", "--from", tmp_path / "one")
-    assert told["records"] == len(kept)
+    assert export(tmp_path / "one.jsonl", "--from", tmp_path / "one")["records"] == len(kept)
 
 
 @pytest.mark.parametrize("form", ["kernel-tuner", "t4"])

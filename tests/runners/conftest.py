@@ -1,7 +1,5 @@
 """Fixtures of the runner tests: a runner over the fault space, and what must not be left."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Pieces of the worker and of the runner that need no process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A worker makes a stage's options as the pipeline did: of the same values, with one converter."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -118,8 +116,7 @@ def made(spec: StageSpec) -> Any:
 def test_a_worker_reads_the_options_that_the_pipeline_read(tmp_path, written):
     spec = read(tmp_path, written)
     here, there = spec.options, made(spec)
-    members = [space.options for space in there.spaces]
-    assert members == [space.options for space in here.spaces]
+    assert [space.options for space in there.spaces] == [space.options for space in here.spaces]
     assert attrs.evolve(there, spaces=()) == attrs.evolve(here, spaces=())
 
 

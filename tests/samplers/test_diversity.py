@@ -28,10 +28,8 @@ def test_a_new_knob_value_is_worth_alpha():
     configs = [[0, 0], [0, 1], [4, 4]]
     scores = [0.9, 0.8, 0.5]
     # After the first, the second brings one new value and the third two.
-    little = select(space, configs, scores, DiversityOptions(alpha=0.2), 2)
-    assert little == [[0, 0], [0, 1]]
-    much = select(space, configs, scores, DiversityOptions(alpha=0.4), 2)
-    assert much == [[0, 0], [4, 4]]
+    assert select(space, configs, scores, DiversityOptions(alpha=0.2), 2) == [[0, 0], [0, 1]]
+    assert select(space, configs, scores, DiversityOptions(alpha=0.4), 2) == [[0, 0], [4, 4]]
 
 
 def test_released_code_counts_values_alone_among_the_best():
@@ -39,8 +37,7 @@ def test_released_code_counts_values_alone_among_the_best():
     configs = [[0, 0], [0, 1], [1, 0], [2, 2], [8, 8]]
     scores = [0.9, 0.8, 0.7, 0.6, 0.1]
     # Two batches of two: the last candidate is never looked at, whatever it would bring.
-    chosen = select(space, configs, scores, DiversityOptions.release(), 2)
-    assert chosen == [[0, 0], [2, 2]]
+    assert select(space, configs, scores, DiversityOptions.release(), 2) == [[0, 0], [2, 2]]
 
 
 def test_released_code_looks_at_two_batches_and_at_no_score():

@@ -76,15 +76,13 @@ def test_algorithm_1_to_the_letter_stops_at_its_second_number_of_clusters():
     space = grid(16, 5, 4, 4, 2, 2, 2)
     for seed in range(20):
         plan = plan_of(space, space.sample(512, np.random.default_rng(seed)))
-        chosen = select(space, plan, KMeansKneeOptions.literal(), seed=seed)
-        assert len(chosen) == 9
+        assert len(select(space, plan, KMeansKneeOptions.literal(), seed=seed)) == 9
 
 
 def test_a_batch_is_as_small_as_the_knee_says():
     space = grid(16, 5, 4, 4, 2, 2, 2)
     plan = plan_of(space, space.sample(512, np.random.default_rng(0)))
-    sizes = {len(select(space, plan, seed=seed)) for seed in range(5)}
-    assert sizes <= {16, 24, 32, 40, 48}
+    assert {len(select(space, plan, seed=seed)) for seed in range(5)} <= {16, 24, 32, 40, 48}
 
 
 @pytest.mark.parametrize("representative", ["nearest", "best"])
@@ -112,8 +110,7 @@ def test_the_best_cluster_comes_first():
     space = grid(100, 100)
     plan = plan_of(space, np.unique(blobs(10, 9), axis=0))
     options = KMeansKneeOptions(smallest=10, largest=10, representative="best")
-    scores = quality(space, select(space, plan, options))
-    assert (np.diff(scores) <= 0).all()
+    assert (np.diff(quality(space, select(space, plan, options))) <= 0).all()
 
 
 def test_scaling_makes_a_knob_with_few_choices_count():

@@ -105,8 +105,7 @@ def test_a_batch_can_be_measured_whoever_made_it(situation, sampler, synthesizer
         assert len(selected) <= count
         assert ((selected >= 0) & (selected < space.cardinalities)).all()
         mending = SYNTHESIZERS[synthesizer](context_of(space, seed=seed))
-        failing = np.arange(len(measured)) % 3 == 0
-        mending.observe(observe(space, measured, failing=failing))
+        mending.observe(observe(space, measured, failing=np.arange(len(measured)) % 3 == 0))
         return selected, mending.refine(selected, candidates, visited), visited
 
     selected, refined, visited = batch()

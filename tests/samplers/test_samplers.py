@@ -32,15 +32,13 @@ def planned(space, plan, chosen):
 
 
 def test_greedy_takes_the_best_first(space, plan):
-    chosen = greedy(space, 0.0).select(plan, Visited(space), 8)
-    assert (chosen == plan.configs[::-1][:8]).all()
+    assert (greedy(space, 0.0).select(plan, Visited(space), 8) == plan.configs[::-1][:8]).all()
 
 
 def test_greedy_skips_what_was_visited(space, plan):
     visited = Visited(space)
     visited.add(plan.configs[-4:])
-    chosen = greedy(space, 0.0).select(plan, visited, 8)
-    assert (chosen == plan.configs[::-1][4:12]).all()
+    assert (greedy(space, 0.0).select(plan, visited, 8) == plan.configs[::-1][4:12]).all()
 
 
 @pytest.mark.parametrize("batch", [8, 64])

@@ -132,8 +132,7 @@ def test_the_search_for_combinations_is_bounded():
 
     space = grid(50, 50, 50, holds=nothing_but_zero)
     asked = 0
-    refined = refine(mode(space, tries=128), space, rows([0, 0, 0], [1, 1, 1]))
-    assert refined == [[0, 0, 0]]
+    assert refine(mode(space, tries=128), space, rows([0, 0, 0], [1, 1, 1])) == [[0, 0, 0]]
     assert asked < 2 * 128
 
 
@@ -182,5 +181,4 @@ def test_parents_too_alike_leave_the_batch_as_large_as_it_was():
     space = grid(5, 5, 5)
     synthesizer = crossover(space, rows([1, 1, 1], [1, 1, 2]), [1.0, 1.1], share=1.0)
     batch = rows([3, 3, 3], [0, 0, 0])
-    refined = refine(synthesizer, space, batch, visited=[[1, 1, 1], [1, 1, 2]])
-    assert refined == batch.tolist()
+    assert refine(synthesizer, space, batch, visited=[[1, 1, 1], [1, 1, 2]]) == batch.tolist()

@@ -1,7 +1,5 @@
 """Makes stages of a search as pipelines do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

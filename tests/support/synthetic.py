@@ -4,8 +4,6 @@ A cost in closed form, and a runner that reads it instead of measuring. Processe
 find this module as well: ``tests/conftest.py`` puts its folder on their path.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time

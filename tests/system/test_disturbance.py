@@ -1,7 +1,5 @@
 """How long others used the cores, read from made-up trees of /proc and scripted clocks."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

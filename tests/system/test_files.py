@@ -1,7 +1,5 @@
 """Files are replaced as a whole, or not at all."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 
@@ -133,5 +131,4 @@ def test_no_other_system_is_asked(calls, monkeypatch):
 
 
 def test_the_number_of_an_error_is_that_of_the_system():
-    unknown_call = 1 << 20
-    assert permissions.system_call(unknown_call) == errno.ENOSYS
+    assert permissions.system_call(1 << 20) == errno.ENOSYS

@@ -1,7 +1,5 @@
 """How many threads a process may use, read from made-up trees of /proc and /sys."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

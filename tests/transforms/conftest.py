@@ -1,7 +1,5 @@
 """Small networks and the transforms of this package."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from chameleon_core.plugins.factory import load_factory

@@ -1,7 +1,5 @@
 """Torch and TVM compute the same of every transform and of compositions."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_transforms.hooks import TRANSFORMS
 from chameleon_transforms.nest.program import whole

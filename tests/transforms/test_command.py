@@ -1,7 +1,5 @@
 """``chameleon transform``, from a pipeline file to a folder that torch alone can load."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -34,8 +32,7 @@ def registry():
     """The installed plugins, and these where they are not."""
     if "chameleon-tuner-transforms" in default_registry().distributions:
         return default_registry()
-    plugins = [("chameleon-tuner-transforms", hooks)]
-    return Registry.from_plugins(plugins, with_installed=True)
+    return Registry.from_plugins([("chameleon-tuner-transforms", hooks)], with_installed=True)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Data: what is built in, and what is wrong with a user's."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from chameleon_core.errors import ConfigError

@@ -1,7 +1,5 @@
 """Weights that are carried over, and the folder of a network, which needs torch alone."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Loop nests and what transforms make of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Layers of a network, channels that agree, and the space of networks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -129,8 +127,7 @@ def test_shared_weights_stay_and_a_layer_used_twice_has_one_choice(images, trans
 
 
 def test_a_layer_used_for_two_shapes_stays(images):
-    network = traced(Twice(smaller=True), images)
-    assert "different shapes" in network.kept["twice"]
+    assert "different shapes" in traced(Twice(smaller=True), images).kept["twice"]
 
 
 def test_a_network_without_convolutions_is_refused():

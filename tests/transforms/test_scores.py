@@ -1,7 +1,5 @@
 """Scores of networks at their initialisation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -18,8 +16,7 @@ from torch import nn
 
 @pytest.fixture
 def batch():
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(6, 1, 8, 8, generator=generator), torch.arange(6)
+    return torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(6)
 
 
 @pytest.fixture
@@ -46,8 +43,7 @@ def test_fisher_potential_is_the_paper_s_sum(judge, space, scores, batch):
         delta = (value.detach() * gradient).sum((2, 3))
         total += float((delta**2).mean(0).sum() / 2)
     assert len(sites) == len(space.layers)
-    result = scores["fisher"].score(network)
-    assert math.isclose(result, total, rel_tol=1e-4)
+    assert math.isclose(scores["fisher"].score(network), total, rel_tol=1e-4)
 
 
 @pytest.mark.parametrize("name", [record.name for record in hooks.SCORES])

@@ -1,7 +1,5 @@
 """The search: proposals, what is measured, the front, and how it is shown."""
 
-from __future__ import annotations
-
 import attrs
 import numpy as np
 import pytest

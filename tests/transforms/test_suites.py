@@ -1,7 +1,5 @@
 """The suites of transforms and network scores find what is wrong, and pass our own."""
 
-from __future__ import annotations
-
 import attrs
 import pytest
 from chameleon_testing.suites.base import outcomes

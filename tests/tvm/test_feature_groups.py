@@ -1,7 +1,5 @@
 """Every analytical feature of a template tells of one loop or buffer."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_core.plugins.registry import default_registry
 

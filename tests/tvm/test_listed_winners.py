@@ -1,7 +1,5 @@
 """What winners became is in the run folder, whoever builds them, and a run does without."""
 
-from __future__ import annotations
-
 import os
 
 import attrs
@@ -121,5 +119,4 @@ def test_those_that_take_most_of_the_time_are_listed(pipeline):
     ]
     network = NetworkResult(kernels=tuple(kernels))
     assert [result.name for result in worth_listing(many, network)] == ["op0", "op1"]
-    without = [attrs.evolve(first, config=None)]
-    assert worth_listing(without, NetworkResult()) == []
+    assert worth_listing([attrs.evolve(first, config=None)], NetworkResult()) == []

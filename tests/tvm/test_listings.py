@@ -1,7 +1,5 @@
 """What a winner became: its scheduled loops, and the code that is made of them."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_tvm.building.remote.export import compiling_for
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec

@@ -117,8 +117,7 @@ def test_a_cell_interrupted_half_way_continues_with_its_clock(load, run, tmp_pat
         run_pipeline(
             pipeline, listeners=[recorder, StopsInTheThirdRound()], interruption=interruption
         )
-    before = len(measured(tmp_path))
-    assert 0 < before < 24
+    assert 0 < len(measured(tmp_path)) < 24
     result = run_cell(cell, registry=synthetic_registry(), interruption=Interruption())
     (first,) = result.trajectories
     assert len(measured(tmp_path)) == len(first.costs) == 24
@@ -140,8 +139,7 @@ def test_a_cell_that_fails_says_why_and_the_others_go_on(load, run):
     assert len(run(suite)) == 4
     document = {(cell.task, result.failure) for cell, result in results(suite).items()}
     assert ("synthetic", None) in document
-    failure = next(words for task, words in document if task == "bad")
-    assert "no operator to tune" in failure
+    assert "no operator to tune" in next(words for task, words in document if task == "bad")
     assert run(suite) == []
     assert len(run(suite, retry=True)) == 2
 

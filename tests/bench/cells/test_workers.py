@@ -1,7 +1,5 @@
 """Processes of replayed cells: those that die cost no more than their cell, and say what broke."""
 
-from __future__ import annotations
-
 import os
 import signal
 

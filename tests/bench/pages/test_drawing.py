@@ -1,7 +1,5 @@
 """Still plots: what is drawn of the description that plotly gets."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -128,8 +126,7 @@ def test_errors_and_points_of_a_word_stand_side_by_side():
     alone, both = (drawing(_plot(columns, traces, layout)).html for traces in _twice(error))
     assert alone.count('stroke-width="2"') == 1
     assert both.count('stroke-width="2"') == 2
-    ways = re.findall(r'd="M(\d+) \d+h0', both)
-    assert len(set(ways)) == 2
+    assert len(set(re.findall(r'd="M(\d+) \d+h0', both))) == 2
 
 
 def _twice(error):

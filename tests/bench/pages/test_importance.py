@@ -1,7 +1,5 @@
 """Shares of the variance that knobs explain, and the map of a space."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_bench.pages.measured import Categories, Measured

@@ -1,7 +1,5 @@
 """The pages in a browser: what they look like to people, and to those who use a keyboard."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import csv
@@ -146,8 +144,7 @@ def _figures(tab):
 def _looks_well(tab, width):
     overflow = tab.evaluate("document.documentElement.scrollWidth")
     assert overflow <= width, "nothing makes the page wider than the screen"
-    poor = [(words, value) for words, value in tab.evaluate(CONTRASTS) if value < 4.5]
-    assert poor == []
+    assert [(words, value) for words, value in tab.evaluate(CONTRASTS) if value < 4.5] == []
     assert tab.evaluate(COVERING) == [], "no legend lies over a plot"
 
 
@@ -229,8 +226,7 @@ def test_of_many_points_those_in_sight_are_drawn(browser, tmp_path, many_measure
     with _opened(browser, file, 1280) as tab:
         figure = tab.query_selector("figure[data-plot=candidates]")
         note = figure.query_selector(".drawn")
-        still = figure.query_selector(".still").inner_html()
-        assert 1500 < still.count("h0") < 2500
+        assert 1500 < figure.query_selector(".still").inner_html().count("h0") < 2500
         assert "of 3,000 points are drawn" in note.inner_text()
         count = "figure => figure.querySelectorAll('.points path').length"
         assert 1500 < figure.evaluate(count) < 2500

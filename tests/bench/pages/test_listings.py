@@ -1,7 +1,5 @@
 """Listings on a page: whole where they are short, the innermost loops of long assembly."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_bench.pages.search_tables import CHARACTERS, LINES, innermost_loops, listings_of
 from chameleon_core.run_folder import LISTINGS, listing_folder

@@ -1,7 +1,5 @@
 """What the page about a run says of its network."""
 
-from __future__ import annotations
-
 import re
 
 import attrs

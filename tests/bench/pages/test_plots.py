@@ -1,7 +1,5 @@
 """Plots as data: packed for a page, and written as CSV."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """Rankings of pipelines, and what of them is significant."""
 
-from __future__ import annotations
-
 import math
 
 from chameleon_bench.pages.suite_report import ranking_table, rankings, sentences
@@ -35,8 +33,7 @@ def test_the_order_is_that_of_the_ratios():
     result = rankings(_report({("a", "b"): 2.0, ("a", "c"): 0.5, ("b", "c"): 0.25}))[0]
     assert result.order == ["b", "a", "c"]
     assert result.times == {"b": 1.0, "a": 2.0, "c": 4.0}
-    rows = ranking_table(result).rows
-    assert rows[0] == ("b", "1", "1", "-")
+    assert ranking_table(result).rows[0] == ("b", "1", "1", "-")
 
 
 def test_only_what_is_significant_is_called_so():

@@ -1,7 +1,5 @@
 """Seconds of a run, and what the log of its events tells."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

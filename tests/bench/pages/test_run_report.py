@@ -1,7 +1,5 @@
 """The page about a run shows what its folder knows, and needs nothing else."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -244,8 +242,7 @@ def test_an_operator_in_another_type_has_one_row(delivered_by):
     result = delivered_by(Mixed)
     [plot] = [row for row in plots_of(run_record(result.folder)) if row.key == "before_and_after"]
     rows = list(zip(*(plot.columns[name] for name in ROW), strict=True))
-    operators = {operator for operator, *_ in rows}
-    assert operators == {"op0", "pool<1>"}
+    assert {operator for operator, *_ in rows} == {"op0", "pool<1>"}
     alone = 4 * result.operators[0].tuned_seconds
     delivered = "op0 (3), op0 int8 (1)"
     assert ("op0", "tuned", pytest.approx(alone), delivered) in rows

@@ -65,8 +65,7 @@ def test_the_whole_report(suite):
     counts = {origin: int(mine[f"from_{origin}"]) for origin in Origin}
     assert sum(counts.values()) == int(mine["measurements"]) == 64
     assert {cell["from_fallback"] for cell in cells if cell["pipeline"] == "other"} == {""}
-    share = row["fallback_share"]
-    assert share["low"] <= counts["fallback"] / 64 <= 1
+    assert row["fallback_share"]["low"] <= counts["fallback"] / 64 <= 1
     assert other["fallback_share"] is None, "a rival has no stages"
     summary = list(csv.DictReader(files["summary.csv"].splitlines()))
     assert {(cell["pipeline"], cell["task"]) for cell in summary} == set(rows)

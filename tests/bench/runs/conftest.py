@@ -1,7 +1,5 @@
 """Small runs of synthetic stages, made once."""
 
-from __future__ import annotations
-
 import pytest
 from synthetic import run_synthetic, synthetic_document
 

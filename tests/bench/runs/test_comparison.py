@@ -1,7 +1,5 @@
 """What is said of two runs, and of what cannot be compared."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -136,8 +134,7 @@ def test_what_cannot_be_compared_is_a_sentence(few, tmp_path, capsys, case):
             store.execute("DELETE FROM measurements")
             store.execute("DELETE FROM comparisons")
             store.execute("UPDATE facts SET value = 'null' WHERE name = 'finished'")
-    folders = [str(places.get(word, few)) for word in words]
-    assert command_line(["compare", *folders]) == code
+    assert command_line(["compare", *[str(places.get(word, few)) for word in words]]) == code
     printed = capsys.readouterr()
     assert not printed.out
     assert said in printed.err
@@ -300,5 +297,4 @@ def test_names_tell_folders_apart(folders):
 
 def test_what_runs_share_comes_in_the_order_of_the_first():
     first = made("a", [operator(name, [1.0]) for name in "xyz"])
-    other = made("b", [operator(name, [1.0]) for name in "zwx"])
-    assert shared([first, other]) == ["x", "z"]
+    assert shared([first, made("b", [operator(name, [1.0]) for name in "zwx"])]) == ["x", "z"]

@@ -1,7 +1,5 @@
 """What a browser makes of a page that follows a run."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

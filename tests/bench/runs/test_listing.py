@@ -1,7 +1,5 @@
 """The list of runs below a folder, broken ones among them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The page of a run is served while it goes on, to this machine alone, and nothing is written."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """Rivals of a suite have options like any other stage, other stages among them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import attrs

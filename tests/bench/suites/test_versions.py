@@ -1,7 +1,5 @@
 """A cell belongs to the code that its result depends on."""
 
-from __future__ import annotations
-
 import json
 
 import attrs
@@ -86,7 +84,6 @@ def test_a_distribution_under_work_is_known_by_its_sources(distribution):
 
 
 def test_what_is_installed_as_a_copy_is_known_by_its_version(distribution):
-    package = distribution("rests", version="2.1")
-    (package / "code.py").write_text("class Class: ...")
+    (distribution("rests", version="2.1") / "code.py").write_text("class Class: ...")
     assert version_of("rests", frozenset({"rests"})) == "2.1"
     assert version_of("no-such-distribution", frozenset()) == "not installed"

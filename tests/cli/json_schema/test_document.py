@@ -1,7 +1,5 @@
 """The schema of a pipeline where no preset gives anything."""
 
-from __future__ import annotations
-
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -66,8 +64,7 @@ def test_a_stage_needs_its_name_where_no_preset_gives_one(key, tmp_path):
 
 def test_core_alone_has_a_schema_which_nothing_fits():
     registry = Registry.from_plugins([("chameleon-tuner-core", hooks)])
-    schema = pipeline_schema(registry)
-    assert list(schema["properties"]) == list(KEYS)
+    assert list(pipeline_schema(registry)["properties"]) == list(KEYS)
     assert not checked(registry).is_valid({"model": {"operators": []}, "target": "native"})
 
 
@@ -177,7 +174,7 @@ def test_help_and_defaults_are_told():
 def test_annotations_that_cannot_be_resolved_are_left_open():
     @attrs.frozen(kw_only=True)
     class Broken:
-        size: Nowhere = 1  # noqa: F821 - there is no such class
+        size: "Nowhere" = 1  # noqa: F821 - there is no such class
 
     section = schemas().section(Broken)
     assert section["properties"] == {"size": {"default": 1}}

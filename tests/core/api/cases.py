@@ -1,7 +1,5 @@
 """What the tests of searches share: their stages, and a function to make small."""
 
-from __future__ import annotations
-
 STAGES = dict.fromkeys(("explorer", "cost_model", "sampler", "synthesizer"), "synthetic")
 """Arguments of a tuner: the synthetic stages."""
 

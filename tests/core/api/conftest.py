@@ -1,7 +1,5 @@
 """Small spaces, and tuners of synthetic stages: no learning library, milliseconds."""
 
-from __future__ import annotations
-
 import chameleon_core as cc
 import pytest
 from synthetic import synthetic_registry

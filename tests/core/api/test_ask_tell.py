@@ -1,7 +1,5 @@
 """Ask and tell: nothing is asked twice, what is told is checked, one seed gives one search."""
 
-from __future__ import annotations
-
 import math
 
 import chameleon_core as cc
@@ -234,8 +232,7 @@ def test_fixed_knobs_hold_their_values(tuner, tiles):
 
 def test_other_quantities_make_a_front(tuner, tiles):
     search = tuner(tiles, batch_size=4)
-    batch = search.ask(4)
-    search.tell(batch, [1.0, 2.0, 3.0, None], other={"error": [0.3, 0.4, 0.1, 0.0]})
+    search.tell(search.ask(4), [1.0, 2.0, 3.0, None], other={"error": [0.3, 0.4, 0.1, 0.0]})
     front = search.measurements.front(("seconds", "error"))
     assert [(row.seconds, row.other["error"]) for row in front] == [(1.0, 0.3), (3.0, 0.1)]
     assert "error" in search.measurements.quantities

@@ -1,7 +1,5 @@
 """A whole run from Python: the same checks and errors as the command line, and typed results."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import json
@@ -132,8 +130,7 @@ def test_a_callback_stops_a_run_that_the_same_call_continues(document, registry,
 
 
 def test_a_run_is_loaded_as_arrays(tmp_path, registry):
-    document = synthetic_document(tmp_path / "run", failing=20)
-    cc.tune(document, registry=registry, progress=False)
+    cc.tune(synthetic_document(tmp_path / "run", failing=20), registry=registry, progress=False)
     run = cc.load_run(tmp_path / "run")
     assert list(run.operators) == ["op0", "op1"]
     first = run.operators["op1"].measurements
@@ -246,8 +243,7 @@ def test_the_command_line_brings_a_display():
     project = tomllib.loads((root / "packages/chameleon-cli/pyproject.toml").read_text())["project"]
     (target,) = project["entry-points"][tune.DISPLAYS].values()
     module, _, name = target.partition(":")
-    shown = getattr(importlib.import_module(module), name)(io.StringIO())
-    shown.close()
+    getattr(importlib.import_module(module), name)(io.StringIO()).close()
 
 
 def test_everything_exported_is_there_and_importing_it_is_cheap(run_python):

@@ -1,7 +1,5 @@
 """Search stages over synthetic spaces."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import synthetic

@@ -1,7 +1,5 @@
 """Alternatives have a share of the budget of their own, and take nothing from the others."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
@@ -168,8 +166,7 @@ def _costs(*costs):
     ],
 )
 def test_patience(costs, over):
-    allowance = Allowance(budget=Budget(patience=3))
-    assert allowance.out_of_patience(_costs(*costs)) is over
+    assert Allowance(budget=Budget(patience=3)).out_of_patience(_costs(*costs)) is over
 
 
 def test_generators_depend_on_all_of_their_names():
@@ -201,8 +198,7 @@ OTHERS = [VALID, failed(kind=FailureKind.RUN_ERROR), failed("was killed by signa
 
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_as_many_as_are_asked_for_have_to_be_the_same(count, at_least):
-    result = same_failure([failed()] * count, at_least)
-    assert (result is not None) == (count >= at_least)
+    assert (same_failure([failed()] * count, at_least) is not None) == (count >= at_least)
 
 
 @given(st.sampled_from(OTHERS), st.integers(0, 20))

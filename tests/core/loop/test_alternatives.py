@@ -1,7 +1,5 @@
 """What else a network may be tried with."""
 
-from __future__ import annotations
-
 import attrs
 import hypothesis.strategies as st
 import pytest
@@ -72,8 +70,7 @@ def timed(config, cost, spread=0.0, repeats=9):
 
 
 def test_the_fastest_where_nothing_is_shared():
-    result = [timed((0,), 1.001 * BEST), timed((1,), BEST)]
-    assert best_of(result, shared=False).config == (1,)
+    assert best_of([timed((0,), 1.001 * BEST), timed((1,), BEST)], shared=False).config == (1,)
     assert best_of([], shared=True) is None
 
 
@@ -88,8 +85,7 @@ def test_intervals_that_overlap_are_ties_where_the_shortest_repeats_agree():
     assert best_of([fastest, disturbed], shared=True).config == (0,)
     slower = Measurement(config=(0,), seconds=(1.1 * BEST, 1.1 * BEST, *[1.2 * BEST] * 3))
     assert best_of([fastest, slower], shared=True).config == (1,)
-    clear = timed((0,), 1.10 * BEST, spread=0.01)
-    assert best_of([fastest, clear], shared=True).config == (1,)
+    assert best_of([fastest, timed((0,), 1.10 * BEST, spread=0.01)], shared=True).config == (1,)
 
 
 def test_noise_makes_no_tie_of_a_kernel_of_half_the_speed():

@@ -1,7 +1,5 @@
 """Stages that break their contract: rows are dropped, the rest is an error with a name."""
 
-from __future__ import annotations
-
 import attrs
 import numpy as np
 import pytest
@@ -157,8 +155,7 @@ def test_nan_predictions_count_as_the_lowest(grid, make_tuner, measure):
 
     space = grid(9, 9)
     tuner = make_tuner(space, cost_model=Model(predicted))
-    batch = second_batch(space, tuner, measure)
-    assert len(batch) == 4
+    assert len(second_batch(space, tuner, measure)) == 4
     everything = space.from_keys(np.arange(81))
     scores = tuner.stages.score(everything)
     assert np.isfinite(scores).all()

@@ -1,7 +1,5 @@
 """Which known tasks are most like another one, and which of their configurations it can have."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_core.errors import RunFolderError
@@ -116,8 +114,7 @@ def stored(folder):
 @pytest.fixture
 def earlier(tmp_path):
     folder = tmp_path / "earlier"
-    result = run(folder, [[50, 50]], seed=5)
-    return folder, result.operators[0].config
+    return folder, run(folder, [[50, 50]], seed=5).operators[0].config
 
 
 def test_the_best_of_the_same_task_is_measured_in_the_first_batch(earlier, tmp_path):

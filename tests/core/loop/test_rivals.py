@@ -1,7 +1,5 @@
 """Rivals in several precisions: like is held against like, and each says what it computes in."""
 
-from __future__ import annotations
-
 import attrs
 import pytest
 from chameleon_cli.result_rows import network_remarks, rival_rows

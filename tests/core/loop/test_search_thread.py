@@ -1,7 +1,5 @@
 """Where devices are apart, a thread searches while the main thread looks after them."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from typing import ClassVar

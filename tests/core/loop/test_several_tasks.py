@@ -1,7 +1,5 @@
 """Several tasks of a run are tuned at once: devices stay busy, and nothing else changes."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 

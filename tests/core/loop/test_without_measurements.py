@@ -1,7 +1,5 @@
 """Tasks that a cost model knows beforehand need few measurements, or none."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_core.loop.end.delivery import winners

@@ -1,7 +1,5 @@
 """A registry of fake plugins, and a way to load a text as ``pipeline.yaml``."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable

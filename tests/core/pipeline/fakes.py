@@ -1,7 +1,5 @@
 """Small plugins that only register, for tests of what is registered."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import attrs

@@ -1,7 +1,5 @@
 """What is wrong with a pipeline is said exactly, and all of it at once."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_core.errors import ConfigError, ExitCode
 from chameleon_core.pipeline.load import from_dict, load_pipeline

@@ -1,7 +1,5 @@
 """What a pipeline becomes: presets, defaults, overrides, paths, and the way back to YAML."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -104,8 +102,7 @@ def test_who_names_one_limit_means_that_one(load, text, limits):
 def test_a_limit_that_is_null_stays_null_when_it_is_written_and_read(load):
     pipeline = load(HEAD + "budget: {wall_time: 20m}\n")
     assert pipeline.document["budget"]["measurements"] is None
-    again = load(dump_pipeline(pipeline))
-    assert again.budget == pipeline.budget
+    assert load(dump_pipeline(pipeline)).budget == pipeline.budget
 
 
 def test_a_number_with_an_exponent_is_a_number(load):

@@ -1,7 +1,5 @@
 """The section ``precision``: its forms, its mistakes, and what of it binds a run folder."""
 
-from __future__ import annotations
-
 import attrs
 import pytest
 from chameleon_core.pipeline.binding import difference
@@ -20,8 +18,7 @@ def using(fakes):
     class Networks:
         @hookimpl
         def chameleon_frontends(self):
-            plain = fakes.record("net")
-            return [attrs.evolve(plain, precisions=("bfloat16", "int8"))]
+            return [attrs.evolve(fakes.record("net"), precisions=("bfloat16", "int8"))]
 
         @hookimpl
         def chameleon_sections(self):

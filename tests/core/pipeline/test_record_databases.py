@@ -1,7 +1,5 @@
 """The key ``records``: words, places, mappings and lists of them, and who is meant by a place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import attrs
@@ -91,8 +89,7 @@ def test_one_entry_is_written_alone(resolved, tmp_path):
     written = {"name": "shelf", "at": str(tmp_path / "here")}
     for arguments in ("here", ["here"], {"name": "shelf", "at": "here"}):
         assert resolved(records=arguments).document["records"] == written
-    two = resolved(records=["here", "here"]).document["records"]
-    assert two == [written, written]
+    assert resolved(records=["here", "here"]).document["records"] == [written, written]
 
 
 def test_words_stay_words(resolved, environment):

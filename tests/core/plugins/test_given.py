@@ -1,7 +1,5 @@
 """Plugins are used where they lie, and never mixed up with others."""
 
-from __future__ import annotations
-
 import os
 import sys
 
@@ -54,8 +52,7 @@ def test_a_folder_without_a_plugin_is_refused(package):
 def test_a_plugin_is_found_by_its_module_its_package_or_its_folder(package, place):
     (first,) = give([str(package / place)])
     assert (first.module, first.distribution) == ("given_explorer.hooks", "Given_Explorer")
-    entry = Registry.load().find("explorers", "odd")
-    assert entry.distribution == "Given_Explorer"
+    assert Registry.load().find("explorers", "odd").distribution == "Given_Explorer"
 
 
 def test_it_is_there_once_however_often_it_is_given(package):

@@ -1,7 +1,5 @@
 """A broken plugin is remembered and harms nobody else."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 from typing import Any
@@ -119,7 +117,7 @@ def test_options_that_clash_or_cannot_be_read_are_refused():
 
     @attrs.frozen(kw_only=True)
     class Dangling:
-        size: NoSuchType = 0  # noqa: F821 - the mistake under test
+        size: "NoSuchType" = 0  # noqa: F821 - the mistake under test
 
     registry = load(explorers([record("x", options=Named), record("y", options=Dangling)]))
     assert [error.message.partition(" with ")[2][:40] for error in registry.errors] == [

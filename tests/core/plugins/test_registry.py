@@ -1,7 +1,5 @@
 """Names find records, and records become stages."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
@@ -240,8 +238,7 @@ def test_a_default_means_its_own_distributions_then_the_projects(tmp_path, defau
     pipeline = _load(registry, tmp_path)
     assert (pipeline.explorer.distribution, pipeline.explorer.name) == (meant, f"{meant}:synthetic")
     assert pipeline.sampler.name == "synthetic", "nobody else has one of that name"
-    again = from_dict(pipeline.document, registry=registry)
-    assert again.document == pipeline.document
+    assert from_dict(pipeline.document, registry=registry).document == pipeline.document
 
 
 def test_a_default_of_somebody_elses_is_not_everybodys(tmp_path):
@@ -264,14 +261,12 @@ def test_who_writes_such_a_name_has_to_say_whose(tmp_path):
 def test_a_requirement_may_name_the_baseline_of_a_preset(tmp_path):
     registry = _registry((THEIRS, Copy()), (OURS, Preset("default")))
     require = {"min_ratio": 0.1, "against": "synthetic"}
-    result = run_pipeline(_load(registry, tmp_path, require=require))
-    assert result.missed == []
+    assert run_pipeline(_load(registry, tmp_path, require=require)).missed == []
 
 
 def test_a_run_goes_on_after_such_a_plugin_was_installed(tmp_path):
     budget = {"measurements": 4, "batch_size": 4}
-    alone = _registry((OURS, Preset("default")))
-    run_pipeline(_load(alone, tmp_path, budget=budget))
+    run_pipeline(_load(_registry((OURS, Preset("default"))), tmp_path, budget=budget))
     crowded = _registry((OURS, Preset("default")), (THEIRS, Copy()))
     result = run_pipeline(_load(crowded, tmp_path))
     assert [operator.measurements for operator in result.operators] == [20, 20]

@@ -1,7 +1,5 @@
 """Synthetic pipelines: no code, no hardware, milliseconds."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_core.run_folder import read_store
 

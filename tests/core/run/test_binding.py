@@ -1,7 +1,5 @@
 """A run folder is bound by what its measurements depend on, and by nothing else."""
 
-from __future__ import annotations
-
 import json
 from typing import ClassVar
 
@@ -304,7 +302,6 @@ def test_what_is_no_value_is_refused_when_it_is_read(pipeline, fix, said):
 
 def test_it_is_written_out_and_read_again(pipeline, tmp_path):
     resolved = pipeline(fix={"knob0": 4, "op1": {"knob2": 1}})
-    again = from_dict(resolved.document, registry=synthetic_registry())
-    assert again.fix == resolved.fix
+    assert from_dict(resolved.document, registry=synthetic_registry()).fix == resolved.fix
     assert "fix:\n  knob0: 4\n" in dump_pipeline(resolved)
     assert "fix" not in pipeline(fix={}).document

@@ -1,7 +1,5 @@
 """Stages that break their contracts are named, and cost nothing but the run."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_core.errors import ConfigError, PluginError
 from chameleon_core.loop.run import run_pipeline

@@ -1,7 +1,5 @@
 """``chameleon run``, ``status`` and ``best`` as processes, signals included."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -24,8 +22,7 @@ def write(tmp_path):
     def make(**more):
         runner = {"log": str(tmp_path / "log"), **more.pop("runner", {})}
         path = tmp_path / "pipeline.yaml"
-        document = synthetic_document(tmp_path / "run", runner=runner, **more)
-        path.write_text(json.dumps(document))
+        path.write_text(json.dumps(synthetic_document(tmp_path / "run", runner=runner, **more)))
         return path
 
     return make

@@ -1,7 +1,5 @@
 """The frontend compiles the network at the end of a run; what fails there is told, not raised."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -191,8 +189,7 @@ def test_a_signal_cuts_the_delivery_short(pipeline, plugin, records, tmp_path, f
     assert all(stored.values())
     if frontend is Interrupted:
         assert Interrupted.left == ["cleaned up"]
-        result = _run(pipeline, plugin, frontend)
-        assert result.network.to_json() == TOLD
+        assert _run(pipeline, plugin, frontend).network.to_json() == TOLD
         assert records(tmp_path / "run") == stored, "nothing was measured again"
 
 

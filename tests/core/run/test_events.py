@@ -1,7 +1,5 @@
 """Who is told what, and what happens to a listener that fails."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

@@ -1,7 +1,5 @@
 """Where tasks share a budget, each has its first guess measured before any has a batch."""
 
-from __future__ import annotations
-
 import re
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The run folder: one process, one pipeline, and sentences where it cannot be used."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -163,8 +161,7 @@ def test_a_disk_that_fills_up_during_a_run(run_python, tmp_path, records):
     assert "continues" in hint
     saved = records(tmp_path / "run")["op0"]
     assert 3 < len(saved) < 60
-    result = run_synthetic(document)
-    assert result.operators[0].measurements == 60
+    assert run_synthetic(document).operators[0].measurements == 60
     assert saved.items() <= records(tmp_path / "run")["op0"].items()
     # Only what could not be saved was measured again.
     assert len((tmp_path / "log").read_text().splitlines()) <= 60 + 1 + 1
@@ -178,8 +175,7 @@ def test_no_run_in_a_folder(tmp_path):
 def test_a_copied_folder_is_read_where_it_is(pipeline, tmp_path):
     run_pipeline(pipeline())
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
-    result = run_pipeline(pipeline(output=tmp_path / "copy"))
-    assert result.folder == tmp_path / "copy"
+    assert run_pipeline(pipeline(output=tmp_path / "copy")).folder == tmp_path / "copy"
     assert json.loads((tmp_path / "copy" / "best.json").read_text())["run"] == str(tmp_path / "run")
 
 

@@ -1,7 +1,5 @@
 """What cannot be delivered is refused before anything is measured; once is enough."""
 
-from __future__ import annotations
-
 import io
 import json
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """A frontend may measure before it names its tasks; what it settles on is kept for good."""
 
-from __future__ import annotations
-
 import io
 import json
 from typing import ClassVar

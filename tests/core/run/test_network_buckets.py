@@ -1,7 +1,5 @@
 """What is told of a network that was compiled for several shapes."""
 
-from __future__ import annotations
-
 import json
 
 import attrs

@@ -1,7 +1,5 @@
 """Every measured configuration says what put it into its batch; random search is never silent."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import Counter

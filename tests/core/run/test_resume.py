@@ -1,7 +1,5 @@
 """An interrupted run, continued, ends as an undisturbed one and measures nothing twice."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """A plugin that prints does not mix into results; one that exits does not end the command."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A run from pipeline to result."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import ClassVar

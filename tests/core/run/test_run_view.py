@@ -1,7 +1,5 @@
 """What a run folder tells: its state, what its times were taken by, and of its network."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 

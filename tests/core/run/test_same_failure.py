@@ -1,7 +1,5 @@
 """A run in which everything fails alike stops, and says why."""
 
-from __future__ import annotations
-
 import json
 from typing import ClassVar
 
@@ -54,8 +52,7 @@ def run(pipeline, plugin, monkeypatch):
         )
         with capture_logs() as logs:
             result = run_pipeline(resolved)
-        logged = [log for log in logs if "fails alike" in log["event"]]
-        return result, logged
+        return result, [log for log in logs if "fails alike" in log["event"]]
 
     return made
 

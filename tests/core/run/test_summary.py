@@ -1,7 +1,5 @@
 """The lines that a run ends with: how fast, against what, where the result is."""
 
-from __future__ import annotations
-
 import attrs
 import chameleon_core as cc
 import pytest
@@ -72,8 +70,7 @@ def test_a_network_against_the_fastest_other(folder):
         "The network takes 4.00 ms for one inference in each bucket, in int8.",
         "Others: untuned 2.00 s.",
     ]
-    untimed = attrs.evolve(network, latency_seconds=None)
-    assert "not timed" in lines(folder, network=untimed)[0]
+    assert "not timed" in lines(folder, network=attrs.evolve(network, latency_seconds=None))[0]
     assert lines(folder, network=attrs.evolve(network, failure="it broke")) == []
 
 

@@ -1,7 +1,5 @@
 """What the budget does not reach is delivered with its first guess, and a slow network is said."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, ClassVar
 
@@ -221,5 +219,4 @@ def test_best_and_status_name_what_was_never_measured(run):
     assert "op2: never measured; the network has its first guess" in best.output
     document = json.loads(CliRunner().invoke(best_command, [str(folder), "--json"]).output)
     assert [row["delivered_with"] for row in document["operators"]] == [None, None, "first guess"]
-    status = CliRunner().invoke(status_command, [str(folder)])
-    assert "never measured: op2" in status.output
+    assert "never measured: op2" in CliRunner().invoke(status_command, [str(folder)]).output

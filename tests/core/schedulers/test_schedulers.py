@@ -1,7 +1,5 @@
 """Which task gets the next batch."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """The part of a space in which some knobs hold one value."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError

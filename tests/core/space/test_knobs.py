@@ -1,7 +1,5 @@
 """Knobs: their choices, their order, what they refuse."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

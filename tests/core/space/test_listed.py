@@ -1,7 +1,5 @@
 """Spaces whose configurations are known one by one, as those of a recorded table."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -116,8 +114,7 @@ def test_first_of_each_is_what_a_set_finds(case):
 
 def test_largest_identity_of_one_word_does_not_overflow():
     radix = MixedRadix([2**31 - 1, 2**31 - 1])
-    last = np.full((1, 2), 2**31 - 2, np.int32)
-    assert int(radix.encode(last)[0]) == (2**31 - 1) ** 2 - 1
+    assert int(radix.encode(np.full((1, 2), 2**31 - 2, np.int32))[0]) == (2**31 - 1) ** 2 - 1
 
 
 def test_no_rows():

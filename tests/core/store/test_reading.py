@@ -1,7 +1,5 @@
 """What the store tells beside measurements, and of whom."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import time
@@ -74,8 +72,7 @@ def test_places_are_those_among_all_tasks(store, rows):
 
 def test_what_is_measured_again_has_the_place_of_what_stands(store, rows):
     before = store.places(rows[0])
-    again = store.add(rows[0], 0, measured(0), knobs={}, spending=Spending())
-    assert again == before[0]
+    assert store.add(rows[0], 0, measured(0), knobs={}, spending=Spending()) == before[0]
     assert store.places(rows[0]) == before
 
 

@@ -1,7 +1,5 @@
 """The store gives back exactly what it was given, or says why it cannot."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 

@@ -1,7 +1,5 @@
 """A SQLite file: what one commit is, which versions it takes, and what it says goes wrong."""
 
-from __future__ import annotations
-
 import sqlite3
 
 import pytest
@@ -277,8 +275,7 @@ def test_a_file_with_programs_is_refused(path, program):
 def test_a_schema_that_is_no_text_is_damaged(path):
     with Notes(path) as notes:
         notes.write("PRAGMA journal_mode=DELETE")
-    content = path.read_bytes()
-    path.write_bytes(content.replace(b"notes (id", b"no\xc4es )id"))
+    path.write_bytes(path.read_bytes().replace(b"notes (id", b"no\xc4es )id"))
     with pytest.raises(NotesError, match="damaged") as caught:
         Notes(path, read_only=True).read("SELECT text FROM notes")
     assert caught.value.hint == "restore it"

@@ -67,8 +67,7 @@ def test_rewards_of_a_step_down_and_up_again(reward, expected):
     # Starts of scores 4 and 6 have mean 5 and standard deviation 1, the unit of all but "score".
     episodes = batch(plain(9), [[4], [6]], reward=reward)
     down = episodes.step(np.array([[DOWN], [STAY]])).rewards[0]
-    up = episodes.step(np.array([[UP], [STAY]])).rewards[0]
-    assert [down, up] == expected
+    assert [down, episodes.step(np.array([[UP], [STAY]])).rewards[0]] == expected
 
 
 def test_a_record_is_rewarded_by_what_it_adds():
@@ -127,8 +126,7 @@ def test_what_the_model_returned_is_not_changed():
 
 def test_equal_scores_have_no_unit_and_no_harm_comes_of_it():
     episodes = batch(plain(9), [[4], [6]], score=lambda configs: np.full(len(configs), 7.0))
-    step = episodes.step(np.array([[UP], [DOWN]]))
-    assert step.rewards.tolist() == [0.0, 0.0]
+    assert episodes.step(np.array([[UP], [DOWN]])).rewards.tolist() == [0.0, 0.0]
     assert np.isfinite(episodes.summary).all()
 
 

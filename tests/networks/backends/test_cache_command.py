@@ -1,7 +1,5 @@
 """``chameleon cache`` shows what torch.compile's networks take, and removes old ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

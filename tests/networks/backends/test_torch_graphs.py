@@ -1,7 +1,7 @@
 """``torch.compile(backend="chameleon")`` gives torch's answers, by a network if that is faster."""
 
-from __future__ import annotations
-
+import functools
+import json
 import runpy
 import threading
 from pathlib import Path
@@ -228,6 +228,45 @@ def test_torch_answers_while_a_network_is_tuned_beside_it(monkeypatch):
         for _ in range(3):
             torch.testing.assert_close(compiled(x), x * 2.0)
     assert len(seen) >= 3
+
+
+def test_a_clearly_faster_network_is_not_timed_again(tmp_path, monkeypatch):
+    class Network:
+        def arrays(self, inputs):
+            return [value.numpy() for value in inputs]
+
+        def outputs(self, arrays):
+            return [arrays[0] * 2.0]
+
+    network = tmp_path / "network"
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: network)
+    monkeypatch.setattr(backend, "load", lambda _: Network())
+    timings: list[object] = []
+
+    def timed(torchs: float, *_: object) -> tuple[float, float]:
+        timings.append(torchs)
+        return 1.0, torchs
+
+    x = torch.ones(3)
+    for torchs in (1.1, 1.1, 2.0, 2.0, 2.0):
+        torch._dynamo.reset()
+        monkeypatch.setattr(CompiledGraph, "_seconds", functools.partial(timed, torchs))
+        compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), x * 2.0)
+    assert timings == [1.1, 1.1, 2.0]
+
+
+@pytest.mark.parametrize("records", [None, "none", "https://host/records", "mine.sqlite"])
+def test_a_run_uses_the_records_of_the_options(records, cache, monkeypatch):
+    monkeypatch.setattr(deliveries.Delivery, "folder", deliveries.Delivery.prepare)
+    options = {} if records is None else {"records": records}
+    with torch.no_grad():
+        compiled = torch.compile(Net().eval(), backend=chameleon, options=options)
+        compiled(torch.randn(3, 8))
+    [pipeline] = cache.glob("*/*/pipeline.yaml")
+    expected = str(Path.cwd() / "mine.sqlite") if records == "mine.sqlite" else records
+    assert json.loads(pipeline.read_text(encoding="utf-8")).get("records") == expected
 
 
 def test_a_refusal_is_kept_and_said_again(monkeypatch):

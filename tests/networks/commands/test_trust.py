@@ -1,7 +1,5 @@
 """Run folders of strangers are data: nothing that they name or carry is run unasked."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sqlite3

@@ -1,7 +1,5 @@
 """``chameleon verify``: a delivered network on the user's inputs, and the place of its errors."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Operators delivered as folders."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path

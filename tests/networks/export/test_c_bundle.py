@@ -1,7 +1,5 @@
 """An operator as a bundle for C: the same bits as from Python, and errors as sentences."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import shutil
@@ -49,8 +47,7 @@ class Library:
     def called(self, handle: Any, inputs: list[Any], output: Any) -> int:
         """Run it on arrays."""
         read = (ctypes.c_void_p * len(inputs))(*(array.ctypes.data for array in inputs))
-        written = (ctypes.c_void_p * 1)(output.ctypes.data)
-        return int(self.run(handle, read, written))
+        return int(self.run(handle, read, (ctypes.c_void_p * 1)(output.ctypes.data)))
 
 
 @pytest.fixture
@@ -218,8 +215,7 @@ def test_a_network_of_an_earlier_version_is_compiled_again(tmp_path: Path):
 
 def test_kernels_that_call_tvm_are_refused(tmp_path: Path):
     (tmp_path / OBJECTS).touch()
-    needs = {"needs": ["numpy", "apache-tvm"], "inputs": [], "outputs": []}
-    write_manifest(tmp_path, needs)
+    write_manifest(tmp_path, {"needs": ["numpy", "apache-tvm"], "inputs": [], "outputs": []})
     with pytest.raises(ChameleonError, match="call functions of TVM's") as caught:
         write_c_bundle(tmp_path, tmp_path / "c", "conv")
     assert "from Python" in str(caught.value.hint)

@@ -1,7 +1,5 @@
 """A delivered operator: whatever its weights are packed as, the kernel computes the reference."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -46,8 +44,7 @@ def _algorithm(values: Any) -> str:
 def test_weights_of_ones_own_are_packed(spec: Any, deliver_one: Any):
     own = deliver_one(spec, lambda values: _algorithm(values) == "direct")
     own.pack()
-    output = load(own.folder)(*own.activations)
-    assert own.error(output) < own.operator.tolerance
+    assert own.error(load(own.folder)(*own.activations)) < own.operator.tolerance
 
 
 def test_winograds_weights_are_transformed(deliver_one: Any):

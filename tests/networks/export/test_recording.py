@@ -1,7 +1,5 @@
 """What is done to arrays, written down as JSON and done again to others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import Any

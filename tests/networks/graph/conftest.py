@@ -1,7 +1,5 @@
 """Small networks, read once for all tests of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scales and shifts of channels end up in the weights before them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

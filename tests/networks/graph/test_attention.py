@@ -1,7 +1,5 @@
 """Attention is found in networks as frameworks write it, and computes what they do."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 import warnings
@@ -155,8 +153,7 @@ def imported(network: Any, inputs: tuple[Any, ...], layout: str = "NCHW") -> Any
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.export.export(network.eval(), inputs)
-    module = torch_graph(program).module
-    return prepared(module, layout)
+    return prepared(torch_graph(program).module, layout)
 
 
 def first_guesses(chains: list[Any], target: str) -> Kernels:
@@ -199,8 +196,7 @@ def test_it_is_one_kernel_that_computes_the_same(case: str, target: str):
     assert not rest & REPLACED
     with torch.no_grad():
         want = network(*inputs).numpy()
-    got = run(module, chains, target, inputs)
-    assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+    assert np.abs(run(module, chains, target, inputs) - want).max() <= 1e-5 * np.abs(want).max()
 
 
 class Convolved(torch.nn.Module):
@@ -272,8 +268,7 @@ def test_a_softmax_of_something_else_is_none():
         def forward(self, x: Any) -> Any:
             return torch.softmax(torch.tanh(x @ x.transpose(-1, -2)), dim=-1) @ x
 
-    module = imported(Temperature(), (torch.randn(2, 3, 8, 8),))
-    assert not attentions(chains_of(module))
+    assert not attentions(chains_of(imported(Temperature(), (torch.randn(2, 3, 8, 8),))))
 
 
 def test_an_attention_layer_of_torch_reads_one_packed_array(target: str):
@@ -368,5 +363,4 @@ def test_the_same_in_an_onnx_file(target: str, tmp_path: Any):
     [chain] = attentions(chains)
     assert chain.spec.query_layout == chain.spec.output_layout == "BSHD"
     assert not set(left_over(module, chains)) & REPLACED
-    got = run(module, chains, target, (states(),))
-    np.testing.assert_allclose(got, want, atol=1e-5)
+    np.testing.assert_allclose(run(module, chains, target, (states(),)), want, atol=1e-5)

@@ -1,7 +1,5 @@
 """Networks in buckets of shapes end to end: one folder, which dispatches, pads and is verified."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -320,8 +318,7 @@ def test_what_was_settled_is_recalled_for_each_bucket(networks: Path):
 
 def test_batches_of_an_onnx_file(delivery_into: Any, tmp_path: Path):
     source = _convolved(tmp_path, 1, 4)
-    result = source.deliver(delivery_into(source, tmp_path / "network"))
-    assert result.failure is None
+    assert source.deliver(delivery_into(source, tmp_path / "network")).failure is None
     network: Any = chameleon_networks.load(tmp_path / "network")
     images = np.random.default_rng(1).standard_normal((3, 3, 6, 6)).astype(np.float32)
     assert network.plan(images) == "axis 0 of image.in 3 is padded to 4"

@@ -1,7 +1,5 @@
 """What cannot be delivered is told apart, with the operator and its place."""
 
-from __future__ import annotations
-
 import tempfile
 import textwrap
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Networks of convolutions of every kind are read, made of chains, compiled, and right."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Moves that are not tuned: rows with gaps and channel shuffles are left to LLVM's vectors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -66,8 +64,7 @@ def test_rows_with_gaps_are_loops(gap: int):
     scheduled = _scheduled(function)
     assert _loops(scheduled) == ["SERIAL", "SERIAL"]
     whole = np.random.default_rng(0).standard_normal((24, 12, 16 + gap)).astype(np.float32)
-    out = _run(scheduled, whole[:, :, :16])
-    np.testing.assert_array_equal(out, whole[:, :, :16])
+    np.testing.assert_array_equal(_run(scheduled, whole[:, :, :16]), whole[:, :, :16])
 
 
 def test_a_shuffle_takes_its_sources_by_turns():

@@ -1,7 +1,5 @@
 """Small networks end to end: compiled with random configurations, verified, loaded elsewhere."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Which bucket a call goes to, and what is padded and cut for it."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import math

@@ -1,14 +1,11 @@
 """Shapes as integers, and constants that are made only where they are read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_networks.compile.sequence.calls import sequence_of
 from chameleon_networks.graph import constants
-from chameleon_networks.graph.extents import extents_of, known_extents
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import extents_of, known_extents, relax, tvm
 from chameleon_tvm.quick_tvm import tirx
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
@@ -66,8 +63,7 @@ def test_a_constant_that_is_read_twice_is_one_tensor_of_the_sequence():
     shared, other = (relax.const(np.ones(4, np.float32)) for _ in range(2))
 
     def build(emit, x):
-        twice = emit(relax.op.add(emit(relax.op.add(x, shared)), shared))
-        return relax.op.add(twice, other)
+        return relax.op.add(emit(relax.op.add(emit(relax.op.add(x, shared)), shared)), other)
 
     sequence = sequence_of(relax.transform.LegalizeOps()(module_of(build, (4,))))
     first, second, third = (call.reads[1].storage for call in sequence.calls)

@@ -1,7 +1,5 @@
 """Kernels that nobody measured make room for others where the network fails with them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

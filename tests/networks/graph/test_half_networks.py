@@ -1,7 +1,5 @@
 """Random networks of bfloat16 and float16: each kernel writes what NumPy says, rounded once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -186,8 +184,7 @@ def test_images_are_pooled_in_two_bytes_between_convolutions(deliver: Any, kind:
     assert [first.spec.output_dtype, last.spec.output_dtype] == [kind, "float32"]
     assert "relax.nn.max_pool2d" not in operators_in(typed)
     values = {b.var: b.value for block in typed["main"].body.blocks for b in block.bindings}
-    pooled = values[last.inputs[0]]
-    assert list(pooled.args[1].fields) == [first.last]
+    assert list(values[last.inputs[0]].args[1].fields) == [first.last]
     image = np.random.default_rng(0).normal(0, 4, IMAGE).astype(np.float32)
     network.check_last(image, deliver(typed, ready=True).run(image), kind)
 
@@ -200,8 +197,7 @@ def test_pooling_compares_numbers_of_all_kinds(half: Any):
 
     def build(emit: Any, x: Any) -> Any:
         wide = decode(x, half.name)
-        pooled = emit(op.nn.max_pool2d(wide, (2, 2), (1, 1), (1, 1, 1, 1)))
-        return encode(pooled, half.name)
+        return encode(emit(op.nn.max_pool2d(wide, (2, 2), (1, 1), (1, 1, 1, 1))), half.name)
 
     module = module_of(build, (bits.shape, half.storage_dtype))
     moved = with_encoded_moves(module)

@@ -1,7 +1,5 @@
 """Kernels that are chosen by their times inside the network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ctrl-C while a network is compiled and verified: an end at once, and nothing lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

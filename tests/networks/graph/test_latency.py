@@ -1,7 +1,5 @@
 """Turns of networks: what is absurd is measured again, and first runs do not count."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
@@ -85,8 +83,7 @@ def test_what_is_compiled_ahead_and_far_behind_has_one_turn(seconds: float, turn
 
 def test_turns_that_are_far_apart_are_measured_again():
     odd = Scripted("odd", *([4.0] * 8), *([0.013] * 7), then=0.012)
-    slow = Scripted("fast", then=1.0)
-    assert _medians(slow, odd) == {"fast": 1.0, "odd": 0.012}
+    assert _medians(Scripted("fast", then=1.0), odd) == {"fast": 1.0, "odd": 0.012}
     assert odd.turns == 2 * ROUNDS
 
 

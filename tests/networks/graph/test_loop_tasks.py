@@ -1,7 +1,5 @@
 """Functions of a network that are no products become tasks, and their schedules are delivered."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Activations are found by what they compute, and padding ends up in convolutions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Permutations that meet through element-wise operators vanish, and the numbers stay."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A small network from its pipeline to the commands that take its run folder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Operators of a network are called what their user calls them."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Permutations change places with reshapes and reductions, and the numbers are the same."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Attention, and products of two tensors that vary, in the types of a network."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -86,8 +84,7 @@ def test_attention_whose_operands_others_read_stays_in_float32():
     def build(emit: Any, x: Any) -> Any:
         key = emit(relax.op.permute_dims(x, [0, 1, 3, 2]))
         scores = emit(relax.op.nn.softmax(emit(relax.op.matmul(x, key))))
-        mixed = emit(relax.op.matmul(scores, x))
-        return relax.Tuple([mixed, key])
+        return relax.Tuple([emit(relax.op.matmul(scores, x)), key])
 
     _, chains = network_of(build, (1, 2, 24, 8))
     [reason] = eligible(chains, "bfloat16").reasons.values()

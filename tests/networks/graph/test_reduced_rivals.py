@@ -1,7 +1,5 @@
 """Networks in reduced precision in processes of their own, each with its error."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The reference of a delivery starts beside what else is to do, and is waited for where needed."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from types import SimpleNamespace

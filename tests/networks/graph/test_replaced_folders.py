@@ -1,7 +1,5 @@
 """A delivered folder takes an older one's place whole, whenever the process is killed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

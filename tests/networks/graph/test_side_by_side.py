@@ -1,7 +1,5 @@
 """What a delivered network says that it computes in, and what is compared with it."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Transposed convolutions rewritten as ordinary ones compute what torch's do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Processes that figures come from are like a user's: no variable of ours, no core of their own."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

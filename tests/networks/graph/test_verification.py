@@ -1,7 +1,5 @@
 """Wrong outputs are noticed whatever they are, and the tasks to blame are found."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """TVM's warnings are shown once each, everything else as it was."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 

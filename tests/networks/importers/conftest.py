@@ -1,7 +1,5 @@
 """Networks compiled as they are before anything is measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

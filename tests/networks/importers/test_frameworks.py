@@ -1,7 +1,5 @@
 """What else runs a network gives the answers that torch gives."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

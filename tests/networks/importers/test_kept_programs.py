@@ -1,7 +1,5 @@
 """A network is exported once, whichever process reads it, and its source is read once."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from unittest.mock import Mock

@@ -1,7 +1,5 @@
 """The layout of a network is the one in which a few of its convolutions are faster."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -110,8 +108,7 @@ def test_a_small_difference_changes_nothing(theirs: float, layout: str):
 def test_a_clear_difference_needs_two_convolutions_and_a_small_one_four():
     specs = [_conv(f"conv{n}", 16 + n) for n in range(6)]
     for theirs, measured in ((2e-9, 2), (1.2e-9, 4)):
-        trials = Scripted({"NHWC": 1e-9, "NCHW": theirs})
-        assert choose(specs, trials).measured == measured
+        assert choose(specs, Scripted({"NHWC": 1e-9, "NCHW": theirs})).measured == measured
 
 
 @pytest.mark.parametrize("missing", ["NHWC", "NCHW"])
@@ -199,8 +196,7 @@ def test_a_frontend_takes_the_choice_and_another_process_gets_it(tmp_path: Path)
     settled = frontend.decide(Scripted({"NHWC": 2e-9, "NCHW": 1e-9}))
     assert settled is not None
     assert frontend.choice.layout == settled["layout"] == "NCHW"
-    layouts = {task.arguments.get("layout", "NCHW") for task in frontend.tasks("llvm")}
-    assert layouts == {"NCHW"}
+    assert {task.arguments.get("layout", "NCHW") for task in frontend.tasks("llvm")} == {"NCHW"}
     again = NetworkFrontend(BuiltinNetwork(BuiltinOptions(network="resnet_small")))
     again.restore(settled)
     assert again.choice == frontend.choice

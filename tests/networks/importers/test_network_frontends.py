@@ -1,7 +1,5 @@
 """Networks become weighted tasks; what cannot be read ends in a sentence."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import textwrap
@@ -203,8 +201,7 @@ def test_a_file_that_is_no_saved_program(tmp_path: Path):
     ],
 )
 def test_built_in_networks(network: str, expected: list[tuple[str, int]]):
-    tasks = work_on(BuiltinOptions(network=network)).tasks("llvm")
-    assert _summary(tasks) == expected
+    assert _summary(work_on(BuiltinOptions(network=network)).tasks("llvm")) == expected
 
 
 def test_depthwise_convolutions_are_told_apart():
@@ -215,7 +212,7 @@ def test_depthwise_convolutions_are_told_apart():
 @pytest.mark.parametrize("network", [name for name in NETWORKS if "small" in name])
 def test_small_networks_answer(network: str):
     torch = pytest.importorskip("torch")
-    weights = importlib.import_module("chameleon_networks.importers.builtin.weights")
+    weights = importlib.import_module("chameleon_networks.importers.torch.inference")
 
     record = NETWORKS[network]
     nets = [weights.initialise(named_object(record.factory, "test")(), seed) for seed in (0, 0, 1)]

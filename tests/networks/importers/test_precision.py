@@ -1,7 +1,5 @@
 """Networks in half precision are compiled in float32, those in float32 compared with float64."""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Quantized ONNX networks are read and computed in integers, as the standard defines them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

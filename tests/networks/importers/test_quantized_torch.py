@@ -4,8 +4,6 @@ Their steps are those of ``quantized_decomposed``, which torch defines; what qua
 them is torchao, which is not needed to read one.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Other programs in reduced precision: how they are opened, and what each is called."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Iterator

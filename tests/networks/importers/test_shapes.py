@@ -1,7 +1,5 @@
 """Shapes that a pipeline asks for: fixed ones, and several extents for one axis."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a network is read from is looked for without reading it."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import attrs

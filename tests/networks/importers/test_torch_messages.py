@@ -1,7 +1,5 @@
 """What torch has to say itself comes after our sentence, where tracebacks are wanted."""
 
-from __future__ import annotations
-
 import io
 import logging
 import sys
@@ -9,8 +7,7 @@ import traceback
 
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_networks.importers.torch.messages import torch_messages_held_back
-from chameleon_networks.importers.torch.programs import exported
+from chameleon_networks.importers.torch.programs import exported, torch_messages_held_back
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Networks of a published library, built from its configurations, as anybody would name them."""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``chameleon validate`` refuses what ``chameleon run`` refuses of a network, in the same words."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Networks compiled without a tuner, as they are before anything is tuned, and compared."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path

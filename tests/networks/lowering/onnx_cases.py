@@ -1,7 +1,5 @@
 """Tiny ONNX models, one operator each, with inputs to check them on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

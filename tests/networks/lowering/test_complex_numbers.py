@@ -1,7 +1,5 @@
 """What cannot be told in real numbers is refused with a sentence; angles keep their last digits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError

@@ -1,7 +1,5 @@
 """Operators of ONNX give onnxruntime's numbers, compiled without a tuner."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError

@@ -1,7 +1,5 @@
 """Operators of torch give torch's numbers, compiled without a tuner; the rest is refused."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

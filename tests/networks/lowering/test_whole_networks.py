@@ -1,7 +1,5 @@
 """Networks of Hugging Face's classes, and very small and very large ones, give torch's numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Every family of networks of torch, and those that are refused."""
 
-from __future__ import annotations
-
 import torch
 
 from .torch_arithmetic import ELEMENTWISE, PRODUCTS, REDUCTIONS

@@ -1,7 +1,5 @@
 """Complex numbers and Fourier transforms of torch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

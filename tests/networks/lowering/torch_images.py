@@ -1,7 +1,5 @@
 """Resizing, sampling and pooling of images of torch."""
 
-from __future__ import annotations
-
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 

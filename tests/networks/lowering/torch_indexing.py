@@ -1,7 +1,5 @@
 """Indexing and moving elements of tensors of torch."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere

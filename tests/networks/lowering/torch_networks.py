@@ -1,7 +1,5 @@
 """Tiny networks of torch: one operator or idiom each, made of functions or as a class."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

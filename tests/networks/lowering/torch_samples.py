@@ -1,7 +1,5 @@
 """Networks that torch's own samples of its operators have shown to be wrong or to fail."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 

@@ -1,7 +1,5 @@
 """``chameleon export``: what TVM alone makes of a run's winners."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """A network and its records, applied and compiled by TVM alone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

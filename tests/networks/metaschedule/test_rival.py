@@ -1,7 +1,5 @@
 """MetaSchedule on whole networks: its progress, and one small network for real."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """How small networks are made, run, and delivered as if they took given times."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

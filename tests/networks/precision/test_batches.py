@@ -1,7 +1,5 @@
 """Batches of a user's: what is taken, what is refused, and which are kept aside."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +60,7 @@ def test_batches_are_arrays_by_place_or_by_name(batch: str, tmp_path: Path):
 def test_the_last_batches_are_kept_aside(count: int, aside: int, tmp_path: Path):
     body = f"batches = lambda: ([image * n, word] for n in range({count}))"
     batches = _batches(tmp_path, body)
-    used = [int(image[0, 0]) for image, _ in batches]
-    assert used == list(range(count - aside))
+    assert [int(image[0, 0]) for image, _ in batches] == list(range(count - aside))
     last = [int(sample.inputs[0][0, 0]) for sample in batches.samples]
     assert last == list(range(count - aside, count))
     assert f"{count - aside} of {count} batches" in batches.summary

@@ -1,7 +1,5 @@
 """A network in buckets of shapes is delivered in types: each bucket's own, under the bound."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """The choice of types: against all assignments of small networks, and bounds on large ones."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

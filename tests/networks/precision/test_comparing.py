@@ -1,7 +1,5 @@
 """Whatever runs a network beside us is calibrated with the same inputs, and checked on others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

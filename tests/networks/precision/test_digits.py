@@ -1,7 +1,5 @@
 """A trained network keeps its accuracy on data that neither calibration nor the choice has seen."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from pathlib import Path

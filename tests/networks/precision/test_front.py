@@ -1,7 +1,5 @@
 """What is chosen among the types of a network: by errors together, and by what was measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -117,8 +115,7 @@ def test_conversions_that_take_longer_than_they_save_are_not_chosen(front: Any) 
 def test_easing_ends_in_float32(front: Any) -> None:
     curve = front()
     point = curve.points[-1]
-    eased = curve.eased(point, point.error)
-    assert len(eased.types) == len(point.types) - 1
+    assert len(curve.eased(point, point.error).types) == len(point.types) - 1
     assert curve.eased(point, 0.0) == curve.float32
 
 

@@ -1,7 +1,5 @@
 """What operators take in each type: alone, until they are all seen in networks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

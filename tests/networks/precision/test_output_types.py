@@ -1,7 +1,5 @@
 """One operator in eight bits that writes its output in different types in one network."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``chameleon run`` with a precision, and another point of its front by ``chameleon compile``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Ranges for eight bits: what they promise of every tensor, and which one is chosen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whether numbers are too large for a type is told by the ends alone, as by all of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_networks.quantize.weights import overflows

@@ -1,7 +1,5 @@
 """Weights of seven bits: another type where CPUs multiply them faster, with an error of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run says why operators are in float32 that no bound keeps there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

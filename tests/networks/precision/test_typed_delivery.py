@@ -1,7 +1,5 @@
 """A small network is delivered in types: verified under its bound, or in float32, which is said."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

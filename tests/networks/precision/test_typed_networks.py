@@ -1,7 +1,5 @@
 """Networks of one type whose weights are sketched tell the same of operators as rounded ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

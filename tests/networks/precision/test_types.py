@@ -1,7 +1,5 @@
 """Types put into networks: what is then computed, against NumPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -42,8 +40,7 @@ def _residual_network(emit: Any, x: Any) -> Any:
     bias = relax.const(BIAS.reshape(1, 8, 1, 1))
     added = emit(relax.op.nn.relu(emit(relax.op.add(emit(relax.op.add(depthwise, bias)), first))))
     last = emit(relax.op.nn.conv2d(added, relax.const(FILTERS[3]), padding=1))
-    pooled = emit(relax.op.mean(last, axis=[2, 3]))
-    return emit(relax.op.matmul(pooled, relax.const(MATRIX)))
+    return emit(relax.op.matmul(emit(relax.op.mean(last, axis=[2, 3])), relax.const(MATRIX)))
 
 
 class _Simulated:
@@ -79,8 +76,7 @@ class _Simulated:
         residual = self.data(2, first, 1) if narrow else first
         added = np.maximum(sums + BIAS.reshape(1, 8, 1, 1) + residual, 0)
         last = convolved(self.data(3, added), self.weights(3, FILTERS[3]))
-        pooled = last.mean(axis=(2, 3))
-        return self.data(4, pooled) @ self.weights(4, MATRIX.T).T
+        return self.data(4, last.mean(axis=(2, 3))) @ self.weights(4, MATRIX.T).T
 
 
 class _Seeing(_Simulated):
@@ -204,8 +200,7 @@ def test_images_are_flattened_on_eight_bits(network_of: Any, ran: Any):
     ranges = dict.fromkeys(names, Affine(scale=0.1, zero_point=100))
     typed = with_types(module, chains, {0: "int8", 1: "int8"}, ranges)
     assert [chain.spec.output_dtype for chain in chains_of(typed)] == ["uint8", "float32"]
-    called = operators_of(typed)
-    assert called.count("quantize") == 2
+    assert operators_of(typed).count("quantize") == 2
     assert np.isfinite(ran(typed, _normal(1, 8, 6, 6))[0]).all()
 
 

@@ -1,7 +1,5 @@
 """How many threads compute: what the caller says, then variables, then the machine."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

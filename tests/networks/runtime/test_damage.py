@@ -1,7 +1,5 @@
 """Folders that are cut off or changed: a sentence or the right answer, and never a crash."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bundles for C: a damaged file of weights is refused with a sentence."""
 
-from __future__ import annotations
-
 import shutil
 import zlib
 from collections.abc import Callable

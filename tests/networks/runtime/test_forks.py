@@ -1,7 +1,5 @@
 """Child processes of a process that has a network loaded."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Manifests whose digest is right and whose content is not: a sentence, and nothing is run."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

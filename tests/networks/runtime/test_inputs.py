@@ -1,7 +1,5 @@
 """Inputs of every kind: the same answers, without a copy if possible, or a clear error."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

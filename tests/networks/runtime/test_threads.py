@@ -1,7 +1,5 @@
 """Several threads in one network, and threads that are in a call while it is closed."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading

@@ -3,8 +3,6 @@
 A child process tries it, so that a crash is an answer as well.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

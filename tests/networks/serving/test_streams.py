@@ -1,7 +1,5 @@
 """Clients that call one network at once: who is called how, and what is told of it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """``preset: one-shot`` with any example and any CPU: a limit that somebody sets holds."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

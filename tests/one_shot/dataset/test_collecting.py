@@ -135,13 +135,10 @@ def test_networks_that_cannot_be_read_are_all_named(collect):
 def test_tasks_that_carry_code_are_run_if_the_user_trusts_them(collect, tmp_path, log_lines):
     collect("tasks=2", "tasks_per_run=2")
     file = tmp_path / "data" / "collection" / "tasks.json"
-    planted = [attrs.evolve(task, operator="code") for task in read_tasks(file)]
-    write_tasks(file, planted)
+    write_tasks(file, [attrs.evolve(task, operator="code") for task in read_tasks(file)])
     shutil.rmtree(tmp_path / "data" / "collection" / "runs")
     (tmp_path / "log").unlink()
-    refused = collect("tasks=2", "tasks_per_run=2")
-    assert "carries code" in refused.failed_runs[0]
+    assert "carries code" in collect("tasks=2", "tasks_per_run=2").failed_runs[0]
     assert not log_lines()
-    trusted = collect("tasks=2", "tasks_per_run=2", trust_source=True)
-    assert trusted.failed_runs == ()
+    assert collect("tasks=2", "tasks_per_run=2", trust_source=True).failed_runs == ()
     assert log_lines()

@@ -39,8 +39,7 @@ def record(tile, unroll, seconds, workload=0, more=()):
         ["SampleCategorical", [], [[0, 16, 512], [0.3, 0.3, 0.4]], ["v3"]],
         *more,
     ]
-    decisions = [[1, tile], [2, unroll]]
-    return [workload, [[instructions, decisions], seconds, TARGET, BUFFERS]]
+    return [workload, [[instructions, [[1, tile], [2, unroll]]], seconds, TARGET, BUFFERS]]
 
 
 def database(folder, records, *, packed=False):

@@ -1,7 +1,5 @@
 """Made-up kernels, and one small model of them for all tests of predictors."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import attrs

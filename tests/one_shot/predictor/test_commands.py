@@ -1,7 +1,5 @@
 """``chameleon pretrain`` and ``chameleon evaluate-predictor``, from a folder to a table."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

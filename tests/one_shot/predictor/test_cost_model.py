@@ -1,7 +1,5 @@
 """The cost model knows a task beforehand, learns more where it may, and leaves strangers alone."""
 
-from __future__ import annotations
-
 import attrs
 import numpy as np
 import pytest

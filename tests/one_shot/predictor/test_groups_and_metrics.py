@@ -1,7 +1,5 @@
 """Similar tasks are held out together; orders are judged by tau, pairs and regret."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_one_shot.dataset.tasks import Dataset, DatasetError

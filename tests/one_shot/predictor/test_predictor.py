@@ -1,7 +1,5 @@
 """A predictor learns an order that holds for unseen tasks, says how sure it is, and is kept."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import struct

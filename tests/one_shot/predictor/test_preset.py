@@ -1,7 +1,5 @@
 """``preset: one-shot`` is the default search but for its model and its budget."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry

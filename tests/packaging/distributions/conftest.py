@@ -1,7 +1,5 @@
 """Every package built as a user would get it, and clean environments that have some of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What was built runs where there is no repository, and says what is missing where something is."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """What is in a wheel and in a source distribution, and what they say of themselves."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import tarfile

@@ -1,7 +1,5 @@
 """The runner ``cuda`` with the CPU standing in, and what it says where there is no GPU."""
 
-from __future__ import annotations
-
 import stat
 
 import pytest

@@ -1,7 +1,5 @@
 """Who builds next: one that knows the task if there is one, nobody who has ended."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_core.measurement import Measurement
 from chameleon_runners.engine.builder_pool import BuilderPool
@@ -55,8 +53,7 @@ def test_one_that_has_ended_makes_room_for_another():
 
 def test_each_has_a_core_of_its_own():
     _, builders = started(2)
-    cores = [builders.cores_of(taken(builders, "")) for _ in range(2)]
-    assert sorted(cores) == [[4], [5]]
+    assert sorted([builders.cores_of(taken(builders, "")) for _ in range(2)]) == [[4], [5]]
 
 
 @pytest.mark.parametrize(("recycle_after", "alive"), [(3, False), (4, True), (None, True)])

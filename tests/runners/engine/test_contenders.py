@@ -1,7 +1,5 @@
 """Turns of a final comparison: everyone has the same, but for those who are hopelessly slow."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

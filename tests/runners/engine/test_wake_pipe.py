@@ -1,7 +1,5 @@
 """Waking: at once, in any number, and nobody else's file once it is over."""
 
-from __future__ import annotations
-
 import os
 import select
 

@@ -3,8 +3,6 @@
 A runner joins by adding a ``Harness`` to ``HARNESSES``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Faults of candidates, played against every runner: one result each, of the right kind."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

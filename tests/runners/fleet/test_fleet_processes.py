@@ -1,7 +1,5 @@
 """Fleets of real worker processes with devices that fail: nothing is lost, nothing stays."""
 
-from __future__ import annotations
-
 import os
 import signal
 import textwrap

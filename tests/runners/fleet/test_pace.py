@@ -1,7 +1,5 @@
 """Devices that are slower than their fleet, or faster, are found and set aside."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable

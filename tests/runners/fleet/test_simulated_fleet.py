@@ -1,7 +1,5 @@
 """What the dispatcher does about devices, on a simulated clock and without any process."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """Jobs of several tasks side by side, on simulated devices."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
@@ -100,8 +98,7 @@ def test_an_interruption_finishes_what_runs():
         stream.submit(job(100, name="b"))
         assert stream.poll() is not None
         runner.interrupt()
-        rest = drained(stream)
-        assert 0 < len(rest) < 2 * DEVICES
+        assert 0 < len(drained(stream)) < 2 * DEVICES
         assert stream.poll() is None
 
 

@@ -1,7 +1,5 @@
 """Whose fault a failure is, decided from what devices say."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_runners.fleet.verdicts import FailureReport, Reliability, Verdict, conclusive, judge

@@ -1,7 +1,5 @@
 """Contenders are compared in processes of their own; a failing one is a measurement."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """Every fault of a candidate is one measurement of the right kind, and the run goes on."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_runners.local.runner import LocalRunner
 from chameleon_runners.testing.faults import Fault, config

@@ -1,7 +1,5 @@
 """Kernels that hold much memory: so many are held at once as fit, and none fails for the others."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_runners.local.runner import LocalRunner

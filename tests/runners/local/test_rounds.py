@@ -1,7 +1,5 @@
 """Which candidates are timed again, how often, and which repeats count, with scripted times."""
 
-from __future__ import annotations
-
 import math
 
 from chameleon_core.measurement import FailureKind
@@ -24,8 +22,7 @@ def admitted(
     *candidates: CandidateRun, best: float = math.inf
 ) -> tuple[Rounds, list[CandidateRun]]:
     rounds = Rounds(OPTIONS, best)
-    gone = [lost for candidate in candidates for lost in rounds.admit(candidate)]
-    return rounds, gone
+    return rounds, [lost for candidate in candidates for lost in rounds.admit(candidate)]
 
 
 def test_hopeless_candidates_are_not_held():

@@ -1,7 +1,5 @@
 """Single configurations of several tasks: built side by side, timed one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import attrs

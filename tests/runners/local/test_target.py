@@ -1,7 +1,5 @@
 """A target that this machine has no device for."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions

@@ -1,7 +1,5 @@
 """While a kernel is timed nobody else works: not to build, not to start, not even in the back."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """The runner ``ray`` on a cluster of this machine: the same verdicts, lost actors, clear words."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 import threading
@@ -65,8 +63,7 @@ def _folders() -> set[Path]:
 def _own(pids: set[int]) -> set[int]:
     """Those of them that Ray's processes of this test started, or that nobody has any more."""
     root = psutil.Process()
-    family = {child.pid for child in root.children(recursive=True)}
-    return pids & family
+    return pids & {child.pid for child in root.children(recursive=True)}
 
 
 def _options(**options: object) -> RayOptions:

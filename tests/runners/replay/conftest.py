@@ -1,7 +1,5 @@
 """A tiny recorded table, and real ones."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

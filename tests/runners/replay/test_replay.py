@@ -147,8 +147,7 @@ def test_an_interrupted_batch_is_kept(tiny, tmp_path):
             pipeline(tiny, tmp_path / "run"), listeners=[StopAtThree()], interruption=interruption
         )
     assert len(_records(tmp_path / "run")) == 3
-    resumed = run_pipeline(pipeline(tiny, tmp_path / "run"))
-    assert resumed.operators[0].measurements == 10
+    assert run_pipeline(pipeline(tiny, tmp_path / "run")).operators[0].measurements == 10
 
 
 def test_our_own_run_folder_is_a_table(tiny, tmp_path):

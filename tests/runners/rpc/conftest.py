@@ -1,7 +1,5 @@
 """A tracker and two servers of TVM's RPC on this machine, and what listens as they do not."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -6,8 +6,6 @@ that is installed here. Nothing is installed on this machine, which has to be a 
     python tests/runners/rpc/prepare_aarch64.py FOLDER
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

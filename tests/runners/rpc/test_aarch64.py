@@ -4,8 +4,6 @@
 runs in ``qemu-aarch64``, and is used as a board would be: libraries are cross-compiled here.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Servers are killed at random while candidates are measured: nothing is lost or stalls."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

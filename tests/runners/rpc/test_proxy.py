@@ -1,7 +1,5 @@
 """Devices behind TVM's own RPC proxy, to which both the server and we connect."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

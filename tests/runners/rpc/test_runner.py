@@ -1,7 +1,5 @@
 """The runner ``rpc`` in a pipeline: found, tuned on, and clear about what it is not told."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -88,16 +86,14 @@ def test_every_deed_is_a_measurement_of_its_kind(settled, task):
 
 
 def test_an_unknown_key_names_those_there_are(settled, tmp_path, capsys):
-    file = pipeline(tmp_path, settled.address, key="unknown")
-    assert run(["run", file]) == ExitCode.DEVICE
+    assert run(["run", pipeline(tmp_path, settled.address, key="unknown")]) == ExitCode.DEVICE
     printed = capsys.readouterr().err
     assert "no device of the key 'unknown'" in printed
     assert KEY in printed
 
 
 def test_no_tracker(tmp_path, capsys):
-    file = pipeline(tmp_path, f"127.0.0.1:{free_port()}")
-    assert run(["run", file]) == ExitCode.DEVICE
+    assert run(["run", pipeline(tmp_path, f"127.0.0.1:{free_port()}")]) == ExitCode.DEVICE
     assert "chameleon serve" in capsys.readouterr().err
 
 

@@ -1,7 +1,5 @@
 """``chameleon serve`` and ``chameleon devices``: what they show, and that nothing stays behind."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

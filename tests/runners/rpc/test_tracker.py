@@ -1,7 +1,5 @@
 """The tracker's client: what it reads, and that nothing makes it wait for ever."""
 
-from __future__ import annotations
-
 import json
 import struct
 import time

@@ -1,7 +1,5 @@
 """Children end when they are told to, when their parent ends, and with all they started."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A process is named so that no other is taken for it, and what it left behind is found."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

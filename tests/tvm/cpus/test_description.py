@@ -1,7 +1,5 @@
 """One description of a CPU: what templates, first guesses and estimates are told."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -152,5 +150,4 @@ def test_a_weight_used_once_is_a_memory_operand_on_x86():
     for cpu, most in (("haswell", 12), ("znver4", 16)):
         target = json.dumps({"keys": ["cpu"], "kind": "llvm", "mcpu": cpu, "num-cores": 2})
         space = DIRECT.design_space(spec.task("t", target))
-        widest = space.values(space.everything)["tile_vectors"].max()
-        assert widest == most
+        assert space.values(space.everything)["tile_vectors"].max() == most

@@ -1,7 +1,5 @@
 """LLVM's name for a processor follows from its flags: recorded texts of nine processors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

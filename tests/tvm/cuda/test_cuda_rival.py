@@ -54,5 +54,4 @@ def test_it_tunes_for_cuda_and_its_winner_is_a_contender(monkeypatch, tmp_path, 
     stage = RecordedSchedule(RecordedOptions(trace=answer["trace"]))
     assert stage.supports(task)
     (variant,) = stage.variants(task)
-    program = stage.builder(task, variant, threads=1).program(())
-    nvcc(program.function, target)
+    nvcc(stage.builder(task, variant, threads=1).program(()).function, target)

@@ -108,8 +108,7 @@ def test_templates_say_where_they_do_not_apply():
 
 def test_auto_takes_the_template_where_it_applies():
     auto = AutoSpace(AutoOptions())
-    builder = auto.builder(R8.task("t", SM_80), threads=1)
-    assert isinstance(builder.template, CudaTemplate)
+    assert isinstance(auto.builder(R8.task("t", SM_80), threads=1).template, CudaTemplate)
     several = DepthwiseConv2dSpec(input=[1, 16, 8, 8], kernel=3, multiplier=2)
     assert isinstance(auto.builder(several.task("t", TAGGED), threads=1), SketchBuilder)
 

@@ -1,7 +1,5 @@
 """What importing this package brings along: time that every command and every worker pays."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

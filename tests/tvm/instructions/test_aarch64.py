@@ -1,7 +1,5 @@
 """ARM's instructions compute what their meaning says: cross-compiled, run by an emulator."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

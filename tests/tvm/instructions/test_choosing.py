@@ -1,7 +1,5 @@
 """Templates get the fastest instructions that a target has for the types of their tensors."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every instruction computes what its meaning says, and is what compiled code contains."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -145,8 +143,7 @@ def in_parallel(trial: Trial, target: str) -> str:
     shared = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.PARALLEL, loop.body)
     # An instruction that several parts of a kernel use, among others.
     body = importing(shared, [trial.instruction, trial.instruction, Vpmaddwd()])
-    function = tirx.PrimFunc(serial.params, body)
-    return assembly_of(function, resolved(target))
+    return assembly_of(tirx.PrimFunc(serial.params, body), resolved(target))
 
 
 def test_what_is_imported_is_inlined_into_parallel_bodies():

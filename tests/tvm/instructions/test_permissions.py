@@ -1,7 +1,5 @@
 """Kernels, choices and delivered networks ask for what the system has to grant."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Functions of loops compute the same with every schedule, whatever their extents."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Element-wise functions are dealt to threads in parts of which LLVM makes vectors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

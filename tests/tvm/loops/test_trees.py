@@ -1,7 +1,5 @@
 """Walks meet the nodes of the kinds that are asked for, those of derived kinds included."""
 
-from __future__ import annotations
-
 from chameleon_tvm.quick_tvm import te, tirx, tvm
 from chameleon_tvm.spaces.loops.trees import walk
 

@@ -1,7 +1,5 @@
 """Chameleon as a strategy of ``ms.tune_tir``: proposals, learning, records, errors."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,8 +99,7 @@ def test_a_small_layer_is_tuned_and_right(target: tvm.target.Target, tmp_path: P
     # Records on disk are learnt: none of them is proposed again.
     database = tune(16)
     assert len(database) == 48
-    traces = [str(record.trace) for record in database.get_all_tuning_records()]
-    assert len(set(traces)) == 48
+    assert len({str(record.trace) for record in database.get_all_tuning_records()}) == 48
     best = ms.tir_integration.compile_tir(database, function, target)
     built = tvm.compile(best.mod, target=target)
     rng = np.random.default_rng(0)
@@ -142,8 +139,7 @@ def test_every_task_of_a_network_has_its_own(target: tvm.target.Target, tmp_path
 
 
 def test_candidates_are_distinct_and_within_the_trials(context: Any):
-    database = ms.database.MemoryDatabase()
-    context.pre_tuning(20, 16, database=database)
+    context.pre_tuning(20, 16, database=ms.database.MemoryDatabase())
     seen = []
     for expected in (16, 4):
         batch = context.generate_measure_candidates()
@@ -165,8 +161,7 @@ def test_a_space_of_the_users_own_is_searched(target: tvm.target.Target):
     def tiled(schedule: tvm.s_tir.Schedule) -> None:
         rows, units, _ = schedule.get_loops(schedule.get_sblock("product"))
         schedule.split(rows, schedule.sample_perfect_tile(rows, n=2, max_innermost_factor=32))
-        width = schedule.sample_categorical([4, 8, 16], [0.3, 0.3, 0.4])
-        schedule.split(units, [None, width])
+        schedule.split(units, [None, schedule.sample_categorical([4, 8, 16], [0.3, 0.3, 0.4])])
 
     context = ms.TuneContext(
         _dense(*SHAPE),

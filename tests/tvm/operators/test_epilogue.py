@@ -25,8 +25,7 @@ def test_a_plain_operator_says_nothing_of_epilogues():
 def test_a_plain_operator_keeps_the_key_its_records_were_stored_under():
     spec = Conv2dSpec(input=[1, 16, 8, 8], filters=32, kernel=3)
     assert spec.task("x", "llvm").key == "fdf88253715ffbb30eb5e18a"
-    dense = DenseSpec(input=[1, 16], units=3)
-    assert dense.task("x", "llvm").key == "33e750b049210f7d0b1be116"
+    assert DenseSpec(input=[1, 16], units=3).task("x", "llvm").key == "33e750b049210f7d0b1be116"
 
 
 @pytest.mark.parametrize("epilogue", [{"bias": True}, {"residual": True}, {"activation": "relu"}])

@@ -1,7 +1,5 @@
 """Operators and templates of plugins beside this package's own."""
 
-from __future__ import annotations
-
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError, ExitCode, PluginError
@@ -113,8 +111,7 @@ def test_an_operator_of_a_plugin_is_rebuilt_from_its_task(install):
     assert isinstance(result, Square)
     assert result.described.size == 64
     auto = AutoSpace(AutoOptions())
-    space = auto.design_space(square())
-    assert space.fingerprint == auto.design_space(result.task).fingerprint
+    assert auto.design_space(square()).fingerprint == auto.design_space(result.task).fingerprint
     assert auto.builder(square(), threads=1).template.__class__ is SquareTemplate
 
 
@@ -129,8 +126,7 @@ def test_arguments_of_a_plugin_s_operator_are_read_and_written(install, tmp_path
     assert pipeline.document["model"]["operators"][0] == {
         "square": {"name": "", "weight": 1, "size": 8}
     }
-    again = from_dict(pipeline.document, registry=registry)
-    assert again.digest == pipeline.digest
+    assert from_dict(pipeline.document, registry=registry).digest == pipeline.digest
     with pytest.raises(ConfigError, match=r"unknown entry 'sqare' .* did you mean 'square'"):
         from_dict({**document, "model": {"operators": [{"sqare": {}}]}}, registry=registry)
 

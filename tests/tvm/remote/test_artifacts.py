@@ -1,7 +1,5 @@
 """An artifact says everything about itself, and notices when it was damaged."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

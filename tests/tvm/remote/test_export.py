@@ -1,7 +1,5 @@
 """What a builder exports computes, elsewhere, what it builds here."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """A server that cannot run a target's kernels is refused with both sides named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -92,8 +90,7 @@ def test_the_flags_of_a_server_count_more_than_its_name():
 
 
 def test_a_server_whose_processor_llvm_does_not_know_is_tried():
-    board = own(triple="aarch64-linux-gnu", cpu="generic")
-    accepts(board, f"{ARM}neoverse-v1")
+    accepts(own(triple="aarch64-linux-gnu", cpu="generic"), f"{ARM}neoverse-v1")
 
 
 @pytest.mark.parametrize("serves", [True, False], ids=["ours", "plain"])

@@ -1,7 +1,5 @@
 """TVM's error texts mean a lost device, too little memory or time, or a bad kernel."""
 
-from __future__ import annotations
-
 import pytest
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_tvm.building.remote.failures import meaning, remote_calls, ruins_context

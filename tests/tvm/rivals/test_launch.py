@@ -1,7 +1,5 @@
 """Rivals have processes of their own, with a limit that none outlasts."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

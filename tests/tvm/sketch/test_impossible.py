@@ -1,7 +1,5 @@
 """Configurations that TVM makes another program of, or none: neither proposed nor counted."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import synthetic

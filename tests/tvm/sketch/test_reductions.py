@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
@@ -33,8 +31,7 @@ def inlined(space, count):
     configs[:, column] = list(space.knobs[column].options).index(INLINE)
     configs = space.distinct(configs[space.legal(configs)])
     # Where vectors go on over the next loop, TVM's own programs read weights out of bounds.
-    lanes = space.values(configs)["tile_oc"][:, -1]
-    return configs[lanes < FILTERS][:count]
+    return configs[space.values(configs)["tile_oc"][:, -1] < FILTERS][:count]
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
@@ -94,16 +91,14 @@ def test_sums_are_indexed_by_constants_alone(target):
     assert not stays.all()
     for config in configs[stays][:6]:
         script = loops_of(builder.scheduled(config).function).script()
-        used = [line for line in script.splitlines() if "sums_1[" in line or "sums[" in line]
-        assert used
+        assert [line for line in script.splitlines() if "sums_1[" in line or "sums[" in line]
     for config in configs[~stays][:6]:
         assert "sums" not in loops_of(builder.scheduled(config).function).script()
 
 
 def test_metaschedules_own_programs_are_an_option(task):
     options = SketchOptions(rewrite_sums=False)
-    program = SketchBuilder(task, options, threads=1).program([0] * 9)
-    assert not program.plain_loops
+    assert not SketchBuilder(task, options, threads=1).program([0] * 9).plain_loops
     space = SketchSpace(SketchOptions(rewrite_sums=False, start=0)).design_space(task)
     names = space.feature_names
     features = space.features(space.sample(20, np.random.default_rng(0)))

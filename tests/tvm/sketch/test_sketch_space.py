@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -89,8 +87,7 @@ def test_inline_and_root_are_locations(builder, space):
     config = space.sample(1, np.random.default_rng(1))[0].copy()
     for location in (INLINE, ROOT):
         config[column] = knob.options.index(location)
-        function = builder.scheduled(config).function
-        assert ("padded" in function.script()) == (location == ROOT)
+        assert ("padded" in builder.scheduled(config).function.script()) == (location == ROOT)
 
 
 def test_a_configuration_of_another_length_is_invalid(builder):
@@ -101,8 +98,7 @@ def test_a_configuration_of_another_length_is_invalid(builder):
 def test_features_are_finite_and_tell_configurations_apart(space):
     require_sound(space)
     features = space.features(space.sample(200, np.random.default_rng(2)))
-    cycles = features[:, space.feature_names.index("nest.cycles")]
-    assert len(np.unique(cycles)) > 20
+    assert len(np.unique(features[:, space.feature_names.index("nest.cycles")])) > 20
 
 
 def test_features_do_not_depend_on_the_company(space):

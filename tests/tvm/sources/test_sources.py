@@ -1,7 +1,5 @@
 """Objects that a pipeline names as a file and a function."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 

@@ -1,7 +1,5 @@
 """First guesses against what LLVM makes of a tile."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Templates on tensors of two bytes: sums and epilogue in float32, rounded once."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import attrs
@@ -213,8 +211,7 @@ def test_quantized_sums_of_the_largest_depth_do_not_overflow():
     spec = in_type(BatchMatmulSpec(a=[1, 1, depth], b=[1, depth, 1]), "int8", "float32")
     sides = [np.full((1, 1, depth), 255, np.uint8), np.zeros((1, depth, 1), np.uint8)]
     numbers = np.array([0.0, 255.0, 1.0, 0.0], np.float32)
-    got = computed(spec, [*sides, numbers])
-    assert got.item() == np.float32(-(255**2) * depth)
+    assert computed(spec, [*sides, numbers]).item() == np.float32(-(255**2) * depth)
 
 
 def test_data_of_bfloat16_may_be_read_in_place():

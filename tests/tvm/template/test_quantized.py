@@ -119,8 +119,7 @@ def test_other_ranks_and_filters(spec):
     ids=lambda spec: spec.kind,
 )
 def test_cpus_without_an_instruction_for_integers_compute_the_same(spec):
-    template = template_of(spec.task("t", PLAIN))
-    assert template.arithmetic.dot.depth == 1
+    assert template_of(spec.task("t", PLAIN)).arithmetic.dot.depth == 1
     check(spec, seed=0, count=2, target=PLAIN)
 
 

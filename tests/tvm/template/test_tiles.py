@@ -1,7 +1,5 @@
 """Convolutions of tile products compute the integers of the reference, tiles being loops."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 
@@ -197,8 +195,7 @@ def test_what_lies_beside_a_run_is_not_read():
     broken[0, 0, 0, 20] = np.nan
     builder.use([broken, weights])
     (got,) = builder.build(tiled(builder.space, 0, 0)[0].tolist()).outputs()
-    wrong = np.argwhere(np.isnan(got).any(axis=(0, 1)))
-    assert wrong.tolist() == [[0, 18], [0, 19], [0, 20]]
+    assert np.argwhere(np.isnan(got).any(axis=(0, 1))).tolist() == [[0, 18], [0, 19], [0, 20]]
 
 
 @pytest.mark.parametrize(

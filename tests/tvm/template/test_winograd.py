@@ -78,8 +78,7 @@ def test_vectors_may_be_of_eight():
     spec = Conv2dSpec(
         input=[1, 24, 9, 11], filters=40, kernel=3, padding=1, layout="NHWC", bias=True
     )
-    haswell = resolved("llvm -mcpu=haswell -num-cores=2")
-    check(spec, target=haswell)
+    check(spec, target=resolved("llvm -mcpu=haswell -num-cores=2"))
 
 
 def test_errors_are_what_they_are_expected_to_be():
@@ -110,16 +109,14 @@ def test_the_joined_space_is_listed_where_its_parts_are():
     assert len(listed) == len(direct.everything) + len(winograd.everything)
     assert len(joined.distinct(listed)) == len(listed)
     assert joined.legal(listed).all()
-    drawn = joined.sample(10 * len(listed), np.random.default_rng(0))
-    assert len(drawn) == len(listed)
+    assert len(joined.sample(10 * len(listed), np.random.default_rng(0))) == len(listed)
 
 
 def test_legal_configurations_of_the_joined_space_are_legal_ones_of_the_part():
     joined, plain = space_of(R5, *ALL), space_of(R5, "direct")
     drawn = joined.sample(500, np.random.default_rng(0))
     assert set(drawn[:, 0]) == {0, 1, 2}
-    direct = drawn[drawn[:, 0] == 0]
-    assert plain.legal(direct[:, 1 : 1 + len(plain.knobs)]).all()
+    assert plain.legal(drawn[drawn[:, 0] == 0][:, 1 : 1 + len(plain.knobs)]).all()
     winograd = space_of(R5, *ALL[1:])
     others = drawn[drawn[:, 0] > 0]
     own = np.column_stack([others[:, 0] - 1, others[:, 1 + len(plain.knobs) :]])
@@ -177,15 +174,13 @@ def test_inputs_too_many_for_the_caches_are_not_shared_by_a_first_guess():
 def test_where_winograd_does_not_apply_the_direct_space_is_all_there_is(changes):
     spec = attrs.evolve(R5, **{"output_layout": "", **changes})
     for chosen in (ALL, ALL[1:]):
-        got = space_of(spec, *chosen)
-        assert got.fingerprint == space_of(spec, "direct").fingerprint
+        assert space_of(spec, *chosen).fingerprint == space_of(spec, "direct").fingerprint
 
 
 def test_a_tolerance_forbids_algorithms_that_lose_more():
     assert set(space_of(R5, *ALL, max_error=1e-3).knobs[0].options) == set(ALL)
     assert set(space_of(R5, *ALL, max_error=5e-6).knobs[0].options) == set(ALL[:2])
-    strict = space_of(R5, *ALL, max_error=1e-9)
-    assert strict.fingerprint == space_of(R5, "direct").fingerprint
+    assert space_of(R5, *ALL, max_error=1e-9).fingerprint == space_of(R5, "direct").fingerprint
 
 
 def test_a_network_packs_transformed_weights_and_the_bias():

@@ -1,7 +1,5 @@
 """The checks of operators and templates find what is wrong, and pass what is right."""
 
-from __future__ import annotations
-
 import attrs
 import numpy as np
 import pytest

@@ -281,8 +281,7 @@ def _with_precisions(value: Mapping[str, Any]) -> dict[str, Any]:
     """A result as JSON; folders of earlier versions say precisions in words alone."""
     words = value.get("precision", FLOAT32).partition(", the rest")[0]
     buckets = [_with_precisions(bucket) for bucket in value.get("buckets", ())]
-    precisions = re.findall(r"\b(?!and\b)\w+", words)
-    return {"precisions": precisions, **value, "buckets": buckets}
+    return {"precisions": re.findall(r"\b(?!and\b)\w+", words), **value, "buckets": buckets}
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,7 @@ from chameleon_core.space import Configs
 from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
-from chameleon_cost_models.alternating_options import AlternatingOptions
+from chameleon_cost_models.options import AlternatingOptions
 
 
 class AlternatingModels(CostModel):

@@ -11,8 +11,8 @@ from chameleon_core.space import Configs
 from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
-from chameleon_cost_models.gaussian_options import GaussianProcessOptions
 from chameleon_cost_models.inputs import features_of, teaches
+from chameleon_cost_models.options import GaussianProcessOptions
 from chameleon_cost_models.prior_mean import PriorMean
 
 _RANGE_SAMPLE = 4096

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from chameleon_core.plugins import PluginRecord, hookimpl
 
-from chameleon_cost_models.alternating_options import AlternatingOptions
-from chameleon_cost_models.gaussian_options import GaussianProcessOptions
-from chameleon_cost_models.mixed_options import MixedOptions
-from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
+from chameleon_cost_models.options import (
+    AlternatingOptions,
+    EnsembleOptions,
+    GaussianProcessOptions,
+    LightGBMOptions,
+    MixedOptions,
+    XGBoostOptions,
+)
 
 
 @hookimpl

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from chameleon_cost_models.bagging import bagged_trees, opinions, tree_parameters
 from chameleon_cost_models.inputs import THREADS, Features, features_of, teaches
-from chameleon_cost_models.mixed_options import MixedOptions
+from chameleon_cost_models.options import MixedOptions
 from chameleon_cost_models.prior_mean import PriorMean
 
 _LEAST_VALID = 3

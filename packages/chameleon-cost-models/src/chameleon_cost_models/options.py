@@ -3,151 +3,150 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 from attrs import validators
+from chameleon_core.pipeline.schema import StageSpec
+from chameleon_core.plugins.options import option
 
-from chameleon_cost_models.prior_options import PRIOR, Prior, at_most_one
+Prior = tuple[StageSpec | str, ...]
+"""At most one cost model."""
+
+_PRIOR: Any = option(
+    (),
+    "a list of one model that was trained beforehand, such as one-shot: what it predicts is the "
+    "mean that this one starts from",
+    validators.max_len(1),
+    stages="cost_models",
+)
 
 
 @attrs.frozen(kw_only=True)
 class TransferOptions:
     """Options of learning from other tasks and from earlier runs."""
 
-    tasks: bool = attrs.field(
-        default=False, metadata={"help": "learn from the other tasks of the run"}
+    tasks: bool = option(False, "learn from the other tasks of the run")
+    history: tuple[Path, ...] = option(
+        (), "folders of finished runs to learn from; only read", path=True
     )
-    history: tuple[Path, ...] = attrs.field(
-        default=(),
-        metadata={"help": "folders of finished runs to learn from; only read", "path": True},
-    )
-    same_task: bool = attrs.field(
-        default=True,
-        metadata={"help": "use what earlier runs measured of this very task, too"},
-    )
-    records: int = attrs.field(
-        default=500,
-        validator=validators.ge(1),
-        metadata={"help": "fewest measurements a base model is made of"},
-    )
-    half_life: float = attrs.field(
-        default=64.0,
-        validator=validators.gt(0.0),
-        metadata={"help": "own measurements after which the base model counts half"},
+    same_task: bool = option(True, "use what earlier runs measured of this very task, too")
+    records: int = option(500, "fewest measurements a base model is made of", at_least=1)
+    half_life: float = option(
+        64.0, "own measurements after which the base model counts half", above=0.0
     )
 
 
-_TRANSFER = {"help": "what to learn from other tasks and earlier runs"}
+_TRANSFER: Any = option(TransferOptions, "what to learn from other tasks and earlier runs")
 
 
 @attrs.frozen(kw_only=True)
 class XGBoostOptions:
     """Options of ``xgboost``; the defaults are AutoTVM's parameters."""
 
-    objective: Literal["reg", "rank"] = attrs.field(
-        default="reg",
-        validator=validators.in_(("reg", "rank")),
-        metadata={"help": "reg predicts relative throughput, rank only the order (pairwise)"},
+    objective: Literal["reg", "rank"] = option(
+        "reg",
+        "reg predicts relative throughput, rank only the order (pairwise)",
+        validators.in_(("reg", "rank")),
     )
-    max_depth: int = attrs.field(
-        default=3, validator=validators.ge(1), metadata={"help": "depth of a tree"}
+    max_depth: int = option(3, "depth of a tree", at_least=1)
+    learning_rate: float = option(0.3, "shrinkage of each tree (eta)", above=0.0, at_most=1.0)
+    gamma: float = option(1e-4, "least gain of a split", at_least=0.0)
+    min_child_weight: float = option(1.0, "least weight of a leaf", at_least=0.0)
+    rounds: int = option(300, "number of trees at most", at_least=1)
+    early_stopping: int = option(
+        20,
+        "stop after so many trees without a better recall of the best measured "
+        "configurations (AutoTVM's 20); 0 grows all trees",
+        at_least=0,
     )
-    learning_rate: float = attrs.field(
-        default=0.3,
-        validator=[validators.gt(0.0), validators.le(1.0)],
-        metadata={"help": "shrinkage of each tree (eta)"},
-    )
-    gamma: float = attrs.field(
-        default=1e-4, validator=validators.ge(0.0), metadata={"help": "least gain of a split"}
-    )
-    min_child_weight: float = attrs.field(
-        default=1.0, validator=validators.ge(0.0), metadata={"help": "least weight of a leaf"}
-    )
-    rounds: int = attrs.field(
-        default=300, validator=validators.ge(1), metadata={"help": "number of trees at most"}
-    )
-    early_stopping: int = attrs.field(
-        default=20,
-        validator=validators.ge(0),
-        metadata={
-            "help": "stop after so many trees without a better recall of the best measured "
-            "configurations (AutoTVM's 20); 0 grows all trees"
-        },
-    )
-    transfer: TransferOptions = attrs.field(factory=TransferOptions, metadata=_TRANSFER)
-    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)
+    transfer: TransferOptions = _TRANSFER
+    prior: Prior = _PRIOR
 
 
 @attrs.frozen(kw_only=True)
 class LightGBMOptions:
     """Options of ``lightgbm``."""
 
-    num_leaves: int = attrs.field(
-        default=8, validator=validators.ge(2), metadata={"help": "leaves of a tree"}
-    )
-    learning_rate: float = attrs.field(
-        default=0.2,
-        validator=[validators.gt(0.0), validators.le(1.0)],
-        metadata={"help": "shrinkage of each tree"},
-    )
-    min_data_in_leaf: int = attrs.field(
-        default=2, validator=validators.ge(1), metadata={"help": "fewest observations of a leaf"}
-    )
-    l2: float = attrs.field(
-        default=0.0, validator=validators.ge(0.0), metadata={"help": "penalty on leaf values"}
-    )
-    extra_trees: bool = attrs.field(
-        default=False, metadata={"help": "try one random threshold per feature instead of all"}
-    )
-    rounds: int = attrs.field(
-        default=100, validator=validators.ge(1), metadata={"help": "number of trees"}
-    )
-    transfer: TransferOptions = attrs.field(factory=TransferOptions, metadata=_TRANSFER)
-    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)
+    num_leaves: int = option(8, "leaves of a tree", at_least=2)
+    learning_rate: float = option(0.2, "shrinkage of each tree", above=0.0, at_most=1.0)
+    min_data_in_leaf: int = option(2, "fewest observations of a leaf", at_least=1)
+    l2: float = option(0.0, "penalty on leaf values", at_least=0.0)
+    extra_trees: bool = option(False, "try one random threshold per feature instead of all")
+    rounds: int = option(100, "number of trees", at_least=1)
+    transfer: TransferOptions = _TRANSFER
+    prior: Prior = _PRIOR
 
 
 @attrs.frozen(kw_only=True)
 class EnsembleOptions:
     """Options of ``ensemble``."""
 
-    acquisition: Literal["ucb", "ei", "mean"] = attrs.field(
-        default="ucb",
-        validator=validators.in_(("ucb", "ei", "mean")),
-        metadata={
-            "help": "what a score is: ucb mean + kappa x standard deviation, ei the expected "
-            "improvement over the best, mean the prediction alone"
-        },
+    acquisition: Literal["ucb", "ei", "mean"] = option(
+        "ucb",
+        "what a score is: ucb mean + kappa x standard deviation, ei the expected "
+        "improvement over the best, mean the prediction alone",
+        validators.in_(("ucb", "ei", "mean")),
     )
-    kappa: float = attrs.field(
-        default=2.0,
-        validator=validators.ge(0.0),
-        metadata={"help": "weight of the uncertainty in ucb; larger explores more"},
+    kappa: float = option(
+        2.0, "weight of the uncertainty in ucb; larger explores more", at_least=0.0
     )
-    members: int = attrs.field(
-        default=8, validator=validators.ge(2), metadata={"help": "models that vote"}
+    members: int = option(8, "models that vote", at_least=2)
+    max_depth: int = option(3, "depth of a tree", at_least=1)
+    learning_rate: float = option(0.3, "shrinkage of each tree (eta)", above=0.0, at_most=1.0)
+    min_child_weight: float = option(0.0, "least weight of a leaf", at_least=0.0)
+    l2: float = option(1.0, "penalty on leaf values", at_least=0.0)
+    feature_fraction: float = option(
+        1.0, "share of the features each split may choose from", above=0.0, at_most=1.0
     )
-    max_depth: int = attrs.field(
-        default=3, validator=validators.ge(1), metadata={"help": "depth of a tree"}
+    rounds: int = option(50, "trees of each member", at_least=1)
+    transfer: TransferOptions = _TRANSFER
+    prior: Prior = _PRIOR
+
+
+@attrs.frozen(kw_only=True)
+class MixedOptions:
+    """Options of ``mixed``."""
+
+    kappa: float = option(
+        2.0, "weight of the uncertainty in the score; larger explores more", at_least=0.0
     )
-    learning_rate: float = attrs.field(
-        default=0.3,
-        validator=[validators.gt(0.0), validators.le(1.0)],
-        metadata={"help": "shrinkage of each tree (eta)"},
+    members: int = option(8, "models that vote, half of them on each scale", at_least=4)
+    max_depth: int = option(3, "depth of a tree", at_least=1)
+    learning_rate: float = option(0.3, "shrinkage of each tree (eta)", above=0.0, at_most=1.0)
+    rounds: int = option(50, "trees of each member", at_least=1)
+    price: float = option(
+        0.0,
+        "standard deviations that a score loses if building and running is expected to "
+        "take twice as long; 0: seconds do not matter",
+        at_least=0.0,
     )
-    min_child_weight: float = attrs.field(
-        default=0.0, validator=validators.ge(0.0), metadata={"help": "least weight of a leaf"}
+    prior: Prior = _PRIOR
+
+
+@attrs.frozen(kw_only=True)
+class GaussianProcessOptions:
+    """Options of ``gaussian-process``."""
+
+    kappa: float = option(
+        2.0, "weight of the uncertainty in the score; larger explores more", at_least=0.0
     )
-    l2: float = attrs.field(
-        default=1.0, validator=validators.ge(0.0), metadata={"help": "penalty on leaf values"}
+    measurements: int = option(
+        1024,
+        "measurements it learns from at most, the fastest and the latest half each; "
+        "time grows with the cube of it",
+        at_least=16,
     )
-    feature_fraction: float = attrs.field(
-        default=1.0,
-        validator=[validators.gt(0.0), validators.le(1.0)],
-        metadata={"help": "share of the features each split may choose from"},
+    prior: Prior = _PRIOR
+
+
+@attrs.frozen(kw_only=True)
+class AlternatingOptions:
+    """Options of ``alternating``."""
+
+    models: tuple[StageSpec | str, ...] = option(
+        ("mixed", "gaussian-process"),
+        "what takes turns, each a name or a mapping with a name and options",
+        validators.min_len(1),
+        stages="cost_models",
     )
-    rounds: int = attrs.field(
-        default=50, validator=validators.ge(1), metadata={"help": "trees of each member"}
-    )
-    transfer: TransferOptions = attrs.field(factory=TransferOptions, metadata=_TRANSFER)
-    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)

@@ -21,9 +21,9 @@ from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
 from chameleon_cost_models.inputs import THREADS, Features, features_of, teaches
+from chameleon_cost_models.options import Prior as PriorOption
 from chameleon_cost_models.options import TransferOptions
 from chameleon_cost_models.prior_mean import PriorMean
-from chameleon_cost_models.prior_options import Prior as PriorOption
 
 
 class TreeModel(CostModel):

@@ -7,46 +7,33 @@ from typing import Literal
 import attrs
 from attrs import validators
 from chameleon_core.pipeline.schema import StageSpec
+from chameleon_core.plugins.options import option
 
 
 @attrs.frozen(kw_only=True)
 class AnnealingOptions:
     """Options of ``annealing``; the defaults are AutoTVM's numbers."""
 
-    chains: int = attrs.field(
-        default=128, validator=validators.ge(1), metadata={"help": "parallel chains"}
+    chains: int = option(128, "parallel chains", at_least=1)
+    steps: int = option(500, "steps of every chain a round", at_least=1)
+    temperature: float = option(
+        1.0, "initial temperature, in units of the score; falls linearly to 0", at_least=0.0
     )
-    steps: int = attrs.field(
-        default=500, validator=validators.ge(1), metadata={"help": "steps of every chain a round"}
+    early_stop: int = option(
+        50, "stop after so many steps without a change of the best set", at_least=1
     )
-    temperature: float = attrs.field(
-        default=1.0,
-        validator=validators.ge(0.0),
-        metadata={"help": "initial temperature, in units of the score; falls linearly to 0"},
+    persistent: bool = option(True, "chains go on from round to round")
+    elites: int = option(
+        0, "chains restarted each round at the best configurations measured", at_least=0
     )
-    early_stop: int = attrs.field(
-        default=50,
-        validator=validators.ge(1),
-        metadata={"help": "stop after so many steps without a change of the best set"},
+    exhaustive: bool = option(
+        False, "score all of a space of at most 32768 configurations instead of walking in it"
     )
-    persistent: bool = attrs.field(
-        default=True, metadata={"help": "chains go on from round to round"}
-    )
-    elites: int = attrs.field(
-        default=0,
-        validator=validators.ge(0),
-        metadata={"help": "chains restarted each round at the best configurations measured"},
-    )
-    exhaustive: bool = attrs.field(
-        default=False,
-        metadata={
-            "help": "score all of a space of at most 32768 configurations instead of walking in it"
-        },
-    )
-    neighbours: float = attrs.field(
-        default=0.0,
-        validator=[validators.ge(0.0), validators.le(1.0)],
-        metadata={"help": "part of a batch for the best-scored neighbours of what measured best"},
+    neighbours: float = option(
+        0.0,
+        "part of a batch for the best-scored neighbours of what measured best",
+        at_least=0.0,
+        at_most=1.0,
     )
 
 
@@ -54,27 +41,22 @@ class AnnealingOptions:
 class LocalOptions:
     """Options of ``local``."""
 
-    share: float = attrs.field(
-        default=0.5,
-        validator=[validators.ge(0.0), validators.le(1.0)],
-        metadata={"help": "part of a batch given to climbs away from the best configuration"},
+    share: float = option(
+        0.5,
+        "part of a batch given to climbs away from the best configuration",
+        at_least=0.0,
+        at_most=1.0,
     )
-    climbs: int = attrs.field(
-        default=1, validator=validators.ge(1), metadata={"help": "climbs that share this part"}
+    climbs: int = option(1, "climbs that share this part", at_least=1)
+    kick: int = option(2, "knobs drawn anew if a climb leaves a local optimum", at_least=1)
+    restart: float = option(
+        1.0,
+        "probability that a climb restarts anywhere, not near the best",
+        at_least=0.0,
+        at_most=1.0,
     )
-    kick: int = attrs.field(
-        default=2,
-        validator=validators.ge(1),
-        metadata={"help": "knobs drawn anew if a climb leaves a local optimum"},
-    )
-    restart: float = attrs.field(
-        default=1.0,
-        validator=[validators.ge(0.0), validators.le(1.0)],
-        metadata={"help": "probability that a climb restarts anywhere, not near the best"},
-    )
-    guided: bool = attrs.field(
-        default=False,
-        metadata={"help": "order the neighbours of the best by the cost model, if there is one"},
+    guided: bool = option(
+        False, "order the neighbours of the best by the cost model, if there is one"
     )
 
 
@@ -82,39 +64,25 @@ class LocalOptions:
 class DropletOptions:
     """Options of ``droplet``."""
 
-    kick: int = attrs.field(
-        default=2,
-        validator=validators.ge(1),
-        metadata={"help": "knobs drawn anew if no step of any length helps"},
-    )
+    kick: int = option(2, "knobs drawn anew if no step of any length helps", at_least=1)
 
 
 @attrs.frozen(kw_only=True)
 class GeneticOptions:
     """Options of ``genetic``; the defaults are AutoTVM's numbers."""
 
-    population: int = attrs.field(
-        default=100, validator=validators.ge(2), metadata={"help": "size of a generation"}
+    population: int = option(100, "size of a generation", at_least=2)
+    elites: int = option(3, "best of all that stay parents", at_least=0)
+    mutation: float = option(
+        0.1, "probability that a knob of a child is drawn anew", at_least=0.0, at_most=1.0
     )
-    elites: int = attrs.field(
-        default=3,
-        validator=validators.ge(0),
-        metadata={"help": "best of all that stay parents"},
+    fitness: Literal["measured", "model"] = option(
+        "measured",
+        "what selects parents: measurements, or the cost model's scores",
+        validators.in_(("measured", "model")),
     )
-    mutation: float = attrs.field(
-        default=0.1,
-        validator=[validators.ge(0.0), validators.le(1.0)],
-        metadata={"help": "probability that a knob of a child is drawn anew"},
-    )
-    fitness: Literal["measured", "model"] = attrs.field(
-        default="measured",
-        validator=validators.in_(("measured", "model")),
-        metadata={"help": "what selects parents: measurements, or the cost model's scores"},
-    )
-    generations: int = attrs.field(
-        default=20,
-        validator=validators.ge(1),
-        metadata={"help": "generations a round if the cost model is the fitness"},
+    generations: int = option(
+        20, "generations a round if the cost model is the fitness", at_least=1
     )
 
 
@@ -122,21 +90,15 @@ class GeneticOptions:
 class PortfolioOptions:
     """Options of ``portfolio``."""
 
-    explorers: tuple[StageSpec | str, ...] = attrs.field(
-        default=("annealing", "local", "genetic"),
-        validator=validators.min_len(1),
-        metadata={
-            "stages": "explorers",
-            "help": "what it chooses among, each a name or a mapping with a name and options",
-        },
+    explorers: tuple[StageSpec | str, ...] = option(
+        ("annealing", "local", "genetic"),
+        "what it chooses among, each a name or a mapping with a name and options",
+        validators.min_len(1),
+        stages="explorers",
     )
-    curiosity: float = attrs.field(
-        default=0.5,
-        validator=validators.ge(0.0),
-        metadata={"help": "how much rounds go to explorers that had few, not to the best one"},
+    curiosity: float = option(
+        0.5, "how much rounds go to explorers that had few, not to the best one", at_least=0.0
     )
-    discount: float = attrs.field(
-        default=0.95,
-        validator=[validators.gt(0.0), validators.le(1.0)],
-        metadata={"help": "what a round counts relative to the one after it"},
+    discount: float = option(
+        0.95, "what a round counts relative to the one after it", above=0.0, at_most=1.0
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 from attrs import validators
 from chameleon_core.pipeline.schema import StageSpec
+from chameleon_core.plugins.options import option
 
 AUTO = "auto"
 
@@ -13,36 +14,25 @@ AUTO = "auto"
 class OneShotOptions:
     """Options of ``one-shot``."""
 
-    model: str = attrs.field(
-        default=AUTO,
-        metadata={
-            "help": "a file of `chameleon pretrain`, the name of an included model, or auto for "
-            "the included one whose device is most like this one"
-        },
+    model: str = option(
+        AUTO,
+        "a file of `chameleon pretrain`, the name of an included model, or auto for "
+        "the included one whose device is most like this one",
     )
-    finetune: bool = attrs.field(
-        default=False, metadata={"help": "fit a linear correction to the task's measurements"}
+    finetune: bool = option(False, "fit a linear correction to the task's measurements")
+    kappa: float = option(
+        1.0, "weight of the uncertainty in a score, with finetune; more explores more", at_least=0.0
     )
-    kappa: float = attrs.field(
-        default=1.0,
-        validator=validators.ge(0.0),
-        metadata={
-            "help": "weight of the uncertainty in a score, with finetune; more explores more"
-        },
+    caution: float = option(
+        0.0,
+        "standard deviations taken off a prediction, without finetune: the best of "
+        "many predictions is likely to be one that is too high",
+        at_least=0.0,
     )
-    caution: float = attrs.field(
-        default=0.0,
-        validator=validators.ge(0.0),
-        metadata={
-            "help": "standard deviations taken off a prediction, without finetune: the best of "
-            "many predictions is likely to be one that is too high"
-        },
-    )
-    fallback: tuple[StageSpec | str, ...] = attrs.field(
-        default=("alternating",),
-        validator=[validators.min_len(1), validators.max_len(1)],
-        metadata={
-            "stages": "cost_models",
-            "help": "what tunes tasks unlike those that it was trained on",
-        },
+    fallback: tuple[StageSpec | str, ...] = option(
+        ("alternating",),
+        "what tunes tasks unlike those that it was trained on",
+        validators.min_len(1),
+        validators.max_len(1),
+        stages="cost_models",
     )

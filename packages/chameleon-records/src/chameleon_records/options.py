@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+from chameleon_core.plugins.options import option
 
 
 @attrs.frozen(kw_only=True)
@@ -13,11 +14,9 @@ class FilesOptions:
         location: where it is; the user's own database if nobody says.
     """
 
-    location: str | None = attrs.field(
-        default=None,
-        metadata={
-            "help": "a SQLite file, a folder, a file written by `chameleon records export`, or an "
-            "http(s) URL; the user's own by default",
-            "path": True,
-        },
+    location: str | None = option(
+        None,
+        "a SQLite file, a folder, a file written by `chameleon records export`, or an "
+        "http(s) URL; the user's own by default",
+        path=True,
     )

@@ -63,8 +63,7 @@ class TimingPolicy:
     def of(cls, options: TimingOptions) -> Self:
         """The policy that a runner's options ask for."""
         chosen = {name: getattr(options, name) for name in attrs.fields_dict(cls)}
-        most = max(options.max_repeats, options.min_repeats)
-        return cls(**{**chosen, "max_repeats": most})
+        return cls(**{**chosen, "max_repeats": max(options.max_repeats, options.min_repeats)})
 
     def runs_per_repeat(self, run_seconds: float) -> int:
         """Back-to-back runs that make one repeat of a kernel of ``run_seconds``."""

@@ -6,16 +6,15 @@ from typing import Literal
 
 import attrs
 from attrs import validators
+from chameleon_core.plugins.options import option
 
 
 @attrs.frozen(kw_only=True)
 class GreedyOptions:
     """Options of ``greedy``; the default is AutoTVM's number."""
 
-    epsilon: float = attrs.field(
-        default=0.05,
-        validator=[validators.ge(0.0), validators.le(1.0)],
-        metadata={"help": "share of a batch drawn at random from the whole space"},
+    epsilon: float = option(
+        0.05, "share of a batch drawn at random from the whole space", at_least=0.0, at_most=1.0
     )
 
 
@@ -27,35 +26,23 @@ class KMeansKneeOptions:
     ``literal`` and ``release`` give the paper's and the released code's ways.
     """
 
-    threshold: float = attrs.field(
-        default=2.5,
-        validator=validators.gt(1.0),
-        metadata={"help": "more clusters as long as the loss falls by more than this factor"},
+    threshold: float = option(
+        2.5, "more clusters as long as the loss falls by more than this factor", above=1.0
     )
-    smallest: int = attrs.field(
-        default=8, validator=validators.ge(1), metadata={"help": "clusters tried first"}
+    smallest: int = option(8, "clusters tried first", at_least=1)
+    largest: int = option(64, "clusters tried at most", at_least=1)
+    step: int = option(8, "clusters added at a time", at_least=1)
+    knobs: Literal["all", "widest"] = option(
+        "all",
+        "what is clustered: all knobs, or the two with the most choices",
+        validators.in_(("all", "widest")),
     )
-    largest: int = attrs.field(
-        default=64, validator=validators.ge(1), metadata={"help": "clusters tried at most"}
-    )
-    step: int = attrs.field(
-        default=8, validator=validators.ge(1), metadata={"help": "clusters added at a time"}
-    )
-    knobs: Literal["all", "widest"] = attrs.field(
-        default="all",
-        validator=validators.in_(("all", "widest")),
-        metadata={"help": "what is clustered: all knobs, or the two with the most choices"},
-    )
-    scaled: bool = attrs.field(
-        default=True, metadata={"help": "every knob counts the same, however many choices it has"}
-    )
-    representative: Literal["nearest", "best", "floor"] = attrs.field(
-        default="nearest",
-        validator=validators.in_(("nearest", "best", "floor")),
-        metadata={
-            "help": "what stands for a cluster: the candidate nearest to its centroid, its "
-            "best-scored candidate, or the centroid itself, rounded down, measured or not"
-        },
+    scaled: bool = option(True, "every knob counts the same, however many choices it has")
+    representative: Literal["nearest", "best", "floor"] = option(
+        "nearest",
+        "what stands for a cluster: the candidate nearest to its centroid, its "
+        "best-scored candidate, or the centroid itself, rounded down, measured or not",
+        validators.in_(("nearest", "best", "floor")),
     )
 
     @classmethod
@@ -73,20 +60,14 @@ class KMeansKneeOptions:
 class DiversityOptions:
     """Options of ``diversity``; ``release`` gives what AutoTVM's code does."""
 
-    alpha: float = attrs.field(
-        default=0.05,
-        validator=validators.ge(0.0),
-        metadata={"help": "what a knob value not in the batch yet is worth, in units of score"},
+    alpha: float = option(
+        0.05, "what a knob value not in the batch yet is worth, in units of score", at_least=0.0
     )
-    score_weight: float = attrs.field(
-        default=1.0,
-        validator=validators.ge(0.0),
-        metadata={"help": "what the score counts beside it; AutoTVM's code has 0"},
+    score_weight: float = option(
+        1.0, "what the score counts beside it; AutoTVM's code has 0", at_least=0.0
     )
-    ratio: int | None = attrs.field(
-        default=None,
-        validator=validators.optional(validators.ge(1)),
-        metadata={"help": "only the best so many batches of candidates are picked from"},
+    ratio: int | None = option(
+        None, "only the best so many batches of candidates are picked from", at_least=1
     )
 
     @classmethod
@@ -99,32 +80,24 @@ class DiversityOptions:
 class ModeOptions:
     """Options of ``mode``."""
 
-    share: float = attrs.field(
-        default=0.0,
-        validator=[validators.ge(0.0), validators.le(1.0)],
-        metadata={"help": "part of a batch, its last rows, replaced though it could be measured"},
+    share: float = option(
+        0.0,
+        "part of a batch, its last rows, replaced though it could be measured",
+        at_least=0.0,
+        at_most=1.0,
     )
-    tries: int = attrs.field(
-        default=512,
-        validator=validators.ge(1),
-        metadata={"help": "combinations looked at per batch"},
-    )
+    tries: int = option(512, "combinations looked at per batch", at_least=1)
 
 
 @attrs.frozen(kw_only=True)
 class CrossoverOptions:
     """Options of ``crossover``."""
 
-    share: float = attrs.field(
-        default=0.125,
-        validator=[validators.ge(0.0), validators.le(1.0)],
-        metadata={"help": "part of a batch, its last rows, replaced though it could be measured"},
+    share: float = option(
+        0.125,
+        "part of a batch, its last rows, replaced though it could be measured",
+        at_least=0.0,
+        at_most=1.0,
     )
-    parents: int = attrs.field(
-        default=8, validator=validators.ge(2), metadata={"help": "best measured that are combined"}
-    )
-    tries: int = attrs.field(
-        default=16,
-        validator=validators.ge(1),
-        metadata={"help": "children bred per row that is replaced"},
-    )
+    parents: int = option(8, "best measured that are combined", at_least=2)
+    tries: int = option(16, "children bred per row that is replaced", at_least=1)

@@ -7,16 +7,13 @@ from collections.abc import Iterable
 import attrs
 from attrs import validators
 from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, SectionRecord, hookimpl
+from chameleon_core.plugins.options import option
 
 from chameleon_transforms.section import Transformation
 
 
 def _factors(*default: int, what: str) -> tuple[int, ...]:
-    field: tuple[int, ...] = attrs.field(
-        default=default,
-        validator=validators.deep_iterable(validators.ge(2)),
-        metadata={"help": what},
-    )
+    field: tuple[int, ...] = option(default, what, validators.deep_iterable(validators.ge(2)))
     return field
 
 
@@ -38,9 +35,8 @@ class BottleneckOptions:
 class SplitOptions:
     """Options of ``split-outputs`` and ``split-rows``."""
 
-    groups: tuple[tuple[int, ...], ...] = attrs.field(
-        default=((1, 2), (2, 4), (4, 8), (2, 2, 4, 4)),
-        metadata={"help": "numbers of groups, one for each part"},
+    groups: tuple[tuple[int, ...], ...] = option(
+        ((1, 2), (2, 4), (4, 8), (2, 2, 4, 4)), "numbers of groups, one for each part"
     )
 
 
@@ -56,10 +52,8 @@ class MixedOptions:
 class KernelOptions:
     """Options of ``kernel-shrink``."""
 
-    sizes: tuple[int, ...] = attrs.field(
-        default=(1, 3),
-        validator=validators.deep_iterable(validators.ge(1)),
-        metadata={"help": "smaller filter sizes"},
+    sizes: tuple[int, ...] = option(
+        (1, 3), "smaller filter sizes", validators.deep_iterable(validators.ge(1))
     )
 
 

@@ -47,9 +47,7 @@ class Transformation(Section):
     transforms: tuple[Any, ...] = option(
         _TRANSFORMS, "what may be done to a convolution", _some, stages="transforms"
     )
-    sequence: int = option(
-        2, "transforms of one convolution, at most", validators.le(4), at_least=1
-    )
+    sequence: int = option(2, "transforms of one convolution, at most", at_least=1, at_most=4)
     widths: tuple[int, ...] = option(
         (1, 2, 4),
         "divisors of the channels between convolutions",

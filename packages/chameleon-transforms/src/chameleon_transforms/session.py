@@ -20,9 +20,8 @@ from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.factory import load_factory
 from chameleon_networks.importers.builtin.records import NETWORKS
-from chameleon_networks.importers.builtin.weights import initialise
 from chameleon_networks.importers.options import NetworkOptions
-from chameleon_networks.importers.torch.training import evaluated
+from chameleon_networks.importers.torch.inference import evaluated, initialise
 from chameleon_tvm.sources import named_object
 from torch import Tensor, nn
 
@@ -195,8 +194,7 @@ class Session:
             log.warning("the_original_is_not_trained", network=self.pipeline.model.name)
         folder = self.folder / f"point_{number}"
         point = Point.from_json(points[number])
-        fresh = write_point(self.space, point, self.source.images, self.data(), folder)
-        return folder, fresh
+        return folder, write_point(self.space, point, self.source.images, self.data(), folder)
 
     def compile(self, folder: Path) -> RunResult:
         """Tune and compile the network of a point's folder, into its ``run``."""

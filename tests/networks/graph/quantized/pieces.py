@@ -4,8 +4,6 @@ The scales are powers of two and the numbers small, so that sums of float32 are 
 compute the network by its meaning agree in every bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -55,8 +53,7 @@ def weights_of(
     scale = (2.0 ** rng.integers(exponent - 1, exponent + 1, shape[axis])).astype(np.float32)
     least = -128 if largest == 127 else -largest
     numbers = rng.integers(least, largest, shape, endpoint=True).astype(np.int8)
-    zero = np.zeros(shape[axis], np.int8)
-    return dequantized(emit, numbers, scale, zero, axis), scale
+    return dequantized(emit, numbers, scale, np.zeros(shape[axis], np.int8), axis), scale
 
 
 def bias_of(emit: Any, rng: np.random.Generator, scale: Array, data: float, rank: int) -> Any:

@@ -1,7 +1,5 @@
 """Steps of quantization pass through a change of layouts, or it is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

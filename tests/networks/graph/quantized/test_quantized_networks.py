@@ -1,7 +1,5 @@
 """Quantized networks are computed in integers, and mean what they say bit by bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random quantized networks: every tensor that is quantized is what NumPy says, bit by bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Networks that come quantized and whose weights happen to have seven bits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

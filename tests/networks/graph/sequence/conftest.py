@@ -1,7 +1,5 @@
 """Relax networks of a few operators: compiled without a tuner's kernels, loaded, and compared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pieces of networks of images, NCHW, that tests put together by hand and at random."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels take strides where no vector reaches over a gap, tables where none goes along an axis."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -55,8 +53,7 @@ def test_vectors_over_rows_are_fine_where_rows_follow_each_other(lanes: int, fin
 
 def test_other_shapes_have_to_exist_there():
     function = _copying(4, lambda row, number: [row, number * 4])
-    flat = emit.with_shapes(function, {"source": (ROWS * WIDTH,)})
-    assert takes_strides(flat, 0, (1,))
+    assert takes_strides(emit.with_shapes(function, {"source": (ROWS * WIDTH,)}), 0, (1,))
     split = emit.with_shapes(function, {"source": (ROWS // 2, 2 * WIDTH)})
     assert not takes_strides(split, 0, (WIDTH * 3, 1)), "every second row follows the one before"
 
@@ -77,8 +74,7 @@ def test_whoever_has_the_address_is_not_trusted():
 def test_blocks_have_no_vectors_yet():
     a = te.placeholder((ROWS, WIDTH), name="a")
     result = te.compute(a.shape, lambda i, j: a[i, j] + 1.0)
-    function = te.create_prim_func([a, result])
-    assert takes_strides(function, 0, GAPS)
+    assert takes_strides(te.create_prim_func([a, result]), 0, GAPS)
 
 
 SHAPE = (ROWS, WIDTH)

@@ -1,7 +1,5 @@
 """A small network as a bundle for C: the same bits as its loader in Python."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

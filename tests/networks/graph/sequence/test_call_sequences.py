@@ -1,7 +1,5 @@
 """Networks as call sequences: what they return, what they leave alone, and how they fail."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Channel shuffles move nothing where kernels can look channels up, and numbers stay the same."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

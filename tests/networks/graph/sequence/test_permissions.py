@@ -1,7 +1,5 @@
 """A compiled network says what its kernels have to ask the operating system for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import attrs

@@ -1,7 +1,5 @@
 """Memory that is needed at the same time does not overlap, and no constant is kept twice."""
 
-from __future__ import annotations
-
 import numpy as np
 from chameleon_networks.compile.sequence.calls import Call, CallSequence, Storage, Tensor
 from chameleon_networks.compile.sequence.library import Interval, placed, planned

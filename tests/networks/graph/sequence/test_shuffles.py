@@ -1,7 +1,5 @@
 """A shuffle is a permutation of one axis, however a network writes it."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

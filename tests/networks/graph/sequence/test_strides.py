@@ -1,7 +1,5 @@
 """Strides of reshaped tensors are NumPy's, which refuses what has to be copied."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

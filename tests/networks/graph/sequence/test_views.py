@@ -1,7 +1,5 @@
 """Concatenations, splits and slices move nothing where they need not, and numbers stay the same."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

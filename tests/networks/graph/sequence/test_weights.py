@@ -1,7 +1,5 @@
 """Weights of call sequences: one file, which several networks may share."""
 
-from __future__ import annotations
-
 import shutil
 import zlib
 from pathlib import Path

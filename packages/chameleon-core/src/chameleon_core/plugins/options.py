@@ -25,22 +25,24 @@ def option(
     words: str,
     *checks: Callable[[Any, Any, Any], None],
     at_least: float | None = None,
+    at_most: float | None = None,
     above: float | None = None,
     **metadata: Any,
 ) -> Any:
     """``attrs.field`` with what options have in common.
 
     Args:
-        default: its value if none is given, which no check has to accept if it is None; a
-            type stands for a new object each time.
+        default: its value if none is given, or ``attrs.NOTHING``. No check has to accept None as
+            the default. A type stands for a new object each time.
         words: its help.
         checks: validators.
         at_least: the lowest value.
+        at_most: the highest value.
         above: what every value is above.
         metadata: what else is said of it, such as ``binds`` or ``duration``.
     """
-    bounds = [] if at_least is None else [validators.ge(at_least)]
-    bounds += [] if above is None else [validators.gt(above)]
+    limits = (validators.ge, at_least), (validators.gt, above), (validators.le, at_most)
+    bounds = (check(limit) for check, limit in limits if limit is not None)
     check: Any = [*bounds, *checks]
     check = validators.and_(*check) if len(check) > 1 else next(iter(check), None)
     if check is not None and default is None:

@@ -55,24 +55,17 @@ class Registry:
         return cls(load_plugins(installed()))
 
     @classmethod
-    def from_plugins(
-        cls,
-        plugins: Iterable[Any],
-        *,
-        distribution: str = "in-process",
-        with_installed: bool = False,
-    ) -> Registry:
+    def from_plugins(cls, plugins: Iterable[Any], *, with_installed: bool = False) -> Registry:
         """A registry of plugins that are already in this process, for tests and for the API.
 
         Args:
             plugins: modules or objects with hook implementations, or pairs
-                ``(distribution, plugin)``.
-            distribution: the name under which plugins without one are known.
+                ``(distribution, plugin)``; those without one are of ``in-process``.
             with_installed: whether the installed plugins come first.
         """
         candidates = list(installed()) if with_installed else []
         for number, entry in enumerate(plugins):
-            owner, plugin = entry if isinstance(entry, tuple) else (distribution, entry)
+            owner, plugin = entry if isinstance(entry, tuple) else ("in-process", entry)
             candidates.append(
                 DiscoveredPlugin(
                     name=f"plugin-{number}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import attrs
-from attrs import validators
 
 from chameleon_core.plugins.options import option
 
@@ -24,8 +23,8 @@ class GradientOptions:
     trust: float = option(
         0.2,
         "weight of what was saved lately against what might still be saved",
-        validators.le(1.0),
         at_least=0.0,
+        at_most=1.0,
     )
     headroom: float = option(
         1.0,

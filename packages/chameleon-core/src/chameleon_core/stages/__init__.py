@@ -5,7 +5,8 @@ hint; any other exception ends it with a ``PluginError`` that names the stage. A
 candidate's build, run or device is a failed measurement instead.
 """
 
-from chameleon_core.stages.code import Arrays, Baseline, Builder, Kernel, SpaceProvider
+from chameleon_core.arrays import Arrays
+from chameleon_core.stages.code import Baseline, Builder, Kernel, SpaceProvider
 from chameleon_core.stages.disturbance import Disturbance
 from chameleon_core.stages.frontend import Delivery, Frontend, TargetResolver, Trials, Winner
 from chameleon_core.stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef

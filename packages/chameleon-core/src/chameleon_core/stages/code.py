@@ -9,14 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from numpy.typing import NDArray
-
+from chameleon_core.arrays import Arrays
 from chameleon_core.space import DesignSpace
 from chameleon_core.task import Task
-
-Arrays = list[NDArray[Any]]
 
 
 class Kernel(ABC):

@@ -16,6 +16,7 @@ import numpy as np
 import structlog
 import torch
 from chameleon_core.errors import ExitCode
+from chameleon_core.pipeline.assemble import DEFAULT, NONE
 from chameleon_core.versions import versions
 from chameleon_system.files import user_cache_folder, write_whole
 from chameleon_system.processes.child import ChildProcess, status_words
@@ -44,6 +45,7 @@ class Delivery:
         arguments: of a call.
         weights: the indices of those that become constants.
         seconds: of tuning; None to measure nothing.
+        records: the pipeline's; None for the user's own.
 
     Raises:
         StaysError: the graph cannot be one.
@@ -56,9 +58,10 @@ class Delivery:
         weights: Collection[int],
         *,
         seconds: float | None,
+        records: str | None = None,
     ) -> None:
         self._graph, self._arguments, self._weights = graph, arguments, weights
-        self._seconds = seconds
+        self._seconds, self._records = seconds, records
         name = "predicted" if seconds is None else f"tuned-{seconds:g}s"
         self._folder = user_cache_folder() / "torch" / digest_of(graph, arguments, weights) / name
 
@@ -101,6 +104,11 @@ class Delivery:
             "budget": budget,
             "output": "run",
         }
+        if self._records is not None:
+            is_path = self._records not in {NONE, DEFAULT} and "://" not in self._records
+            # The run works in another folder than the caller.
+            path = Path(self._records).expanduser().absolute()
+            pipeline["records"] = str(path) if is_path else self._records
         write_whole(self._folder / "pipeline.yaml", json.dumps(pipeline))
 
     def folder(self, *, nice: bool = False) -> Path:
@@ -128,7 +136,8 @@ class Delivery:
         arguments = ["run", "pipeline.yaml"]
         with ChildProcess("chameleon_cli", arguments, folder=self._folder) as child:
             if nice:
-                os.setpriority(os.PRIO_PGRP, child.pid, 19)
+                # Before it starts threads, which inherit it: any other process goes first.
+                os.sched_setscheduler(child.pid, os.SCHED_IDLE, os.sched_param(0))
             child.wait(_LOOK_SECONDS)
             status = child.kill()
         self._program.unlink(missing_ok=True)
@@ -148,8 +157,8 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
         StaysError: it reads something that is neither an argument nor a tensor of its own.
     """
     digest = hashlib.blake2b(digest_size=16)
-    cores = len(os.sched_getaffinity(0))
-    digest.update(repr([versions(_DISTRIBUTIONS), processor_name(), cores]).encode())
+    cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
+    digest.update(repr([versions(_DISTRIBUTIONS), processor_name(), cores, threads]).encode())
     for name, module in graph.named_modules():
         if not isinstance(module, fx.GraphModule):
             raise StaysError(f"it calls a module of its own, {name}")

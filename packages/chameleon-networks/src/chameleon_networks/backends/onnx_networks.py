@@ -5,24 +5,59 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from chameleon_core.errors import ConfigError
+from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.device.targets import TVMTargets
 from onnx.backend.base import Backend, BackendRep
 
-from chameleon_networks.backends.untuned import untuned
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.uncompilable import no_kernels
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.onnx.importing import imported
 from chameleon_networks.importers.onnx.quantized import in_real_numbers
 from chameleon_networks.importers.onnx.typed import from_interface, to_interface
+from chameleon_networks.importers.options import DEFAULT
 from chameleon_networks.importers.refusals import OperatorsRefusedError
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import manifest_of, write_package
 
 _SMALL = 16
 """Numbers of an input, at most, that a network may be compiled for the values of if they are none
 of integers: scales of ``Resize``, bounds of ``Range``."""
+
+
+_THREADS = 1
+
+
+def untuned(graph: Any) -> Any:
+    """A network as a function of arrays, for this machine.
+
+    Args:
+        graph: a Relax ``IRModule``, as an importer gives it.
+
+    Raises:
+        ChameleonError: it cannot be compiled, or loaded.
+    """
+    target = TVMTargets(NoOptions()).resolve("native")
+    module = prepared(graph, DEFAULT)
+    chains, none = chains_of(module), no_kernels(target)
+    executable = compiled(module, chains, none, target).executable
+    with tempfile.TemporaryDirectory(prefix="chameleon-untuned-") as folder:
+        manifest = {**manifest_of(module, chains, none, target, _THREADS), "untuned": {}}
+        write_package(Path(folder), executable, manifest)
+        try:
+            return load(folder)
+        except RuntimeError as error:
+            raise ChameleonError(f"the compiled network cannot be loaded: {error}") from error
 
 
 class ChameleonRep(BackendRep):

@@ -7,6 +7,8 @@ replace stays as it was, with one line in the log.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +22,7 @@ import torch
 from attrs import validators
 from chameleon_core.errors import ConfigError
 from chameleon_core.words import in_seconds
+from chameleon_system.files import write_whole
 from torch import Tensor, fx, nn
 
 from chameleon_networks import load
@@ -35,6 +38,9 @@ _ROUNDS = 7
 """Calls of each side that are timed, in turns."""
 _TIMING_SECONDS = 1.0
 """After these no further call is timed."""
+_CLEARLY = 0.8
+"""A network that takes this share of torch's time at most is not timed again in other processes: no
+disturbance of a few calls explains the difference."""
 
 
 @attrs.frozen(kw_only=True)
@@ -45,12 +51,16 @@ class BackendOptions:
         mode: ``predicted`` measures nothing; ``tuned`` measures in the first call; ``background``
             measures in a process of low priority, while torch's own code goes on.
         seconds: of wall-clock that ``tuned`` and ``background`` may take for a graph.
+        records: the database of earlier measurements, as in a pipeline; the user's own if None.
     """
 
     mode: str = attrs.field(
         default=PREDICTED, validator=validators.in_((PREDICTED, TUNED, BACKGROUND))
     )
     seconds: float = attrs.field(default=60.0, converter=float, validator=validators.gt(0.0))
+    records: str | None = attrs.field(
+        default=None, validator=validators.optional(validators.instance_of(str))
+    )
 
 
 def chameleon(
@@ -119,6 +129,11 @@ def _changes(value: Tensor) -> int:
 
 def _log_stay(reason: str) -> None:
     log.info("torch's own code computes a graph", reason=reason)
+
+
+def _seconds_file(folder: Path) -> Path:
+    """Seconds of a call of a network and of torch's own code, beside the network."""
+    return folder.with_name("torch_seconds.json")
 
 
 class CompiledGraph:
@@ -194,8 +209,13 @@ class CompiledGraph:
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
         self._weights = [(i, arguments[i], _changes(arguments[i])) for i in self._weight_indices]
-        tuning_seconds = None if self._options.mode == PREDICTED else self._options.seconds
-        delivery = Delivery(self._graph, arguments, self._weight_indices, seconds=tuning_seconds)
+        delivery = Delivery(
+            self._graph,
+            arguments,
+            self._weight_indices,
+            seconds=None if self._options.mode == PREDICTED else self._options.seconds,
+            records=self._options.records,
+        )
         if self._options.mode != BACKGROUND or delivery.is_there():
             self._folder = delivery.folder()
             return
@@ -226,13 +246,25 @@ class CompiledGraph:
         check = agreement(outputs, expected, tolerance=TOLERANCE)
         if check.problem is not None:
             raise StaysError(f"its network gives other answers: {check.problem}")
-        ours, torchs = self._seconds(network, arguments)
+        ours, torchs = self._kept_seconds(folder) or self._seconds(network, arguments)
         times = f"{in_seconds(ours)}, torch's {in_seconds(torchs)}"
         if ours > torchs:
             network.close()
             raise StaysError(f"its network is slower: {times}")
+        if ours <= _CLEARLY * torchs:
+            with contextlib.suppress(OSError):  # a full disk costs others a second
+                write_whole(_seconds_file(folder), json.dumps([ours, torchs]))
         log.info("a network computes a graph", folder=str(folder), times=times)
         self._network = network
+
+    @staticmethod
+    def _kept_seconds(folder: Path) -> tuple[float, float] | None:
+        """The times of an earlier process, in which the network was clearly faster."""
+        try:
+            ours, torchs = json.loads(_seconds_file(folder).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return ours, torchs
 
     def _seconds(self, network: Any, arguments: Sequence[Tensor]) -> tuple[float, float]:
         """The median seconds of a call of the network, and of torch's own code, in turns."""

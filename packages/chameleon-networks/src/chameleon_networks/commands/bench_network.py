@@ -16,7 +16,9 @@ MOST = 64
 """The largest number of clients, and of neighbours."""
 
 
-@click.command("bench-network", epilog="Example: chameleon bench-network runs/net --precision int8")
+@click.command(
+    "bench-network", epilog=f"Example: chameleon bench-network runs/net --precision {INT8}"
+)
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
     "--rounds",

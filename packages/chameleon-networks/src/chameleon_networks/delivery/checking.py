@@ -77,7 +77,7 @@ def _asked(
     }
     # The child removes nothing itself: it ends without finalisers, or in a crash.
     scratch = tempfile.TemporaryDirectory(prefix="chameleon-check-")
-    with scratch as folder, network_child(_MODULE) as child:
+    with scratch as folder, network_child(_MODULE, network.preloads) as child:
         conversation = Conversation(child)
         answer: Message = {}
         try:

@@ -3,7 +3,7 @@
 The network is compiled as it would be delivered, without tuned kernels, and run once against the
 framework. That happens in a process of its own, since a compiler that fails may take its process
 along. The request is a line of JSON on standard input, the answer the last one on standard output.
-The lines before it name the steps that have not crashed.
+The lines before it name the steps that have not crashed. Arguments name modules to import first.
 
 The steps that refuse most networks come first: torch's export and TVM's import. The import names
 all lacking operators before anything is compiled. Meanwhile the framework runs the network.
@@ -11,8 +11,11 @@ all lacking operators before anything is compiled. Meanwhile the framework runs 
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import math
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -168,6 +171,10 @@ Tell = Callable[[Message], None]
 def main() -> None:
     """Answer one request."""
     answers = Answers()
+    for name in sys.argv[1:]:
+        # If something is missing, the network's reading says so better.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     request = next(requests())
     steps = StepSeconds("start", request["started"])
     try:

@@ -196,8 +196,7 @@ def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
             f"{network.parent} has no delivered network",
             hint="Run `chameleon compile` on it, or name an operator with --task.",
         )
-    files = write_c_bundle(network, folder, name_for(folder, name))
-    return Exported(files=files, tasks=())
+    return Exported(files=write_c_bundle(network, folder, name_for(folder, name)), tasks=())
 
 
 def _folders(folder: Path, names: Sequence[str]) -> list[Path]:

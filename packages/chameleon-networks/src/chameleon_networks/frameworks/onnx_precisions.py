@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from chameleon_core.stages.code import Arrays
+from chameleon_core.arrays import Arrays
 from chameleon_system.processor import own_architecture
 from chameleon_tvm.types import INT8
 

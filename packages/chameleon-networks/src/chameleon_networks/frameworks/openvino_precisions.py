@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
+from chameleon_core.arrays import Arrays
 from chameleon_core.errors import ConfigError
-from chameleon_core.stages.code import Arrays
 from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8
 
 from chameleon_networks.frameworks.reduced import ReducedNetwork, Reduction, sums_saturate

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 
 import attrs
+from chameleon_core.arrays import Arrays
 from chameleon_core.plugins.factory import load_factory
-from chameleon_core.stages.code import Arrays
 from chameleon_system.processor import this_processor
 from chameleon_tvm.types import BFLOAT16, FLOAT16, INT8
 

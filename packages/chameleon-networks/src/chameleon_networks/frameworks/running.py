@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.stages.code import Arrays
+from chameleon_core.arrays import Arrays
 from chameleon_system.thread_limit import usable_threads
 from chameleon_tvm.types import HALVES
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.operators.activations import ARRAYS
+from chameleon_tvm.operators.activation_arrays import ARRAYS
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.extents import extents_of
-from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tvm
+from chameleon_networks.graph.relaxed import extents_of, operator_name, relax, rewritten, tvm
 
 Array = NDArray[Any]
 Known = Callable[[Any], Array | None]

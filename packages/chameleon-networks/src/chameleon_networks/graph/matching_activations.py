@@ -12,7 +12,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_tvm.operators.activations import ARRAYS, activated
+from chameleon_tvm.operators.activation_arrays import ARRAYS
+from chameleon_tvm.operators.activations import activated
 from chameleon_tvm.operators.spec import leaky_relu
 
 from chameleon_networks.graph.constants import array_of, evaluate, is_elementwise

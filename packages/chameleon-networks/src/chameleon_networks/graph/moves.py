@@ -11,8 +11,15 @@ import attrs
 import numpy as np
 
 from chameleon_networks.graph.constants import array_of
-from chameleon_networks.graph.extents import extents_of, known_extents
-from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tvm, users_of
+from chameleon_networks.graph.relaxed import (
+    extents_of,
+    known_extents,
+    operator_name,
+    relax,
+    rewritten,
+    tvm,
+    users_of,
+)
 
 Axes = tuple[int, ...]
 

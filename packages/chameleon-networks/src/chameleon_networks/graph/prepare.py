@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -14,6 +13,7 @@ from chameleon_tvm.types import INT8, STORAGE, UINT8
 
 from chameleon_networks.graph.affine import with_folded_scales
 from chameleon_networks.graph.constants import array_of, fold_constants
+from chameleon_networks.graph.lowering import lowered
 from chameleon_networks.graph.matching_convolutions import CONVOLUTION_RANKS, channels_last_layouts
 from chameleon_networks.graph.moves import shape_of, without_moves
 from chameleon_networks.graph.moving import with_encoded_moves
@@ -244,156 +244,6 @@ class _Folder(relax.PyExprMutator):
     def visit_dataflow_var_(self, variable: Any) -> Any:
         constant = self._constants.get(variable)
         return super().visit_dataflow_var_(variable) if constant is None else constant
-
-
-_MOST_FACTORS = 4
-"""Largest whole power that is written as products."""
-
-
-def lowered(module: Any) -> Any:
-    """The module without operators that later steps cannot deal with.
-
-    Args:
-        module: an ``IRModule`` of Relax functions in normal form, as it was imported.
-    """
-    return rewritten(module, _Lowering(module))
-
-
-@relax.expr_functor.mutator
-class _Lowering(relax.PyExprMutator):
-    """Replaces calls one by one."""
-
-    def visit_call_(self, call: Any) -> Any:
-        call = super().visit_call_(call)
-        lower = _LOWERINGS.get(operator_name(call))
-        if lower is None or not isinstance(call.ty, relax.TensorType):
-            return call
-        result = lower(call, self.builder_.emit)
-        return call if result is None else result
-
-
-def _reshape(call: Any, _emit: Any) -> Any:
-    """``ConvertLayout`` reads freed memory if an operator that drops an axis has no layout."""
-    return relax.op.reshape(call.args[0], call.ty.shape)
-
-
-def _permuted(call: Any, _emit: Any) -> Any:
-    """``ConvertLayout`` takes axes that are counted from the end for others."""
-    axes = call.attrs.axes
-    if axes is None or all(int(axis) >= 0 for axis in axes):
-        return None
-    return relax.op.permute_dims(call.args[0], [int(axis) % len(axes) for axis in axes])
-
-
-def _stacked(call: Any, emit: Any) -> Any:
-    """``ConvertLayout`` cannot have a stack, whose tensors have another rank than it has."""
-    shape = [int(extent) for extent in call.ty.shape]
-    axis = int(call.attrs.axis) % len(shape)
-    shape[axis] = 1
-    parts = [emit(relax.op.reshape(part, shape)) for part in _parts(call.args[0], emit)]
-    return relax.op.concat(parts, axis)
-
-
-def _parts(value: Any, emit: Any) -> list[Any]:
-    if isinstance(value, relax.Tuple):
-        return list(value.fields)
-    return [emit(relax.TupleGetItem(value, place)) for place in range(len(value.ty.fields))]
-
-
-def _comparison(call: Any, emit: Any) -> Any:
-    """LLVM has no comparison of floating-point numbers that are booleans."""
-    if any(str(operand.ty.dtype) != "bool" for operand in call.args):
-        return None
-    numbers = [emit(relax.op.astype(operand, INT8)) for operand in call.args]
-    return relax.Call(call.op, numbers, call.attrs, call.ty_args)
-
-
-def _number(call: Any, _emit: Any) -> Any:
-    """TVM has no code for a function of LLVM's, such as ``tanh``, of vectors of bool as floats."""
-    kind = str(call.ty.dtype)
-    if str(call.args[0].ty.dtype) != "bool" or not kind.startswith("float"):
-        return None
-    return relax.op.where(call.args[0], relax.const(1.0, kind), relax.const(0.0, kind))
-
-
-def _full(call: Any, emit: Any) -> Any:
-    """Infinity has no way into TVM's ``full``."""
-    value = call.args[1]
-    if not isinstance(value, tvm.ir.GenericConst):
-        return None
-    number = array_of(value).astype(str(call.ty.dtype))
-    if np.isfinite(number).all():
-        return None
-    return relax.op.broadcast_to(emit(relax.const(number)), call.ty.shape)
-
-
-def _take(call: Any, _emit: Any) -> Any:
-    """TVM's fast mode reads beyond the array if an index is out of range."""
-    if str(call.attrs.mode) != "fast":
-        return None
-    axis = call.attrs.axis
-    return relax.op.take(*call.args, None if axis is None else int(axis), mode="clip")
-
-
-def _power(call: Any, emit: Any) -> Any:
-    """A small whole power as products: ``pow`` is a call for each number, and not of integers."""
-    base, exponent = call.args
-    if not isinstance(exponent, tvm.ir.GenericConst) or array_of(exponent).size != 1:
-        return None
-    power = float(array_of(exponent).reshape(()))
-    if power not in range(1, _MOST_FACTORS + 1) or list(call.ty.shape) != list(base.ty.shape):
-        return None
-    product = base
-    for _ in range(int(power) - 1):
-        product = emit(relax.op.multiply(product, base))
-    return product
-
-
-def _place_of_extreme(call: Any, emit: Any) -> Any:
-    """TVM's first candidate is at -1, and stays if all numbers are the least one of their dtype."""
-    return relax.op.maximum(emit(call), relax.const(0, str(call.ty.dtype)))
-
-
-def _hyperbolic(call: Any, emit: Any) -> Any:
-    """``sinh`` and ``cosh``, which LLVM lacks for vectors; log 2 keeps them from overflowing early.
-
-    The difference of two numbers near one loses digits, which Taylor's series does not.
-    """
-    x, kind = call.args[0], str(call.ty.dtype)
-    zero, one, log2 = (relax.const(number, kind) for number in (0.0, 1.0, math.log(2.0)))
-    size = emit(relax.op.abs(x))
-    powers = [
-        emit(relax.op.exp(relax.op.subtract(part, log2)))
-        for part in (size, relax.op.subtract(zero, size))
-    ]
-    if operator_name(call) == "relax.cosh":
-        return relax.op.add(*powers)
-    square, series = emit(relax.op.multiply(x, x)), one
-    for factor in (110, 72, 42, 20, 6):
-        part = relax.op.divide(square, relax.const(float(factor), kind))
-        series = emit(relax.op.add(one, relax.op.multiply(part, series)))
-    far = emit(relax.op.subtract(*powers))
-    signed = relax.op.where(relax.op.less(x, zero), relax.op.subtract(zero, far), far)
-    return relax.op.where(relax.op.less(size, one), relax.op.multiply(x, series), signed)
-
-
-_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-
-_LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
-    "relax.squeeze": _reshape,
-    "relax.expand_dims": _reshape,
-    "relax.permute_dims": _permuted,
-    "relax.stack": _stacked,
-    "relax.flatten": _reshape,
-    "relax.full": _full,
-    "relax.astype": _number,
-    "relax.take": _take,
-    "relax.power": _power,
-    **dict.fromkeys(("relax.argmax", "relax.argmin"), _place_of_extreme),
-    **dict.fromkeys(("relax.sinh", "relax.cosh"), _hyperbolic),
-    **{f"relax.{name}": _comparison for name in _COMPARISONS},
-}
-"""Functions by operator: each returns the expression that replaces a call, or None to keep it."""
 
 
 _LEADING = 2

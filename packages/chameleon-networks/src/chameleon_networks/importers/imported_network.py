@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import numpy as np
+from chameleon_core.arrays import Arrays
 from chameleon_core.dtypes import FLOAT32
 from chameleon_core.network_result import OperatorCoverage
-from chameleon_core.stages.code import Arrays
 
 from chameleon_networks.frameworks.running import Network, NetworkForms
 from chameleon_networks.graph.warnings_once import warnings_once
@@ -45,7 +45,10 @@ class ImportedNetwork(ABC):
         sibling: the network of the same source in other shapes, from which this one may take what
             is the same for all.
         programs: files that another process has kept of it, as ``kept_programs`` returned them.
+        preloads: modules that reading it needs, which a process imports until it is asked.
     """
+
+    preloads: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, options: NetworkOptions) -> None:
         self.options = options

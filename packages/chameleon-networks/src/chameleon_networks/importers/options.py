@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 from attrs import validators
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins.options import FORMER, NOT_BINDING
+from chameleon_core.plugins.options import option
 from chameleon_tvm import types
 from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, display_name
 
@@ -26,44 +26,31 @@ DEFAULT = "NHWC"
 class NetworkOptions:
     """Options that all networks have."""
 
-    layout: str = attrs.field(
-        default=AUTO,
-        validator=validators.in_((AUTO, DEFAULT, "NCHW")),
-        metadata={
-            "help": "layout of the whole graph: NHWC, NCHW, or auto, which measures a few "
-            "convolutions in both; weights are packed anyway"
-        },
+    layout: str = option(
+        AUTO,
+        "layout of the whole graph: NHWC, NCHW, or auto, which measures a few "
+        "convolutions in both; weights are packed anyway",
+        validators.in_((AUTO, DEFAULT, "NCHW")),
     )
-    compare: bool = attrs.field(
-        default=True,
-        metadata={
-            **NOT_BINDING,
-            "help": "time the compiled network against what else can run it here",
-        },
+    compare: bool = option(
+        True, "time the compiled network against what else can run it here", binds=False
     )
-    check: bool = attrs.field(
-        default=True,
-        metadata={
-            "help": "before anything is tuned compile the network and compare its answers with "
-            "the framework's"
-        },
+    check: bool = option(
+        True,
+        "before anything is tuned compile the network and compare its answers with the framework's",
     )
-    in_place: bool = attrs.field(
-        default=False,
-        metadata={
-            **NOT_BINDING,
-            "help": "time kernels that were nearly as fast as the winners inside the network, and "
-            "take the fastest there",
-        },
+    in_place: bool = option(
+        False,
+        "time kernels that were nearly as fast as the winners inside the network, and "
+        "take the fastest there",
+        binds=False,
     )
-    shapes: dict[str, tuple[int | Buckets, ...]] = attrs.field(
-        factory=dict,
-        validator=lambda _, __, value: check_shapes(value),
-        metadata={
-            "help": "shapes of inputs by name, instead of the example's or of those that the file "
-            "leaves open. An extent {buckets: [64, 128]} makes a network of each; `pad: 0` fills "
-            "up inputs between them"
-        },
+    shapes: dict[str, tuple[int | Buckets, ...]] = option(
+        dict,
+        "shapes of inputs by name, instead of the example's or of those that the file "
+        "leaves open. An extent {buckets: [64, 128]} makes a network of each; `pad: 0` fills "
+        "up inputs between them",
+        lambda _, __, value: check_shapes(value),
     )
 
 
@@ -71,17 +58,14 @@ class NetworkOptions:
 class BuiltinOptions(NetworkOptions):
     """Options of the ``builtin`` frontend."""
 
-    network: str = attrs.field(
-        validator=validators.in_(tuple(NETWORKS)),
-        metadata={"help": f"one of {', '.join(NETWORKS)}"},
+    network: str = option(
+        attrs.NOTHING, f"one of {', '.join(NETWORKS)}", validators.in_(tuple(NETWORKS))
     )
-    batch: int = attrs.field(
-        default=1, validator=validators.ge(1), metadata={"help": "samples per inference"}
-    )
-    dtype: str = attrs.field(
-        default=FLOAT32,
-        validator=validators.in_((FLOAT32, FLOAT16, BFLOAT16)),
-        metadata={"help": f"of weights and images: {FLOAT32}, {FLOAT16} or {BFLOAT16}"},
+    batch: int = option(1, "samples per inference", at_least=1)
+    dtype: str = option(
+        FLOAT32,
+        f"of weights and images: {FLOAT32}, {FLOAT16} or {BFLOAT16}",
+        validators.in_((FLOAT32, FLOAT16, BFLOAT16)),
     )
 
 
@@ -89,12 +73,11 @@ class BuiltinOptions(NetworkOptions):
 class TorchOptions(NetworkOptions):
     """Options of the ``torch`` frontend."""
 
-    source: str = attrs.field(
-        metadata={
-            "help": "'path.py:function' or 'package.module:function' that returns a module and "
-            "its example inputs, or a program saved by torch.export (.pt2)",
-            "source": True,
-        }
+    source: str = option(
+        attrs.NOTHING,
+        "'path.py:function' or 'package.module:function' that returns a module and its example "
+        "inputs, or a program saved by torch.export (.pt2)",
+        source=True,
     )
 
     def __attrs_post_init__(self) -> None:
@@ -110,6 +93,4 @@ class TorchOptions(NetworkOptions):
 class OnnxOptions(NetworkOptions):
     """Options of the ``onnx`` frontend."""
 
-    source: str = attrs.field(
-        metadata={"help": "an ONNX file; formerly `file`", "path": True, FORMER: "file"}
-    )
+    source: str = option(attrs.NOTHING, "an ONNX file; formerly `file`", path=True, former="file")

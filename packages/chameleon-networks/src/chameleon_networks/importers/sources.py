@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
+from chameleon_core.arrays import Arrays
 from chameleon_core.network_result import OperatorCoverage
-from chameleon_core.stages.code import Arrays
 from chameleon_tvm.types import FLOAT32, INT8, UINT8
 from numpy.typing import NDArray
 
@@ -54,11 +54,11 @@ from chameleon_networks.importers.torch.programs import (
     ExampleProgram,
     builtin_program,
     exported,
+    input_tensors,
     keep_program,
     loaded,
     recalled_program,
 )
-from chameleon_networks.importers.torch.shapes import input_tensors
 from chameleon_networks.source_location import ImportedGraph
 
 log = structlog.get_logger()
@@ -70,6 +70,7 @@ _OF_TORCH = (TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
 class ProgramNetwork(ImportedNetwork):
     """A network that torch has; its export is what TVM reads."""
 
+    preloads = ("chameleon_networks.importers.torch.lowering.importing", "torch._dynamo")
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     @abstractmethod

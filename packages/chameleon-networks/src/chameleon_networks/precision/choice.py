@@ -124,8 +124,7 @@ class TypeChoice:
 
     def uniform(self, kind: int) -> Assignment:
         """All operators in one type, those that cannot be in float32."""
-        able = np.isfinite(self.seconds[:, kind])
-        return self.assignment(np.where(able, kind, 0).tolist())
+        return self.assignment(np.where(np.isfinite(self.seconds[:, kind]), kind, 0).tolist())
 
     def front(self, *, bound: float = np.inf) -> list[Assignment]:
         """The assignments that no other one dominates, by rising error and falling seconds.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -198,8 +199,7 @@ class NetworkProcess(AskedProcess):
             ChameleonError: it raised, died or hung.
         """
         file = self._file("outputs")
-        request = {"do": "outputs", "inputs": self._written(inputs), "outputs": str(file)}
-        self._ask(request)
+        self._ask({"do": "outputs", "inputs": self._written(inputs), "outputs": str(file)})
         return read_arrays(file)
 
     def seconds(self, inputs: Arrays, *, about: float) -> list[float]:
@@ -231,15 +231,16 @@ class NetworkProcess(AskedProcess):
         return [KernelTime(**row) for row in answer["kernels"]]
 
 
-def network_child(module: str) -> ChildProcess:
+def network_child(module: str, arguments: Sequence[str] = ()) -> ChildProcess:
     """A child that a network is asked of, in lines of JSON.
 
     Its variables are those of whoever called Chameleon: figures are what users get.
 
     Args:
         module: that it runs.
+        arguments: of the module.
     """
-    return ChildProcess(module, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return ChildProcess(module, arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProcess:
@@ -250,8 +251,7 @@ def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProces
         folder: the network's.
         threads: that it computes with.
     """
-    request = {"role": "delivered", "folder": str(folder)}
-    return NetworkProcess(name, request, threads=threads)
+    return NetworkProcess(name, {"role": "delivered", "folder": str(folder)}, threads=threads)
 
 
 def framework_process(network: ImportedNetwork, name: str, **options: Any) -> NetworkProcess:

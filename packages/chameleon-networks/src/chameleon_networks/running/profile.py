@@ -96,8 +96,7 @@ def _called(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arrays]]:
         outputs = network.outputs(network.arrays(inputs), times)
         whole = time.perf_counter() - started
         seconds = (times * 1e-9).tolist()
-        calls = [*zip(names, seconds, strict=True), (AROUND, whole - sum(seconds))]
-        return calls, outputs
+        return [*zip(names, seconds, strict=True), (AROUND, whole - sum(seconds))], outputs
 
     return run
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.arrays import Arrays
 from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins.factory import load_factory
-from chameleon_core.stages.code import Arrays
 from chameleon_system.processes.answering import Answers, Message, requests
 from chameleon_tvm.words import first_line
 

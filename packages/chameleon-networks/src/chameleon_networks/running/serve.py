@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import attrs
-from chameleon_core.stages.code import Arrays
+from chameleon_core.arrays import Arrays
 from chameleon_system.processes.answering import Message
 from chameleon_system.processes.stamps import TOKEN
 from chameleon_system.thread_limit import allowed_cores

@@ -247,8 +247,7 @@ def agreement(
 
 def _magnitude(array: NDArray[Any]) -> float:
     """The largest finite magnitude of an array; 0 if it has none."""
-    known = array[np.isfinite(array)].astype(np.float64)
-    return float(np.abs(known).max(initial=0.0))
+    return float(np.abs(array[np.isfinite(array)].astype(np.float64)).max(initial=0.0))
 
 
 def _error(got: NDArray[Any], wanted: NDArray[Any], scale: float) -> float:

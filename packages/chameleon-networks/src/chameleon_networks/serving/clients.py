@@ -114,8 +114,7 @@ def busy(neighbours: int) -> Iterator[None]:
     command = [sys.executable, "-c", _BUSY, str(os.getpid())]
     with contextlib.ExitStack() as stack:
         for _ in range(neighbours):
-            process = stack.enter_context(subprocess.Popen(command))
-            stack.callback(process.kill)
+            stack.callback(stack.enter_context(subprocess.Popen(command)).kill)
         yield
 
 

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import attrs
-from chameleon_core.plugins.options import NOT_BINDING
+from chameleon_core.plugins.options import option
 
 
 @attrs.frozen(kw_only=True)
 class TasksOptions:
     """Options of ``tasks``."""
 
-    file: str = attrs.field(
-        metadata={
-            **NOT_BINDING,
-            "help": "a JSON file with a list of tasks, as a data set's collection writes them",
-            "path": True,
-        }
+    file: str = option(
+        attrs.NOTHING,
+        "a JSON file with a list of tasks, as a data set's collection writes them",
+        binds=False,
+        path=True,
     )
-    start: int = attrs.field(
-        default=0,
-        validator=attrs.validators.ge(0),
-        metadata={"help": "tasks at the beginning of the list that are left out"},
+    start: int = option(0, "tasks at the beginning of the list that are left out", at_least=0)
+    count: int | None = option(
+        None,
+        "tasks after those at most; null for all",
+        at_least=1,
+        binds=False,
     )
-    count: int | None = attrs.field(
-        default=None,
-        validator=attrs.validators.optional(attrs.validators.ge(1)),
-        metadata={**NOT_BINDING, "help": "tasks after those at most; null for all"},
-    )
-    trust_source: bool = attrs.field(
-        default=False,
-        metadata={
-            **NOT_BINDING,
-            "help": "take tasks that carry code, TensorIR functions and their references, and run "
-            "it; only if you wrote or read the file",
-        },
+    trust_source: bool = option(
+        False,
+        "take tasks that carry code, TensorIR functions and their references, and run "
+        "it; only if you wrote or read the file",
+        binds=False,
     )

@@ -135,8 +135,7 @@ def _tagged(words: list[str]) -> dict[str, Any]:
             hint=f"Did you mean {' or '.join(near)}?" if near else _HINT,
         )
     exported = json.loads(str(Target(words[0])))
-    kind = str(exported["kind"])
-    return {**exported, **_options(kind, words[1:])}
+    return {**exported, **_options(str(exported["kind"]), words[1:])}
 
 
 def _parsed_words(words: list[str]) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from chameleon_tvm.instructions.base import Expr
+from typing import Any
+
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.types import FLOAT32, StorageType
+
+Expr = Any
 
 
 def widening(kind: StorageType, value: Expr, lanes: int = 1) -> Expr:

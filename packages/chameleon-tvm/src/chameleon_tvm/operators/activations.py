@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chameleon_tvm.late_tvm import tirx
+from chameleon_tvm.operators.activation_arrays import ARRAYS, SELU_SCALE, SELU_SLOPE, Exact
 from chameleon_tvm.operators.elementary import erf, exp, number, sigmoid, tanh
-from chameleon_tvm.operators.spec import SELU_SCALE, SELU_SLOPE, slope_of
+from chameleon_tvm.operators.spec import slope_of
 
 Expr = Any
 
@@ -89,36 +89,6 @@ def activate(value: Expr, name: str) -> Expr:
     """
     slope = slope_of(name)
     return _EXPRESSIONS[name](value) if slope is None else _leaky(value, slope)
-
-
-Exact = NDArray[np.float64]
-
-
-def _sigmoid(x: Exact) -> Exact:
-    # The hyperbolic tangent never overflows, as an exponential would.
-    return 0.5 + 0.5 * np.tanh(0.5 * x)
-
-
-ARRAYS: dict[str, Callable[[Exact], Exact]] = {
-    "none": lambda x: x,
-    "relu": lambda x: np.maximum(x, 0.0),
-    "relu6": lambda x: np.clip(x, 0.0, 6.0),
-    "gelu": lambda x: 0.5 * x * (1.0 + np.vectorize(math.erf)(x / math.sqrt(2.0))),
-    "gelu_tanh": lambda x: (
-        0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
-    ),
-    "sigmoid": _sigmoid,
-    "silu": lambda x: x * _sigmoid(x),
-    "tanh": np.tanh,
-    "hardsigmoid": lambda x: np.clip(x + 3.0, 0.0, 6.0) / 6.0,
-    "hardswish": lambda x: x * np.clip(x + 3.0, 0.0, 6.0) / 6.0,
-    "gelu_sigmoid": lambda x: x * _sigmoid(1.702 * x),
-    "elu": lambda x: np.maximum(x, 0.0) + np.expm1(np.minimum(x, 0.0)),
-    "selu": lambda x: SELU_SCALE * (np.maximum(x, 0.0) + SELU_SLOPE * np.expm1(np.minimum(x, 0.0))),
-    "mish": lambda x: x * np.tanh(np.logaddexp(0.0, x)),
-    "relu_squared": lambda x: np.square(np.maximum(x, 0.0)),
-}
-"""Activations of float64 arrays, but for those with a slope."""
 
 
 def activated(x: Exact, name: str) -> Exact:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.instructions import conversions
 from chameleon_tvm.late_tvm import te
-from chameleon_tvm.operators.activations import Exact, activate, activated
+from chameleon_tvm.operators.activation_arrays import Exact
+from chameleon_tvm.operators.activations import activate, activated
 from chameleon_tvm.operators.base import seeded_array, widened
 from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.types import FLOAT32, STORAGE, tolerance_of

@@ -17,7 +17,8 @@ from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.late_tvm import te
-from chameleon_tvm.operators.activations import Exact, activated
+from chameleon_tvm.operators.activation_arrays import Exact
+from chameleon_tvm.operators.activations import activated
 from chameleon_tvm.operators.base import seeded_array, seeded_integers
 from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.requantizing import finished

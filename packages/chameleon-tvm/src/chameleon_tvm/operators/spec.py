@@ -123,9 +123,6 @@ ACTIVATIONS = (
 (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
 """
 
-SELU_SLOPE, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
-"""Constants of self-normalizing networks (Klambauer et al. 2017, equation 2 and theorem 1)."""
-
 _LEAKY = re.compile(r"leaky_relu\((\d*\.?\d+(?:e-?\d+)?)\)")
 
 

@@ -12,8 +12,7 @@ from chameleon_tvm.quick_tvm import tirx
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of
-from chameleon_networks.graph.extents import known_extents
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import known_extents, relax, tvm
 from chameleon_networks.graph.strides import Shape, dense_strides, is_dense
 
 Expr = Any

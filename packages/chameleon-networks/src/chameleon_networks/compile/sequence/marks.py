@@ -17,9 +17,8 @@ from chameleon_core.errors import ConfigError
 from chameleon_tvm.quick_tvm import te, tirx
 
 from chameleon_networks.compile.sequence.accesses import count_lookups, table_axis
-from chameleon_networks.graph.extents import extents_of, known_extents
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import extents_of, known_extents, relax, tvm
 from chameleon_networks.graph.strided import Step, View, step_of, views_of
 from chameleon_networks.graph.strides import dense_strides
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_tvm.quick_tvm import te, tirx, tvm
+from chameleon_tvm.types import INT8, UINT8
 
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.relaxed import relax
@@ -22,6 +23,14 @@ from chameleon_networks.importers.onnx.nodes import (
 )
 
 op = relax.op
+
+KERNEL_TYPES = frozenset(
+    (
+        *("bool", "float32", "float64", INT8, "int16", "int32", "int64"),
+        *(UINT8, "uint16", "uint32", "uint64"),
+    )
+)
+"""Types that kernels compute in."""
 
 
 def _is_whole(value: Any) -> bool:
@@ -99,7 +108,7 @@ def _extreme(node: Node) -> Any:
         extreme = op.max if largest else op.min
         if kind != np.bool_:
             return extreme(x, axes, keep)
-        return op.astype(extreme(op.astype(x, "uint8"), axes, keep), "bool")
+        return op.astype(extreme(op.astype(x, UINT8), axes, keep), "bool")
     # Nothing is larger than all numbers or less than all.
     left = [1 if axis in axes else extent for axis, extent in enumerate(shape)]
     left = left if keep else [extent for axis, extent in enumerate(shape) if axis not in axes]
@@ -193,7 +202,7 @@ def _same_bits(node: Node) -> Any:
     """The bits of numbers read as another type."""
     kind = node.named_type(node.attributes["to"])
     x = node[0]
-    if any(node.kinds) or kind not in _BITS or dtype_of(x) not in {*_BITS, "bool"}:
+    if any(node.kinds) or kind not in KERNEL_TYPES - {"bool"} or dtype_of(x) not in KERNEL_TYPES:
         raise Unsupported(f"it reads {node.kinds[0] or dtype_of(x)} as {kind}")
     if dtype_of(x) == "bool" or dtype_of(x) == kind:
         return op.astype(x, kind)
@@ -202,14 +211,6 @@ def _same_bits(node: Node) -> Any:
         return te.compute(source.shape, lambda *at: tirx.reinterpret(kind, source(*at)))
 
     return node.builder.call_te(read, x, primfunc_name_hint="bits")
-
-
-_BITS = frozenset(
-    (
-        *("float32", "float64", "int8", "int16", "int32", "int64"),
-        *("uint8", "uint16", "uint32", "uint64"),
-    )
-)
 
 
 def _prelu(node: Node) -> Any:
@@ -299,8 +300,7 @@ def _by_norm(node: Node) -> Any:
     else:
         norm = op.sqrt(op.sum(op.multiply(x, x), [axis], True))
     norm = node.emit(norm)
-    empty = op.equal(norm, scalar(0, norm))
-    return op.divide(x, op.where(empty, scalar(1, norm), norm))
+    return op.divide(x, op.where(op.equal(norm, scalar(0, norm)), scalar(1, norm), norm))
 
 
 NORMALIZING: Mapping[str, Callable[[Node], Any]] = {

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import onnx
 from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.types import UINT8
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.onnx.arithmetic import ARITHMETIC, NORMALIZING
+from chameleon_networks.importers.onnx.arithmetic import ARITHMETIC, KERNEL_TYPES, NORMALIZING
 from chameleon_networks.importers.onnx.control import SPECIAL
 from chameleon_networks.importers.onnx.images import IMAGES, RESIZING
 from chameleon_networks.importers.onnx.nodes import (
@@ -35,14 +36,6 @@ from chameleon_networks.importers.onnx.training import TRAINING
 from chameleon_networks.importers.onnx.typed import E8M0, INTEGERS, TYPES, Typed, rounded
 
 op = relax.op
-
-KERNEL_TYPES = frozenset(
-    (
-        *("bool", "float32", "float64", "int8", "int16", "int32", "int64"),
-        *("uint8", "uint16", "uint32", "uint64"),
-    )
-)
-"""Types that kernels compute in."""
 
 
 def _one_hot(node: Node) -> Any:
@@ -99,7 +92,7 @@ def _quantize(node: Node) -> Any:
     if zero is not None:
         kind = node.kinds[2] or dtype_of(zero)
     else:
-        kind = node.named_type(number) if number else "uint8"
+        kind = node.named_type(number) if number else UINT8
     if _is_ordinary(node, kind):
         return NotImplemented
     ratio = node.emit(op.divide(x, _along(node, scale)))

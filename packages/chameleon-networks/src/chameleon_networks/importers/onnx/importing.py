@@ -24,12 +24,12 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import is_quantized, is_rounded
+from chameleon_networks.importers.onnx.arithmetic import KERNEL_TYPES
 from chameleon_networks.importers.onnx.control import SPECIAL
 from chameleon_networks.importers.onnx.converters import (
     CONVERTERS,
     DOMAINS,
     IN_THE_STANDARD,
-    KERNEL_TYPES,
     has_operator,
 )
 from chameleon_networks.importers.onnx.nodes import (

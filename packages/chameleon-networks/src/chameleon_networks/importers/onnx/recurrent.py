@@ -150,8 +150,7 @@ class _Direction:
         cell = emit(op.add(op.multiply(forget, cell), op.multiply(enter, change)))
         if self.peepholes:
             leaving = op.add(leaving, op.multiply(self.peepholes[1], cell))
-        leave = self.activated(0, leaving)
-        return [emit(op.multiply(leave, self.functions[2](cell))), cell]
+        return [emit(op.multiply(self.activated(0, leaving), self.functions[2](cell))), cell]
 
 
 def _parts(node: Node, value: Any, count: int, axis: int) -> list[Any]:

@@ -1,33 +1,38 @@
-"""Networks of torch as exported programs: built in, of the user's, or saved."""
+"""Networks of torch as exported programs: built in, of the user's, or saved; in any shapes."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import io
+import logging
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 import structlog
 from chameleon_core.errors import ConfigError
+from chameleon_core.words import did_you_mean
 from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import first_line
 
 from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.importers.source_checks import no_torch
-from chameleon_networks.importers.torch.messages import torch_messages_held_back
-from chameleon_networks.importers.torch.randomness import without_chance, without_dropout
-from chameleon_networks.importers.torch.shapes import (
-    Export,
-    Keywords,
-    Shapes,
-    check_saved,
-    with_shapes,
+from chameleon_networks.importers.torch.inference import (
+    evaluated,
+    initialise,
+    without_chance,
+    without_dropout,
 )
-from chameleon_networks.importers.torch.training import evaluated
 
 log = structlog.get_logger()
+
+Shapes = Mapping[str, Sequence[int]]
+Keywords = dict[str, Any]
+Export = Callable[[tuple[Any, ...], Keywords], Any]
+"""Makes a program from positional and keyword inputs."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -67,8 +72,6 @@ def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExamplePro
         dtype: of weights and images.
     """
     torch = _torch()
-    from chameleon_networks.importers.builtin.weights import initialise  # noqa: PLC0415 - needs torch
-
     record = NETWORKS[name]
     module, _, function = record.factory.partition(":")
     network = initialise(getattr(importlib.import_module(module), function)())
@@ -283,3 +286,162 @@ def _torch() -> Any:
         return importlib.import_module("torch")
     except ImportError as error:
         raise no_torch() from error
+
+
+@contextlib.contextmanager
+def torch_messages_held_back() -> Iterator[None]:
+    """Hold back all that torch logs and prints.
+
+    Without an exception, the messages appear at the end. Otherwise they become a note of the
+    exception, which a traceback shows.
+    """
+    loggers = [_HeldBack(logger) for logger in _torch_loggers()]
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            yield
+    except Exception as error:
+        logged = [record.getMessage() for one in loggers for record in one.records]
+        said = [*logged, out.getvalue().strip(), err.getvalue().strip()]
+        if any(said):
+            error.add_note("\n".join(filter(None, said)))
+        raise
+    else:
+        sys.stdout.write(out.getvalue())
+        sys.stderr.write(err.getvalue())
+        for one in loggers:
+            one.tell()
+    finally:
+        for one in loggers:
+            one.release()
+
+
+class _HeldBack(logging.Handler):
+    """Takes the place of a logger's handlers and keeps its records.
+
+    Args:
+        logger: one with handlers.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+        self._logger = logger
+        self._handlers = logger.handlers
+        logger.handlers = [self]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def tell(self) -> None:
+        """Give the records to those whose place this one took."""
+        for record in self.records:
+            for handler in self._handlers:
+                if record.levelno >= handler.level:
+                    handler.handle(record)
+
+    def release(self) -> None:
+        """Give the others their place back."""
+        self._logger.handlers = self._handlers
+
+
+def _torch_loggers() -> list[logging.Logger]:
+    """Those of torch that have handlers."""
+    return [
+        logger
+        for name, logger in logging.root.manager.loggerDict.items()
+        if name.partition(".")[0] == "torch"
+        and isinstance(logger, logging.Logger)
+        and logger.handlers
+    ]
+
+
+def with_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any:
+    """The program of the same network for inputs of the shapes asked for.
+
+    An example is cropped, or repeated from its start, along each axis, so that the ids in it stay
+    valid ones.
+
+    Args:
+        program: the ``torch.export.ExportedProgram`` for the example inputs.
+        shapes: of inputs by name.
+        export: exports the network with other inputs.
+        owner: the network, for errors.
+
+    Raises:
+        ConfigError: it has no such input, or one of another rank; or ``export`` raises it.
+    """
+    tree = importlib.import_module("torch.utils._pytree")
+    leaves, structure = tree.tree_flatten(program.example_inputs)
+    names = [str(name) for name in program.graph_signature.user_inputs]
+    tensors = input_tensors(program)
+    _check(tensors, shapes, owner)
+    if all(tuple(tensors[name].shape) == tuple(shape) for name, shape in shapes.items()):
+        return program
+    resized = [
+        _resized(leaf, shapes[name]) if name in shapes else leaf
+        for name, leaf in zip(names, leaves, strict=True)
+    ]
+    positional, keywords = tree.tree_unflatten(resized, structure)
+    return export(tuple(positional), dict(keywords))
+
+
+def input_tensors(program: Any) -> Keywords:
+    """The tensors among a program's example inputs by name, in the order of its placeholders."""
+    torch = importlib.import_module("torch")
+    tree = importlib.import_module("torch.utils._pytree")
+    names, leaves = program.graph_signature.user_inputs, tree.tree_leaves(program.example_inputs)
+    return {
+        str(name): leaf
+        for name, leaf in zip(names, leaves, strict=True)
+        if isinstance(leaf, torch.Tensor)
+    }
+
+
+def _check(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> None:
+    said = ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in tensors.items())
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise ConfigError(
+                f"{owner} has no input {name!r}{did_you_mean(name, tensors)}",
+                hint=f"Its inputs are {said}.",
+            )
+        if len(shape) != tensors[name].ndim or 0 in tensors[name].shape:
+            raise ConfigError(
+                f"input {name!r} of {owner} is {list(tensors[name].shape)} in the example, which "
+                f"cannot be made {list(shape)}",
+                hint=f"Give as many extents as it has axes. Its inputs are {said}.",
+            )
+
+
+def _resized(example: Any, shape: Sequence[int]) -> Any:
+    torch = importlib.import_module("torch")
+    for axis, extent in enumerate(shape):
+        places = torch.arange(extent) % example.shape[axis]
+        example = example.index_select(axis, places)
+    return example
+
+
+def check_saved(program: Any, shapes: Shapes, file: str) -> None:
+    """See that a saved program takes inputs of other shapes.
+
+    Args:
+        program: the ``torch.export.ExportedProgram`` of the file.
+        shapes: of inputs by name.
+        file: the file.
+
+    Raises:
+        ConfigError: it was exported for one shape alone.
+    """
+    for node in program.graph.nodes:
+        asked = shapes.get(node.name) if node.op == "placeholder" else None
+        for axis, (extent, known) in enumerate(
+            zip(asked or (), getattr(node.meta.get("val"), "shape", ()), strict=False)
+        ):
+            if isinstance(known, int) and known != extent:
+                raise ConfigError(
+                    f"{file} was saved with {known} as axis {axis} of {node.name!r}, and {extent} "
+                    "is asked for",
+                    hint="Save it with `dynamic_shapes` of torch.export.export for that axis, or "
+                    "name the function that makes the network instead of the file.",
+                )

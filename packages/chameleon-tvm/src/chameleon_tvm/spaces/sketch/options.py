@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 from attrs import validators
+from chameleon_core.plugins.options import option
 
 
 @attrs.frozen(kw_only=True)
@@ -21,35 +22,25 @@ class SketchOptions:
         seed: of the generator, which samples what its rules leave open.
     """
 
-    rules: str = attrs.field(
-        default="auto",
-        validator=validators.in_(("auto", "llvm", "cuda", "cuda-tensorcore", "from-target")),
-        metadata={"help": "TVM's schedule rules: auto, llvm, cuda, cuda-tensorcore, from-target"},
+    rules: str = option(
+        "auto",
+        "TVM's schedule rules: auto, llvm, cuda, cuda-tensorcore, from-target",
+        validators.in_(("auto", "llvm", "cuda", "cuda-tensorcore", "from-target")),
     )
-    prune: bool = attrs.field(
-        default=True,
-        metadata={"help": "leave out points that cannot be fast (scalar code, spilled registers)"},
+    prune: bool = option(
+        True, "leave out points that cannot be fast (scalar code, spilled registers)"
     )
-    rewrite_layout: bool = attrs.field(
-        default=True,
-        metadata={"help": "pack constant inputs (weights) into the layout the schedule reads"},
+    rewrite_layout: bool = option(
+        True, "pack constant inputs (weights) into the layout the schedule reads"
     )
-    rewrite_sums: bool = attrs.field(
-        default=True,
-        metadata={"help": "on CPUs, keep sums in registers and skip products of padded zeros"},
+    rewrite_sums: bool = option(
+        True, "on CPUs, keep sums in registers and skip products of padded zeros"
     )
-    start: int = attrs.field(
-        default=32,
-        validator=validators.ge(0),
-        metadata={"help": "analytically ranked configurations to measure first"},
-    )
-    max_choices: int = attrs.field(
-        default=4096,
-        validator=validators.ge(1),
-        metadata={"help": "largest number of factorisations of one tile knob"},
-    )
-    seed: int = attrs.field(
-        default=1,
-        validator=[validators.ge(1), validators.lt(2**31)],
-        metadata={"help": "seed of TVM's generator, which samples what its rules leave open"},
+    start: int = option(32, "analytically ranked configurations to measure first", at_least=0)
+    max_choices: int = option(4096, "largest number of factorisations of one tile knob", at_least=1)
+    seed: int = option(
+        1,
+        "seed of TVM's generator, which samples what its rules leave open",
+        validators.lt(2**31),
+        at_least=1,
     )

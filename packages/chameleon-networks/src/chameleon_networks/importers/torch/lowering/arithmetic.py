@@ -6,6 +6,8 @@ import math
 from functools import partial
 from typing import Any
 
+from chameleon_tvm.types import INT8
+
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.torch.lowering.values import Call, Converter, extents
 
@@ -94,7 +96,7 @@ def _any(call: Call) -> Any:
     """``any`` of numbers of any type, which is a bool but for bytes."""
     axes, keep = call.given(1, "dim", None), bool(call.given(2, "keepdim", False))
     axes = None if axes == [] else axes
-    bits = call.emit(relax.op.astype(call.tensor(call.node.args[0], "bool"), "int8"))
+    bits = call.emit(relax.op.astype(call.tensor(call.node.args[0], "bool"), INT8))
     return call.emit(relax.op.astype(call.emit(relax.op.max(bits, axes, keep)), call.dtype))
 
 

@@ -18,8 +18,8 @@ from chameleon_tvm.words import WAY_OUT
 from torch.fx.node import map_aggregate, map_arg
 from torch.fx.proxy import GraphAppendingTracer, Proxy
 
-from chameleon_networks.importers.torch.lowering.origins import location_of
 from chameleon_networks.importers.torch.lowering.pairs import Pair, times
+from chameleon_networks.source_location import location_of
 
 _ATEN = torch.ops.aten
 

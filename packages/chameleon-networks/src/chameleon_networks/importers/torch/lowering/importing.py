@@ -8,9 +8,10 @@ from operator import getitem
 from typing import Any
 
 import torch
+from chameleon_core.arrays import Arrays
 from chameleon_core.errors import ConfigError
-from chameleon_core.stages.code import Arrays
 from chameleon_tvm.quick_tvm import tvm  # noqa: F401 - imports it without torch, before the next
+from chameleon_tvm.types import BFLOAT16
 from chameleon_tvm.words import WAY_OUT, first_line
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
@@ -27,9 +28,13 @@ from chameleon_networks.importers.torch.lowering import (
 )
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed
 from chameleon_networks.importers.torch.lowering.few_numbers import along_vectors, is_along_number
-from chameleon_networks.importers.torch.lowering.origins import location_of, operator_of
 from chameleon_networks.importers.torch.lowering.values import Call, Converter
-from chameleon_networks.source_location import ImportedGraph, SourceLocation
+from chameleon_networks.source_location import (
+    ImportedGraph,
+    SourceLocation,
+    location_of,
+    operator_of,
+)
 
 CONVERTERS = {
     **arithmetic.CONVERTERS,
@@ -139,8 +144,8 @@ def _unknown_result(node: Any) -> str:
     if free_unbacked_symbols(value):
         return "the shape of its result depends on its numbers"
     # TVM's compiler ends the process at some of them.
-    if getattr(value, "dtype", None) is torch.bfloat16:
-        return "it gives bfloat16, which the compiler does not compute"
+    if getattr(value, "dtype", None) is getattr(torch, BFLOAT16):
+        return f"it gives {BFLOAT16}, which the compiler does not compute"
     return ""
 
 

@@ -169,8 +169,7 @@ def _embedding_bag(call: Call) -> tuple[Any]:
     count, width = extents(rows)
     size = _equal_size(call)
     if size is None:
-        inside = _inside(call, indices, offsets)
-        return (_of_any_size(call, rows, inside),)
+        return (_of_any_size(call, rows, _inside(call, indices, offsets)),)
     bags = call.emit(relax.op.reshape(rows, [count // size, size, width]))
     if factors is not None:
         by_row = call.emit(relax.op.reshape(call.tensor(factors), [count // size, size, 1]))
@@ -265,8 +264,7 @@ def _products_by_group(call: Call) -> Any:
 
         return te.compute((count, width), product, name="products_by_group")
 
-    builder = call.importer.block_builder
-    return call.emit(builder.call_te(products, rows, matrices, group))
+    return call.emit(call.importer.block_builder.call_te(products, rows, matrices, group))
 
 
 CONVERTERS: dict[str, Converter] = {

@@ -1,0 +1,162 @@
+"""Networks of torch made ready for inference: weights, mode, and nothing random."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import structlog
+from chameleon_core.errors import ConfigError
+
+from chameleon_networks.source_location import location_of
+
+log = structlog.get_logger()
+
+_SHOWN = 3
+"""Modules that a warning names."""
+
+
+def initialise(network: Any, seed: int = 0) -> Any:
+    """Fill a network with random weights and put it into inference mode.
+
+    Weights are scaled by their fan-in (He et al. 2015) and normalisation layers get statistics of
+    their own. So outputs neither vanish nor explode, and a wrong kernel anywhere in the network
+    shows at its end.
+
+    Args:
+        network: changed in place.
+        seed: of a generator of its own; torch's global one is left alone.
+    """
+    torch = importlib.import_module("torch")
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for module in network.modules():
+            _fill(module, generator)
+    return network.eval()
+
+
+def _fill(module: Any, generator: Any) -> None:
+    nn = importlib.import_module("torch").nn
+    if isinstance(module, nn.Conv2d | nn.Linear):
+        fan_in = module.weight[0].numel()
+        module.weight.normal_(0.0, (2.0 / fan_in) ** 0.5, generator=generator)
+        if module.bias is not None:
+            module.bias.uniform_(-0.1, 0.1, generator=generator)
+    elif isinstance(module, nn.Embedding):
+        module.weight.normal_(0.0, 0.5, generator=generator)
+    elif isinstance(module, nn.BatchNorm2d | nn.LayerNorm):
+        module.weight.uniform_(0.5, 1.0, generator=generator)
+        module.bias.uniform_(-0.1, 0.1, generator=generator)
+        if isinstance(module, nn.BatchNorm2d):
+            if module.running_mean is not None:
+                module.running_mean.uniform_(-0.1, 0.1, generator=generator)
+            if module.running_var is not None:
+                module.running_var.uniform_(0.8, 1.2, generator=generator)
+
+
+def evaluated(network: Any) -> Any:
+    """A network that is evaluated, not trained; says so if that changes its answers.
+
+    Args:
+        network: a torch module, changed in place.
+    """
+    changed = [name for name, module in network.named_modules() if _trains_otherwise(module)]
+    if changed:
+        log.warning(
+            "network_in_training_mode",
+            modules=changed if len(changed) <= _SHOWN else [*changed[:_SHOWN], "..."],
+            why="these compute otherwise in training; the network is delivered as `.eval()` makes "
+            "it, without dropout and with the running statistics of its batch norms",
+            next="call `.eval()` on the module before you return it",
+        )
+    try:
+        return network.eval()
+    except NotImplementedError:
+        return network  # one that was exported before it was quantized stays what it is
+
+
+def _trains_otherwise(module: Any) -> bool:
+    """Whether a module is in training mode and computes otherwise in it than in evaluation."""
+    nn = importlib.import_module("torch").nn
+    drops = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0  # noqa: SLF001
+    # Attentions and recurrent layers call so what they leave out themselves.
+    rate = getattr(module, "dropout", 0)
+    drops = drops or (isinstance(rate, float) and rate > 0)
+    averages = getattr(module, "running_mean", None) is not None
+    return module.training and (drops or averages or isinstance(module, nn.RReLU))
+
+
+def without_dropout(program: Any) -> Any:
+    """The program with dropout that was exported for training left out, which is said.
+
+    Args:
+        program: a ``torch.export.ExportedProgram``, changed in place.
+    """
+    found = [node for node in program.graph.nodes if _drops(node)]
+    for node in found:
+        names = _argument_names(node)
+        off = next((name for name in ("train", "training") if name in names), "dropout_p")
+        value, place = 0.0 if off == "dropout_p" else False, names.index(off)
+        if place < len(node.args):
+            node.args = (*node.args[:place], value, *node.args[place + 1 :])
+        else:
+            node.kwargs = {**node.kwargs, off: value}
+    if found:
+        program.graph_module.recompile()
+        log.warning(
+            "dropout_left_out",
+            operators=len(found),
+            why="the network leaves out numbers at random, as in training; a delivered network "
+            "does not",
+        )
+    return program
+
+
+def without_chance(program: Any) -> Any:
+    """The program, if it computes the same each time.
+
+    Args:
+        program: a ``torch.export.ExportedProgram``.
+
+    Raises:
+        ConfigError: it draws random numbers; says where.
+    """
+    for node in program.graph.nodes:
+        if node.op == "call_function" and _draws(node):
+            raise ConfigError(
+                f"{location_of(node).sentence} draws random numbers, so that the network gives "
+                "other answers each time and none can be checked",
+                hint="Make them an input of the network, or leave them out.",
+            )
+    return program
+
+
+def _draws(node: Any) -> bool:
+    """Whether an operator draws random numbers, as dropout does not unless it is for training."""
+    torch = importlib.import_module("torch")
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    schema = _schema(node)
+    values = {one.name: one.default_value for one in schema}
+    values |= dict(zip((one.name for one in schema), node.args, strict=False)) | node.kwargs
+    chances = [values[name] for name in ("p", "dropout", "dropout_p") if name in values]
+    training = [values[name] for name in ("train", "training") if name in values]
+    if training:
+        return any(training) and (not chances or any(chances))
+    return not chances or any(chances)
+
+
+def _drops(node: Any) -> bool:
+    """Whether an operator leaves out numbers at random, beside what it computes or alone."""
+    if node.op != "call_function" or not _draws(node):
+        return False
+    named = {"dropout", "dropout_p"} & {*_argument_names(node)}
+    return "dropout" in node.target.__name__ or bool(named)
+
+
+def _argument_names(node: Any) -> list[str]:
+    return [str(one.name) for one in _schema(node)]
+
+
+def _schema(node: Any) -> Any:
+    return node.target._schema.arguments  # noqa: SLF001 - there is no other way to ask
