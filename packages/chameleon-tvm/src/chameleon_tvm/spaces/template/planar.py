@@ -1,9 +1,9 @@
 """A convolution of images with channels first whose vectors are neighbouring outputs of a row.
 
-Loops: images, groups and bands of rows (parallel) | a copy of the band's input, padded, that stays
-in L1 or L2 | blocks of output channels, tiles | input channels, taps. Nothing is transposed. So a
-network that is bound by memory keeps the layout that its caller has. Sums stay in registers. Rows
-of a 1x1 convolution are one: pixels are then a single axis.
+Loops, from the outermost: images, groups and bands of rows (parallel); blocks of output channels;
+tiles; input channels; taps. A padded copy of the band's input stays in L1 or L2. Nothing is
+transposed, so a network that memory limits keeps its caller's layout. Sums stay in registers. The
+pixels of a 1x1 convolution are a single axis.
 """
 
 from __future__ import annotations
