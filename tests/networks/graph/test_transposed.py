@@ -35,7 +35,7 @@ def transposed(draw: Any) -> dict[str, Any]:
     return {
         "groups": groups,
         "input": (draw(st.integers(1, 2)), groups * draw(st.integers(1, 3)), *each(1, 6)),
-        "outputs": draw(st.integers(1, 3)),
+        "outputs": draw(st.sampled_from([1, 2, 3, 17])),
         "kernel": each(1, 5),
         "stride": stride,
         "padding": each(0, 4),
@@ -190,21 +190,28 @@ def test_an_axis_is_covered_and_each_tap_belongs_to_one_output(case: dict[str, A
     ("kernel", "padding", "taps", "filters"),
     [
         # Outputs of a row that read one input are channels of one convolution.
-        ([2, 2], [0, 0], [(1, 1)] * 2, 2 * 3),
-        ([3, 3], [1, 1], [(1, 1), (1, 2), (2, 1), (2, 2)], 3),
-        ([4, 4], [1, 1], [(2, 2)] * 4, 3),
+        ([2, 2], [0, 0], [(1, 1)] * 2, 2 * 16),
+        ([3, 3], [1, 1], [(1, 1), (1, 2), (2, 1), (2, 2)], 16),
+        ([4, 4], [1, 1], [(2, 2)] * 4, 16),
     ],
 )
 def test_no_tap_is_multiplied_in_vain(
     kernel: list[int], padding: list[int], taps: list[tuple[int, int]], filters: int
 ):
-    case = {**UPSAMPLING, "kernel": kernel, "padding": padding}
+    case = {**UPSAMPLING, "outputs": 16, "kernel": kernel, "padding": padding}
     case["output_padding"] = [k % 2 for k in kernel]
     module = prepared(network(case), "NHWC")
     chains = chains_of(module)
     assert [chain.spec.kernel_size for chain in chains] == taps
     assert {chain.spec.filters for chain in chains} == {filters}
     assert not {"strided_slice", "nn.pad"}.intersection(operators_of(module))
+
+
+def test_few_channels_of_all_outputs_of_a_stride_are_one_convolution():
+    case = {**UPSAMPLING, "kernel": [4, 4], "padding": [1, 1]}
+    [chain] = chains_of(prepared(network(case), "NHWC"))
+    assert chain.spec.kernel_size == (2, 2)
+    assert chain.spec.filters == 4 * 3
 
 
 def test_an_output_that_is_read_twice_stays_where_it_is():

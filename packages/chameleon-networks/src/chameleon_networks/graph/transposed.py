@@ -5,6 +5,7 @@ taps (polyphase decomposition; Shi et al., "Is the deconvolution layer the same 
 layer?", arXiv:1609.07009). Each is a convolution of its own, so that no product with a zero is
 left. Their outputs are concatenated along axes of their own, which takes no copy: kernels write
 where the part lies. Neighbours in a row that read the same inputs are channels of one convolution.
+If there are few channels, all outputs of a stride are, and a pass of its own puts them in order.
 """
 
 from __future__ import annotations
@@ -65,17 +66,24 @@ class _Legalizer(relax.PyExprMutator):
         return call.op.get_attr("FLegalize")(self.builder_, call)
 
 
+_LANES = 16
+"""Channels of a vector."""
+_SHUFFLED = 1.5
+"""Products of one convolution whose output is shuffled count so many times."""
+
+
 @attrs.frozen(kw_only=True)
 class Phases:
     """Neighbouring outputs of an axis that read the same inputs, and all that are strides apart.
 
     Attributes:
-        taps: of the filter, for each output; none if no tap meets an input.
+        taps: of the filter, for each output: None for a zero in the place of one; no taps at all
+            if none meets an input.
         offset: of the first input that the first output reads.
         dilation: distance between the inputs.
     """
 
-    taps: tuple[tuple[int, ...], ...]
+    taps: tuple[tuple[int | None, ...], ...]
     offset: int
     dilation: int = 1
 
@@ -93,11 +101,13 @@ class AxisPlan:
         phases: of the outputs of one stride, in order.
         positions: strides in the output.
         out: outputs; the last stride may have some more.
+        crop: outputs left out at the front.
     """
 
     phases: tuple[Phases, ...]
     positions: int
     out: int
+    crop: int = 0
 
     @property
     def stride(self) -> int:
@@ -146,13 +156,55 @@ def axis_plan(
     return AxisPlan(phases=tuple(phases), positions=positions, out=out)
 
 
+def shared_plan(
+    *,
+    size: int,
+    kernel: int,
+    stride: int,
+    pads: tuple[int, int],
+    output_padding: int,
+    dilation: int = 1,
+) -> AxisPlan:
+    """The same with one window of inputs for all outputs of a stride, filled up with zeros.
+
+    Args:
+        size: inputs.
+        kernel: taps.
+        stride: inputs' distance in the output.
+        pads: outputs left out at the front and at the back.
+        output_padding: outputs added at the back.
+        dilation: distance between taps.
+    """
+    front, back = pads
+    reach = (kernel - 1) * dilation + 1
+    out = (size - 1) * stride - front - back + reach + output_padding
+    first, end = front // stride, -(-(front + out) // stride)
+    window = range(-(-reach // stride) - 1, -1, -1)
+    places = {tap * dilation: tap for tap in range(kernel)}
+    taps = tuple(
+        tuple(places.get(stride * step + remainder) for step in window)
+        for remainder in range(stride)
+    )
+    phases = Phases(taps=taps, offset=first - len(window) + 1)
+    return AxisPlan(phases=(phases,), positions=end - first, out=out, crop=front - first * stride)
+
+
+def _products(plans: Sequence[AxisPlan], channels: int) -> int:
+    """Vectors multiplied for each position: of taps, zeros among them, and output channels."""
+    return sum(
+        math.prod(max(1, len(phase.taps[0])) for phase in phases)
+        * -(-channels * math.prod(_counts(phases)) // _LANES)
+        for phases in itertools.product(*(plan.phases for plan in plans))
+    )
+
+
 def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases]) -> NDArray[Any]:
     """An ordinary convolution's weights.
 
     Args:
         weights: of the transposed one, shape (I, O of a group, spatial axes).
         groups: number of groups.
-        phases: for each axis; the last one alone may have several outputs.
+        phases: for each axis.
 
     Returns:
         Shape (groups * outputs * O of a group, I of a group, spatial axes); the first axis in this
@@ -160,13 +212,12 @@ def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases
     """
     inputs, outputs, *_ = weights.shape
     parts = []
-    for last in phases[-1].taps:
-        taps = [*(phase.taps[0] for phase in phases[:-1]), last]
+    for taps in itertools.product(*(phase.taps for phase in phases)):
         part = weights
         for axis, chosen in enumerate(taps, 2):
-            part = part.take(chosen or (0,), axis)
-        if not all(taps):
-            part = np.zeros_like(part)
+            part = part.take([tap or 0 for tap in chosen or (None,)], axis)
+            zeros = [place for place, tap in enumerate(chosen or (None,)) if tap is None]
+            part[(slice(None),) * axis + (zeros,)] = 0
         parts.append(part.reshape(groups, inputs // groups, outputs, *part.shape[2:]))
     ordered = np.stack(parts, axis=1).swapaxes(2, 3)
     return np.ascontiguousarray(ordered).reshape(-1, inputs // groups, *ordered.shape[4:])
@@ -205,24 +256,19 @@ class PhaseShuffle:
         grouped = numbers.reshape(self._groups, 1, -1)
         shape = [1] * rank
         shape[axis] = -1
-        return np.repeat(grouped, len(phases[-1].taps), axis=1).reshape(shape)
+        return np.repeat(grouped, math.prod(_counts(phases)), axis=1).reshape(shape)
 
     def emit(self, builder: Any, sources: Sequence[Any]) -> Any:
         """The transposed convolution's output."""
         rank, first = len(self._plans), 1 if self._last else 2
         parts = [
-            self._spread(builder, source, len(phases[-1].taps))
+            self._spread(builder, source, _counts(phases))
             for source, phases in zip(sources, self.phases, strict=True)
         ]
         # From the last axis to the first: neighbours of it, each on an axis of its own.
         for number in reversed(range(rank)):
-            plan, axis = self._plans[number], first + number
-            count = len(plan.phases)
-            apart = [
-                part if number == rank - 1 else builder.emit(relax.op.expand_dims(part, axis + 1))
-                for part in parts
-            ]
-            parts = []
+            plan, axis = self._plans[number], first + 2 * number
+            count, apart, parts = len(plan.phases), parts, []
             for start in range(0, len(apart), count):
                 whole = apart[start]
                 if count > 1:
@@ -233,7 +279,7 @@ class PhaseShuffle:
                 parts.append(builder.emit(relax.op.reshape(whole, shape)))
         [output] = parts
         cropped = [
-            (axis, 0, plan.out)
+            (axis, plan.crop, plan.crop + plan.out)
             for axis, plan in enumerate(self._plans, first)
             if plan.out != plan.positions * plan.stride
         ]
@@ -242,24 +288,29 @@ class PhaseShuffle:
         axes, begin, end = (list(column) for column in zip(*cropped, strict=True))
         return builder.emit(relax.op.strided_slice(output, axes, begin, end))
 
-    def _spread(self, builder: Any, source: Any, count: int) -> Any:
-        """A convolution's output with neighbours of a row on an axis after the last one."""
-        batch, *rest = shape_of(source)
-        channels = self._channels // self._groups
-        if self._last:
-            *positions, _ = rest
-            # In channels last, neighbours are channels of one group alone.
-            return builder.emit(
-                relax.op.reshape(source, [batch, *positions, count, self._channels])
-            )
-        _, *positions = rest
-        if count > 1:
-            split = [batch, self._groups, count, channels, *positions]
+    def _spread(self, builder: Any, source: Any, counts: Sequence[int]) -> Any:
+        """A convolution's output with the neighbours of each axis on another one behind it."""
+        rank, shape = len(counts), shape_of(source)
+        batch, positions = shape[0], shape[1:-1] if self._last else shape[2:]
+        inner = self._channels // self._groups
+        channels = [self._groups, *counts, inner]
+        split = [batch, *positions, *channels] if self._last else [batch, *channels, *positions]
+        place, group = (1, rank + 1) if self._last else (rank + 3, 1)
+        pairs = [axis for at in range(rank) for axis in (place + at, group + 1 + at)]
+        both = [group, group + rank + 1]
+        order = [0, *pairs, *both] if self._last else [0, *both, *pairs]
+        moving = [axis for axis in order if split[axis] > 1]
+        if moving != sorted(moving):
             source = builder.emit(relax.op.reshape(source, split))
-            order = [0, 1, 3, *range(4, len(split)), 2]
             source = builder.emit(relax.op.permute_dims(source, order))
-        shape = [batch, self._channels, *positions, count]
-        return builder.emit(relax.op.reshape(source, shape))
+        spread = [split[axis] for axis in pairs]
+        whole = [*spread, self._channels] if self._last else [self._channels, *spread]
+        return builder.emit(relax.op.reshape(source, [batch, *whole]))
+
+
+def _counts(phases: Sequence[Phases]) -> list[int]:
+    """Outputs that one convolution has for each position, along each axis."""
+    return [len(phase.taps) for phase in phases]
 
 
 @relax.expr_functor.mutator
@@ -294,18 +345,30 @@ class _Rewriter(relax.PyExprMutator):
         pads, added = conv.numbers("padding"), conv.numbers("output_padding")
         rank, groups = conv.rank, int(conv.call.attrs.groups)
         last = is_channels_last(conv.layout)
-        plans = [
-            axis_plan(
-                size=conv.input[2 + axis],
-                kernel=int(conv.weights.shape[2 + axis]),
-                stride=strides[axis],
-                pads=(pads[axis], pads[rank + axis]),
-                output_padding=added[axis],
-                dilation=dilations[axis],
-                together=axis == rank - 1 and (groups == 1 or not last),
-            )
+        axes: list[dict[str, Any]] = [
+            {
+                "size": conv.input[2 + axis],
+                "kernel": int(conv.weights.shape[2 + axis]),
+                "stride": strides[axis],
+                "pads": (pads[axis], pads[rank + axis]),
+                "output_padding": added[axis],
+                "dilation": dilations[axis],
+            }
             for axis in range(rank)
         ]
+        plans = [
+            axis_plan(**axis, together=number == rank - 1 and (groups == 1 or not last))
+            for number, axis in enumerate(axes)
+        ]
+        if last and groups == 1:
+            shared, channels = [shared_plan(**axis) for axis in axes], conv.output_channels
+            read = all(
+                plan.phases[0].offset < axis["size"] and plan.phases[0].last + plan.positions > 0
+                for plan, axis in zip(shared, axes, strict=True)
+            )
+            # Few channels leave most of a vector empty, which is worse than to shuffle them.
+            if read and _SHUFFLED * _products(shared, channels) <= _products(plans, channels):
+                plans = shared
         data, shuffle = self.visit_expr(conv.call.args[0]), PhaseShuffle(conv, plans)
         sources = [self._convolution(conv, data, plans, phases) for phases in shuffle.phases]
         return sources, shuffle
