@@ -114,9 +114,9 @@ def require_reference(builder, configs, most=1.0):
             assert np.abs(row - other).max() <= tolerance * np.abs(other).max(), config
 
 
-def ran(function, inputs, shape):
-    """What a function of loops computes in float32 on this machine."""
-    out = tvm.runtime.tensor(np.zeros(shape, np.float32))
+def ran(function, inputs, shape, dtype="float32"):
+    """What a function of loops computes on this machine."""
+    out = tvm.runtime.tensor(np.zeros(shape, dtype))
     kernel = compile_function(function, tvm_target(NATIVE), plain_loops=True)
     kernel["main"](*map(tvm.runtime.tensor, inputs), out)
     return out.numpy()

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.matching_convolutions import convolution_of, convolution_operator
 from chameleon_networks.graph.prepare import prepared
@@ -14,11 +15,9 @@ from chameleon_tvm.operators.convolution import from_layout, to_layout
 from chameleon_tvm.operators.layouts import SPATIAL
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
+from torch.nn import functional
 
 from ..modules import module_of, operators_of  # noqa: TID252 - shared by folders
-
-functional = pytest.importorskip("torch.nn.functional")
-torch = pytest.importorskip("torch")
 
 TORCH = {1: "conv_transpose1d", 2: "conv_transpose2d", 3: "conv_transpose3d"}
 

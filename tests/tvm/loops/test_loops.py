@@ -1,18 +1,23 @@
 """Functions of loops compute the same with every schedule, whatever their extents."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import te, tirx
-from chameleon_tvm.spaces.loops.lowered import loops_of
+from chameleon_tvm.spaces.loops.lowered import loops_of, with_vectors
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
-from computing import ran
-from hypothesis import given, settings
+from chameleon_tvm.spaces.loops.trees import walk
+from chameleon_tvm.spaces.loops.vectors import counted_loop
+from computing import assembly_of, ran, resolved
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tvm import topi
 
+AVX2 = resolved("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=2")
 RNG = np.random.default_rng(0)
 
 
@@ -52,9 +57,27 @@ def _joined(rows: int, columns: int) -> Any:
     return te.create_prim_func([x, out])
 
 
-def _exact_softmax(x: np.ndarray) -> np.ndarray:
-    powers = np.exp(x - x.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
+def _repeated(rows: int, columns: int) -> Any:
+    """Rows beside each other four times, each with its first half and the other one negated."""
+    x = te.placeholder((rows, columns), name="x")
+    out = te.compute(
+        (rows, 4 * columns),
+        lambda i, c: tirx.if_then_else(
+            c % columns < columns // 2, x[i, c % columns], -x[i, c % columns]
+        ),
+        name="out",
+    )
+    return te.create_prim_func([x, out])
+
+
+def _exactly_repeated(x: np.ndarray) -> np.ndarray:
+    half = x.shape[1] // 2
+    return np.tile(np.concatenate([x[:, :half], -x[:, half:]], axis=1), 4)
+
+
+def _exact_softmax(x: np.ndarray, axis: int = 1) -> np.ndarray:
+    powers = np.exp(x - x.max(axis, keepdims=True))
+    return powers / powers.sum(axis, keepdims=True)
 
 
 FUNCTIONS_OF_LOOPS = {
@@ -62,6 +85,7 @@ FUNCTIONS_OF_LOOPS = {
     "pool": (_pool, lambda x: x.mean(axis=0, keepdims=True)),
     "turned": (_turned, np.transpose),
     "joined": (_joined, lambda x: np.concatenate([x, -x], axis=1)),
+    "repeated": (_repeated, _exactly_repeated),
 }
 
 
@@ -88,6 +112,97 @@ def test_every_schedule_computes_the_same(
     expected = exact(x.astype(np.float64))
     got = ran(function, [x], expected.shape)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_no_remainder_of_a_loop_is_left_for_llvms_vectorizer():
+    i, x, out = tirx.Var("i", "int64"), *(tirx.decl_buffer([32], name=name) for name in ("x", "y"))
+    halves = tirx.if_then_else(i % 8 < 4, x[i % 8], -x[i // 8])
+    remainders: list[Any] = []
+    loop = counted_loop(i, 32, tirx.BufferStore(out, halves, [i]))
+    walk(with_vectors(loop, 16), tirx.FloorMod, remainders.append)
+    assert not remainders
+
+
+REDUCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., np.ndarray]]] = {
+    "sum": (topi.sum, lambda x, axis: x.sum(axis)),
+    "product": (topi.prod, lambda x, axis: x.prod(axis)),
+    "largest": (topi.max, lambda x, axis: x.max(axis)),
+    "least": (topi.min, lambda x, axis: x.min(axis)),
+    "place": (topi.argmax, lambda x, axis: x.argmax(axis)),
+    "softmax": (topi.nn.softmax, _exact_softmax),
+}
+SCHEDULES = st.tuples(
+    st.builds(
+        LoopPlan, rows=st.booleans(), threads=st.booleans(), columns=st.sampled_from([1, 2, 8])
+    ),
+    st.sampled_from([4, 8, 16]),
+)
+SHAPES = st.lists(st.sampled_from([1, 2, 3, 5, 7, 9, 16, 19, 40, 67, 130]), min_size=1, max_size=4)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    name=st.sampled_from(sorted(REDUCTIONS)),
+    shape=SHAPES.filter(lambda shape: math.prod(shape) < 200_000),
+    dtype=st.sampled_from(["float32", "float64", "int32", "int64"]),
+    schedule=SCHEDULES,
+    data=st.data(),
+)
+def test_reductions_along_any_axis(
+    name: str, shape: list[int], dtype: str, schedule: tuple[LoopPlan, int], data: st.DataObject
+) -> None:
+    whole = dtype.startswith("int")
+    assume(not (whole and name == "softmax"))
+    axis = data.draw(st.integers(0, len(shape) - 1), label="axis")
+    build, exact = REDUCTIONS[name]
+    source = te.placeholder(tuple(shape), dtype, name="source")
+    result = build(source, axis=axis)
+    x = RNG.integers(-2, 3, shape) if whole else RNG.uniform(0.9, 1.1, shape)
+    x = x.astype(dtype)
+    with np.errstate(over="ignore"):
+        expected = exact(x if whole else x.astype(np.float64), axis)
+    kind = str(result.dtype)
+    function = scheduled(te.create_prim_func([source, result]), *schedule)
+    got = ran(loops_of(function), [x], expected.shape, kind)
+    np.testing.assert_allclose(got, expected.astype(kind), rtol=2e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(["max", "avg"]),
+    edges=st.lists(st.integers(5, 41), min_size=1, max_size=3),
+    sizes=st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(0, 1)),
+    schedule=SCHEDULES,
+)
+def test_windows_over_borders(
+    kind: str, edges: list[int], sizes: tuple[int, int, int], schedule: tuple[LoopPlan, int]
+) -> None:
+    window, stride, padding = sizes
+    assume(padding < window)
+    rank, shape = len(edges), (2, *edges)
+    pool = {1: topi.nn.pool1d, 2: topi.nn.pool2d, 3: topi.nn.pool3d}[rank]
+    source = te.placeholder((1, *shape), name="source")
+    layout = "NC" + "DHW"[3 - rank :]
+    rows = [[window] * rank, [stride] * rank, [1] * rank, [padding] * 2 * rank]
+    result = pool(source, *rows, kind, False, layout, False)
+    function = scheduled(te.create_prim_func([source, result]), *schedule)
+    x = RNG.standard_normal((1, *shape)).astype(np.float32)
+    outside = -np.inf if kind == "max" else np.nan
+    around = [(0, 0), (0, 0), *[(padding, padding)] * rank]
+    padded = np.pad(x, around, constant_values=outside)
+    axes = tuple(range(2, 2 + rank))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, [window] * rank, axes)
+    windows = windows[(slice(None), slice(None), *[slice(None, None, stride)] * rank)]
+    inner = tuple(range(-rank, 0))
+    expected = windows.max(inner) if kind == "max" else np.nanmean(windows, inner)
+    got = ran(loops_of(function), [x], expected.shape)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_small_arrays_of_a_row_lie_on_the_stack() -> None:
+    assert "Workspace" not in assembly_of(
+        loops_of(scheduled(_softmax(512, 40), LoopPlan(), 8)), AVX2
+    )
 
 
 def test_rows_are_one_parallel_loop() -> None:

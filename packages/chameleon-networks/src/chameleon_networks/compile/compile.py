@@ -18,6 +18,7 @@ from chameleon_networks.compile.kernels import Kernels, OperatorKernel
 from chameleon_networks.compile.loop_tasks import TunedLoops
 from chameleon_networks.compile.network_pipeline import PIPELINE
 from chameleon_networks.compile.placing import with_kernels
+from chameleon_networks.compile.scans import with_scans
 from chameleon_networks.compile.sequence.calls import Call, CallSequence, NotStatic, sequence_of
 from chameleon_networks.compile.sequence.changes import with_views
 from chameleon_networks.compile.sequence.library import SequenceExecutable, extents_by_symbol
@@ -158,6 +159,7 @@ def fused(module: Any) -> Any:
         passes.FuseOps(),
         passes.FuseTIR(),
         passes.DeadCodeElimination(),
+        with_scans,
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
         passes.LegalizeOps(),

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.spaces.loops.columns import with_columns
+from chameleon_tvm.spaces.loops.partial_sums import partial_vectors, reduced
 from chameleon_tvm.spaces.loops.trees import (
-    is_element,
     structural_map,
     substituted,
     uses,
     walk,
 )
+from chameleon_tvm.spaces.loops.vectors import (
+    COMPARISONS,
+    LEAST_LANES,
+    MOST_CUTS,
+    MOST_STEP,
+    Guarded,
+    computes,
+    counted_loop,
+    decided,
+    in_turn,
+    lane_loop,
+    reads_buffer,
+    step_of,
+    stride_of,
+    width_of,
+)
 from chameleon_tvm.spaces.sketch.lowered import lowered
 from chameleon_tvm.spaces.sketch.tiles import counts_from_zero
-
-PARTIAL = 4
-"""Vectors of partial sums: additions of one vector wait for each other, those of four do not."""
-
-LEAST_LANES = 4
-"""Narrower vectors are not worth their code."""
-
-MOST_CUTS = 8
-"""A loop with more conditions on its variable is left as it is."""
-
-_COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
-_IDENTITIES = {tirx.Add: 0.0, tirx.Max: -math.inf, tirx.Min: math.inf, tirx.Mul: 1.0}
 
 
 def with_vectors(statement: Any, lanes: int) -> Any:
@@ -39,15 +43,85 @@ def with_vectors(statement: Any, lanes: int) -> Any:
         statement: loops and stores without blocks, arrays of any rank.
         lanes: elements of a vector.
     """
+    own: list[Any] = []
+    walk(statement, tirx.AllocBuffer, lambda allocation: own.append(allocation.buffer))
 
     def mapped(loop: Any) -> Any:
-        serial = int(loop.kind) == int(tirx.ForKind.SERIAL)
-        if not serial or not isinstance(loop.body, tirx.BufferStore) or not counts_from_zero(loop):
+        if int(loop.kind) != int(tirx.ForKind.SERIAL) or not counts_from_zero(loop):
             return loop
-        loops = [_vector_loop(piece, lanes) or piece for piece in _pieces(loop)]
-        return loops[0] if len(loops) == 1 else tirx.SeqStmt(loops)
+        guard = Guarded.of(loop)
+        if guard is not None:
+            return guard.split(
+                int(loop.extent),
+                lambda count: mapped(counted_loop(loop.loop_var, count, guard.body)),
+            )
+        stores = _stores(loop.body)
+        if len(stores) > 1:
+            return _vector_loop(loop, stores, lanes, own) or loop
+        if not stores:
+            return loop
+        period = _period(loop)
+        if period is not None:
+            block, inner = _in_periods(loop, period)
+            return counted_loop(block, int(loop.extent) // period, mapped(inner))
+        pieces = _pieces(loop)
+        return in_turn([_vector_loop(piece, [piece.body], lanes, own) or piece for piece in pieces])
 
+    def side_by_side(sequence: Any) -> Any:
+        return in_turn(list(with_columns(sequence.seq, lanes)))
+
+    statement = structural_map(statement, [(tirx.SeqStmt, side_by_side)])
     return structural_map(statement, [(tirx.For, mapped)])
+
+
+def _stores(body: Any) -> list[Any]:
+    """The stores of a loop's body if none reads what another one writes; none otherwise."""
+    if isinstance(body, tirx.BufferStore):
+        return [body]
+    statements = list(body.seq) if isinstance(body, tirx.SeqStmt) else []
+    stores = [each for each in statements if isinstance(each, tirx.BufferStore)]
+    bound = [each for each in statements if isinstance(each, tirx.Bind)]
+    if len(stores) + len(bound) < len(statements):
+        return []
+    for bind in reversed(bound):
+        stores = [substituted(store, bind.var, bind.value) for store in stores]
+    buffers = [store.buffer for store in stores]
+    apart = not any(
+        reads_buffer(store.value, buffer)
+        for store in stores
+        for buffer in buffers
+        if not buffer.same_as(store.buffer)
+    )
+    return stores if apart else []
+
+
+def _period(loop: Any) -> int | None:
+    """After so many iterations remainders of a loop's variable repeat; None if none does.
+
+    Such a loop is none of LLVM's vectorizer: it may take neighbours of a remainder to be neighbours
+    beyond the period too (https://github.com/llvm/llvm-project/issues/156849).
+    """
+    extent, periods = int(loop.extent), set()
+
+    def visit(remainder: Any) -> None:
+        if isinstance(remainder.b, tirx.IntImm) and uses(remainder.a, loop.loop_var):
+            periods.add(int(remainder.b))
+
+    walk(loop.body, tirx.FloorMod, visit)
+    return min((p for p in periods if 1 < p < extent and extent % p == 0), default=None)
+
+
+def _in_periods(loop: Any, period: int) -> tuple[Any, Any]:
+    """The variable of a loop over periods, and the loop over one of them."""
+    dtype, name = str(loop.loop_var.ty), str(loop.loop_var.name)
+    block, inside = tirx.Var(f"{name}_block", dtype), tirx.Var(name, dtype)
+    analyzer = tvm.sym.Analyzer()
+    for variable, count in ((block, int(loop.extent) // period), (inside, period)):
+        bounds = (tirx.IntImm(dtype, number) for number in (0, count))
+        analyzer.bind(variable, tvm.ir.Range.from_min_extent(*bounds))
+    body = substituted(loop.body, loop.loop_var, block * period + inside)
+    body = structural_map(body, [((tirx.FloorMod, tirx.FloorDiv), analyzer.simplify)])
+    return block, counted_loop(inside, period, body)
 
 
 def _pieces(loop: Any) -> list[Any]:
@@ -57,10 +131,10 @@ def _pieces(loop: Any) -> list[Any]:
     cuts: set[int] = set()
 
     def visit(node: Any) -> None:
-        if _step(node.a, variable) in {0, 1}:
+        if step_of(node.a, variable) in {0, 1}:
             cuts.update(_boundaries(node, variable))
 
-    walk(store.value, _COMPARISONS, visit)
+    walk(store.value, COMPARISONS, visit)
     inside = sorted(cut for cut in cuts if 0 < cut < extent)
     if not inside or len(inside) > MOST_CUTS:
         return [loop]
@@ -74,10 +148,10 @@ def _pieces(loop: Any) -> list[Any]:
             tvm.ir.Range.from_min_extent(tirx.IntImm(dtype, 0), tirx.IntImm(dtype, end - start)),
         )
         body = substituted(store, variable, counter + start)
-        value = structural_map(body.value, [(_COMPARISONS, analyzer.simplify)])
-        value = structural_map(value, [(tvm.ir.Call, _decided), (tirx.Select, _decided)])
+        value = structural_map(body.value, [(COMPARISONS, analyzer.simplify)])
+        value = structural_map(value, [(tvm.ir.Call, decided), (tirx.Select, decided)])
         body = tirx.BufferStore(body.buffer, value, list(body.indices))
-        pieces.append(_loop(counter, end - start, body))
+        pieces.append(counted_loop(counter, end - start, body))
     return pieces
 
 
@@ -85,175 +159,98 @@ def _boundaries(comparison: Any, variable: Any) -> Iterator[int]:
     """Values of a variable at which ``variable + a < b`` and the like may change."""
     zero = tirx.IntImm(str(variable.ty), 0)
     gap = substituted(comparison.b, variable, zero) - substituted(comparison.a, variable, zero)
-    step = (_step(comparison.a, variable) or 0) - (_step(comparison.b, variable) or 0)
+    step = (step_of(comparison.a, variable) or 0) - (step_of(comparison.b, variable) or 0)
     bound = tvm.sym.Analyzer().simplify(gap)
     if step in {1, -1} and isinstance(bound, tirx.IntImm):
         yield from (step * int(bound), step * int(bound) + 1)
 
 
-def _decided(node: Any) -> Any:
-    """The branch that is taken if a condition turned out to be constant."""
-    if isinstance(node, tirx.Select):
-        condition, yes, no = node.condition, node.true_value, node.false_value
-    elif "if_then_else" in str(node.op):
-        condition, yes, no = node.args
-    else:
-        return node
-    known = tvm.sym.Analyzer().simplify(condition)
-    if not isinstance(known, tirx.IntImm):
-        return node
-    return yes if int(known) else no
-
-
-def _vector_loop(loop: Any, lanes: int) -> Any | None:
+def _vector_loop(loop: Any, stores: Sequence[Any], lanes: int, own: Sequence[Any]) -> Any | None:
     """An innermost loop in vectors, or None if it has to stay as it is."""
-    extent, store = int(loop.extent), loop.body
-    if extent < min(lanes, LEAST_LANES) or not _computes(store.value, loop.loop_var):
+    width = width_of(int(loop.extent), lanes)
+    if not width or not all(computes(store.value, loop.loop_var) for store in stores):
         return None
-    step = _stride(store.buffer, store.indices, loop.loop_var)
-    if step == 1:
-        return _mapped(loop, store, extent, lanes)
-    return _reduced(loop, store, extent, lanes) if step == 0 else None
+    strides = {stride_of(store.buffer, store.indices, loop.loop_var) for store in stores}
+    if strides == {1}:
+        return in_turn([part for store in stores for part in _mapped(loop, store, width, own)])
+    return reduced(loop, stores, width) if strides == {0} else None
 
 
-def _mapped(loop: Any, store: Any, extent: int, lanes: int) -> Any:
-    """Element-wise: vectors, half ones, then what is left.
+def _mapped(loop: Any, store: Any, lanes: int, allocated: Sequence[Any]) -> list[Any]:
+    """Element-wise: vectors, then a last one that begins within the one before.
 
     Neighbouring sums are added up in one step as far as registers are expected to hold them.
     """
-    widths = [lanes, lanes // 2] if lanes > LEAST_LANES else [lanes]
-    if _reads_buffer(store.value, store.buffer) and extent >= lanes:
-        widths.insert(0, lanes * min(PARTIAL, extent // lanes))
+    extent = int(loop.extent)
+    own = reads_buffer(store.value, store.buffer)
+    once = own or _may_overwrite(store, loop.loop_var, allocated)
+    widths = [lanes * partial_vectors(extent, lanes)] if own else []
+    widths.append(lanes)
+    if once:
+        widths += [width for width in (lanes // 2, lanes // 4) if width >= LEAST_LANES]
     loops, done = [], 0
-    for width in widths:
+    for width in dict.fromkeys(widths):
         count = (extent - done) // width
         if count:
             loops.append(_vectors(loop, store, done, width, count))
             done += count * width
-    loops.extend(_rest(loop, done))
-    return loops[0] if len(loops) == 1 else tirx.SeqStmt(loops)
+    if done < extent and once:
+        rest = tirx.Var(f"{loop.loop_var.name}_rest", str(loop.loop_var.ty))
+        body = substituted(store, loop.loop_var, rest + done)
+        loops.append(counted_loop(rest, extent - done, body))
+    elif done < extent:
+        loops.append(_vectors(loop, store, extent - lanes, lanes, 1))
+    return loops
+
+
+def _may_overwrite(store: Any, variable: Any, allocated: Sequence[Any]) -> bool:
+    """Whether TVM may give a store's array the memory of one that it reads for the last time."""
+
+    def is_allocated(buffer: Any) -> bool:
+        return any(buffer.same_as(other) for other in allocated)
+
+    loads: list[Any] = []
+    walk(store.value, tvm.ir.TensorLoad, loads.append)
+    return is_allocated(store.buffer) and any(
+        is_allocated(load.source) and any(uses(index, variable) for index in load.indices)
+        for load in loads
+    )
 
 
 def _vectors(loop: Any, store: Any, start: int, width: int, count: int) -> Any:
     """Some iterations of a loop in vectors of one width."""
-    counter = str(loop.loop_var.ty)
-    step, lane = tirx.Var(f"{loop.loop_var.name}_step", counter), tirx.Var("lane", counter)
-    vector = substituted(store, loop.loop_var, step * width + lane + start)
-    return _loop(step, count, _loop(lane, width, vector, tirx.ForKind.VECTORIZED))
+    step = tirx.Var(f"{loop.loop_var.name}step", str(loop.loop_var.ty))
+
+    def vector(lane: Any) -> Any:
+        return substituted(store, loop.loop_var, step * width + lane + start)
+
+    return counted_loop(step, count, lane_loop(str(step.ty), width, vector))
 
 
-def _reduced(loop: Any, store: Any, extent: int, lanes: int) -> Any | None:
-    """A sum, product or extremum along the loop: vectors of partial ones, then one of them all."""
-    value = store.value
-    kind = next((kind for kind in _IDENTITIES if isinstance(value, kind)), None)
-    if kind is None or not str(store.buffer.dtype).startswith("float"):
-        return None
-    sides = [value.a, value.b]
-    own = [is_element(side, store) for side in sides]
-    if sum(own) != 1:
-        return None
-    added = sides[own.index(False)]
-    if extent < lanes or _reads_buffer(added, store.buffer):
-        return None
-    width = lanes * min(PARTIAL, extent // lanes)
-    dtype = str(store.buffer.dtype)
-    partial = tirx.decl_buffer([width], dtype, f"{loop.loop_var.name}_partial", scope="local")
-    counter = str(loop.loop_var.ty)
+def _with_whole_loads(function: Any) -> Any:
+    """A function that loads every second element, and the like, in whole vectors, and shuffles."""
 
-    def lane_loop(body: Any) -> Any:
-        lane = tirx.Var("lane", counter)
-        return _loop(lane, width, body(lane), tirx.ForKind.VECTORIZED)
+    def mapped(load: Any) -> Any:
+        place = load.indices[0] if len(load.indices) == 1 else None
+        if not isinstance(place, tirx.Ramp) or not isinstance(place.stride, tirx.IntImm):
+            return load
+        step, lanes = int(place.stride), int(place.lanes)
+        if not 1 < step <= MOST_STEP:
+            return load
+        # Nothing is read behind the last element: there, memory may end.
+        starts = [min(n * lanes, step * (lanes - 1) + 1 - lanes) for n in range(step)]
+        vectors = [
+            tirx.BufferLoad(load.source, [tirx.Ramp(place.base + start, 1, lanes)])
+            for start in starts
+        ]
+        wanted = range(0, step * lanes, step)
+        numbers = [min(at // lanes, step - 1) for at in wanted]
+        return tirx.Shuffle(
+            vectors,
+            [n * lanes + at - starts[n] for n, at in zip(numbers, wanted, strict=True)],
+        )
 
-    identity = tirx.FloatImm(dtype, _IDENTITIES[kind])
-    clear = lane_loop(lambda lane: tirx.BufferStore(partial, identity, [lane]))
-
-    def accumulate(index: Any, lane: Any) -> Any:
-        term = substituted(added, loop.loop_var, index)
-        return tirx.BufferStore(partial, kind(tirx.BufferLoad(partial, [lane]), term), [lane])
-
-    step = tirx.Var(f"{loop.loop_var.name}_step", counter)
-    whole = extent // width
-    main = _loop(step, whole, lane_loop(lambda lane: accumulate(step * width + lane, lane)))
-    statements = [tirx.AllocBuffer(partial), clear, main, *_rest(loop, whole * width)]
-    size = width
-    while size % 2 == 0:
-        # Halves are added to halves: few steps in vectors instead of one addition after another.
-        size //= 2
-        lane = tirx.Var("lane", counter)
-        both = (tirx.BufferLoad(partial, [start]) for start in (lane, lane + size))
-        shape = tirx.ForKind.VECTORIZED if size > 1 else tirx.ForKind.SERIAL
-        statements.append(_loop(lane, size, tirx.BufferStore(partial, kind(*both), [lane]), shape))
-    last = tirx.Var("last", counter)
-    indices = list(store.indices)
-    total = kind(tirx.BufferLoad(store.buffer, indices), tirx.BufferLoad(partial, [last]))
-    statements.append(_loop(last, size, tirx.BufferStore(store.buffer, total, indices)))
-    return tirx.SeqStmt(statements)
-
-
-def _rest(loop: Any, done: int) -> list[Any]:
-    """The iterations of a loop from some number on, one by one, if there are any."""
-    left = int(loop.extent) - done
-    if not left:
-        return []
-    rest = tirx.Var(f"{loop.loop_var.name}_rest", str(loop.loop_var.ty))
-    return [_loop(rest, left, substituted(loop.body, loop.loop_var, rest + done))]
-
-
-def _computes(value: Any, variable: Any) -> bool:
-    """Whether a value can be computed in vectors along a variable.
-
-    Every element it reads has to be the same for all lanes or the neighbour of the last one. No
-    condition may depend on the lane.
-    """
-
-    def fits(node: Any) -> bool:
-        if isinstance(node, tvm.ir.TensorLoad):
-            return _stride(node.source, node.indices, variable) in {0, 1}
-        if isinstance(node, tirx.Select):
-            return not uses(node.condition, variable)
-        if "if_then_else" in str(node.op):
-            return not uses(node.args[0], variable)
-        return "call_packed" not in str(node.op)
-
-    nodes: list[Any] = []
-    walk(value, (tvm.ir.TensorLoad, tirx.Select, tvm.ir.Call), nodes.append)
-    return all(map(fits, nodes))
-
-
-def _stride(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
-    """How many elements an access moves by when a variable grows by one; None if that varies.
-
-    Only the last index may move: vectors lie along the last axis.
-    """
-    steps = [_step(index, variable) for index in indices]
-    if any(step != 0 for step in steps[:-1]) or not steps:
-        return None if steps else 0
-    last = steps[-1]
-    strides = list(buffer.ty.strides)
-    if last is None or not last or not strides:
-        return last
-    return last * int(strides[-1]) if isinstance(strides[-1], tirx.IntImm) else None
-
-
-def _step(index: Any, variable: Any) -> int | None:
-    """How much an index grows when a variable grows by one; None if that is no constant."""
-    if not uses(index, variable):
-        return 0
-    unit = tirx.IntImm(str(variable.ty), 1)
-    grown = substituted(index, variable, variable + unit) - index
-    change = tvm.sym.Analyzer().simplify(grown)
-    return int(change) if isinstance(change, tirx.IntImm) else None
-
-
-def _reads_buffer(value: Any, buffer: Any) -> bool:
-    loads: list[Any] = []
-    walk(value, tvm.ir.TensorLoad, loads.append)
-    return any(load.source.same_as(buffer) for load in loads)
-
-
-def _loop(variable: Any, extent: int, body: Any, kind: Any = tirx.ForKind.SERIAL) -> Any:
-    dtype = str(variable.ty)
-    return tirx.For(variable, tirx.IntImm(dtype, 0), tirx.IntImm(dtype, extent), kind, body)
+    return function.with_body(structural_map(function.body, [(tvm.ir.TensorLoad, mapped)]))
 
 
 LANES = "chameleon.vector_lanes"
@@ -264,6 +261,7 @@ PASSES = (
     tirx.transform.FlattenBuffer(),
     tirx.transform.NarrowDataType(32),
     tirx.transform.VectorizeLoop(),
+    tirx.transform.prim_func_pass(lambda function, *_: _with_whole_loads(function), opt_level=0),
     tirx.transform.StorageRewrite(),
     tirx.transform.UnrollLoop(),
     tirx.transform.StmtSimplify(),

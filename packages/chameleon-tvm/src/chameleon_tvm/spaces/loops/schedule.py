@@ -128,7 +128,7 @@ class LoopPlan:
     rows: bool = True
     threads: bool = True
     block: int = 16
-    columns: int = 4
+    columns: int = 8
 
 
 def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
@@ -149,6 +149,8 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
     root = schedule.get_sblock("root")
     _inline(schedule, root)
     blocks = list(schedule.get_child_blocks(root))
+    if not blocks:
+        raise tvm.s_tir.schedule.ScheduleError("it is loops already")
     nested = _by_rows(schedule, plan, lanes) if plan.rows and len(blocks) > 1 else None
     if nested is None:
         nested = schedule
@@ -266,9 +268,10 @@ def other_axis(block: Any) -> int | None:
     for read in block.reads:
         if not len(read.region):
             continue
-        last = read.region[-1].min
+        *before, last = [part.min for part in read.region]
         places = [number for number, variable in enumerate(variables) if uses(last, variable)]
-        if len(places) == 1 and places[0] != len(variables) - 1:
+        apart = any(uses(index, variables[-1]) for index in before)
+        if apart and len(places) == 1 and places[0] != len(variables) - 1:
             return places[0]
     return None
 
@@ -277,13 +280,17 @@ def contiguous(block: Any, reduced: Sequence[int]) -> bool:
     """Whether all that a reduction reads anew for its terms are neighbours along a reduced axis.
 
     If the products of a matrix with another one have their rows added up, one factor is none.
+    Windows that move along memory are not: their sums are neighbours as well.
     """
 
     def occur(index: Any) -> bool:
         return any(uses(index, block.iter_vars[number].var) for number in reduced)
 
+    spatial = [axis.var for n, axis in enumerate(block.iter_vars) if n not in reduced]
     varying = [region for region in block.reads if any(occur(part.min) for part in region.region)]
-    return bool(varying) and all(occur(region.region[-1].min) for region in varying)
+    last = [region.region[-1].min for region in varying]
+    windows = spatial and all(uses(index, spatial[-1]) for index in last)
+    return bool(varying) and all(map(occur, last)) and not windows
 
 
 def size(schedule: Schedule, block: Any) -> int:
@@ -314,10 +321,9 @@ def _by_rows(schedule: Schedule, plan: LoopPlan, lanes: int) -> Schedule | None:
         shared = 0
         while all(len(e) > shared for e in extents) and len({e[shared] for e in extents}) == 1:
             shared += 1
-        shared = min(shared, len(loops) - 1)
-        outer = list(loops[:shared])
+        outer = _leading(fused, loops, shared)
     elif not any(along) and all(e == extents[-1] for e in extents):
-        part, _ = fused.split(loops[-1], [None, divisor(extents[-1][-1], plan.columns * lanes)])
+        part, _ = _cut(fused, loops[-1], plan.columns * lanes, lanes)
         outer = [*loops[:-1], part]
     else:
         return None
@@ -355,7 +361,21 @@ def _sums_along_memory(schedule: Schedule, block: Any) -> bool:
 
 def _spatial_extents(schedule: Schedule, block: Any) -> list[int]:
     iterators = schedule.get(block).iter_vars
-    return [int(iterators[number].dom.extent) for number in kinds(schedule, block)[0]]
+    extents = (int(iterators[number].dom.extent) for number in kinds(schedule, block)[0])
+    return [extent for extent in extents if extent > 1]
+
+
+def _leading(schedule: Schedule, loops: Sequence[Any], count: int) -> list[Any]:
+    """The first loops up to some number of those that run more than once.
+
+    The last one is among them only if the others are too few for the threads: alone it is vectors.
+    """
+    extents = [int(schedule.get(loop).extent) for loop in loops]
+    longer = [number for number, extent in enumerate(extents) if extent > 1]
+    end = longer[count - 1] + 1 if count else 0
+    if end == len(loops) and math.prod(extents[:-1]) >= MOST_PARTS:
+        end -= 1
+    return list(loops[:end])
 
 
 # -- a nest for each block ------------------------------------------------------------------
@@ -427,16 +447,17 @@ def _columns(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None
     spatial, reduced = kinds(schedule, block)
     loops = schedule.get_loops(block)
     outer, sums = ([loops[number] for number in places] for places in (spatial, reduced))
-    extent = int(schedule.get(outer[-1]).extent)
-    width = divisor(extent, plan.columns * lanes)
-    if 1 < width < extent:
-        outer[-1], inner = schedule.split(outer[-1], [None, width])
-        last = [inner]
-    else:
-        last = [outer.pop()] if len(outer) > 1 and width == extent else []
-    schedule.reorder(*outer, *sums, *last)
+    outer[-1], last = _cut(schedule, outer[-1], plan.columns * lanes, lanes)
+    schedule.reorder(*outer, *sums, last)
     _deal(schedule, outer, plan)
     schedule.decompose_reduction(block, sums[0])
+
+
+def _cut(schedule: Schedule, loop: Any, most: int, lanes: int) -> list[Any]:
+    """A loop as nearly equal parts of whole vectors, as far as there are any."""
+    extent = int(schedule.get(loop).extent)
+    width = lanes * math.ceil(extent / math.ceil(extent / most) / lanes)
+    return list(schedule.split(loop, [None, min(width, extent)]))
 
 
 def _inline(schedule: Schedule, root: Any) -> None:

@@ -28,7 +28,7 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {
     "rows": ("together", "apart"),
     "threads": ("all", "one"),
     "block": (16, 1, 8, 32),
-    "columns": (4, 1, 2, 8),
+    "columns": (8, 1, 2, 4),
 }
 
 

@@ -44,30 +44,37 @@ def _middle_of_all(x: Any) -> Any:
     return _middle(x.reshape(-1), 0)[0]
 
 
-def _earlier(x: Any, dim: int, neutral: float) -> tuple[Any, Any]:
-    """For each number along an axis those up to it in a last axis, and which of that are."""
-    x = x.movedim(dim, -1)
-    places = torch.arange(x.shape[-1])
-    before = places <= places[:, None]
-    return torch.where(before, x.unsqueeze(-2), neutral), before
+def _scanned(join: Callable[..., Any], numbers: tuple[Any, ...], dim: int) -> tuple[Any, ...]:
+    """Joins each number along an axis with all before it: twice as many in each step."""
+    length, reach = numbers[0].shape[dim], 1
+    while reach < length:
+        earlier = [x.narrow(dim, 0, length - reach) for x in numbers]
+        joined = join(*earlier, *(x.narrow(dim, reach, length - reach) for x in numbers))
+        pairs = zip(numbers, joined, strict=True)
+        numbers = tuple(torch.cat([x.narrow(dim, 0, reach), new], dim) for x, new in pairs)
+        reach *= 2
+    return numbers
 
 
-def _running(extreme: Any, neutral: float, x: Any, dim: int) -> Any:
+def _running(reaches: Any, x: Any, dim: int) -> Any:
     """``cummax`` and ``cummin``: of equal numbers the last one."""
     if x.ndim == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
-    numbers, before = _earlier(x, dim, neutral)
-    values = extreme(numbers, -1)
-    same = before & (numbers == values.unsqueeze(-1))
-    places = torch.where(same, torch.arange(x.shape[dim]), 0).amax(-1)
-    return values.movedim(-1, dim), places.movedim(-1, dim)
+
+    def join(before: Any, earlier: Any, value: Any, place: Any) -> Any:
+        later = reaches(value, before) | (value != value)  # noqa: PLR0124 - NaN stays
+        return torch.where(later, value, before), torch.where(later, place, earlier)
+
+    places = torch.arange(x.shape[dim]).reshape(-1, *[1] * (x.ndim - 1 - dim % x.ndim))
+    return _scanned(join, (x, places.expand(x.shape)), dim)
 
 
 def _running_log_sum(x: Any, dim: int) -> Any:
     """``logcumsumexp``."""
     if x.ndim == 0:
         return x.clone()
-    return torch.logsumexp(_earlier(x, dim, -math.inf)[0], -1).movedim(-1, dim)
+    [result] = _scanned(lambda *pair: (torch.logaddexp(*pair),), (x,), dim)
+    return result
 
 
 def _place(
@@ -105,8 +112,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.sort.stable: _in_order,
     _ATEN.nanmedian.dim: _middle,
     _ATEN.nanmedian.default: _middle_of_all,
-    _ATEN.cummax.default: partial(_running, torch.amax, -math.inf),
-    _ATEN.cummin.default: partial(_running, torch.amin, math.inf),
+    _ATEN.cummax.default: partial(_running, torch.ge),
+    _ATEN.cummin.default: partial(_running, torch.le),
     _ATEN.logcumsumexp.default: _running_log_sum,
 }
 """Functions of torch that are traced in the place of an operator, by operator."""

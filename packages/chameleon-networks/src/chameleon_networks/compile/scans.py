@@ -1,0 +1,115 @@
+"""Running sums and products: neighbours in memory in vectors, the rest dealt to the threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from chameleon_tvm.quick_tvm import tirx
+
+from chameleon_networks.graph.relaxed import relax, tvm
+
+AT_ONCE = 64
+"""Scans that one thread computes side by side if they lie next to each other."""
+
+ROWS = 8
+"""The same if each is a row: as many chains of additions hide how long one addition takes."""
+
+SCANS = {"relax.cumsum": (tirx.Add, 0), "relax.cumprod": (tirx.Mul, 1)}
+
+
+@relax.expr_functor.mutator
+class _Scans(relax.PyExprMutator):
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if str(getattr(call.op, "name", "")) not in SCANS:
+            return call
+        [data] = call.args
+        shape = [int(extent) for extent in data.ty.shape]
+        axis = 0 if call.attrs.axis is None else int(call.attrs.axis) % len(shape)
+        if call.attrs.axis is None:
+            shape = [math.prod(shape)]
+        if not math.prod(shape):
+            return call
+        rows = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]
+        kind, identity = SCANS[call.op.name]
+        dtypes = str(data.ty.dtype), str(call.ty.dtype)
+        function = _scan(rows, dtypes, kind, identity, exclusive=bool(call.attrs.exclusive))
+        name = str(call.op.name).removeprefix("relax.")
+        kernel = self.builder_.add_func(function, name)
+        given = self.builder_.emit(relax.op.reshape(data, rows))
+        result = relax.call_tir(kernel, [given], relax.TensorType(rows, dtypes[1]))
+        return relax.op.reshape(self.builder_.emit(result), list(call.ty.shape))
+
+
+def with_scans(module: Any) -> Any:
+    """The module with kernels for its running sums and products of constant shapes.
+
+    Args:
+        module: an ``IRModule``.
+    """
+    scans = _Scans(module)
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            scans.builder_.update_func(variable, scans.visit_expr(function))
+    return scans.builder_.finalize()
+
+
+def _scan(
+    rows: list[int], dtypes: tuple[str, str], kind: Any, identity: int, *, exclusive: bool
+) -> Any:
+    """The kernel of scans along the second of three axes.
+
+    Args:
+        rows: extents of the axes.
+        dtypes: of the numbers, and of what they become.
+        kind: of the operation.
+        identity: what changes nothing.
+        exclusive: whether each result leaves out the number at its own place.
+    """
+    outer, length, inner = rows
+    data, result = (
+        tirx.decl_buffer(rows, dtype, name) for dtype, name in zip(dtypes, ("x", "y"), strict=True)
+    )
+    across, width = (outer, ROWS) if inner == 1 else (inner, AT_ONCE)
+
+    def part(start: int, width: int, parts: int) -> Any:
+        row, step = tirx.Var("row", "int64"), tirx.Var("step", "int64")
+        sums = tirx.decl_buffer([width], dtypes[1], "sums")
+
+        def places(at: Any) -> list[Any]:
+            number = row % parts * width + start + at
+            zero = tirx.IntImm("int64", 0)
+            return [number, step, zero] if inner == 1 else [row // parts, step, number]
+
+        def clear(at: Any) -> Any:
+            return tirx.BufferStore(sums, tirx.const(identity, dtypes[1]), [at])
+
+        def add(at: Any) -> Any:
+            number = tirx.BufferLoad(data, places(at)).astype(dtypes[1])
+            return tirx.BufferStore(sums, kind(tirx.BufferLoad(sums, [at]), number), [at])
+
+        def write(at: Any) -> Any:
+            return tirx.BufferStore(result, tirx.BufferLoad(sums, [at]), places(at))
+
+        each = [_loop(tirx.Var("at", "int64"), width, body) for body in (clear, add, write)]
+        steps = tirx.SeqStmt([each[2], each[1]] if exclusive else each[1:])
+        body = tirx.SeqStmt([tirx.AllocBuffer(sums), each[0], _loop(step, length, lambda _: steps)])
+        count = parts if inner == 1 else outer * parts
+        return _loop(row, count, lambda _: body, tirx.ForKind.PARALLEL)
+
+    whole, rest = divmod(across, width)
+    parts = [part(0, width, whole)] if whole else []
+    parts += [part(whole * width, rest, 1)] if rest else []
+    root = tvm.s_tir.SBlock([], [], [], "root", tirx.SeqStmt(parts) if len(parts) > 1 else parts[0])
+    body = tvm.s_tir.SBlockRealize([], tirx.const(True), root)
+    function = tirx.PrimFunc([data, result], body)
+    return function.with_attr({"tirx.noalias": True, "s_tir": True})
+
+
+def _loop(
+    variable: Any, extent: int, body: Callable[[Any], Any], kind: Any = tirx.ForKind.SERIAL
+) -> Any:
+    zero, end = (tirx.IntImm("int64", number) for number in (0, extent))
+    return tirx.For(variable, zero, end, kind, body(variable))

@@ -1,0 +1,270 @@
+"""Sums that are neighbours in memory, added up side by side in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+
+from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.spaces.loops.trees import (
+    is_element,
+    structural_equal,
+    structural_map,
+    substituted,
+    uses,
+    walk,
+)
+from chameleon_tvm.spaces.loops.vectors import (
+    COMPARISONS,
+    MOST_CUTS,
+    Guarded,
+    computes,
+    counted_loop,
+    decided,
+    in_turn,
+    lane_loop,
+    step_of,
+    stride_of,
+    width_of,
+)
+from chameleon_tvm.spaces.sketch.tiles import counts_from_zero
+
+MOST_COLUMNS = 8
+"""Vectors of sums in registers."""
+
+
+def with_columns(statements: Sequence[Any], lanes: int) -> Iterator[Any]:
+    """Statements in turn; sums and what they begin with become one if they fit registers.
+
+    Args:
+        statements: in turn.
+        lanes: elements of a vector.
+    """
+    left = list(statements)
+    while left:
+        first = left.pop(0)
+        columns = _columns(first, left[0], lanes) if left else None
+        if columns is not None:
+            left.pop(0)
+        yield first if columns is None else columns
+
+
+def _columns(initial: Any, update: Any, lanes: int) -> Any | None:
+    """A loop over sums and the loops that add terms to them as one statement, or None."""
+    loops, statement = [], update
+    while isinstance(statement, tirx.For) and counts_from_zero(statement):
+        loops.append(statement)
+        statement = statement.body
+    *around, column = loops or [None]
+    if not around or not isinstance(initial, tirx.For) or not counts_from_zero(initial):
+        return None
+    width = int(column.extent)
+    if int(initial.extent) != width or width > MOST_COLUMNS * lanes:
+        return None
+    guards = [Guarded.of(loop) for loop in (initial, column)]
+    first, body = (
+        loop.body if guard is None else guard.body
+        for loop, guard in zip((initial, column), guards, strict=True)
+    )
+    first = substituted(first, initial.loop_var, column.loop_var)
+    edges = _edges(body, column.loop_var)
+    columns = _Columns(
+        around=around,
+        column=column.loop_var,
+        first=first,
+        body=body,
+        starts=list(getattr(first, "seq", [first])),
+        statements=list(getattr(within := _without(body, edges), "seq", [within])),
+        edges=edges,
+    )
+    if not columns.fit():
+        return None
+    guard = guards[-1]
+    if guard is None:
+        return columns.written(width, lanes)
+    return guard.split(width, lambda count: columns.written(count, lanes))
+
+
+def _edges(body: Any, variable: Any) -> list[Any]:
+    """The comparisons by which a window's terms at a border are left out along a variable."""
+    edges: list[Any] = []
+
+    def visit(node: Any) -> None:
+        if "if_then_else" in str(node.op):
+            walk(node.args[0], COMPARISONS, edges.append)
+
+    walk(body, tvm.ir.Call, visit)
+    sides = [(edge, step_of(edge.a, variable), step_of(edge.b, variable)) for edge in edges]
+    return [edge for edge, *steps in sides if None not in steps and any(steps)]
+
+
+def _without(body: Any, edges: Sequence[Any]) -> Any:
+    """A loop's body as it is away from the borders."""
+    if not edges:
+        return body
+
+    def mapped(node: Any) -> Any:
+        return tirx.IntImm("bool", 1) if any(map(node.same_as, edges)) else node
+
+    simplify = tvm.sym.Analyzer().simplify
+    body = structural_map(structural_map(body, [(COMPARISONS, mapped)]), [(tirx.And, simplify)])
+    return structural_map(body, [(tvm.ir.Call, decided)])
+
+
+@attrs.frozen(kw_only=True)
+class _Columns:
+    """Neighbouring sums.
+
+    Attributes:
+        around: loops over their terms.
+        column: the variable that counts the sums.
+        first: stores what they begin with.
+        body: adds a term to a sum.
+        starts: ``first`` as a list.
+        statements: ``body`` as a list, as it is away from the borders.
+        edges: conditions by which it is something else at the borders.
+    """
+
+    around: Sequence[Any]
+    column: Any
+    first: Any
+    body: Any
+    starts: Sequence[Any]
+    statements: Sequence[Any]
+    edges: Sequence[Any]
+
+    @property
+    def _stores(self) -> list[Any]:
+        return [each for each in self.statements if isinstance(each, tirx.BufferStore)]
+
+    def fit(self) -> bool:
+        """Whether they are sums that vectors can hold."""
+        if not all(isinstance(each, tirx.BufferStore | tirx.Bind) for each in self.statements):
+            return False
+        stores = self._stores
+        if len(self.starts) != len(stores) or not all(map(self._begins, self.starts, stores)):
+            return False
+        values = [each.value for each in self.statements]
+        loads: list[Any] = []
+        for value in values:
+            walk(value, tvm.ir.TensorLoad, loads.append)
+        own = all(
+            is_element(load, store)
+            for load in loads
+            for store in stores
+            if load.source.same_as(store.buffer)
+        )
+        return own and all(computes(value, self.column) for value in values)
+
+    def _begins(self, start: Any, store: Any) -> bool:
+        """Whether a store adds to the element that another one begins."""
+        return (
+            isinstance(start, tirx.BufferStore)
+            and start.buffer.same_as(store.buffer)
+            and all(map(structural_equal, start.indices, store.indices))
+            and stride_of(store.buffer, store.indices, self.column) == 1
+            and not any(uses(at, loop.loop_var) for at in store.indices for loop in self.around)
+        )
+
+    def written(self, count: int, lanes: int) -> Any:
+        """So many of the sums, in vectors but at the borders."""
+        low, high = self._within(count)
+        width = width_of(high - low, lanes)
+        if not width:
+            return self._alone(0, count)
+        parts = [self._alone(0, low)] if low else []
+        parts.append(self._vectors(low, high, width))
+        if high < count:
+            parts.append(self._alone(high, count))
+        return in_turn(parts)
+
+    def _within(self, count: int) -> tuple[int, int]:
+        """The sums none of whose windows reaches over a border."""
+        analyzer = tvm.sym.Analyzer()
+        for loop in self.around:
+            limits = (tirx.IntImm(str(loop.loop_var.ty), end) for end in (0, int(loop.extent)))
+            analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(*limits))
+
+        def holds(at: int) -> bool:
+            number = tirx.IntImm(str(self.column.ty), at)
+            return all(
+                analyzer.can_prove(substituted(edge, self.column, number)) for edge in self.edges
+            )
+
+        inside = [at for at in range(count) if MOST_CUTS <= at < count - MOST_CUTS or holds(at)]
+        low, high = (inside[0], inside[-1] + 1) if inside else (0, 0)
+        return (low, high) if len(inside) == high - low and holds(low) else (0, 0)
+
+    def _alone(self, start: int, end: int) -> Any:
+        """Sums one by one."""
+        first, body = (
+            counted_loop(
+                self.column, end - start, substituted(each, self.column, self.column + start)
+            )
+            for each in (self.first, self.body)
+        )
+        return tirx.SeqStmt([first, self._nested(body)])
+
+    def _nested(self, body: Any) -> Any:
+        for loop in reversed(self.around):
+            body = counted_loop(loop.loop_var, int(loop.extent), body, tirx.ForKind(loop.kind))
+        return body
+
+    def _vectors(self, low: int, high: int, lanes: int) -> Any:
+        """Sums in vectors, of which the last may begin within the one before."""
+        places = [min(place, high - lanes) for place in range(low, high, lanes)]
+        stores = self._stores
+        sums = [
+            tirx.decl_buffer([lanes * len(places)], str(store.buffer.dtype), "sums")
+            for store in stores
+        ]
+
+        def vectors(body: Callable[[Any, Any], list[Any]]) -> Any:
+            """Statements of each vector, given where its sums are and which those are."""
+
+            def vector(number: int, place: int, lane: Any) -> Any:
+                return in_turn(body(lane + number * lanes, lane + place))
+
+            dtype = str(self.column.ty)
+            return in_turn(
+                [lane_loop(dtype, lanes, partial(vector, *each)) for each in enumerate(places)]
+            )
+
+        def clear(slot: Any, _: Any) -> list[Any]:
+            pairs = zip(sums, self.starts, strict=True)
+            return [tirx.BufferStore(total, start.value, [slot]) for total, start in pairs]
+
+        def add(slot: Any, place: Any) -> list[Any]:
+            def total_of(buffer: Any) -> Any:
+                pairs = zip(stores, sums, strict=True)
+                return next((t for store, t in pairs if store.buffer.same_as(buffer)), None)
+
+            def loaded(load: Any) -> Any:
+                total = total_of(load.source)
+                return load if total is None else tirx.BufferLoad(total, [slot])
+
+            added = []
+            for each in self.statements:
+                term = structural_map(each, [(tvm.ir.TensorLoad, loaded)])
+                if isinstance(term, tirx.BufferStore):
+                    term = tirx.BufferStore(total_of(term.buffer), term.value, [slot])
+                added.append(substituted(term, self.column, place))
+            return added
+
+        def write(slot: Any, place: Any) -> list[Any]:
+            return [
+                tirx.BufferStore(
+                    store.buffer,
+                    tirx.BufferLoad(total, [slot]),
+                    [substituted(index, self.column, place) for index in store.indices],
+                )
+                for store, total in zip(stores, sums, strict=True)
+            ]
+
+        allocations = [tirx.AllocBuffer(total) for total in sums]
+        return tirx.SeqStmt(
+            [*allocations, vectors(clear), self._nested(vectors(add)), vectors(write)]
+        )

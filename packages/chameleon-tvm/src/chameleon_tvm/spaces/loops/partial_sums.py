@@ -1,0 +1,142 @@
+"""Sums, products and extrema of neighbours in memory: partial ones in vectors, then one of all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.loops.trees import is_element, substituted
+from chameleon_tvm.spaces.loops.vectors import counted_loop, in_turn, lane_loop, reads_buffer
+
+PARTIAL = 4
+"""Vectors of partial sums: additions of one vector wait for each other, those of four do not."""
+
+_IDENTITIES = {tirx.Add: 0.0, tirx.Max: -math.inf, tirx.Min: math.inf, tirx.Mul: 1.0}
+
+
+def partial_vectors(extent: int, lanes: int) -> int:
+    """Vectors that are added up side by side, a power of two.
+
+    Args:
+        extent: terms, at least ``lanes``.
+        lanes: elements of a vector.
+    """
+    return 1 << (min(PARTIAL, extent // lanes).bit_length() - 1)
+
+
+@attrs.frozen(kw_only=True)
+class _Reduction:
+    """A store that adds a term to an element, multiplies it, or keeps the larger or smaller one.
+
+    Attributes:
+        store: the store.
+        kind: of the operation.
+        term: what is added.
+        identity: what changes nothing if it is added.
+        partial: the array of partial sums.
+    """
+
+    store: Any
+    kind: Any
+    term: Any
+    identity: Any
+    partial: Any
+
+    @classmethod
+    def of(cls, store: Any, width: int) -> _Reduction | None:
+        """The reduction with so many partial sums; None if it is none of numbers."""
+        value, dtype = store.value, str(store.buffer.dtype)
+        kind = next((kind for kind in _IDENTITIES if isinstance(value, kind)), None)
+        if kind is None or not dtype.startswith(("float", "int")):
+            return None
+        sides = [value.a, value.b]
+        own = [is_element(side, store) for side in sides]
+        term = sides[own.index(False)] if sum(own) == 1 else None
+        if term is None or reads_buffer(term, store.buffer):
+            return None
+        return cls(
+            store=store,
+            kind=kind,
+            term=term,
+            identity=_identity(kind, dtype),
+            partial=tirx.decl_buffer([width], dtype, "partial"),
+        )
+
+    def clear(self, lane: Any) -> Any:
+        """Nothing is added up yet."""
+        return tirx.BufferStore(self.partial, self.identity, [lane])
+
+    def add(self, lane: Any, term: Any) -> Any:
+        """A term more."""
+        total = self.kind(tirx.BufferLoad(self.partial, [lane]), term)
+        return tirx.BufferStore(self.partial, total, [lane])
+
+    def finish(self, zero: Any) -> Any:
+        """The sum so far, added to the element."""
+        element = tirx.BufferLoad(self.store.buffer, list(self.store.indices))
+        total = self.kind(element, tirx.BufferLoad(self.partial, [zero]))
+        return tirx.BufferStore(self.store.buffer, total, list(self.store.indices))
+
+
+def _identity(kind: Any, dtype: str) -> Any:
+    number = _IDENTITIES[kind]
+    if dtype.startswith("float"):
+        return tirx.FloatImm(dtype, number)
+    if math.isinf(number):
+        return (tirx.min_value if number < 0 else tirx.max_value)(dtype)
+    return tirx.IntImm(dtype, int(number))
+
+
+def reduced(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
+    """A loop whose stores add to one element each, in vectors; None if they do something else.
+
+    Args:
+        loop: of constant extent.
+        stores: its body; none reads what another one writes.
+        lanes: elements of a vector, at most as many as the loop has iterations.
+    """
+    extent, dtype = int(loop.extent), str(loop.loop_var.ty)
+    width = lanes * partial_vectors(extent, lanes)
+    reductions = [one for store in stores if (one := _Reduction.of(store, width)) is not None]
+    if len(reductions) < len(stores):
+        return None
+
+    def each(count: int, body: Callable[[_Reduction, Any], Any]) -> Any:
+        return in_turn([lane_loop(dtype, count, partial(body, one)) for one in reductions])
+
+    def terms(count: int, start: Any, known: int = 0) -> Any:
+        """A vector of terms, the first of which are added up already."""
+
+        def body(one: _Reduction, lane: Any) -> Any:
+            term = substituted(one.term, loop.loop_var, start + lane)
+            return one.add(lane, tirx.Select(lane < known, one.identity, term) if known else term)
+
+        return each(count, body)
+
+    statements = [each(width, _Reduction.clear)]
+    done = 0
+    for count in dict.fromkeys((width, lanes)):
+        steps = (extent - done) // count
+        step = tirx.Var(f"{loop.loop_var.name}_step", dtype)
+        if steps:
+            statements.append(counted_loop(step, steps, terms(count, step * count + done)))
+        done += steps * count
+    if done < extent:
+        last = extent - lanes
+        statements.append(terms(lanes, tirx.IntImm(dtype, last), done - last))
+    while width > 1:
+        # Halves are added to halves: few steps in vectors instead of one addition after another.
+        width //= 2
+        statements.append(each(width, _halving(width)))
+    zero = tirx.IntImm(dtype, 0)
+    allocations = [tirx.AllocBuffer(one.partial) for one in reductions]
+    return tirx.SeqStmt([*allocations, *statements, *(one.finish(zero) for one in reductions)])
+
+
+def _halving(width: int) -> Callable[[Any, Any], Any]:
+    return lambda one, lane: one.add(lane, tirx.BufferLoad(one.partial, [lane + width]))

@@ -1,0 +1,163 @@
+"""Loops whose iterations are the lanes of vectors: what fits, and how such loops are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.spaces.loops.trees import substituted, uses, walk
+
+LEAST_LANES = 4
+"""Narrower vectors are not worth their code."""
+
+MOST_STEP = 4
+"""Elements from one lane of a vector to the next in memory."""
+
+MOST_CUTS = 8
+"""A loop with more conditions on its variable is left as it is."""
+
+COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
+
+
+def width_of(extent: int, lanes: int) -> int:
+    """The widest vector for so many iterations, in elements; 0 if it would be too narrow.
+
+    Args:
+        extent: iterations.
+        lanes: elements of a vector register.
+    """
+    width = 1 << min(extent, lanes).bit_length() >> 1
+    return width if width >= LEAST_LANES else 0
+
+
+def computes(value: Any, variable: Any) -> bool:
+    """Whether a value can be computed in vectors along a variable.
+
+    Every element it reads has to be the same for all lanes, or a few after that of the last lane.
+    No condition may decide by the lane what is read.
+    """
+
+    def fits(node: Any) -> bool:
+        if isinstance(node, tvm.ir.TensorLoad):
+            step = stride_of(node.source, node.indices, variable)
+            return step is not None and 0 <= step <= MOST_STEP
+        if "if_then_else" in str(node.op):
+            return not uses(node.args[0], variable)
+        return "call_packed" not in str(node.op)
+
+    nodes: list[Any] = []
+    walk(value, (tvm.ir.TensorLoad, tvm.ir.Call), nodes.append)
+    return all(map(fits, nodes))
+
+
+def stride_of(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
+    """How many elements an access moves by when a variable grows by one; None if that varies.
+
+    Only the last index may move: vectors lie along the last axis.
+    """
+    steps = [step_of(index, variable) for index in indices]
+    if any(step != 0 for step in steps[:-1]) or not steps:
+        return None if steps else 0
+    last = steps[-1]
+    strides = list(buffer.ty.strides)
+    if last is None or not last or not strides:
+        return last
+    return last * int(strides[-1]) if isinstance(strides[-1], tirx.IntImm) else None
+
+
+def step_of(index: Any, variable: Any) -> int | None:
+    """How much an index grows when a variable grows by one; None if that is no constant."""
+    if not uses(index, variable):
+        return 0
+    unit = tirx.IntImm(str(variable.ty), 1)
+    grown = substituted(index, variable, variable + unit) - index
+    change = tvm.sym.Analyzer().simplify(grown)
+    return int(change) if isinstance(change, tirx.IntImm) else None
+
+
+def reads_buffer(value: Any, buffer: Any) -> bool:
+    """Whether a value is computed from an array."""
+    loads: list[Any] = []
+    walk(value, tvm.ir.TensorLoad, loads.append)
+    return any(load.source.same_as(buffer) for load in loads)
+
+
+def counted_loop(variable: Any, extent: int, body: Any, kind: Any = tirx.ForKind.SERIAL) -> Any:
+    """A loop from 0."""
+    dtype = str(variable.ty)
+    return tirx.For(variable, tirx.IntImm(dtype, 0), tirx.IntImm(dtype, extent), kind, body)
+
+
+def lane_loop(dtype: str, width: int, body: Callable[[Any], Any]) -> Any:
+    """A vector of statements.
+
+    Args:
+        dtype: of indices.
+        width: lanes.
+        body: the statement of a lane.
+    """
+    lane = tirx.Var("lane", dtype)
+    kind = tirx.ForKind.VECTORIZED if width > 1 else tirx.ForKind.SERIAL
+    return counted_loop(lane, width, body(lane), kind)
+
+
+def in_turn(statements: Sequence[Any]) -> Any:
+    """Statements as one."""
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
+
+
+def decided(node: Any) -> Any:
+    """The branch that is taken if a condition turned out to be constant."""
+    if isinstance(node, tirx.Select):
+        condition, yes, no = node.condition, node.true_value, node.false_value
+    elif "if_then_else" in str(node.op):
+        condition, yes, no = node.args
+    else:
+        return node
+    known = tvm.sym.Analyzer().simplify(condition)
+    if not isinstance(known, tirx.IntImm):
+        return node
+    return yes if int(known) else no
+
+
+@attrs.frozen(kw_only=True)
+class Guarded:
+    """The body of a loop over a part of an axis, which may end within the last part.
+
+    Attributes:
+        body: without its condition.
+        whole: whether the part lies within the axis.
+        rest: iterations in the last part.
+    """
+
+    body: Any
+    whole: Any
+    rest: int
+
+    @classmethod
+    def of(cls, loop: Any) -> Guarded | None:
+        """The body of a loop that is one condition; None if it is something else."""
+        body, width, variable = loop.body, int(loop.extent), loop.loop_var
+        if not isinstance(body, tirx.IfThenElse) or body.else_case is not None:
+            return None
+        condition = body.condition
+        if not isinstance(condition, tirx.LT) or not isinstance(condition.b, tirx.IntImm):
+            return None
+        start = substituted(condition.a, variable, tirx.IntImm(str(variable.ty), 0))
+        over = tvm.sym.Analyzer().simplify(tirx.floormod(start, width))
+        if step_of(condition.a, variable) != 1 or not isinstance(over, tirx.IntImm) or int(over):
+            return None
+        end = int(condition.b)
+        return cls(body=body.then_case, whole=start <= end - width, rest=end % width)
+
+    def split(self, width: int, part: Callable[[int], Any]) -> Any:
+        """Statements for a part of the axis, and for the last one.
+
+        Args:
+            width: iterations of a whole part.
+            part: the statement of a number of iterations.
+        """
+        return tirx.IfThenElse(self.whole, part(width), part(self.rest) if self.rest else None)
