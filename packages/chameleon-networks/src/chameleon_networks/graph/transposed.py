@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -345,26 +345,28 @@ class _Rewriter(relax.PyExprMutator):
         pads, added = conv.numbers("padding"), conv.numbers("output_padding")
         rank, groups = conv.rank, int(conv.call.attrs.groups)
         last = is_channels_last(conv.layout)
-        axes: list[dict[str, Any]] = [
-            {
-                "size": conv.input[2 + axis],
-                "kernel": int(conv.weights.shape[2 + axis]),
-                "stride": strides[axis],
-                "pads": (pads[axis], pads[rank + axis]),
-                "output_padding": added[axis],
-                "dilation": dilations[axis],
-            }
-            for axis in range(rank)
-        ]
+
+        def planned(make: Callable[..., AxisPlan], axis: int, **more: bool) -> AxisPlan:
+            return make(
+                size=conv.input[2 + axis],
+                kernel=int(conv.weights.shape[2 + axis]),
+                stride=strides[axis],
+                pads=(pads[axis], pads[rank + axis]),
+                output_padding=added[axis],
+                dilation=dilations[axis],
+                **more,
+            )
+
+        single = groups == 1 or not last
         plans = [
-            axis_plan(**axis, together=number == rank - 1 and (groups == 1 or not last))
-            for number, axis in enumerate(axes)
+            planned(axis_plan, axis, together=single and axis == rank - 1) for axis in range(rank)
         ]
         if last and groups == 1:
-            shared, channels = [shared_plan(**axis) for axis in axes], conv.output_channels
+            shared = [planned(shared_plan, axis) for axis in range(rank)]
+            channels = conv.output_channels
             read = all(
-                plan.phases[0].offset < axis["size"] and plan.phases[0].last + plan.positions > 0
-                for plan, axis in zip(shared, axes, strict=True)
+                plan.phases[0].offset < size and plan.phases[0].last + plan.positions > 0
+                for plan, size in zip(shared, conv.input[2:], strict=True)
             )
             # Few channels leave most of a vector empty, which is worse than to shuffle them.
             if read and _SHUFFLED * _products(shared, channels) <= _products(plans, channels):
