@@ -56,14 +56,14 @@ def with_vectors(statement: Any, lanes: int) -> Any:
                 lambda count: mapped(counted_loop(loop.loop_var, count, guard.body)),
             )
         stores = _stores(loop.body)
-        if len(stores) > 1:
-            return _vector_loop(loop, stores, lanes, own) or loop
         if not stores:
             return loop
         period = _period(loop)
         if period is not None:
             block, inner = _in_periods(loop, period)
             return counted_loop(block, int(loop.extent) // period, mapped(inner))
+        if len(stores) > 1:
+            return _vector_loop(loop, stores, lanes, own) or loop
         pieces = _pieces(loop)
         return in_turn([_vector_loop(piece, [piece.body], lanes, own) or piece for piece in pieces])
 
