@@ -1,6 +1,7 @@
 """Networks of convolutions of every kind are read, made of chains, compiled, and right."""
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
-nn = torch.nn
+functional, nn = torch.nn.functional, torch.nn
 
 
 def keyword_network() -> tuple[Any, tuple[int, ...]]:
@@ -68,6 +69,39 @@ def upsampling_network() -> tuple[Any, tuple[int, ...]]:
     return Upsampling(), (1, 3, 16, 16)
 
 
+NORMALISED: list[Callable[[Any], Any]] = [
+    lambda w: functional.batch_norm(w[None], None, None, training=True)[0],
+    lambda w: functional.instance_norm(w, weight=torch.arange(1.0, 9.0), bias=torch.ones(8)),
+    lambda w: functional.layer_norm(w, w.shape[2:], torch.arange(1.0, 4.0)[:, None].repeat(1, 3)),
+    lambda w: functional.group_norm(w, 4, torch.arange(1.0, 9.0), torch.ones(8)),
+    lambda w: (w - w.mean((1, 2, 3), keepdim=True)) / w.var((1, 2, 3), keepdim=True).sqrt(),
+    lambda w: w / w.std((1, 2, 3), keepdim=True),
+]
+"""Ways to standardise filters."""
+
+
+class Standardised(nn.Module):
+    """Convolutions whose filters are normalised each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(8, 8, 3, padding=1) for _ in NORMALISED)
+
+    def forward(self, images: Any) -> Any:
+        weights = [f(layer.weight) for f, layer in zip(NORMALISED, self.layers, strict=True)]
+        return torch.cat(
+            [
+                functional.conv2d(images, weight, layer.bias, padding=1)
+                for weight, layer in zip(weights, self.layers, strict=True)
+            ],
+            1,
+        )
+
+
+def standardised_network() -> tuple[Any, tuple[int, ...]]:
+    return Standardised(), (1, 8, 16, 16)
+
+
 def run(module: Any, target: str, images: np.ndarray) -> np.ndarray:
     """The output of a prepared network whose chains have their first guess as a kernel."""
     space = AutoSpace(AutoOptions())
@@ -94,11 +128,13 @@ def run(module: Any, target: str, images: np.ndarray) -> np.ndarray:
         (video_network, ["conv3d", "conv3d"], set()),
         (
             upsampling_network,
-            ["conv2d", "conv2d", "conv2d", "conv2d"],
+            # Rows of each remainder are a convolution of their own.
+            ["conv2d"] * 5,
             {"concat", "permute_dims", "reshape"},
         ),
+        (standardised_network, ["conv2d"] * len(NORMALISED), {"concat"}),
     ],
-    ids=["conv1d", "conv3d", "transposed"],
+    ids=["conv1d", "conv3d", "transposed", "standardised"],
 )
 def test_networks_of_convolutions(
     target: str, make: Any, kinds: list[str], others: set[str], layout: str

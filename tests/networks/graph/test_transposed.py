@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.matching_convolutions import convolution_of, convolution_operator
@@ -33,7 +34,7 @@ def transposed(draw: Any) -> dict[str, Any]:
     return {
         "groups": groups,
         "input": (draw(st.integers(1, 2)), groups * draw(st.integers(1, 3)), *each(1, 6)),
-        "outputs": draw(st.integers(1, 3)),
+        "outputs": draw(st.sampled_from([1, 2, 3, 17])),
         "kernel": each(1, 5),
         "stride": stride,
         "padding": each(0, 4),
@@ -101,7 +102,11 @@ def computed(module: Any, data: np.ndarray) -> np.ndarray:
         return values[expression]
 
     def call(value: Any) -> np.ndarray:
-        name, first = str(value.op.name).removeprefix("relax."), value_of(value.args[0])
+        name = str(value.op.name).removeprefix("relax.")
+        if name == "concat":
+            parts = [value_of(part) for part in value.args[0].fields]
+            return np.concatenate(parts, int(value.attrs.axis))
+        first = value_of(value.args[0])
         convolution = convolution_of(value)
         if convolution is not None:
             spec, weights = convolution_operator(convolution)
@@ -148,42 +153,64 @@ def test_the_rewritten_network_computes_what_torch_does(case: dict[str, Any], la
     wanted = expected(case)
     assume(wanted.size)
     module = prepared(network(case), layout)
-    # Bias and activation are part of the kernel: they come before the rearrangement.
-    [chain] = chains_of(module)
-    assert chain.spec.bias
-    assert chain.spec.activation == "relu"
+    # Bias and activation are part of the kernels: they come before the concatenation.
+    for chain in chains_of(module):
+        assert chain.spec.bias
+        assert chain.spec.activation == "relu"
     got = computed(module, arrays(case)[0])
     assert got.shape == wanted.shape
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
 
 
 @given(
-    st.integers(1, 9),
-    st.integers(1, 9),
-    st.integers(1, 4),
-    st.tuples(st.integers(0, 5), st.integers(0, 5)),
-    st.integers(0, 3),
-)
-def test_an_axis_is_covered_without_positions_to_spare(
-    size: int, reach: int, stride: int, pads: tuple[int, int], output_padding: int
-):
-    plan = axis_plan(
-        size=size, reach=reach, stride=stride, pads=pads, output_padding=output_padding
+    st.fixed_dictionaries(
+        {
+            "size": st.integers(1, 9),
+            "kernel": st.integers(1, 9),
+            "stride": st.integers(1, 4),
+            "pads": st.tuples(st.integers(0, 5), st.integers(0, 5)),
+            "output_padding": st.integers(0, 3),
+            "together": st.booleans(),
+        }
     )
+)
+def test_an_axis_is_covered_and_each_tap_belongs_to_one_output(case: dict[str, Any]):
+    plan = axis_plan(**case)
+    kernel, stride = case["kernel"], case["stride"]
     assume(plan.out > 0)
-    covered = plan.positions * stride
-    assert 0 <= plan.crop < stride
-    assert 0 <= covered - plan.crop - plan.out < stride
-    assert plan.before + plan.size + plan.after - plan.taps + 1 == plan.positions
+    assert plan.stride == stride
+    assert 0 <= plan.positions * stride - plan.out < stride
+    taps = [tap for phase in plan.phases for output in phase.taps for tap in output]
+    assert len(taps) == len(set(taps)) <= kernel
+    assert case["together"] or len(plan.phases) == stride
 
 
-def test_upsampling_by_the_size_of_the_filter_multiplies_nothing_in_vain():
-    """The most frequent one: no product with a zero, and nothing cut off."""
-    module = prepared(network({**UPSAMPLING, "kernel": [2, 2], "padding": [0, 0]}), "NHWC")
-    [chain] = chains_of(module)
-    assert chain.spec.kernel_size == (1, 1)
+@pytest.mark.parametrize(
+    ("kernel", "padding", "taps", "filters"),
+    [
+        # Outputs of a row that read one input are channels of one convolution.
+        ([2, 2], [0, 0], [(1, 1)] * 2, 2 * 16),
+        ([3, 3], [1, 1], [(1, 1), (1, 2), (2, 1), (2, 2)], 16),
+        ([4, 4], [1, 1], [(2, 2)] * 4, 16),
+    ],
+)
+def test_no_tap_is_multiplied_in_vain(
+    kernel: list[int], padding: list[int], taps: list[tuple[int, int]], filters: int
+):
+    case = {**UPSAMPLING, "outputs": 16, "kernel": kernel, "padding": padding}
+    case["output_padding"] = [k % 2 for k in kernel]
+    module = prepared(network(case), "NHWC")
+    chains = chains_of(module)
+    assert [chain.spec.kernel_size for chain in chains] == taps
+    assert {chain.spec.filters for chain in chains} == {filters}
+    assert not {"strided_slice", "nn.pad"}.intersection(operators_of(module))
+
+
+def test_few_channels_of_all_outputs_of_a_stride_are_one_convolution():
+    case = {**UPSAMPLING, "kernel": [4, 4], "padding": [1, 1]}
+    [chain] = chains_of(prepared(network(case), "NHWC"))
+    assert chain.spec.kernel_size == (2, 2)
     assert chain.spec.filters == 4 * 3
-    assert "strided_slice" not in operators_of(module)
 
 
 def test_an_output_that_is_read_twice_stays_where_it_is():
@@ -194,5 +221,5 @@ def test_an_output_that_is_read_twice_stays_where_it_is():
         result = emit(relax.op.nn.conv2d_transpose(x, weights, strides=[2, 2]))
         return relax.op.subtract(result, emit(relax.op.nn.relu(result)))
 
-    [chain] = chains_of(prepared(module_of(build, case["input"]), "NCHW"))
-    assert chain.spec.plain
+    chains = chains_of(prepared(module_of(build, case["input"]), "NCHW"))
+    assert all(chain.spec.plain for chain in chains)

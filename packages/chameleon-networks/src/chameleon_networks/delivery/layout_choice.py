@@ -137,9 +137,10 @@ def choose(
     # The graph in the other layout is only made if that may be worth it.
     faster = times[OTHER] < (1.0 - MARGIN) * here and whole(OTHER) < (1.0 - MARGIN) * here
     basis = "first guesses" if measured else "estimates"
+    moving = " and estimates of transposes" if here > times[DEFAULT] else ""
     return LayoutChoice(
         layout=OTHER if faster else DEFAULT,
-        reason=f"by {basis} of {len(judged)} of {len(groups)} convolutions",
+        reason=f"by {basis} of {len(judged)} of {len(groups)} convolutions{moving}",
         seconds=seconds if measured else {},
         measured=len(measured),
         share=share,

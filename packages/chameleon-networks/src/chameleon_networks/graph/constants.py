@@ -149,8 +149,32 @@ def _index_tensor(call: Any, known: Known) -> Array | None:
 def _reduced(call: Any, value: Array) -> Array:
     axes = call.attrs.axis
     over = None if axes is None else tuple(int(axis) for axis in axes)
-    reduce = getattr(np, operator_name(call).removeprefix("relax."))
+    name = operator_name(call).removeprefix("relax.")
+    reduce = np.var if name == "variance" else getattr(np, name)
     return np.asarray(reduce(value, axis=over, keepdims=bool(call.attrs.keepdims)))
+
+
+def _normalised(call: Any, value: Array, *factors: Array) -> Array:
+    """A normalisation by the mean and variance of numbers that are constants themselves."""
+    known, shape, rank = call.attrs, value.shape, value.ndim
+    over = {int(axis) % rank for axis in known.axes}
+    layers = operator_name(call) == "relax.nn.layer_norm"
+    scaled = over if layers else {int(known.channel_axis) % rank}
+    split = value.astype(np.float64)
+    if operator_name(call) == "relax.nn.group_norm":
+        [channels] = scaled
+        groups = int(known.num_groups)
+        split = split.reshape(*shape[:channels], groups, -1, *shape[channels + 1 :])
+        over = {axis + (axis > channels) for axis in over} | {channels + 1}
+    axes = tuple(over)
+    apart = split - split.mean(axes, keepdims=True)
+    deviation = np.sqrt(split.var(axes, keepdims=True) + float(known.epsilon))
+    gamma, beta = (
+        factor.reshape([extent if axis in scaled else 1 for axis, extent in enumerate(shape)])
+        for factor in factors
+    )
+    result = (apart / deviation).reshape(shape) * (gamma if known.scale else 1.0)
+    return np.asarray(result + (beta if known.center else 0.0))
 
 
 def _cumsum(call: Any, value: Array) -> Array | None:
@@ -171,6 +195,7 @@ _EVALUATED: dict[str, Evaluate] = {
     "relax.permute_dims": _of(1, _permuted),
     "relax.broadcast_to": _of(1, lambda call, value: np.broadcast_to(value, extents_of(call.ty))),
     "relax.astype": _of(1, lambda call, value: value.astype(str(call.ty.dtype))),
+    "relax.tile": _of(1, lambda call, value: np.tile(value, [int(n) for n in call.attrs.repeats])),
     "relax.arange": _of(None, _arange),
     **dict.fromkeys(("relax.full", "relax.full_like"), _full),
     "relax.concat": _concat,
@@ -181,7 +206,12 @@ _EVALUATED: dict[str, Evaluate] = {
     "relax.index_tensor": _index_tensor,
     "relax.cumsum": _of(1, _cumsum),
     **dict.fromkeys(
-        (f"relax.{name}" for name in ("sum", "mean", "max", "min", "prod")), _of(1, _reduced)
+        (f"relax.{name}" for name in ("sum", "mean", "max", "min", "prod", "std", "variance")),
+        _of(1, _reduced),
+    ),
+    **dict.fromkeys(
+        (f"relax.nn.{name}_norm" for name in ("instance", "layer", "group")),
+        _of(None, _normalised),
     ),
 }
 

@@ -1,15 +1,18 @@
 """Transposed convolutions rewritten as ordinary ones, exactly.
 
-With a stride s, output s q + r is a sum over j of inputs q - j times taps s j + r. Each remainder r
-is a convolution of stride 1 with every s-th tap, over one and the same window of inputs. One
-convolution with a channel for each remainder computes them all. Its output is rearranged (polyphase
-decomposition; Shi et al., "Is the deconvolution layer the same as a convolutional layer?",
-arXiv:1609.07009). No product with an inserted zero is left, but those of a filter whose size is no
-multiple of the stride.
+With a stride s, outputs s j + r of each remainder r are a convolution of stride 1 with some of the
+taps (polyphase decomposition; Shi et al., "Is the deconvolution layer the same as a convolutional
+layer?", arXiv:1609.07009). Each is a convolution of its own, so that no product with a zero is
+left. Their outputs are concatenated along axes of their own, which takes no copy: kernels write
+where the part lies. Neighbours in a row that read the same inputs are channels of one convolution.
+If there are few channels, all outputs of a stride are, and a pass of its own puts them in order.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -30,8 +33,8 @@ from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tv
 def without_transposed(module: Any) -> Any:
     """The module with transposed convolutions of constant weights rewritten.
 
-    Element-wise operators after one of them are computed before its output is rearranged. So they
-    can become a part of the convolution's kernel.
+    Element-wise operators after one of them are computed before its outputs are put together. So
+    they can become a part of the convolutions' kernels.
 
     Args:
         module: an ``IRModule`` of Relax functions in normal form.
@@ -63,117 +66,183 @@ class _Legalizer(relax.PyExprMutator):
         return call.op.get_attr("FLegalize")(self.builder_, call)
 
 
+_LANES = 16
+"""Channels of a vector."""
+_SHUFFLED = 1.5
+"""Products of one convolution whose output is shuffled count so many times."""
+
+
+@attrs.frozen(kw_only=True)
+class Phases:
+    """Neighbouring outputs of an axis that read the same inputs, and all that are strides apart.
+
+    Attributes:
+        taps: of the filter, for each output: None for a zero in the place of one; no taps at all
+            if none meets an input.
+        offset: of the first input that the first output reads.
+        dilation: distance between the inputs.
+    """
+
+    taps: tuple[tuple[int | None, ...], ...]
+    offset: int
+    dilation: int = 1
+
+    @property
+    def last(self) -> int:
+        """Offset of the last input that the first output reads."""
+        return self.offset + (max(1, len(self.taps[0])) - 1) * self.dilation
+
+
 @attrs.frozen(kw_only=True)
 class AxisPlan:
     """How one axis is computed.
 
     Attributes:
-        stride: of the transposed convolution.
-        taps: of the ordinary one.
-        start: inputs left out at the front, if the padding is larger than the filter.
-        size: inputs that are read.
-        before: zeros before them.
-        after: zeros after them.
-        positions: of the ordinary convolution's output, ``stride`` outputs each.
+        phases: of the outputs of one stride, in order.
+        positions: strides in the output.
+        out: outputs; the last stride may have some more.
         crop: outputs left out at the front.
-        out: outputs.
     """
 
-    stride: int
-    taps: int
-    start: int
-    size: int
-    before: int
-    after: int
+    phases: tuple[Phases, ...]
     positions: int
-    crop: int
     out: int
+    crop: int = 0
+
+    @property
+    def stride(self) -> int:
+        """Outputs of a position."""
+        return sum(len(phase.taps) for phase in self.phases)
 
 
 def axis_plan(
-    *, size: int, reach: int, stride: int, pads: tuple[int, int], output_padding: int
+    *,
+    size: int,
+    kernel: int,
+    stride: int,
+    pads: tuple[int, int],
+    output_padding: int,
+    dilation: int = 1,
+    together: bool = False,
 ) -> AxisPlan:
     """How a transposed convolution is computed along one axis.
 
     Args:
         size: inputs.
-        reach: taps that the dilated filter covers.
+        kernel: taps.
         stride: inputs' distance in the output.
         pads: outputs left out at the front and at the back.
         output_padding: outputs added at the back.
+        dilation: distance between taps.
+        together: have neighbours that read the same inputs in one ``Phases``.
     """
     front, back = pads
+    out = (size - 1) * stride - front - back + (kernel - 1) * dilation + 1 + output_padding
+    positions = -(-out // stride)
+    phases: list[Phases] = []
+    for remainder in range(stride):
+        # A later tap belongs to an earlier input.
+        at = remainder + front
+        taps = tuple(tap for tap in reversed(range(kernel)) if (at - tap * dilation) % stride == 0)
+        first = (at - taps[0] * dilation) // stride if taps else 0
+        phase = Phases(taps=(taps,), offset=first, dilation=dilation // math.gcd(stride, dilation))
+        if phase.offset >= size or phase.last + positions <= 0:
+            phase = Phases(taps=((),), offset=0)  # all that it reads is padding
+        before = phases[-1] if phases and together else None
+        if before is not None and (before.offset, before.last) == (phase.offset, phase.last):
+            phases[-1] = attrs.evolve(before, taps=(*before.taps, *phase.taps))
+        else:
+            phases.append(phase)
+    return AxisPlan(phases=tuple(phases), positions=positions, out=out)
+
+
+def shared_plan(
+    *,
+    size: int,
+    kernel: int,
+    stride: int,
+    pads: tuple[int, int],
+    output_padding: int,
+    dilation: int = 1,
+) -> AxisPlan:
+    """The same with one window of inputs for all outputs of a stride, filled up with zeros.
+
+    Args:
+        size: inputs.
+        kernel: taps.
+        stride: inputs' distance in the output.
+        pads: outputs left out at the front and at the back.
+        output_padding: outputs added at the back.
+        dilation: distance between taps.
+    """
+    front, back = pads
+    reach = (kernel - 1) * dilation + 1
     out = (size - 1) * stride - front - back + reach + output_padding
-    taps = -(-reach // stride)
     first, end = front // stride, -(-(front + out) // stride)
-    before = taps - 1 - first
-    after = end - first + taps - 1 - before - size
-    start, rest = max(0, -before), max(0, -after)
-    return AxisPlan(
-        stride=stride,
-        taps=taps,
-        start=start,
-        size=size - start - rest,
-        before=max(0, before),
-        after=max(0, after),
-        positions=end - first,
-        crop=front - first * stride,
-        out=out,
+    window = range(-(-reach // stride) - 1, -1, -1)
+    places = {tap * dilation: tap for tap in range(kernel)}
+    taps = tuple(
+        tuple(places.get(stride * step + remainder) for step in window)
+        for remainder in range(stride)
+    )
+    phases = Phases(taps=taps, offset=first - len(window) + 1)
+    return AxisPlan(phases=(phases,), positions=end - first, out=out, crop=front - first * stride)
+
+
+def _products(plans: Sequence[AxisPlan], channels: int) -> int:
+    """Vectors multiplied for each position: of taps, zeros among them, and output channels."""
+    return sum(
+        math.prod(max(1, len(phase.taps[0])) for phase in phases)
+        * -(-channels * math.prod(_counts(phases)) // _LANES)
+        for phases in itertools.product(*(plan.phases for plan in plans))
     )
 
 
-def phase_weights(
-    weights: NDArray[Any], *, groups: int, strides: tuple[int, ...], dilations: tuple[int, ...]
-) -> NDArray[Any]:
-    """The ordinary convolution's weights.
+def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases]) -> NDArray[Any]:
+    """An ordinary convolution's weights.
 
     Args:
         weights: of the transposed one, shape (I, O of a group, spatial axes).
         groups: number of groups.
-        strides: for each axis.
-        dilations: for each axis; filled up with taps of zero.
+        phases: for each axis.
 
     Returns:
-        Shape (groups * prod(strides) * O of a group, I of a group, spatial axes); the first axis
-        in this order.
+        Shape (groups * outputs * O of a group, I of a group, spatial axes); the first axis in this
+        order.
     """
-    inputs, outputs, *kernel = weights.shape
-    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    taps = [-(-r // s) for r, s in zip(reach, strides, strict=True)]
-    wide = np.zeros(
-        (inputs, outputs, *(t * s for t, s in zip(taps, strides, strict=True))), weights.dtype
-    )
-    places = [slice(0, r, d) for r, d in zip(reach, dilations, strict=True)]
-    wide[(slice(None), slice(None), *places)] = weights
-    rank = len(kernel)
-    split = [extent for pair in zip(taps, strides, strict=True) for extent in pair]
-    parts = wide.reshape(groups, inputs // groups, outputs, *split)
-    windows, phases = range(3, 3 + 2 * rank, 2), range(4, 4 + 2 * rank, 2)
-    ordered = np.flip(parts.transpose(0, *phases, 2, 1, *windows), axis=tuple(range(-rank, 0)))
-    return np.ascontiguousarray(ordered).reshape(-1, inputs // groups, *taps)
+    inputs, outputs, *_ = weights.shape
+    parts = []
+    for taps in itertools.product(*(phase.taps for phase in phases)):
+        part = weights
+        for axis, chosen in enumerate(taps, 2):
+            part = part.take([tap or 0 for tap in chosen or (None,)], axis)
+            zeros = [place for place, tap in enumerate(chosen or (None,)) if tap is None]
+            part[(slice(None),) * axis + (zeros,)] = 0
+        parts.append(part.reshape(groups, inputs // groups, outputs, *part.shape[2:]))
+    ordered = np.stack(parts, axis=1).swapaxes(2, 3)
+    return np.ascontiguousarray(ordered).reshape(-1, inputs // groups, *ordered.shape[4:])
 
 
 class PhaseShuffle:
-    """How the ordinary convolution's output becomes that of the transposed one.
+    """How outputs of ordinary convolutions become that of the transposed one.
 
     Args:
         conv: the transposed convolution.
         plans: for each axis.
+
+    Attributes:
+        phases: of each convolution, for each axis.
     """
 
-    def __init__(self, conv: ConvolutionCall, plans: list[AxisPlan]) -> None:
+    def __init__(self, conv: ConvolutionCall, plans: Sequence[AxisPlan]) -> None:
         self._plans = plans
         self._groups = int(conv.call.attrs.groups)
         self._channels = conv.output_channels
         self._last = is_channels_last(conv.layout)
+        self.phases = list(itertools.product(*(plan.phases for plan in plans)))
 
-    @property
-    def phases(self) -> int:
-        """Outputs of each position."""
-        return int(np.prod([plan.stride for plan in self._plans]))
-
-    def for_each_phase(self, constant: NDArray[Any]) -> NDArray[Any] | None:
-        """A constant operand of the output as one of what it is rearranged from.
+    def for_phases(self, constant: NDArray[Any], phases: Sequence[Phases]) -> NDArray[Any] | None:
+        """A constant operand of the output as one of a convolution's.
 
         None if it differs between positions.
         """
@@ -184,60 +253,74 @@ class PhaseShuffle:
         numbers = per_channel(constant, rank=rank, axis=axis, channels=self._channels)
         if numbers is None:
             return None
-        repeated = np.repeat(numbers.reshape(self._groups, 1, -1), self.phases, axis=1)
+        grouped = numbers.reshape(self._groups, 1, -1)
         shape = [1] * rank
         shape[axis] = -1
-        return repeated.reshape(shape)
+        return np.repeat(grouped, math.prod(_counts(phases)), axis=1).reshape(shape)
 
-    def emit(self, builder: Any, source: Any) -> Any:
+    def emit(self, builder: Any, sources: Sequence[Any]) -> Any:
         """The transposed convolution's output."""
-        if self.phases > 1:
-            source = self._rearranged(builder, source)
+        rank, first = len(self._plans), 1 if self._last else 2
+        parts = [
+            self._spread(builder, source, _counts(phases))
+            for source, phases in zip(sources, self.phases, strict=True)
+        ]
+        # From the last axis to the first: neighbours of it, each on an axis of its own.
+        for number in reversed(range(rank)):
+            plan, axis = self._plans[number], first + 2 * number
+            count, apart, parts = len(plan.phases), parts, []
+            for start in range(0, len(apart), count):
+                whole = apart[start]
+                if count > 1:
+                    neighbours = apart[start : start + count]
+                    whole = builder.emit(relax.op.concat(neighbours, axis=axis + 1))
+                shape = [*shape_of(whole)]
+                shape[axis : axis + 2] = [shape[axis] * shape[axis + 1]]
+                parts.append(builder.emit(relax.op.reshape(whole, shape)))
+        [output] = parts
         cropped = [
             (axis, plan.crop, plan.crop + plan.out)
-            for axis, plan in enumerate(self._plans, 1 if self._last else 2)
+            for axis, plan in enumerate(self._plans, first)
             if plan.out != plan.positions * plan.stride
         ]
         if not cropped:
-            return source
+            return output
         axes, begin, end = (list(column) for column in zip(*cropped, strict=True))
-        return builder.emit(relax.op.strided_slice(source, axes, begin, end))
+        return builder.emit(relax.op.strided_slice(output, axes, begin, end))
 
-    def _rearranged(self, builder: Any, source: Any) -> Any:
-        rank, plans = len(self._plans), self._plans
-        positions = [plan.positions for plan in plans]
-        strides = [plan.stride for plan in plans]
-        channels = [self._groups, *strides, self._channels // self._groups]
-        batch = shape_of(source)[0]
-        if self._last:
-            split = [batch, *positions, *channels]
-            group, first_phase, first_position = rank + 1, rank + 2, 1
-        else:
-            split = [batch, *channels, *positions]
-            group, first_phase, first_position = 1, 2, rank + 3
-        inner = first_phase + rank
-        pairs = [axis for at in range(rank) for axis in (first_position + at, first_phase + at)]
-        order = [0, *pairs, group, inner] if self._last else [0, group, inner, *pairs]
-        spatial = [p * s for p, s in zip(positions, strides, strict=True)]
-        shape = (
-            [batch, *spatial, self._channels] if self._last else [batch, self._channels, *spatial]
-        )
-        source = builder.emit(relax.op.reshape(source, split))
-        # Axes of one extent may be anywhere.
+    def _spread(self, builder: Any, source: Any, counts: Sequence[int]) -> Any:
+        """A convolution's output with the neighbours of each axis on another one behind it."""
+        rank, shape = len(counts), shape_of(source)
+        batch, positions = shape[0], shape[1:-1] if self._last else shape[2:]
+        inner = self._channels // self._groups
+        channels = [self._groups, *counts, inner]
+        split = [batch, *positions, *channels] if self._last else [batch, *channels, *positions]
+        place, group = (1, rank + 1) if self._last else (rank + 3, 1)
+        pairs = [axis for at in range(rank) for axis in (place + at, group + 1 + at)]
+        both = [group, group + rank + 1]
+        order = [0, *pairs, *both] if self._last else [0, *both, *pairs]
         moving = [axis for axis in order if split[axis] > 1]
         if moving != sorted(moving):
+            source = builder.emit(relax.op.reshape(source, split))
             source = builder.emit(relax.op.permute_dims(source, order))
-        return builder.emit(relax.op.reshape(source, shape))
+        spread = [split[axis] for axis in pairs]
+        whole = [*spread, self._channels] if self._last else [self._channels, *spread]
+        return builder.emit(relax.op.reshape(source, [batch, *whole]))
+
+
+def _counts(phases: Sequence[Phases]) -> list[int]:
+    """Outputs that one convolution has for each position, along each axis."""
+    return [len(phase.taps) for phase in phases]
 
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):
-    """Keeps for every output of a transposed convolution what it is rearranged from."""
+    """Keeps for every output of a transposed convolution what it is put together from."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
         self._users = users_of(module["main"])
-        self._shuffled: dict[Any, tuple[Any, PhaseShuffle]] = {}
+        self._parts: dict[Any, tuple[list[Any], PhaseShuffle]] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
         conv = convolution_of(binding.value)
@@ -249,68 +332,110 @@ class _Rewriter(relax.PyExprMutator):
         if result is None:
             super().visit_var_binding_(binding)
             return
-        source, shuffle = result
-        out = shuffle.emit(self.builder_, source)
+        sources, shuffle = result
+        out = shuffle.emit(self.builder_, sources)
         if not isinstance(binding.var, relax.DataflowVar):
             out = self.builder_.emit_output(out)
-        self._shuffled[binding.var] = result
+        self._parts[binding.var] = result
         self.set_var_remap(binding.var, out)
 
-    def _convolved(self, conv: ConvolutionCall) -> tuple[Any, PhaseShuffle]:
-        """The ordinary convolution in place of a transposed one."""
+    def _convolved(self, conv: ConvolutionCall) -> tuple[list[Any], PhaseShuffle]:
+        """The ordinary convolutions in place of a transposed one."""
         strides, dilations = conv.numbers("strides"), conv.numbers("dilation")
         pads, added = conv.numbers("padding"), conv.numbers("output_padding")
         rank, groups = conv.rank, int(conv.call.attrs.groups)
-        plans = [
-            axis_plan(
+        last = is_channels_last(conv.layout)
+
+        def planned(make: Callable[..., AxisPlan], axis: int, **more: bool) -> AxisPlan:
+            return make(
                 size=conv.input[2 + axis],
-                reach=(conv.weights.shape[2 + axis] - 1) * dilations[axis] + 1,
+                kernel=int(conv.weights.shape[2 + axis]),
                 stride=strides[axis],
                 pads=(pads[axis], pads[rank + axis]),
                 output_padding=added[axis],
+                dilation=dilations[axis],
+                **more,
             )
-            for axis in range(rank)
+
+        single = groups == 1 or not last
+        plans = [
+            planned(axis_plan, axis, together=single and axis == rank - 1) for axis in range(rank)
         ]
-        data = self.visit_expr(conv.call.args[0])
+        if last and groups == 1:
+            shared = [planned(shared_plan, axis) for axis in range(rank)]
+            channels = conv.output_channels
+            read = all(
+                plan.phases[0].offset < size and plan.phases[0].last + plan.positions > 0
+                for plan, size in zip(shared, conv.input[2:], strict=True)
+            )
+            # Few channels leave most of a vector empty, which is worse than to shuffle them.
+            if read and _SHUFFLED * _products(shared, channels) <= _products(plans, channels):
+                plans = shared
+        data, shuffle = self.visit_expr(conv.call.args[0]), PhaseShuffle(conv, plans)
+        sources = [self._convolution(conv, data, plans, phases) for phases in shuffle.phases]
+        return sources, shuffle
+
+    def _convolution(
+        self,
+        conv: ConvolutionCall,
+        data: Any,
+        plans: Sequence[AxisPlan],
+        phases: Sequence[Phases],
+    ) -> Any:
+        """The outputs of some phases."""
+        rank, groups = conv.rank, int(conv.call.attrs.groups)
         last = is_channels_last(conv.layout)
+        reads = [
+            (phase.offset, phase.last + plan.positions)
+            for phase, plan in zip(phases, plans, strict=True)
+        ]
+        sizes = conv.input[2:]
         short = [
-            (axis, plan.start, plan.start + plan.size)
-            for axis, plan in enumerate(plans, 1 if last else 2)
-            if plan.size != shape_of(data)[axis]
+            (axis, max(0, begin), min(end, size))
+            for axis, ((begin, end), size) in enumerate(
+                zip(reads, sizes, strict=True), 1 if last else 2
+            )
+            if begin > 0 or end < size
         ]
         if short:
             axes, begin, end = (list(column) for column in zip(*short, strict=True))
             data = self.builder_.emit(relax.op.strided_slice(data, axes, begin, end))
-        weights = phase_weights(conv.weights, groups=groups, strides=strides, dilations=dilations)
+        weights = phase_weights(conv.weights, groups=groups, phases=phases)
         letters = SPATIAL[-rank:]
         call = getattr(relax.op.nn, f"conv{rank}d")(
             data,
             relax.const(np.ascontiguousarray(np.moveaxis(weights, 1, -1)) if last else weights),
-            padding=[*(plan.before for plan in plans), *(plan.after for plan in plans)],
+            padding=[
+                *(max(0, -begin) for begin, _ in reads),
+                *(max(0, end - size) for (_, end), size in zip(reads, sizes, strict=True)),
+            ],
+            dilation=[phase.dilation for phase in phases],
             groups=groups,
             data_layout=conv.layout,
             kernel_layout=f"O{letters}I" if last else f"OI{letters}",
         )
-        return self.builder_.emit(call), PhaseShuffle(conv, plans)
+        return self.builder_.emit(call)
 
-    def _continued(self, call: Any) -> tuple[Any, PhaseShuffle] | None:
+    def _continued(self, call: Any) -> tuple[list[Any], PhaseShuffle] | None:
         """An element-wise operator on what a transposed convolution's output comes from."""
-        known = [a for a in call.args if isinstance(a, relax.Var) and a in self._shuffled]
+        known = [a for a in call.args if isinstance(a, relax.Var) and a in self._parts]
         if len(known) != 1 or len(self._users[known[0]]) != 1:
             return None
-        source, shuffle = self._shuffled[known[0]]
-        arguments = []
-        for argument in call.args:
-            if argument.same_as(known[0]):
-                arguments.append(source)
-            elif isinstance(argument, tvm.ir.GenericConst):
-                constant = shuffle.for_each_phase(array_of(argument))
-                if constant is None:
+        sources, shuffle = self._parts[known[0]]
+        results = []
+        for source, phases in zip(sources, shuffle.phases, strict=True):
+            arguments = []
+            for argument in call.args:
+                if argument.same_as(known[0]):
+                    arguments.append(source)
+                elif isinstance(argument, tvm.ir.GenericConst):
+                    constant = shuffle.for_phases(array_of(argument), phases)
+                    if constant is None:
+                        return None
+                    arguments.append(relax.const(constant))
+                elif isinstance(argument, relax.Var):
                     return None
-                arguments.append(relax.const(constant))
-            elif isinstance(argument, relax.Var):
-                return None
-            else:
-                arguments.append(argument)
-        result = relax.Call(call.op, arguments, call.attrs, call.ty_args)
-        return self.builder_.emit(result), shuffle
+                else:
+                    arguments.append(argument)
+            results.append(relax.Call(call.op, arguments, call.attrs, call.ty_args))
+        return [self.builder_.emit(result) for result in results], shuffle

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
 import attrs
@@ -43,6 +43,9 @@ def with_useful_marks(module: Any) -> Any:
             module.update_func(variable, function.with_attr(_PATTERN, _OPAQUE))
         else:
             module.update_func(variable, function.without_attr(str(mark_of(function))))
+    # A reshape of a view costs nothing, unless it makes a move that reads it count in its shape.
+    for kernel in neighbours.reshapes_of(wanted):
+        module.update_func(kernel, module[kernel].with_attr(_PATTERN, _OPAQUE))
     return module
 
 
@@ -54,6 +57,8 @@ class _Neighbours:
         self._calls: list[tuple[Any, Any]] = []
         self._same: dict[Any, Any] = {}
         """Fields of tuples and reshaped values, by what they are of."""
+        self._reshapes: list[tuple[Any, Any]] = []
+        """Kernels that only reshape, and what."""
         self._producers: dict[Any, Any] = {}
         """Calls of kernels by what they compute."""
         self._read: dict[Any, list[tuple[Any, int, Any]]] = defaultdict(list)
@@ -81,10 +86,21 @@ class _Neighbours:
                     and self._may_be_fused(readers[0])
                     and variable not in self._returned
                 )
-                if not moved_anyway and any(map(self._by_heavy, parts)):
+                written = [self._by_heavy(part) for part in parts]
+                if all(written) or (any(written) and not moved_anyway):
                     yield call.args[0]
             elif mark is not None and any(map(self._heavy, readers)):
                 yield call.args[0]
+
+    def reshapes_of(self, concatenations: Collection[str]) -> list[Any]:
+        """Kernels that reshape what some concatenations give."""
+        return [
+            kernel
+            for kernel, argument in self._reshapes
+            if (call := self._producers.get(self._root(argument))) is not None
+            and mark_of(self._module[call.args[0]]) == CONCAT
+            and call.args[0].name_hint in concatenations
+        ]
 
     def _worth_tables(self) -> Iterator[str]:
         """Names of shuffles whose readers look up less than a kernel would load and store."""
@@ -148,6 +164,7 @@ class _Neighbours:
         moves = self._pattern(kernel) == _INJECTIVE and len(arguments) == 1
         if moves and relax.analysis.has_reshape_pattern(self._module[kernel]):
             self._same[binding.var] = arguments[0]
+            self._reshapes.append((kernel, arguments[0]))
             return
         self._calls.append((binding.var, value))
         self._producers[binding.var] = value
@@ -171,6 +188,8 @@ class _Neighbours:
         if pattern > _INJECTIVE:
             return True
         sources = [self._root(argument) for argument in call.args[1].fields]
+        if mark_of(self._module[call.args[0]]) == CONCAT:
+            return all(map(self._by_heavy, sources))
         return pattern < _INJECTIVE and any(
             self._fusible(source) and len(self._read[source]) == 1 for source in sources
         )

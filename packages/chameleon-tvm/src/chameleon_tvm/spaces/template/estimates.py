@@ -13,6 +13,7 @@ from chameleon_core.space import Constraint, DesignSpace, FeatureBlock, Knob, Va
 from numpy.typing import NDArray
 
 from chameleon_tvm.device.targets import TargetInfo
+from chameleon_tvm.spaces.template.geometry import Geometry
 
 AVX512_BYTES = 64
 FLOAT_BYTES = 4
@@ -40,6 +41,26 @@ GUESS_ERROR = 0.02
 def broadcast_is_operand(info: TargetInfo) -> bool:
     """Whether a multiply-add can broadcast an element itself, as with AVX-512 alone."""
     return info.vector_bytes == AVX512_BYTES
+
+
+def transpose_cost(geometry: Geometry, info: TargetInfo, reduced: int, rate: float = 1.0) -> float:
+    """Guessed time of moving each element of images with channels first by itself.
+
+    Args:
+        geometry: of the convolution that moves them.
+        info: the target.
+        reduced: input channels that an output adds up.
+        rate: products in the time of a multiply-add.
+
+    Returns:
+        Over that of all products at full rate.
+    """
+    g = geometry
+    read = g.groups * g.ic * g.planes * math.prod(g.size) * (g.layout == "NCHW")
+    outputs = g.groups * g.oc * g.out_planes * math.prod(g.out)
+    moved = read + outputs * (g.out_layout == "NCHW")
+    full = g.lanes * info.fma_per_cycle * rate
+    return TRANSPOSE_CYCLES * moved * full / (outputs * reduced * g.taps)
 
 
 class Tiling(ABC):

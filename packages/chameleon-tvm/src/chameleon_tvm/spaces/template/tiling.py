@@ -16,10 +16,10 @@ from chameleon_tvm.spaces.template.estimates import (
     LOOP_CYCLES,
     STORE_CYCLES,
     TILE_CYCLES,
-    TRANSPOSE_CYCLES,
     Numbers,
     Tiling,
     broadcast_is_operand,
+    transpose_cost,
 )
 from chameleon_tvm.spaces.template.geometry import Geometry, tap_patterns
 
@@ -272,22 +272,12 @@ class ConvolutionTiling(Tiling):
         dot = self.arithmetic.dot
         far = self.info.flop_per_byte(self.info.l3_bytes_per_cycle) * dot.depth / dot.cost
         memory = far * e.traffic
-        copies = COPIED * far * e.copied + self._transposed()
+        copies = COPIED * far * e.copied
+        copies += transpose_cost(self.geometry, self.info, self.reduced, dot.depth / dot.cost)
         # With all weights in L2, a tile of input that stays in L1 is the better thing to keep.
         habit = np.where(values["outermost"] == "channels", 0.005, 0.0)
         cost: Numbers = np.maximum(loops, memory) + 0.1 * memory + copies + habit
         return cost
-
-    def _transposed(self) -> float:
-        """Time of moving each element of an image with channels first by itself."""
-        g, info = self.geometry, self.info
-        read = g.groups * g.ic * g.planes * math.prod(g.size) * (g.layout == "NCHW")
-        outputs = g.groups * g.oc * g.out_planes * math.prod(g.out)
-        products = outputs * self.reduced * g.taps
-        moved = read + outputs * (g.out_layout == "NCHW")
-        dot = self.arithmetic.dot
-        rate = g.lanes * info.fma_per_cycle * dot.depth / dot.cost
-        return TRANSPOSE_CYCLES * moved * rate / products
 
     def _issue(self, values: Values, e: Estimates) -> Numbers:
         """Time that the busiest of the units takes for an instruction of the inner loop."""

@@ -1,4 +1,4 @@
-"""Winograd's convolution as a TensorIR function: 3x3 filters, stride 1, NHWC.
+"""Winograd's convolution as a TensorIR function: 3x3 filters, stride 1, to NHWC.
 
 Blocks of tiles: transform the inputs | per block of output channels: one matrix product per point
 of the transform, sums in registers. Then transform the products and finish the outputs. A workspace
@@ -77,7 +77,10 @@ class WinogradConvolution:
         self.block = tile.vectors * g.lanes
         self.blocks = math.ceil(g.oc / self.block)
         shape = (g.batch, *g.out, g.oc)
-        self.data = emit.buffer("data", (g.batch, *g.size, g.ic))
+        self.first = g.layout == "NCHW"
+        self.images = emit.buffer("data", (g.batch, g.ic, *g.size))
+        # With channels first, a copy has them last.
+        self.data = emit.buffer("staged" if self.first else "data", (g.batch, *g.size, g.ic))
         self.weights = emit.buffer("weights", (self.blocks, self.matrices.points, g.ic, self.block))
         self.out = emit.buffer("out", shape)
         self.epilogue = VectorEpilogue(spec, g.oc, shape)
@@ -92,8 +95,26 @@ class WinogradConvolution:
     def function(self) -> tirx.PrimFunc:
         """The whole function: (data, packed weights, [bias], [residual], out)."""
         body = self._shared() if self.tile.shared else self._private()
-        parameters = [self.data, self.weights, *self.epilogue.parameters, self.out]
+        data = self.data
+        if self.first:
+            data, body = self.images, emit.local(self.data, emit.sequence([self._copy(), body]))
+        parameters = [data, self.weights, *self.epilogue.parameters, self.out]
         return emit.function(parameters, body)
+
+    def _copy(self) -> Stmt:
+        """Move the channels of all images last."""
+        g = self.geometry
+        height, width = g.size
+
+        def row(index: Expr) -> Stmt:
+            n, y = emit.split(index, (g.batch, height))
+
+            def element(x: Expr, c: Expr) -> Stmt:
+                return emit.store(self.data, [n, y, x, c], emit.load(self.images, [n, c, y, x]))
+
+            return emit.loops({"x": width, "c": g.ic}, element)
+
+        return emit.parallel("row", g.batch * height, row)
 
     def _shared(self) -> Stmt:
         """Transform everything, then run over blocks of channels and of tiles."""

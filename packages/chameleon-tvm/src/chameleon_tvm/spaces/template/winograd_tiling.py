@@ -18,6 +18,7 @@ from chameleon_tvm.spaces.template.estimates import (
     Numbers,
     Tiling,
     broadcast_is_operand,
+    transpose_cost,
 )
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.options import TILES
@@ -50,7 +51,8 @@ def winograd_applies(geometry: Geometry) -> bool:
         and g.dilation == (1, 1)
         and g.groups == 1
         and not g.outer
-        and g.layout == g.out_layout == "NHWC"
+        and g.layout in {"NHWC", "NCHW"}
+        and g.out_layout == "NHWC"
         and g.ic % g.lanes == 0
         and g.oc % g.lanes == 0
     )
@@ -234,7 +236,7 @@ class WinogradTiling(Tiling):
         far = e.shared_bytes > info.l3_bytes / 2
         staged = np.where(far, STAGED_MEMORY * from_memory, STAGED_L3 * from_l3) * e.staged
         cost: Numbers = np.maximum(loops, memory) * (1.0 + spilled) + 0.1 * memory + staged
-        return cost
+        return cost + transpose_cost(self.geometry, info, self.geometry.ic)
 
     def first_guesses(self, space: DesignSpace) -> NDArray[np.int32]:
         """The cheapest configurations by estimate, of different tiles and of every algorithm.
