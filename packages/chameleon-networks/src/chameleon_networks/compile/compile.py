@@ -12,7 +12,12 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import tirx
 
-from chameleon_networks.compile.defaults import OURS, symbol_of, with_default_schedules
+from chameleon_networks.compile.defaults import (
+    OURS,
+    is_scheduled,
+    symbol_of,
+    with_default_schedules,
+)
 from chameleon_networks.compile.extremes import with_infinite_extremes
 from chameleon_networks.compile.kernels import Kernels, OperatorKernel
 from chameleon_networks.compile.loop_tasks import TunedLoops
@@ -39,12 +44,14 @@ class CompiledNetwork:
         executable: has ``export_library``.
         virtual_machine: why Relax's virtual machine runs it; None if nothing has to.
         functions: of its kernels before they were scheduled, by the kernels' names.
+        unscheduled: names of those that no schedule of ours fits.
         permissions: what a process has to ask the operating system for before it runs it.
     """
 
     executable: Any
     virtual_machine: str | None = None
     functions: Mapping[str, Any] = attrs.field(factory=dict)
+    unscheduled: frozenset[str] = frozenset()
     permissions: frozenset[str] = frozenset()
 
 
@@ -192,7 +199,12 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
     library = tvm.compile(kernels, target=tvm_target(target), tir_pipeline=PIPELINE)
     extents = extents_by_symbol(kernels.functions_items())
     executable = SequenceExecutable(kernels=library, sequence=sequence, loops=extents)
-    return CompiledNetwork(executable=executable, functions=whole)
+    unscheduled = frozenset(
+        str(variable.name_hint)
+        for variable, function in kernels.functions_items()
+        if not is_scheduled(function)
+    )
+    return CompiledNetwork(executable=executable, functions=whole, unscheduled=unscheduled)
 
 
 def _named_after_tasks(
