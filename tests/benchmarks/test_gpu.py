@@ -93,8 +93,7 @@ def test_shares_are_of_the_layers_on_which_both_have_a_kernel():
 
 
 @pytest.mark.parametrize(
-    ("shares", "met"),
-    [((0.2, 0.22), True), ((0.2, 0.4), False), ((0.1, None), False)],
+    ("shares", "met"), [((0.2, 0.22), True), ((0.2, 0.4), False), ((0.1, None), False)]
 )
 def test_the_goals(shares, met):
     rows = [chased("AE+AS", f"L{n + 1}", 0.0) for n in range(2)]

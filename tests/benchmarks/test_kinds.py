@@ -4,12 +4,8 @@ import os
 import subprocess
 import sys
 
-import pytest
-
-pytest.importorskip("onnx")
-pytest.importorskip("torch")
-
 import kinds
+import pytest
 
 ONNX, TORCH = kinds.SUITES
 

@@ -3,9 +3,6 @@
 import case_suite
 import pytest
 
-pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
 SUITE = "onnx_cases:OnnxCases"
 ONCE_WRONG = (
     # Reductions began at the largest finite number.

@@ -24,8 +24,7 @@ def test_what_costs_alone_explain_is_no_merit():
 
 def test_a_partial_correlation_is_that_of_the_textbook():
     """Spearman's (r12 - r13 r23) / sqrt((1 - r13^2) (1 - r23^2))."""
-    rng = np.random.default_rng(0)
-    row, other, cost = rng.random((3, 30))
+    row, other, cost = np.random.default_rng(0).random((3, 30))
     other += row
     ranks = np.corrcoef([row.argsort().argsort() for row in (row, other, cost)])
     r12, r13, r23 = ranks[0, 1], ranks[0, 2], ranks[1, 2]

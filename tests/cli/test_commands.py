@@ -257,8 +257,7 @@ def opened(line, *keys):
 
 def test_what_init_writes_is_right_up_to_the_operators_of_a_frontend(chameleon, fakes):
     chameleon("init", "p.yaml")
-    text = Path("p.yaml").read_text()
-    head, _, rest = text.partition("model:")
+    head, _, rest = Path("p.yaml").read_text().partition("model:")
     model, _, tail = rest.partition("# For which machine")
     Path("p.yaml").write_text(f"{head}model: {{onnx: a}}\n# For which machine{tail}")
     assert model.strip().startswith("operators:")

@@ -58,8 +58,7 @@ def detecting(chameleon, install, fakes, monkeypatch):
 def test_it_takes_the_model_beside_the_pipeline(detecting, tmp_path):
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "a.net").write_text("one two")
-    outcome = detecting("init", "some/p.yaml")
-    first, second = outcome.out.splitlines()
+    first, second = detecting("init", "some/p.yaml").out.splitlines()
     assert "for a.net:one, of 2 models the last changed; next: chameleon run some/p.yaml" in first
     assert second == "  for a.net:two: chameleon init --model some/a.net:two --force some/p.yaml"
     pipeline = load_pipeline("some/p.yaml")

@@ -4,19 +4,7 @@ import io
 
 import attrs
 import pytest
-from chameleon_cli.result_rows import (
-    BUCKET_HEADER,
-    FRONT_HEADER,
-    OPERATOR_HEADER,
-    RIVAL_HEADER,
-    bucket_rows,
-    duration,
-    front_rows,
-    network_lines,
-    operator_legend,
-    operator_rows,
-    rival_table,
-)
+from chameleon_cli import result_rows
 from chameleon_cli.results_table import print_network, print_table
 from chameleon_core.loop.end.result import OperatorResult, VariantResult
 from chameleon_core.network_result import BucketResult, FrontPoint, NetworkResult, RivalTime
@@ -56,7 +44,7 @@ def operator(name):
     ],
 )
 def test_a_duration_has_three_digits_and_a_unit(seconds, text):
-    assert duration(seconds) == text
+    assert result_rows.duration(seconds) == text
 
 
 def test_numbers_stay_whole_in_eighty_columns(monkeypatch):
@@ -64,7 +52,11 @@ def test_numbers_stay_whole_in_eighty_columns(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     file = Terminal()
     long = "a_name_that_is_longer_than_its_column"
-    print_table(OPERATOR_HEADER, operator_rows([operator(long), operator("fc")]), file=file)
+    print_table(
+        result_rows.OPERATOR_HEADER,
+        result_rows.operator_rows([operator(long), operator("fc")]),
+        file=file,
+    )
     lines = file.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert "".join(line.split("  ")[0].strip() for line in lines[1:-1]) == long
@@ -73,9 +65,9 @@ def test_numbers_stay_whole_in_eighty_columns(monkeypatch):
 
 
 def test_the_legend_says_which_way_the_ratio_goes():
-    assert "onednn" in operator_legend([operator("fc")])
-    assert "vendor / tuned" in operator_legend([operator("fc")])
-    assert not operator_legend([])
+    assert "onednn" in result_rows.operator_legend([operator("fc")])
+    assert "vendor / tuned" in result_rows.operator_legend([operator("fc")])
+    assert not result_rows.operator_legend([])
 
 
 INT8 = NetworkResult(
@@ -87,10 +79,7 @@ INT8 = NetworkResult(
     rivals={"torch": 0.02},
     rivals_reduced={
         "openvino as it comes": RivalTime(
-            asked="as-it-comes",
-            precision="bfloat16",
-            seconds=0.002,
-            max_relative_error=3.4e-3,
+            asked="as-it-comes", precision="bfloat16", seconds=0.002, max_relative_error=3.4e-3
         )
     },
     folder="here",
@@ -98,14 +87,14 @@ INT8 = NetworkResult(
 
 
 def test_each_rival_in_reduced_precision_has_its_precision_and_error(capsys):
-    assert rival_table(INT8) == [
+    assert result_rows.rival_table(INT8) == [
         ("the compiled network", "int8", "4.00 ms", "1.00", "2.0e-03"),
         ("torch", "float32", "20.0 ms", "5.00", "-"),
         ("openvino as it comes", "bfloat16", "2.00 ms", "0.50", "3.4e-03"),
     ]
     print_network(INT8)
     printed = capsys.readouterr().out
-    assert "".join(RIVAL_HEADER).split()[0] in printed
+    assert "".join(result_rows.RIVAL_HEADER).split()[0] in printed
     assert "network, in int8: 4.00 ms (untuned 100 ms)" in printed
 
 
@@ -113,8 +102,8 @@ def test_rivals_in_float32_alone_stay_in_the_networks_line():
     network = NetworkResult(
         latency_seconds=0.004, max_relative_error=2e-7, rivals={"torch": 0.02}, folder="here"
     )
-    assert rival_table(network) == []
-    assert "network: 4.00 ms (untuned -, torch 20.0 ms)" in network_lines(network)
+    assert result_rows.rival_table(network) == []
+    assert "network: 4.00 ms (untuned -, torch 20.0 ms)" in result_rows.network_lines(network)
 
 
 def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
@@ -126,14 +115,16 @@ def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
     )
     chosen = {"precision_summary": "of 5 operators 3 in int8, 2 in float32", "front": front}
     network = attrs.evolve(INT8, **chosen)
-    assert front_rows(network) == [
+    assert result_rows.front_rows(network) == [
         ("float32 5", "5.00 ms", "0.0e+00", ""),
         ("int8 3, float32 2", "4.00 ms", "2.0e-03", "delivered"),
         ("int8 3, float32 2", "-", "2.0e-03", ""),
     ]
     print_network(network)
     printed = capsys.readouterr().out
-    assert printed.index(FRONT_HEADER[0]) < printed.index("precision: of 5 operators 3 in int8")
+    assert printed.index(result_rows.FRONT_HEADER[0]) < printed.index(
+        "precision: of 5 operators 3 in int8"
+    )
     assert NetworkResult.from_json(network.to_json()) == network
     assert {"front", "precision_summary"}.isdisjoint(NetworkResult().to_json())
 
@@ -153,11 +144,11 @@ def test_front_and_precision_of_each_bucket_name_it(capsys):
     )
     chosen = {"precision_summary": "bucket 64: of 5 operators 5 in int8", "front": front}
     network = attrs.evolve(INT8, **chosen, buckets=(bucket,))
-    assert front_rows(network) == [("64", "int8 5", "4.00 ms", "2.0e-03", "delivered")]
-    assert bucket_rows(network) == [
+    assert result_rows.front_rows(network) == [("64", "int8 5", "4.00 ms", "2.0e-03", "delivered")]
+    assert result_rows.bucket_rows(network) == [
         ("64", "1.00 ms", "-", "torch int8 3.00 ms", "3.000", "2.0e-03", "int8")
     ]
     print_network(network)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["bucket", "operators", "in", "seconds", "error"] in lines
-    assert [*" ".join(BUCKET_HEADER).split(), "precision"] in lines
+    assert [*" ".join(result_rows.BUCKET_HEADER).split(), "precision"] in lines

@@ -23,8 +23,7 @@ def test_visited_samples_what_is_left(space):
 
 
 def test_nothing_is_left_of_an_exhausted_space():
-    space = DesignSpace([Choice(name="k", options=(1, 2))])
-    visited = Visited(space)
+    visited = Visited(DesignSpace([Choice(name="k", options=(1, 2))]))
     visited.add(np.array([[0], [1]]))
     assert len(visited) == 2
     assert visited.sample(5, np.random.default_rng(0)).shape == (0, 1)

@@ -109,8 +109,7 @@ def test_nothing_is_learnt_where_all_is_alike(make, count):
 def test_one_success_among_failures_is_enough_to_start(make, count):
     space = spaces()["tiled"]
     configs = space.sample(count, np.random.default_rng(0))
-    observations = observe(space, configs, failing=np.arange(count) != 1)
-    model = fitted(make, space, observations)
+    model = fitted(make, space, observe(space, configs, failing=np.arange(count) != 1))
     assert model.trained
     assert np.isfinite(model.predict(configs)).all()
 

@@ -57,8 +57,7 @@ def test_untrained_members_agree_on_nothing(space, configs):
 
 
 def test_ucb_is_the_mean_and_kappa_times_the_deviation(space, configs):
-    observations = observe(space, configs[:100])
-    model = fitted(space, observations, acquisition="ucb", kappa=1.5)
+    model = fitted(space, observe(space, configs[:100]), acquisition="ucb", kappa=1.5)
     mean, std = model.moments(configs)
     assert np.allclose(model.predict(configs), mean + 1.5 * std)
 
@@ -74,8 +73,7 @@ def test_without_kappa_ucb_is_the_mean(space, configs):
 def test_ei_is_the_expected_gain_over_the_best():
     rng = np.random.default_rng(0)
     mean, std, best = np.array([0.2, 0.9, 1.2]), np.array([0.3, 0.1, 0.05]), 1.0
-    drawn = rng.normal(mean, std, (400_000, 3))
-    gain = np.maximum(drawn - best, 0).mean(axis=0)
+    gain = np.maximum(rng.normal(mean, std, (400_000, 3)) - best, 0).mean(axis=0)
     assert np.allclose(ACQUISITIONS["ei"](mean, std, best, 0.0), gain, atol=1e-3)
 
 
@@ -106,6 +104,5 @@ def test_another_seed_draws_other_members(space, configs):
 
 
 def test_it_finds_the_best_of_its_own_observations(space, configs):
-    observations = observe(space, configs[:200])
-    mean, _ = fitted(space, observations).moments(configs[:200])
+    mean, _ = fitted(space, observe(space, configs[:200])).moments(configs[:200])
     assert quality(space, configs[:200])[mean.argmax()] > np.quantile(quality(space, configs), 0.98)

@@ -33,8 +33,7 @@ def test_the_wrong_way_round_recalls_nothing_at_the_top():
 
 def test_patience_decides_the_number_of_trees():
     space = spaces()["tiled"]
-    configs = space.sample(60, np.random.default_rng(0))
-    observations = observe(space, configs)
+    observations = observe(space, space.sample(60, np.random.default_rng(0)))
     grown = {}
     for patience in (1, 20):
         model = XGBoostModel(

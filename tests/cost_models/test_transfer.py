@@ -195,8 +195,7 @@ def test_only_features_of_both_spaces_are_used(lessons):
 
 
 def test_a_space_of_other_knobs_teaches_nothing():
-    stranger = grid(*[8] * 4)
-    prior = Prior(TRANSFER, make_context(history("other", space=stranger, count=60)))
+    prior = Prior(TRANSFER, make_context(history("other", space=grid(*[8] * 4), count=60)))
     prior.refresh()
     assert not prior.available
 

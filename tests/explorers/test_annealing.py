@@ -94,8 +94,7 @@ def test_chains_persist_where_they_are_to(space, persistent):
 
 
 def test_elites_restart_chains_at_the_best_measured(space):
-    options = AnnealingOptions(chains=8, steps=1, elites=3)
-    explorer, scorer, _ = explore(space, options)
+    explorer, scorer, _ = explore(space, AnnealingOptions(chains=8, steps=1, elites=3))
     measured = space.sample(20, np.random.default_rng(5))
     failing = np.arange(20) % 2 == 0
     explorer.observe(observe(space, measured, failing=failing))

@@ -26,8 +26,7 @@ def tell(explorer, space, visited, configs, costs):
 
 
 def test_the_first_steps_are_one_choice_long():
-    space = grid(40, 40)
-    explorer, visited = begun(space, [[20, 20]], [1.0])
+    explorer, visited = begun(grid(40, 40), [[20, 20]], [1.0])
     first = explorer.explore(None, visited, 4).configs
     assert sorted(map(tuple, first.tolist())) == [(19, 20), (20, 19), (20, 21), (21, 20)]
 

@@ -44,8 +44,7 @@ def test_neighbours_of_the_best_come_first():
 
 
 def test_scores_are_ranks():
-    space = grid(9, 9, 9, 9)
-    search = Search(space, LocalOptions())
+    search = Search(grid(9, 9, 9, 9), LocalOptions())
     candidates = search.explorer.explore(None, search.visited, 64)
     assert (np.diff(candidates.scores) < 0).all()
     assert candidates.scores.max() <= 1.0
@@ -67,8 +66,7 @@ def test_a_model_is_not_asked():
     def score(configs):
         raise AssertionError(f"{len(configs)} configurations to score")
 
-    space = grid(9, 9)
-    search = Search(space, LocalOptions())
+    search = Search(grid(9, 9), LocalOptions())
     assert len(search.explorer.explore(score, search.visited, 8).configs) == 8
 
 
@@ -107,8 +105,7 @@ def test_climbs_leave_a_hill_whose_top_is_known():
 
 
 def test_everything_is_found_in_the_end():
-    space = grid(3, 4, 2)
-    search = Search(space, LocalOptions(), batch=4)
+    search = Search(grid(3, 4, 2), LocalOptions(), batch=4)
     while len(search.round()):
         pass
     assert len(search.seen) == 24

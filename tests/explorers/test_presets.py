@@ -10,10 +10,10 @@ from chameleon_samplers import hooks as samplers
 from chameleon_testing.conformance_cases import context_of, observe, tiled_space
 
 RECORDS = {
-    "explorer": explorers.chameleon_explorers(),
+    "explorer": [*explorers.chameleon_explorers()],
     "cost_model": [*cost_models.chameleon_cost_models(), *explorers.chameleon_cost_models()],
-    "sampler": samplers.chameleon_samplers(),
-    "synthesizer": samplers.chameleon_synthesizers(),
+    "sampler": [*samplers.chameleon_samplers()],
+    "synthesizer": [*samplers.chameleon_synthesizers()],
 }
 
 EVERY = explorers.chameleon_presets()

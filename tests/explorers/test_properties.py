@@ -33,9 +33,7 @@ EXPLORERS = {
         maker(AnnealingOptions(chains=16, steps=30)),
         maker(AnnealingOptions(chains=1, steps=1, persistent=False)),
         maker(AnnealingOptions(chains=16, steps=30, exhaustive=True)),
-        maker(
-            AnnealingOptions(chains=16, steps=30, elites=32, early_stop=3, temperature=0.0),
-        ),
+        maker(AnnealingOptions(chains=16, steps=30, elites=32, early_stop=3, temperature=0.0)),
         maker(LocalOptions()),
         maker(LocalOptions(share=0.0, guided=True)),
         maker(LocalOptions(share=1.0, climbs=3, restart=0.0, kick=20)),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.plugins import NoOptions
@@ -86,8 +87,6 @@ def delivery_into(target: str) -> Callable[..., Delivery]:
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> OnnxNetwork:
     """Three convolutions and a dense layer, in a file: onnxruntime starts sooner than torch."""
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
     helper, kinds = onnx.helper, onnx.TensorProto
     rng = np.random.default_rng(0)
     nodes: list[Any] = []

@@ -33,7 +33,6 @@ def masked(file: Path, *extents: int, pad: float | None = 0.0) -> BucketedFronte
     """The network of a file that holds ``NETWORK``, in buckets of these lengths."""
     length = Buckets(buckets=extents, pad=pad, name="length")
     shapes = {"ids": (1, length), "mask": (1, length)}
-    options = TorchOptions(source=f"{file}:masked", shapes=shapes, compare=False)
-    frontend = work_on(options)
+    frontend = work_on(TorchOptions(source=f"{file}:masked", shapes=shapes, compare=False))
     assert isinstance(frontend, BucketedFrontend)
     return frontend

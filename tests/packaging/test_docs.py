@@ -16,18 +16,27 @@ from chameleon_testing.suites.base import outcomes
 from synthetic import synthetic_document, synthetic_registry
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)]*))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def blocks(file, language):
     return [text for result, text in FENCE.findall(file.read_text()) if result == language]
 
 
+def anchors(file):
+    """Names that GitHub gives to the headings of a page."""
+    headings = HEADING.findall(FENCE.sub("", file.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
 def test_relative_links_lead_somewhere(files):
     for file in files:
         if file.suffix == ".md":
-            for link in LINK.findall(file.read_text()):
-                assert (file.parent / link).exists(), f"{file}: {link}"
+            for link, anchor in LINK.findall(file.read_text()):
+                page = file.parent / link if link else file
+                assert page.exists(), f"{file}: {link}"
+                assert not anchor or anchor in anchors(page), f"{file}: {link}#{anchor}"
 
 
 def test_the_pipelines_of_readme_and_examples_validate(root, tmp_path):

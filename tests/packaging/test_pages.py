@@ -15,7 +15,7 @@ import click
 import numpy as np
 import pytest
 from chameleon_cli.json_schema.document import pipeline_schema
-from chameleon_cli.main import chameleon
+from chameleon_cli.main import chameleon, run
 from chameleon_cli.plugins import command as plugins
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.run import run_pipeline
@@ -109,6 +109,38 @@ def test_every_command_that_is_shown_exists_with_its_options(file):
             parsed(words)
         except click.UsageError as error:
             pytest.fail(f"chameleon {shlex.join(words)}: {error.format_message()}")
+
+
+# These measure nothing, and need no more than the files of their page.
+QUICK = {"cpu", "env", "init", "plugins", "schema", "space", "validate"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [f"tutorials/{name}.md" for name in ("operator", "instruction", "remote")]
+    + ["quickstart.md", "command-line.md", "troubleshooting.md"],
+)
+def test_quick_commands_of_a_page_work_one_after_another(page, written, monkeypatch, capsys):
+    folder, _ = written(page)
+    monkeypatch.chdir(folder)
+    shown = [words for words in commands_of(ROOT / "docs" / page) if words[0] in QUICK]
+    assert shown
+    for words in shown:
+        assert run(words) == ExitCode.OK, (words, capsys.readouterr().err)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", ["quickstart.md", "command-line.md", "tutorials/operator.md"])
+def test_commands_of_a_page_tune_and_show_what_they_tuned(page, written, monkeypatch, capsys):
+    folder, _ = written(page)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("CHAMELEON_RECORDS", "none")
+    little = ("--set", "budget.measurements=2", "--set", "baselines=[]")
+    shown = [words for words in commands_of(ROOT / "docs" / page) if "examples/" not in words[1]]
+    assert any(words[0] == "run" for words in shown)
+    for words in shown:
+        more = little if words[0] == "run" else ()
+        assert run([*words, *more]) == ExitCode.OK, (words, capsys.readouterr().err)
 
 
 PATH = re.compile(r"(?<![\w/.-])((?:benchmarks|tools|examples|tests|packages)/[\w./-]*\w)")

@@ -11,7 +11,7 @@ PAGE = readme.README.read_text(encoding="utf-8")
 def test_folders_of_a_machine_and_the_middle_of_a_long_output_are_left_out():
     output = "The result is in /a/b/runs/x.\n\nreport: file:///a/b/runs/x/report.html\n"
     assert readme.shown(output) == [
-        *("The result is in runs/x.", "", "report: file://.../runs/x/report.html"),
+        *("The result is in runs/x.", "", "report: file://.../runs/x/report.html")
     ]
     lines = readme.shown("".join(f"{number}\n" for number in range(40)))
     assert lines == ["0", "1", "2", "...", "37", "38", "39"]

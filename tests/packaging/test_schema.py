@@ -14,10 +14,7 @@ from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-MINIMAL = {
-    "model": {"operators": [{"dense": {"input": [4, 8], "units": 16}}]},
-    "target": "native",
-}
+MINIMAL = {"model": {"operators": [{"dense": {"input": [4, 8], "units": 16}}]}, "target": "native"}
 EVERYTHING = {
     **MINIMAL,
     "preset": "paper",

@@ -20,8 +20,7 @@ def synthetic_run(
     **more,
 ):
     """A run in a folder of its own, which logs what it measures beside it."""
-    log = folder.with_name(f"{folder.name}.log")
-    runner = {"name": runner_name, "log": str(log)}
+    runner = {"name": runner_name, "log": str(folder.with_name(f"{folder.name}.log"))}
     document = synthetic_document(folder, operators=operators, runner=runner, **more)
     plugins = [chameleon_records.hooks, *plugins]
     if runner_plugin is not None:

@@ -108,11 +108,7 @@ def run(tmp_path):
         log = tmp_path / f"{name}.log"
         log.unlink(missing_ok=True)
         more = {"records": "memory", "budget": {"measurements": 8, "batch_size": 4}, **more}
-        document = synthetic_document(
-            tmp_path / name,
-            operators=operators,
-            **more,
-        )
+        document = synthetic_document(tmp_path / name, operators=operators, **more)
         document["runner"] = {"name": runner, "log": str(log)}
         registry = synthetic_registry(MemoryPlugin(), DevicesPlugin())
         assert not registry.errors

@@ -113,10 +113,7 @@ def test_a_run_is_replayed_from_what_it_exports(export, run, tmp_path):
 
 @pytest.mark.parametrize(
     ("library", "made"),
-    [
-        ("pyarrow", lambda place: as_parquet(rows_of(place))),
-        ("pandas", dataframe),
-    ],
+    [("pyarrow", lambda place: as_parquet(rows_of(place))), ("pandas", dataframe)],
 )
 def test_a_missing_library_is_named(library, made, database, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)

@@ -52,28 +52,21 @@ def test_a_disturbed_stretch_does_not_count():
     assert max(time_kernel(kernel, POLICY, math.inf).seconds) == 0.002
 
 
-def test_a_clearly_slower_kernel_runs_briefly():
+@pytest.mark.parametrize(("best", "most"), [(0.0009, 8), (0.0001, 4)], ids=["slow", "absurd"])
+def test_a_clearly_slower_kernel_runs_briefly(best, most):
     kernel = ScriptedKernel(0.002, [1.0])
-    assert time_kernel(kernel, POLICY, 0.0009).seconds == (0.002,)
-    assert sum(kernel.numbers) <= 8
-
-
-def test_an_absurdly_slow_kernel_runs_even_less():
-    kernel = ScriptedKernel(0.002, [1.0])
-    assert time_kernel(kernel, POLICY, 0.0001).seconds == (0.002,)
-    assert sum(kernel.numbers) <= 4
+    assert time_kernel(kernel, POLICY, best).seconds == (0.002,)
+    assert sum(kernel.numbers) <= most
 
 
 def test_a_kernel_disturbed_for_a_while_is_not_called_slow():
-    kernel = ScriptedKernel(0.002, [5.0] * 6 + [1.0] * 40)
-    timing = time_kernel(kernel, POLICY, 0.002)
+    timing = time_kernel(ScriptedKernel(0.002, [5.0] * 6 + [1.0] * 40), POLICY, 0.002)
     assert len(timing.seconds) >= 3
     assert timing.seconds[0] == 0.002
 
 
 def test_a_disturbed_probe_does_not_end_a_good_kernel():
-    kernel = ScriptedKernel(0.002, [9.0, 9.0, 9.0] + [1.0] * 20)
-    timing = time_kernel(kernel, POLICY, 0.002)
+    timing = time_kernel(ScriptedKernel(0.002, [9.0, 9.0, 9.0] + [1.0] * 20), POLICY, 0.002)
     assert timing.seconds[0] == 0.002
     assert len(timing.seconds) >= 3
 

@@ -36,8 +36,7 @@ def test_infinity_is_a_number():
 
 @given(st.data())
 def test_a_changed_byte_is_noticed(data: st.DataObject):
-    message = {"seconds": [0.25, 0.5], "status": "ok"}
-    raw = bytearray(encode(message))
+    raw = bytearray(encode({"seconds": [0.25, 0.5], "status": "ok"}))
     position = data.draw(st.integers(0, len(raw) - 1))
     raw[position] ^= data.draw(st.integers(1, 255))
     try:
@@ -50,8 +49,7 @@ def test_a_changed_byte_is_noticed(data: st.DataObject):
 
 def test_bytes_that_are_no_object_are_refused():
     for body in (b"[]", b"nonsense"):
-        whole = encode({})
-        header = whole[: -len(b"{}")]
+        header = encode({})[: -len(b"{}")]
         with pytest.raises(ProtocolError):
             Decoder().feed(header + body)
 
@@ -113,8 +111,7 @@ def test_arrays_come_back_from_the_file(tmp_path: Path):
 
 
 def test_build_deadline_follows_what_builds_take():
-    options = LocalOptions(build_timeout=100.0, build_floor=5.0)
-    deadlines = Deadlines(options)
+    deadlines = Deadlines(LocalOptions(build_timeout=100.0, build_floor=5.0))
     assert deadlines.build == 100.0
     for _ in range(10):
         deadlines.built(1.0)

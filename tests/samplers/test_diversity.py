@@ -52,8 +52,7 @@ def test_released_code_looks_at_two_batches_and_at_no_score():
 
 @pytest.mark.parametrize("options", [DiversityOptions(), DiversityOptions.release()])
 def test_the_space_fills_a_short_plan(options):
-    space = grid(9, 9)
-    chosen = select(space, [[1, 1], [2, 2]], [0.5, 0.4], options, 6)
+    chosen = select(grid(9, 9), [[1, 1], [2, 2]], [0.5, 0.4], options, 6)
     assert chosen[:2] == [[1, 1], [2, 2]]
     assert len({tuple(row) for row in chosen}) == 6
 

@@ -17,8 +17,7 @@ SPACE = grid(*[50] * 2)
 FIRST = np.array([[11, 11], [31, 31]], np.int32)
 # Two groups whose centroids, rounded down, are the configurations measured first.
 CANDIDATES = np.array(
-    [[10, 12], [12, 10], [10, 10], [12, 12], [30, 32], [32, 30], [30, 30], [32, 32]],
-    np.int32,
+    [[10, 12], [12, 10], [10, 10], [12, 12], [30, 32], [32, 30], [30, 30], [32, 32]], np.int32
 )
 
 

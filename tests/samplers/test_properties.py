@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Candidates, Visited
+from chameleon_samplers import options
 from chameleon_samplers.none import NoSynthesizer
-from chameleon_samplers.options import (
-    CrossoverOptions,
-    DiversityOptions,
-    GreedyOptions,
-    KMeansKneeOptions,
-    ModeOptions,
-)
 from chameleon_samplers.random_pick import RandomSampler
 from chameleon_testing.conformance import check_sampler, check_synthesizer
 from chameleon_testing.conformance_cases import context_of, grid, observe
@@ -20,33 +14,33 @@ from hypothesis import strategies as st
 from stages import maker
 
 SAMPLERS = {
-    "greedy": maker(GreedyOptions()),
+    "greedy": maker(options.GreedyOptions()),
     "random": lambda context: RandomSampler(NoOptions(), context),
-    "diversity": maker(DiversityOptions()),
-    "knee": maker(KMeansKneeOptions(smallest=2, step=2)),
-    "knee-literal": maker(KMeansKneeOptions.literal()),
-    "knee-release": maker(KMeansKneeOptions.release()),
+    "diversity": maker(options.DiversityOptions()),
+    "knee": maker(options.KMeansKneeOptions(smallest=2, step=2)),
+    "knee-literal": maker(options.KMeansKneeOptions.literal()),
+    "knee-release": maker(options.KMeansKneeOptions.release()),
 }
 SYNTHESIZERS = {
     "none": lambda context: NoSynthesizer(NoOptions(), context),
-    "mode": maker(ModeOptions()),
-    "mode-half": maker(ModeOptions(share=0.5)),
-    "crossover": maker(CrossoverOptions(share=0.5)),
+    "mode": maker(options.ModeOptions()),
+    "mode-half": maker(options.ModeOptions(share=0.5)),
+    "crossover": maker(options.CrossoverOptions(share=0.5)),
 }
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        *(maker(GreedyOptions(epsilon=epsilon)) for epsilon in (0.0, 0.05, 1.0)),
+        *(maker(options.GreedyOptions(epsilon=epsilon)) for epsilon in (0.0, 0.05, 1.0)),
         SAMPLERS["random"],
-        maker(KMeansKneeOptions()),
-        maker(KMeansKneeOptions(representative="best", smallest=1, step=1)),
-        maker(KMeansKneeOptions(knobs="widest", scaled=False, threshold=1e9)),
-        maker(KMeansKneeOptions(smallest=64, largest=8)),
-        maker(DiversityOptions()),
-        maker(DiversityOptions.release()),
-        maker(DiversityOptions(alpha=0.0)),
+        maker(options.KMeansKneeOptions()),
+        maker(options.KMeansKneeOptions(representative="best", smallest=1, step=1)),
+        maker(options.KMeansKneeOptions(knobs="widest", scaled=False, threshold=1e9)),
+        maker(options.KMeansKneeOptions(smallest=64, largest=8)),
+        maker(options.DiversityOptions()),
+        maker(options.DiversityOptions.release()),
+        maker(options.DiversityOptions(alpha=0.0)),
     ],
 )
 def test_samplers_conform(make):
@@ -57,11 +51,11 @@ def test_samplers_conform(make):
     "make",
     [
         SYNTHESIZERS["none"],
-        maker(ModeOptions()),
-        maker(ModeOptions(share=1.0)),
-        maker(ModeOptions(share=0.5, tries=1)),
-        maker(CrossoverOptions()),
-        maker(CrossoverOptions(share=1.0, parents=2, tries=1)),
+        maker(options.ModeOptions()),
+        maker(options.ModeOptions(share=1.0)),
+        maker(options.ModeOptions(share=0.5, tries=1)),
+        maker(options.CrossoverOptions()),
+        maker(options.CrossoverOptions(share=1.0, parents=2, tries=1)),
     ],
 )
 def test_synthesizers_conform(make):

@@ -148,8 +148,7 @@ def test_a_space_with_nothing_left_gives_a_smaller_batch():
 def crossover(space, configs, costs, **options):
     """A synthesizer that knows the costs of some configurations; infinite ones failed."""
     synthesizer = CrossoverSynthesizer(CrossoverOptions(**options), context_of(space))
-    failing = np.isinf(np.array(costs))
-    observations = observe(space, configs, failing=failing)
+    observations = observe(space, configs, failing=np.isinf(np.array(costs)))
     synthesizer.observe(attrs.evolve(observations, costs=np.array(costs)))
     return synthesizer
 
@@ -157,8 +156,7 @@ def crossover(space, configs, costs, **options):
 def test_children_have_the_knobs_of_the_fastest():
     space = grid(9, 9, 9, 9)
     fast = rows([1, 1, 1, 1], [2, 2, 2, 2])
-    slow = rows([7, 7, 7, 7], [8, 8, 8, 8])
-    known = np.concatenate([slow, fast])
+    known = np.concatenate([rows([7, 7, 7, 7], [8, 8, 8, 8]), fast])
     synthesizer = crossover(space, known, [2.0, np.inf, 1.0, 1.1], share=0.5, parents=2)
     batch = rows(*[[0, 0, 0, i] for i in range(8)])
     refined = refine(synthesizer, space, batch, visited=known.tolist())

@@ -208,12 +208,7 @@ class SyntheticRival(stages.Rival):
         pass
 
     def tune(
-        self,
-        task: Task,
-        *,
-        measurements: int | None,
-        wall_seconds: float | None,
-        seed: int,
+        self, task: Task, *, measurements: int | None, wall_seconds: float | None, seed: int
     ) -> stages.RivalTrace:
         return stages.RivalTrace(
             at_seconds=(1.0, 2.0),
@@ -341,8 +336,7 @@ class SyntheticPlugins:
     )
     chameleon_rivals = registering(_synthetic(SyntheticRival))
     chameleon_baselines = registering(
-        _synthetic(SyntheticBaseline),
-        record_of(SyntheticUntuned, name="synthetic-untuned"),
+        _synthetic(SyntheticBaseline), record_of(SyntheticUntuned, name="synthetic-untuned")
     )
 
 

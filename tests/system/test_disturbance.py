@@ -7,13 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from chameleon_system.disturbance import (
-    CoreMeter,
-    CoreTimes,
-    core_times,
-    involuntary_switches,
-    own_seconds,
-)
+from chameleon_system import disturbance
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -28,9 +22,9 @@ intr 1 2 3
 def test_busy_and_stolen_seconds_are_those_of_the_cores_asked_for(tmp_path: Path):
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/stat").write_text(STAT.format(SECOND, 3 * SECOND))
-    assert core_times([0], tmp_path) == CoreTimes(busy=5.0, stolen=3.0)
-    assert core_times([0, 1], tmp_path) == CoreTimes(busy=6.0, stolen=3.0)
-    assert core_times([0, 2], tmp_path) is None
+    assert disturbance.core_times([0], tmp_path) == disturbance.CoreTimes(busy=5.0, stolen=3.0)
+    assert disturbance.core_times([0, 1], tmp_path) == disturbance.CoreTimes(busy=6.0, stolen=3.0)
+    assert disturbance.core_times([0, 2], tmp_path) is None
 
 
 @given(text=st.text(max_size=60))
@@ -39,26 +33,25 @@ def test_busy_and_stolen_seconds_are_those_of_the_cores_asked_for(tmp_path: Path
 @example(text="cpu0 1 2 3 4 5 6 x 8\n")
 def test_what_cannot_be_read_is_not_known(tmp_path_factory, text: str):
     root = tmp_path_factory.mktemp("root")
-    assert core_times([0], root) is None
+    assert disturbance.core_times([0], root) is None
     (root / "proc").mkdir()
     (root / "proc/stat").write_text(text, encoding="utf-8")
-    assert core_times([0], root) is None
+    assert disturbance.core_times([0], root) is None
 
 
-def meter(reads: list[CoreTimes | None], own: list[float | None]) -> CoreMeter:
+def meter(
+    reads: list[disturbance.CoreTimes | None], own: list[float | None]
+) -> disturbance.CoreMeter:
     """A meter of two cores; each interval takes 10 s."""
     clock = itertools.count(step=10.0)
     answers, used = iter(reads), iter(own)
-    return CoreMeter(
-        [0, 1],
-        read=lambda _: next(answers),
-        now=lambda: next(clock),
-        own=lambda _: next(used),
+    return disturbance.CoreMeter(
+        [0, 1], read=lambda _: next(answers), now=lambda: next(clock), own=lambda _: next(used)
     )
 
 
-def times(busy: float, stolen: float = 0.0) -> CoreTimes:
-    return CoreTimes(busy=busy, stolen=stolen)
+def times(busy: float, stolen: float = 0.0) -> disturbance.CoreTimes:
+    return disturbance.CoreTimes(busy=busy, stolen=stolen)
 
 
 def test_what_we_did_not_use_others_did():
@@ -92,11 +85,11 @@ def test_an_interval_that_is_not_known_does_not_count(reads, own):
 @pytest.mark.skipif(sys.platform != "linux", reason="clocks of other processes are Linux's")
 def test_the_clock_of_another_process_is_read_until_it_has_ended():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert own_seconds(child.pid) is not None
+    assert disturbance.own_seconds(child.pid) is not None
     child.communicate(b"\n")
-    assert own_seconds(child.pid) is None
-    assert own_seconds(None) is None
+    assert disturbance.own_seconds(child.pid) is None
+    assert disturbance.own_seconds(None) is None
 
 
 def test_switches_are_counted():
-    assert involuntary_switches() >= 0
+    assert disturbance.involuntary_switches() >= 0

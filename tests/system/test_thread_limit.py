@@ -125,8 +125,7 @@ def test_a_quota_is_rounded_down_but_never_to_nothing(tmp_path_factory, quota, p
 @example(text="1_0 1")
 @example(text="9" * 5000 + " 1")
 def test_other_texts_are_no_limit(tmp_path_factory, text):
-    root = _container(tmp_path_factory, text)
-    quota = cpu_quota(root)
+    quota = cpu_quota(_container(tmp_path_factory, text))
     words = text.split()
     plain = len(words) == 2 and all(word.isascii() and word.isdecimal() for word in words)
     assert quota is None or (plain and 0.0 < quota < math.inf)

@@ -8,11 +8,7 @@ import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_testing.conformance import (
-    check_runner,
-    check_space_provider,
-    require_close,
-)
+from chameleon_testing.conformance import check_runner, check_space_provider, require_close
 from synthetic import RunnerOptions, SyntheticRunner, SyntheticSpace, synthetic_task
 
 TASK = synthetic_task([4, 5], failing=40)

@@ -12,25 +12,9 @@ import click
 import numpy as np
 import pytest
 import synthetic
+from chameleon_core import plugins, stages
 from chameleon_core.errors import ConfigError, TargetError
-from chameleon_core.plugins import (
-    KINDS,
-    STAGE_KINDS,
-    CommandRecord,
-    NoOptions,
-    PresetRecord,
-    default_registry,
-    load_factory,
-)
 from chameleon_core.schedulers.gradient import RoundRobin
-from chameleon_core.stages import (
-    CostModel,
-    Explorer,
-    MeasureJob,
-    RecordDatabase,
-    StageRef,
-    TargetResolver,
-)
 from chameleon_core.stages.record_database import rank
 from chameleon_testing.suites import (
     BaselineSuite,
@@ -53,18 +37,18 @@ from chameleon_testing.suites.base import outcomes
 from synthetic import record_of
 
 TASK = synthetic.synthetic_task([4, 5], failing=20)
-JOB = MeasureJob(
+JOB = stages.MeasureJob(
     task=TASK,
-    space=StageRef(factory="synthetic:SyntheticSpace"),
+    space=stages.StageRef(factory="synthetic:SyntheticSpace"),
     configs=[(i, j) for i in range(4) for j in range(5)],
 )
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", plugins.KINDS.values(), ids=lambda kind: kind.name)
 def test_no_kind_lacks_a_suite(kind):
     # Where the core is tested alone, the suites of others are not there.
     pytest.importorskip(kind.conformance.partition(".")[0])
-    suite = load_factory(kind.conformance)
+    suite = plugins.load_factory(kind.conformance)
     assert suite.kind == kind.name
     own = [name for name in dir(suite) if name.startswith("test_")]
     assert set(own) - {name for name in dir(StageSuite) if name.startswith("test_")}
@@ -97,8 +81,7 @@ class Worldly(synthetic.SyntheticFrontend):
 
 
 @pytest.mark.parametrize(
-    ("frontend", "words"),
-    [(Forgetful, "two tasks are called 'same'"), (Worldly, "is no JSON")],
+    ("frontend", "words"), [(Forgetful, "two tasks are called 'same'"), (Worldly, "is no JSON")]
 )
 def test_frontends(frontend, words):
     options = {"operators": [[4, 5], [6]]}
@@ -106,7 +89,7 @@ def test_frontends(frontend, words):
     assert words in failures(FrontendSuite, record=record, options=options)["tasks"]
 
 
-class Boards(TargetResolver):
+class Boards(stages.TargetResolver):
     def __init__(self, options):
         del options
 
@@ -161,7 +144,7 @@ def test_what_needs_a_task_says_so_without_one():
     assert "it needs a task" in first
 
 
-class Idle(Explorer):
+class Idle(stages.Explorer):
     def __init__(self, options, context):
         self.space = context.space
 
@@ -175,7 +158,7 @@ def test_explorers():
     assert result == {"proposals": "it raises ZeroDivisionError: by nobody"}
 
 
-class Constant(CostModel):
+class Constant(stages.CostModel):
     trained = False
 
     def __init__(self, options, context):
@@ -245,7 +228,7 @@ class Silent(synthetic.SyntheticRunner):
 
 
 def test_runners():
-    good = record_of(synthetic.SyntheticReplay, NoOptions)
+    good = record_of(synthetic.SyntheticReplay, plugins.NoOptions)
     result = failures(RunnerSuite, record=attrs.evolve(good, options=Documented), job=JOB)
     assert result == {}
     result = failures(RunnerSuite, record=record_of(Silent, Documented), job=JOB)
@@ -282,7 +265,7 @@ def test_rivals():
     assert "its best time grows" in result["trace"]
 
 
-class Kept(RecordDatabase):
+class Kept(stages.RecordDatabase):
     """Keeps everything in a file of JSON lines, which is enough for a test."""
 
     place = "memory"
@@ -334,11 +317,11 @@ def test_record_databases():
 
 @pytest.mark.usefixtures("everything")
 def test_presets():
-    good = PresetRecord(name="odd", summary="odd", pipeline={"explorer": "random"})
+    good = plugins.PresetRecord(name="odd", summary="odd", pipeline={"explorer": "random"})
     assert failures(PresetSuite, record=good) == {}
-    record = PresetRecord(name="odd", summary="odd", pipeline={"explorer": "nowhere"})
+    record = plugins.PresetRecord(name="odd", summary="odd", pipeline={"explorer": "nowhere"})
     assert "unknown explorer 'nowhere'" in failures(PresetSuite, record=record)["pipeline"]
-    record = PresetRecord(name="odd", summary="odd", pipeline={"modle": {}, "output": "x"})
+    record = plugins.PresetRecord(name="odd", summary="odd", pipeline={"modle": {}, "output": "x"})
     assert "no key 'modle'" in failures(PresetSuite, record=record)["keys"]
 
 
@@ -358,7 +341,7 @@ def function():
 
 def test_commands():
     def command(name):
-        return CommandRecord(name="odd", summary="odd", factory=f"{__name__}:{name}")
+        return plugins.CommandRecord(name="odd", summary="odd", factory=f"{__name__}:{name}")
 
     assert failures(CommandSuite, record=command("helpful")) == {}
     assert "it has no help" in failures(CommandSuite, record=command("helpless"))["help"]
@@ -419,7 +402,7 @@ def test_options_whose_module_imports_a_library_are_told_so(tmp_path, monkeypatc
         "import attrs, scipy\n@attrs.frozen(kw_only=True)\nclass Options:\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    options = load_factory("slow_options:Options")
+    options = plugins.load_factory("slow_options:Options")
     result = failures(SamplerSuite, record=record_of(synthetic.SyntheticSampler, options))
     assert "importing slow_options imports scipy" in result["light_import"]
 
@@ -435,9 +418,9 @@ class Refusing(synthetic.SyntheticSpace):
         raise ConfigError("no such space", hint="Take another one.")
 
 
-@pytest.mark.parametrize("kind", STAGE_KINDS)
+@pytest.mark.parametrize("kind", plugins.STAGE_KINDS)
 def test_the_options_of_our_own_stages_conform(kind):
-    for entry in default_registry().entries(kind):
+    for entry in plugins.default_registry().entries(kind):
         attributes = {"kind": kind, "record": entry.record}
         suite = type("Options", (StageSuite,), attributes)()
         suite.test_record()

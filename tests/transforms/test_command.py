@@ -56,8 +56,7 @@ def pipeline(tmp_path, registry):
 
 
 def test_a_front_and_the_folder_of_a_point(pipeline, tmp_path):
-    arguments = pipeline(scores=["fisher", "naswot"])
-    session = Session(arguments)
+    session = Session(pipeline(scores=["fisher", "naswot"]))
     result = session.run()
     folder = tmp_path / "run" / "transform"
     assert json.loads((folder / "front.json").read_text()) == session.known()

@@ -10,8 +10,7 @@ SHAPE = (1, 8, 8)
 
 @pytest.mark.parametrize("name", ["synthetic", "digits"])
 def test_built_in_data_have_the_network_s_shape(name):
-    loader = batches(name, (3, 12, 12), 10, 8)
-    images, labels = minibatch(loader, (3, 12, 12), 10, 20)
+    images, labels = minibatch(batches(name, (3, 12, 12), 10, 8), (3, 12, 12), 10, 20)
     assert images.shape == (20, 3, 12, 12)
     assert labels.shape == (20,)
     again, _ = minibatch(batches(name, (3, 12, 12), 10, 8), (3, 12, 12), 10, 20)

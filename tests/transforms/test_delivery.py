@@ -10,13 +10,7 @@ import numpy as np
 import pytest
 import torch
 from chameleon_core.errors import ConfigError
-from chameleon_transforms.delivery import retrain
-from chameleon_transforms.delivery.point import (
-    constructor,
-    write_candidate,
-    write_data,
-    write_network,
-)
+from chameleon_transforms.delivery import point, retrain
 from chameleon_transforms.delivery.weights import Carrier, carried, dense
 from chameleon_transforms.nest.modules import module_of
 from chameleon_transforms.nest.program import whole
@@ -134,7 +128,7 @@ def test_written_code_is_the_network(small, images, space, tmp_path):
         candidate = space.candidate(row)
         folder = tmp_path / str(number)
         folder.mkdir()
-        write_candidate(space, candidate, images, folder)
+        point.write_candidate(space, candidate, images, folder)
         network, (example,) = loaded(folder / "network.py").make()
         modules, _ = Carrier(space, candidate).modules()
         expected = changed_network(space.network.module, modules).eval()
@@ -152,14 +146,14 @@ class Scale(nn.Module):
 
 def test_a_module_without_a_text_of_its_own_is_told():
     with pytest.raises(ConfigError, match="'scale', a Scale"):
-        constructor(Scale(3), "scale")
+        point.constructor(Scale(3), "scale")
 
 
 @pytest.fixture(scope="module")
 def digits_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     images = torch.randn(60, 1, 8, 8)
-    write_data([(images, (images.mean((1, 2, 3)) > 0).long())], folder / "data")
+    point.write_data([(images, (images.mean((1, 2, 3)) > 0).long())], folder / "data")
     return folder
 
 
@@ -170,8 +164,8 @@ def test_data_are_split(digits_folder):
 
 
 def test_the_script_runs_by_itself(small, images, space, digits_folder):
-    write_candidate(space, space.candidate(space.original), images, digits_folder)
-    write_network(space.network.module, images, digits_folder, "original")
+    point.write_candidate(space, space.candidate(space.original), images, digits_folder)
+    point.write_network(space.network.module, images, digits_folder, "original")
     script = digits_folder / "retrain.py"
     shutil.copyfile(retrain.__file__, script)
     done = subprocess.run(

@@ -94,8 +94,7 @@ def test_variants_are_cheaper_and_each_is_there_once(transforms):
 
 @given(st.sampled_from([8, 12, 16]), st.sampled_from([8, 16, 24]), st.integers(1, 2), st.data())
 def test_nests_cover_each_output_once(transforms, channels, outputs, stride, data):
-    program = dense(channels, outputs, stride=stride)
-    result = variants(program, transforms.values(), 2)
+    result = variants(dense(channels, outputs, stride=stride), transforms.values(), 2)
     chosen = result[data.draw(st.sampled_from(sorted(result)))]
     for stage in chosen.stages:
         written = np.zeros(stage.output[:2], int)

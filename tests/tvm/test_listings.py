@@ -19,11 +19,7 @@ CONVOLUTION = Conv2dSpec(input=[1, 16, 8, 8], filters=32, kernel=3, padding=1, l
 
 @pytest.mark.parametrize(
     "provider",
-    [
-        AutoSpace(AutoOptions()),
-        SketchSpace(SketchOptions()),
-        TemplateSpace(TemplateOptions()),
-    ],
+    [AutoSpace(AutoOptions()), SketchSpace(SketchOptions()), TemplateSpace(TemplateOptions())],
     ids=lambda provider: type(provider).__name__,
 )
 def test_a_winner_has_its_loops_and_its_assembly(provider):

@@ -4,13 +4,7 @@ from functools import partial
 
 import pytest
 from chameleon_testing.conformance import check_space_provider
-from chameleon_tvm.operators.specs import (
-    AttentionSpec,
-    BatchMatmulSpec,
-    Conv2dSpec,
-    DenseSpec,
-    DepthwiseConv2dSpec,
-)
+from chameleon_tvm.operators import specs
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from chameleon_tvm.spaces.template.options import TemplateOptions
@@ -25,10 +19,10 @@ LAYER = {"input": [1, 16, 8, 8], "filters": 32, "kernel": 3, "padding": 1, "layo
 TEMPLATES = partial(TemplateSpace, TemplateOptions())
 STORED = ("direct", "bfloat16_weights", "float16_weights")
 SPECS = [
-    Conv2dSpec(**LAYER),
-    DenseSpec(input=[4, 64], units=48),
-    BatchMatmulSpec(a=[2, 16, 32], b=[2, 32, 16]),
-    AttentionSpec(query=[1, 2, 20, 16], key=[1, 2, 20, 16], value=[1, 2, 20, 16]),
+    specs.Conv2dSpec(**LAYER),
+    specs.DenseSpec(input=[4, 64], units=48),
+    specs.BatchMatmulSpec(a=[2, 16, 32], b=[2, 32, 16]),
+    specs.AttentionSpec(query=[1, 2, 20, 16], key=[1, 2, 20, 16], value=[1, 2, 20, 16]),
 ]
 
 
@@ -37,23 +31,23 @@ SPECS = [
     [
         *((TEMPLATES, spec, ZEN4) for spec in SPECS),
         *((partial(SketchSpace, SketchOptions()), spec, ZEN4) for spec in SPECS),
-        (TEMPLATES, Conv2dSpec(**LAYER, **INT8), NATIVE),
-        (TEMPLATES, DepthwiseConv2dSpec(input=[1, 16, 8, 8], kernel=3, **INT8), NATIVE),
-        (TEMPLATES, DenseSpec(input=[4, 64], units=48, dtype="int8"), NATIVE),
-        (TEMPLATES, Conv2dSpec(**{**LAYER, "input": [1, 64, 14, 14]}, **INT8), TILES),
+        (TEMPLATES, specs.Conv2dSpec(**LAYER, **INT8), NATIVE),
+        (TEMPLATES, specs.DepthwiseConv2dSpec(input=[1, 16, 8, 8], kernel=3, **INT8), NATIVE),
+        (TEMPLATES, specs.DenseSpec(input=[4, 64], units=48, dtype="int8"), NATIVE),
+        (TEMPLATES, specs.Conv2dSpec(**{**LAYER, "input": [1, 64, 14, 14]}, **INT8), TILES),
         (
             partial(TemplateSpace, TemplateOptions(algorithms=STORED, max_error=None)),
-            DenseSpec(input=[1, 512], units=96, bias=True, activation="relu"),
+            specs.DenseSpec(input=[1, 512], units=96, bias=True, activation="relu"),
             resolved(f"{X86}haswell"),
         ),
         (
             partial(TemplateSpace, TemplateOptions(algorithms=("direct", "winograd2"))),
-            Conv2dSpec(**LAYER),
+            specs.Conv2dSpec(**LAYER),
             NATIVE,
         ),
         (TEMPLATES, SPECS[2], SM_80),
-        (TEMPLATES, BatchMatmulSpec(a=[2, 32, 32], b=[2, 32, 16], dtype="float16"), SM_80),
-        (TEMPLATES, Conv2dSpec(**{**LAYER, "padding": 0}, dtype="bfloat16"), SM_80),
+        (TEMPLATES, specs.BatchMatmulSpec(a=[2, 32, 32], b=[2, 32, 16], dtype="float16"), SM_80),
+        (TEMPLATES, specs.Conv2dSpec(**{**LAYER, "padding": 0}, dtype="bfloat16"), SM_80),
     ],
     ids=lambda value: getattr(value, "kind", None),
 )

@@ -98,8 +98,7 @@ def test_an_interrupted_live_suite_measures_nothing_twice(load, run, tmp_path):
 
 
 def test_a_cell_interrupted_half_way_continues_with_its_clock(load, run, tmp_path):
-    suite = load(live(tmp_path), "seeds=1")
-    (cell, _) = suite.cells()
+    (cell, _) = load(live(tmp_path), "seeds=1").cells()
     interruption = Interruption()
 
     class StopsInTheThirdRound:
@@ -193,8 +192,7 @@ def test_a_live_cell_of_another_version_measures_anew_and_keeps_the_old_run(load
     run(suite)
     before = len(measured(tmp_path))
     newer = attrs.evolve(
-        suite,
-        pairings=tuple(attrs.evolve(row, versions={"mine": "2.0"}) for row in suite.pairings),
+        suite, pairings=tuple(attrs.evolve(row, versions={"mine": "2.0"}) for row in suite.pairings)
     )
     assert results(newer) == {}
     assert len(run(newer)) == 2

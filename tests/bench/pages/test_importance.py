@@ -55,9 +55,7 @@ def test_failures_do_not_count_and_too_little_says_nothing():
 
 @given(
     arrays.arrays(
-        np.int64,
-        st.tuples(st.integers(0, 20), st.integers(0, 6)),
-        elements=st.integers(0, 9),
+        np.int64, st.tuples(st.integers(0, 20), st.integers(0, 6)), elements=st.integers(0, 9)
     )
 )
 def test_any_configurations_have_a_place_and_equal_ones_the_same(configs):
@@ -70,7 +68,6 @@ def test_any_configurations_have_a_place_and_equal_ones_the_same(configs):
 
 
 def test_a_plane_is_kept_whole():
-    configs = np.array([(a, 3, b) for a in range(5) for b in range(4)])
-    places, share = projected(configs)
+    places, share = projected(np.array([(a, 3, b) for a in range(5) for b in range(4)]))
     assert share == pytest.approx(1.0)
     assert len({tuple(np.round(at, 9)) for at in places}) == 20

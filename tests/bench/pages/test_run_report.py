@@ -302,8 +302,7 @@ def test_a_damaged_event_log_and_a_missing_pipeline_are_no_obstacle(pipeline, tm
 
 
 def test_where_nothing_succeeded_the_page_says_so(pipeline):
-    result = run_pipeline(pipeline(failing=100, baselines=[]))
-    page = _page(result.folder)
+    page = _page(run_pipeline(pipeline(failing=100, baselines=[])).folder)
     assert page.text.count("Nothing has a time.") == 2
     assert "- → -" in page.text
     assert "Nothing succeeded." in page.text

@@ -195,8 +195,7 @@ def test_three_runs_are_adjusted_for_three_tests():
 
 def test_an_operator_without_a_time_counts_as_slower_and_has_no_ratio():
     first = made("a", [operator("x", [1.0]), operator("y", [])])
-    second = made("b", [operator("x", [1.0]), operator("y", [1.0])])
-    (pair,) = pairs_json([first, second])
+    (pair,) = pairs_json([first, made("b", [operator("x", [1.0]), operator("y", [1.0])])])
     assert pair["left_out"] == ["y"]
     assert pair["tasks"] == 1
     assert sum_json(first, {"x": 1, "y": 1})["seconds"] is None

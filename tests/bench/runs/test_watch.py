@@ -152,8 +152,7 @@ class Visitor:
     @hookimpl
     def chameleon_batch_measured(self, event):
         state = json.loads(ask(self._server, "/state")[2])
-        page = ask(self._server)[2]
-        measured = re.search(r"(\d+) measurements", page)
+        measured = re.search(r"(\d+) measurements", ask(self._server)[2])
         self.told.append((state["state"], int(measured[1])))
 
 

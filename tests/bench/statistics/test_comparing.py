@@ -30,8 +30,7 @@ def test_holm_by_hand():
 
 
 def test_the_ratio_is_a_geometric_mean_over_tasks():
-    pairs = {"a": ([2.0] * 3, [1.0] * 3), "b": ([8.0] * 3, [1.0] * 3)}
-    ratio = geometric_ratio(pairs)
+    ratio = geometric_ratio({"a": ([2.0] * 3, [1.0] * 3), "b": ([8.0] * 3, [1.0] * 3)})
     assert ratio.mean == pytest.approx(4.0)
     assert (ratio.low, ratio.high) == pytest.approx((4.0, 4.0))
     assert ratio.tasks == 2

@@ -83,9 +83,7 @@ class Inner:
 class Options:
     count: int = attrs.field(default=4, validator=validators.ge(0), metadata={"help": "how many"})
     limit: float | None = attrs.field(
-        default=None,
-        validator=validators.optional(validators.gt(0.0)),
-        metadata={"duration": True},
+        default=None, validator=validators.optional(validators.gt(0.0)), metadata={"duration": True}
     )
     at_once: int | Literal["auto"] = "auto"
     colour: Colour = Colour.RED

@@ -365,8 +365,7 @@ def dominates(one, other):
 
 @given(points=points)
 def test_a_point_is_in_the_front_where_nothing_dominates_it(points):
-    values = np.array(points, float).reshape(-1, 3)
-    rows = non_dominated(values).tolist()
+    rows = non_dominated(np.array(points, float).reshape(-1, 3)).tolist()
     expected = [i for i, point in enumerate(points) if not any(dominates(p, point) for p in points)]
     assert sorted(rows) == expected
     assert [points[row] for row in rows] == sorted(points[row] for row in rows)

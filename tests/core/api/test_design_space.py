@@ -111,10 +111,7 @@ def test_first_guesses_come_first():
 
 
 @settings(max_examples=30)
-@given(
-    cards=st.lists(st.integers(2, 5), min_size=2, max_size=4),
-    data=st.data(),
-)
+@given(cards=st.lists(st.integers(2, 5), min_size=2, max_size=4), data=st.data())
 def test_a_fixed_space_is_the_part_that_holds_the_values(cards, data):
     values = {f"knob{i}": list(range(card)) for i, card in enumerate(cards)}
     names = data.draw(st.lists(st.sampled_from(sorted(values)), unique=True, max_size=len(cards)))

@@ -25,8 +25,7 @@ def second_batch(space, tuner, measure):
 
 def test_unusable_rows_are_replaced(grid, make_tuner, measure):
     space = grid(9, 9, holds=lambda v: v["k0"] != 8)
-    probe = make_tuner(space)
-    visited = probe.ask()
+    visited = make_tuner(space).ask()
     rows = np.array([[8, 0], [7, 99], [-1, 0], *visited.tolist(), [6, 8], [6, 8], [6, 7]])
     batch = second_batch(space, make_tuner(space, explorer=Scripted(rows)), measure)
     assert len(batch) == 4
@@ -156,8 +155,7 @@ def test_nan_predictions_count_as_the_lowest(grid, make_tuner, measure):
     space = grid(9, 9)
     tuner = make_tuner(space, cost_model=Model(predicted))
     assert len(second_batch(space, tuner, measure)) == 4
-    everything = space.from_keys(np.arange(81))
-    scores = tuner.stages.score(everything)
+    scores = tuner.stages.score(space.from_keys(np.arange(81)))
     assert np.isfinite(scores).all()
     assert (scores[1::2] == scores.min()).all()
 

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.loop.start.earlier_runs import (
-    WarmStart,
-    distance,
-    encoded,
-    nearest,
-    same_types,
-)
+from chameleon_core.loop.start.earlier_runs import WarmStart, distance, encoded, nearest, same_types
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.run_folder import read_store
@@ -117,18 +111,12 @@ def earlier(tmp_path):
     return folder, run(folder, [[50, 50]], seed=5).operators[0].config
 
 
-def test_the_best_of_the_same_task_is_measured_in_the_first_batch(earlier, tmp_path):
+@pytest.mark.parametrize("warm", [True, False])
+def test_the_best_of_the_same_task_is_measured_in_the_first_batch(earlier, tmp_path, warm):
     folder, best = earlier
-    run(tmp_path / "new", [[50, 50]], seed=1, warm_start=[str(folder)])
+    run(tmp_path / "new", [[50, 50]], seed=1, **({"warm_start": [str(folder)]} if warm else {}))
     ((_, measurements),) = stored(tmp_path / "new")
-    assert best in [m.config for m in measurements[:4]]
-
-
-def test_without_it_that_one_is_not(earlier, tmp_path):
-    _, best = earlier
-    run(tmp_path / "new", [[50, 50]], seed=1)
-    ((_, measurements),) = stored(tmp_path / "new")
-    assert best not in [m.config for m in measurements[:4]]
+    assert (best in [m.config for m in measurements[:4]]) is warm
 
 
 def test_a_similar_task_lends_what_is_legal_here(earlier):

@@ -9,10 +9,7 @@ from chameleon_core.network_result import NetworkResult, RivalTime
 
 def _reduced(asked, seconds, precision=None, error=0.01):
     return RivalTime(
-        asked=asked,
-        precision=precision or asked,
-        seconds=seconds,
-        max_relative_error=error,
+        asked=asked, precision=precision or asked, seconds=seconds, max_relative_error=error
     )
 
 

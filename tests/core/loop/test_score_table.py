@@ -79,8 +79,7 @@ def rows(*values):
 
 
 def test_the_step_of_the_best_new_configuration_is_found():
-    space = DesignSpace([Choice(name="x", options=tuple(range(100)))])
-    visited = Visited(space)
+    visited = Visited(DesignSpace([Choice(name="x", options=tuple(range(100)))]))
     visited.add(rows(99))
     watch = WatchedScores(lambda configs: configs[:, 0].astype(float), visited)
     # Two chains, five steps; 99 scores highest of all and was measured before.

@@ -3,18 +3,10 @@
 import attrs
 import numpy as np
 import pytest
+from chameleon_core import stages
 from chameleon_core.loop.round.batch import Batch, Origin
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import (
-    Archive,
-    Candidates,
-    CostModel,
-    Explorer,
-    Observations,
-    Sampler,
-    TaskHistory,
-)
 from chameleon_core.task import Task
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,9 +21,9 @@ def test_the_first_batch_is_start_then_random(grid, make_tuner):
 
 
 def test_what_did_not_fit_into_the_first_batch_comes_before_chance(grid, make_tuner, measure):
-    class Idle(Explorer):
+    class Idle(stages.Explorer):
         def explore(self, score, visited, count):
-            return Candidates(configs=np.empty((0, 2), np.int32), scores=np.empty(0))
+            return stages.Candidates(configs=np.empty((0, 2), np.int32), scores=np.empty(0))
 
     guesses = np.array([[i, i] for i in range(6)])
     space = grid(9, 9, first_guesses=guesses)
@@ -40,7 +32,7 @@ def test_what_did_not_fit_into_the_first_batch_comes_before_chance(grid, make_tu
     assert tuner.ask()[:2].tolist() == guesses[4:].tolist()
 
 
-class Knowing(CostModel):
+class Knowing(stages.CostModel):
     """Trained on other tasks: the larger the knobs, the better."""
 
     trained = True
@@ -164,8 +156,7 @@ def test_what_was_not_measured_may_come_again(grid, make_tuner, measure):
 
 
 def test_failures_are_learnt_as_well(grid, make_tuner):
-    space = grid(5, 5)
-    tuner = make_tuner(space)
+    tuner = make_tuner(grid(5, 5))
     for _ in range(3):
         batch = tuner.ask()
         tuner.tell(
@@ -191,7 +182,7 @@ def test_tell_refuses_strangers_and_repeats(grid, make_tuner, measure):
 
 
 def test_a_sampler_may_choose_to_measure_few(grid, make_tuner, measure):
-    class Frugal(Sampler):
+    class Frugal(stages.Sampler):
         def select(self, candidates, visited, count):
             return candidates.configs[:2]
 
@@ -202,8 +193,7 @@ def test_a_sampler_may_choose_to_measure_few(grid, make_tuner, measure):
 
 
 def test_a_suggestion_comes_first_and_takes_the_last_place(grid, make_tuner):
-    space = grid(9, 9, first_guesses=np.array([[3, 4], [5, 6], [1, 1], [2, 2]]))
-    tuner = make_tuner(space)
+    tuner = make_tuner(grid(9, 9, first_guesses=np.array([[3, 4], [5, 6], [1, 1], [2, 2]])))
     tuner.suggest((8, 8))
     assert tuner.ask().tolist() == [[8, 8], [3, 4], [5, 6], [1, 1]]
 
@@ -276,8 +266,7 @@ def test_every_program_once_as_what_it_becomes(grid, make_tuner, measure):
 
 
 def test_first_guesses_and_suggestions_are_what_they_become(grid, make_tuner):
-    guesses = np.array([[4, 0], [3, 5], [3, 4]])
-    space = grid(9, 9, first_guesses=guesses, resolve=_halved)
+    space = grid(9, 9, first_guesses=np.array([[4, 0], [3, 5], [3, 4]]), resolve=_halved)
     assert space.first_guesses.tolist() == [[3, 4]]
     tuner = make_tuner(space)
     tuner.enqueue((2, 3))
@@ -328,13 +317,13 @@ TASK = Task(name="a", operator="x", arguments={}, target="none", flop=1.0)
 OTHER = attrs.evolve(TASK, name="b", operator="y")
 
 
-def _history(task: Task) -> TaskHistory:
-    observations = Observations.of(SPACE, [])
-    return TaskHistory(task=task, space=SPACE, observations=observations)
+def _history(task: Task) -> stages.TaskHistory:
+    observations = stages.Observations.of(SPACE, [])
+    return stages.TaskHistory(task=task, space=SPACE, observations=observations)
 
 
 def test_a_task_never_sees_itself_under_any_name():
-    archive = Archive()
+    archive = stages.Archive()
     for task in (TASK, attrs.evolve(TASK, name="the same again"), OTHER):
         archive.record(_history(task))
     assert [history.task for history in archive.others(TASK)] == [OTHER]
@@ -342,7 +331,7 @@ def test_a_task_never_sees_itself_under_any_name():
 
 
 def test_the_latest_record_counts():
-    archive = Archive()
+    archive = stages.Archive()
     archive.record(_history(TASK))
     latest = _history(TASK)
     archive.record(latest)
@@ -350,7 +339,7 @@ def test_the_latest_record_counts():
 
 
 def test_shared_objects_are_made_once():
-    archive = Archive()
+    archive = stages.Archive()
     first = archive.shared("ppo/policy", lambda: np.zeros(1))
     assert archive.shared("ppo/policy", lambda: np.ones(1)) is first
     assert archive.shared("ppo/other", lambda: None) is None

@@ -302,7 +302,6 @@ def test_a_dict_is_checked_as_a_file_is(registry):
 
 
 def test_a_source_file_that_is_not_there(faults, tmp_path):
-    text = "model: {operators: [primfunc: a/b.py:gelu]}\ntarget: native\n"
-    [line] = faults(text)
+    [line] = faults("model: {operators: [primfunc: a/b.py:gelu]}\ntarget: native\n")
     assert line.startswith("pipeline.yaml:1:31: ")
     assert f"there is no file {tmp_path}/a/b.py" in line

@@ -80,18 +80,12 @@ def test_files_are_relative_to_the_pipeline_and_have_to_be_there(load, faults, u
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "int9",
-            "3:12: unknown precision 'int9' for frontend 'net'; did you mean 'int8'?",
-        ),
+        ("int9", "3:12: unknown precision 'int9' for frontend 'net'; did you mean 'int8'?"),
         (
             "{search: [int8, half], max_error: 0.1}",
             "3:28: unknown precision 'half' for frontend 'net'; there is float32, bfloat16 or int8",
         ),
-        (
-            "{tpye: int8}",
-            "3:13: unknown option 'tpye' for 'precision'; did you mean 'type'?",
-        ),
+        ("{tpye: int8}", "3:13: unknown option 'tpye' for 'precision'; did you mean 'type'?"),
         ("{search: [int8]}", "'search' needs a bound; name 'max_error', or 'metric' and"),
         ("{type: int8, search: [int8], max_error: 1}", "'type' and 'search' exclude each other"),
         ("{search: [int8, int8], max_error: 1}", "a type is in 'search' twice"),

@@ -328,8 +328,7 @@ def test_the_examples_of_events_hear_a_run(tmp_path):
     def listener(spec: Any) -> Any:
         return example(spec, log=structlog.get_logger().bind(hook=spec.__name__))
 
-    plugins = [listener(spec) for spec in EVENTS]
-    registry = synthetic_registry(*plugins)
+    registry = synthetic_registry(*[listener(spec) for spec in EVENTS])
     document = synthetic_document(tmp_path / "run", failing=30)
     with structlog.testing.capture_logs() as said:
         run_pipeline(

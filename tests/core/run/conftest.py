@@ -2,6 +2,7 @@
 
 import pytest
 from chameleon_core.run_folder import read_store
+from synthetic import ModelOptions
 
 
 @pytest.fixture
@@ -30,3 +31,14 @@ def outcome():
         ]
 
     return of
+
+
+@pytest.fixture
+def modelled(pipeline, plugin):
+    """Makes pipelines with a frontend that a test brings, and one operator."""
+
+    def make(frontend, **more):
+        model = {"odd": {"operators": [[3]]}}
+        return pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more)
+
+    return make

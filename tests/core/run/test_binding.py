@@ -5,13 +5,7 @@ from typing import ClassVar
 
 import attrs
 import pytest
-from chameleon_core.errors import (
-    ChameleonError,
-    ConfigError,
-    ExitCode,
-    PluginError,
-    RunFolderError,
-)
+from chameleon_core.errors import ChameleonError, ConfigError, ExitCode, PluginError, RunFolderError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import frontend_of
 from chameleon_core.pipeline.load import from_dict, load_pipeline

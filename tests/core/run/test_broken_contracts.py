@@ -7,9 +7,7 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.schedulers import Scheduler
 from chameleon_core.stages import Baseline, Frontend, SpaceProvider
 from chameleon_core.task import Task
-from synthetic import (
-    SyntheticRunner,
-)
+from synthetic import SyntheticRunner
 
 
 def options_of(resolved):

@@ -53,8 +53,7 @@ def test_run_status_best(write, tmp_path):
     assert "op0: failed " in done.stderr
     assert "finished after" in done.stderr
 
-    again = chameleon("run", file, "--json")
-    result = json.loads(again.stdout)
+    result = json.loads(chameleon("run", file, "--json").stdout)
     assert set(result) == {"run", "seconds", "operators", "network", "versions"}
 
     status = json.loads(chameleon("status", tmp_path / "run", "--json").stdout)

@@ -233,11 +233,7 @@ def test_stages_inside_stages_take_part():
 
     def spec(distribution, options=None):
         return StageSpec(
-            kind="explorers",
-            name="a",
-            record=record,
-            options=options,
-            distribution=distribution,
+            kind="explorers", name="a", record=record, options=options, distribution=distribution
         )
 
     inner = spec("inner", Nested(stages=(spec("innermost"),)))

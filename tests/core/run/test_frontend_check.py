@@ -10,7 +10,7 @@ from chameleon_core.errors import ConfigError, ExitCode, PluginError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.run_folder import read_store
 from structlog.testing import capture_logs
-from synthetic import ModelOptions, SyntheticFrontend
+from synthetic import SyntheticFrontend
 
 
 class Careful(SyntheticFrontend):
@@ -89,20 +89,9 @@ class Fragile(SyntheticFrontend):
         return {"folder": "there", "max_relative_error": 0.0, "rivals": {}}
 
 
-@pytest.fixture
-def checking(pipeline, plugin):
-    """Makes pipelines whose frontend is a class of this module."""
-
-    def make(frontend, **more):
-        model = {"odd": {"operators": [[3]]}}
-        return pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more)
-
-    return make
-
-
-def test_the_check_comes_first_and_is_kept(checking):
+def test_the_check_comes_first_and_is_kept(modelled):
     Careful.asked.clear()
-    result = run_pipeline(checking(Careful, budget={"measurements": 1}))
+    result = run_pipeline(modelled(Careful, budget={"measurements": 1}))
     events = [json.loads(line) for line in (result.folder / "events.jsonl").open()]
     assert [event["event"] for event in events[:3]] == [
         "CheckStarted",
@@ -112,70 +101,70 @@ def test_the_check_comes_first_and_is_kept(checking):
     assert events[1]["found"] == {"summary": "it compiles"}
     with read_store(result.folder) as store:
         assert store.fact("check") == {"summary": "it compiles"}
-    run_pipeline(checking(Careful, budget={"measurements": 3}))
+    run_pipeline(modelled(Careful, budget={"measurements": 3}))
     assert [earlier for _, earlier in Careful.asked] == [None, {"summary": "it compiles"}]
 
 
 @pytest.mark.parametrize(("seconds", "warnings"), [(0.0, 1), (1e9, 0)])
 def test_a_network_slower_than_its_framework_is_said_once_there_are_guesses(
-    checking, monkeypatch, seconds, warnings
+    modelled, monkeypatch, seconds, warnings
 ):
     monkeypatch.setattr(Compared, "seconds", seconds)
     with capture_logs() as lines:
-        run_pipeline(checking(Compared, budget={"measurements": 8}))
+        run_pipeline(modelled(Compared, budget={"measurements": 8}))
     slower = [line for line in lines if "longer than its framework" in line["event"]]
     assert len(slower) == warnings
 
 
-def test_nothing_is_measured_of_what_is_refused(checking, log_lines):
+def test_nothing_is_measured_of_what_is_refused(modelled, log_lines):
     with pytest.raises(ConfigError, match="operator svd in module head") as caught:
-        run_pipeline(checking(Refusing))
+        run_pipeline(modelled(Refusing))
     assert caught.value.exit_code == ExitCode.USAGE
     assert log_lines() == []
 
 
-def test_without_measurements_the_check_waits_for_a_failure(checking):
+def test_without_measurements_the_check_waits_for_a_failure(modelled):
     Fragile.steps.clear()
-    result = run_pipeline(checking(Fragile, budget={"measurements": 0}))
+    result = run_pipeline(modelled(Fragile, budget={"measurements": 0}))
     assert Fragile.steps == ["deliver first", "check", "deliver second"]
     assert (result.network.folder, result.exit_code) == ("there", ExitCode.OK)
     with read_store(result.folder) as store:
         assert store.fact("model") == {"layout": "second"}
 
 
-def test_without_measurements_a_refusal_is_an_error_as_ever(checking, monkeypatch):
+def test_without_measurements_a_refusal_is_an_error_as_ever(modelled, monkeypatch):
     monkeypatch.setattr(Fragile, "check", Refusing.check)
     with pytest.raises(ConfigError, match="operator svd in module head"):
-        run_pipeline(checking(Fragile, budget={"measurements": 0}))
+        run_pipeline(modelled(Fragile, budget={"measurements": 0}))
 
 
-def test_a_finding_that_is_no_mapping_is_the_plugins_mistake(checking):
+def test_a_finding_that_is_no_mapping_is_the_plugins_mistake(modelled):
     with pytest.raises(PluginError, match="found a str instead of a mapping"):
-        run_pipeline(checking(Wrong))
+        run_pipeline(modelled(Wrong))
 
 
-def test_a_network_without_tasks_is_delivered(checking, log_lines):
-    result = run_pipeline(checking(Idle))
+def test_a_network_without_tasks_is_delivered(modelled, log_lines):
+    result = run_pipeline(modelled(Idle))
     assert (result.operators, result.network.folder) == ((), "there")
     assert result.exit_code == ExitCode.OK
     assert log_lines() == []
 
 
-def test_without_tasks_and_network_there_is_no_result(checking, monkeypatch):
+def test_without_tasks_and_network_there_is_no_result(modelled, monkeypatch):
     monkeypatch.setattr(Idle, "folder", None)
-    assert run_pipeline(checking(Idle)).exit_code == ExitCode.NO_VALID_RESULT
+    assert run_pipeline(modelled(Idle)).exit_code == ExitCode.NO_VALID_RESULT
 
 
-def test_a_frontend_that_delivers_nothing_needs_tasks(checking):
+def test_a_frontend_that_delivers_nothing_needs_tasks(modelled):
     with pytest.raises(ConfigError, match="no operator to tune"):
-        run_pipeline(checking(Nothing))
+        run_pipeline(modelled(Nothing))
 
 
 @pytest.mark.parametrize("kind", [PlainProgress, LiveProgress])
-def test_the_progress_display_tells_of_the_check(checking, kind):
+def test_the_progress_display_tells_of_the_check(modelled, kind):
     file = io.StringIO()
     progress = kind(file)
-    run_pipeline(checking(Careful), listeners=[progress])
+    run_pipeline(modelled(Careful), listeners=[progress])
     progress.close()
     text = file.getvalue()
     assert "checking before anything is tuned" in text

@@ -118,21 +118,9 @@ class Waiting(SyntheticRunner):
         yield from super().measure(job)
 
 
-@pytest.fixture
-def settling(pipeline, plugin):
-    """Makes pipelines whose frontend is a class of this module."""
-
-    def make(frontend, **more):
-        model = {"odd": {"operators": [[3]]}}
-        return pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more)
-
-    return make
-
-
-def test_the_choice_is_measured_and_kept(settling, log_lines):
+def test_the_choice_is_measured_and_kept(modelled, log_lines):
     Choosy.asked.clear()
-    resolved = settling(Choosy, baselines=[])
-    result = run_pipeline(resolved)
+    result = run_pipeline(modelled(Choosy, baselines=[]))
     [(measures_hardware, seconds)] = Choosy.asked
     assert measures_hardware
     assert seconds == {size: synthetic_cost(_task([size]), [0]) for size in (4, 9)}
@@ -154,9 +142,9 @@ class Undecided(Choosy):
         return {"size": self.size}
 
 
-def test_a_budget_of_no_measurement_measures_nothing_for_the_choice(settling, log_lines):
+def test_a_budget_of_no_measurement_measures_nothing_for_the_choice(modelled, log_lines):
     Choosy.asked.clear()
-    run_pipeline(settling(Undecided, baselines=[], budget={"measurements": 0}))
+    run_pipeline(modelled(Undecided, baselines=[], budget={"measurements": 0}))
     assert Choosy.asked == [None]
     assert log_lines() == []
 
@@ -185,19 +173,19 @@ def test_starting_up_goes_one_way(plugin, pipeline):
     ]
 
 
-def test_a_continued_run_recalls_the_choice(settling):
+def test_a_continued_run_recalls_the_choice(modelled):
     Choosy.asked.clear()
-    first = run_pipeline(settling(Choosy, baselines=[], budget={"measurements": 2}))
+    first = run_pipeline(modelled(Choosy, baselines=[], budget={"measurements": 2}))
     assert len(Choosy.asked) == 1
-    again = run_pipeline(settling(Choosy, baselines=[], budget={"measurements": 4}))
+    again = run_pipeline(modelled(Choosy, baselines=[], budget={"measurements": 4}))
     assert len(Choosy.asked) == 1, "nothing is measured for it again"
     assert again.operators[0].task == first.operators[0].task
 
 
-def test_what_choosing_took_is_taken_from_a_wall_clock_that_is_shared(settling, tmp_path):
+def test_what_choosing_took_is_taken_from_a_wall_clock_that_is_shared(modelled, tmp_path):
     def spent(scope):
         budget = {"wall_time": "1ms", "batch_size": 2, "scope": scope}
-        folder = settling(
+        folder = modelled(
             Choosy, baselines=[], budget=budget, runner={"delay": 0.01}, output=tmp_path / scope
         )
         return run_pipeline(folder).operators[0].measurements
@@ -206,8 +194,8 @@ def test_what_choosing_took_is_taken_from_a_wall_clock_that_is_shared(settling, 
     assert spent("task") > 0
 
 
-def test_what_was_settled_can_be_recalled_without_a_run(settling):
-    resolved = settling(Choosy, baselines=[], budget={"measurements": 2})
+def test_what_was_settled_can_be_recalled_without_a_run(modelled):
+    resolved = modelled(Choosy, baselines=[], budget={"measurements": 2})
     folder = run_pipeline(resolved).folder
     frontend = Choosy(ModelOptions(operators=()))
     with read_store(folder) as store:
@@ -216,24 +204,24 @@ def test_what_was_settled_can_be_recalled_without_a_run(settling):
     assert frontend.size in {4, 9}
 
 
-def test_most_frontends_have_nothing_to_settle(settling):
-    result = run_pipeline(settling(Silent))
+def test_most_frontends_have_nothing_to_settle(modelled):
+    result = run_pipeline(modelled(Silent))
     with read_store(result.folder) as store:
         assert store.fact("model") is None
 
 
-def test_what_has_no_time_is_none(settling):
+def test_what_has_no_time_is_none(modelled):
     Hopeless.answers.clear()
-    run_pipeline(settling(Hopeless))
+    run_pipeline(modelled(Hopeless))
     assert Hopeless.answers == [None, None]
 
 
-def test_a_choice_that_is_no_mapping_is_the_plugins_mistake(settling):
+def test_a_choice_that_is_no_mapping_is_the_plugins_mistake(modelled):
     with pytest.raises(PluginError, match="settled on a list instead of a mapping"):
-        run_pipeline(settling(Wrong))
+        run_pipeline(modelled(Wrong))
 
 
-def test_an_interrupted_choice_is_made_anew(settling, plugin, pipeline, tmp_path):
+def test_an_interrupted_choice_is_made_anew(modelled, plugin, pipeline, tmp_path):
     Choosy.asked.clear()
     Waiting.interruption = interruption = Interruption()
     stopping = pipeline(
@@ -253,9 +241,9 @@ def test_an_interrupted_choice_is_made_anew(settling, plugin, pipeline, tmp_path
 
 
 @pytest.mark.parametrize("kind", [PlainProgress, LiveProgress])
-def test_the_progress_display_tells_the_choice(settling, kind):
+def test_the_progress_display_tells_the_choice(modelled, kind):
     file = io.StringIO()
     progress = kind(file)
-    run_pipeline(settling(Choosy, baselines=[]), listeners=[progress])
+    run_pipeline(modelled(Choosy, baselines=[]), listeners=[progress])
     progress.close()
     assert "chosen first: {'size': " in file.getvalue()

@@ -79,9 +79,7 @@ def test_a_bucket_that_is_slower_is_said_though_the_sum_is_not(result):
 def test_each_bucket_is_held_against_what_runs_in_its_own_precision(result):
     rival = RivalTime(asked="int8", precision="int8", seconds=8e-4, max_relative_error=0.01)
     bucket = attrs.evolve(
-        result.network.buckets[0],
-        precisions=("int8",),
-        rivals_reduced={"onnxruntime int8": rival},
+        result.network.buckets[0], precisions=("int8",), rivals_reduced={"onnxruntime int8": rival}
     )
     assert slower(attrs.evolve(result.network, buckets=(bucket,)), []) == (
         "in bucket 64 the network is slower than onnxruntime int8: 1 ms against 800 µs, "

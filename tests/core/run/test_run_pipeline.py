@@ -260,8 +260,7 @@ def test_a_small_space_ends_when_exhausted(pipeline):
 
 
 def test_everything_invalid_is_no_valid_result(pipeline, log_lines):
-    resolved = pipeline(failing=100)
-    result = run_pipeline(resolved)
+    result = run_pipeline(pipeline(failing=100))
     assert result.exit_code is ExitCode.NO_VALID_RESULT
     assert all(sum(operator.failed.values()) == 20 for operator in result.operators)
     assert not any(line.endswith("compare") for line in log_lines())
@@ -270,8 +269,7 @@ def test_everything_invalid_is_no_valid_result(pipeline, log_lines):
 
 @pytest.mark.parametrize(("ratio", "code"), [(1.5, ExitCode.OK), (4.5, ExitCode.THRESHOLD_MISSED)])
 def test_a_required_ratio(pipeline, ratio, code):
-    require = {"min_ratio": ratio, "against": "synthetic"}
-    result = run_pipeline(pipeline(require=require))
+    result = run_pipeline(pipeline(require={"min_ratio": ratio, "against": "synthetic"}))
     assert result.exit_code is code
     assert len(result.missed) == (2 if code else 0)
     # Asked again of the finished run, another threshold is judged anew.

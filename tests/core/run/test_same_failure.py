@@ -9,11 +9,7 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
 from structlog.testing import capture_logs
-from synthetic import (
-    RunnerOptions,
-    SyntheticReplay,
-    SyntheticRunner,
-)
+from synthetic import RunnerOptions, SyntheticReplay, SyntheticRunner
 
 MESSAGE = "was killed by signal SIGILL after {} ms"
 BUDGET = {"measurements": 48, "batch_size": 4}

@@ -137,8 +137,7 @@ def test_a_faster_network_and_one_compared_with_nothing_are_not_called_slow():
 
 
 def test_it_is_in_json(run):
-    result = run(answer={"kernels": KERNELS})
-    value = result.to_json()
+    value = run(answer={"kernels": KERNELS}).to_json()
     assert value["slower"].startswith("the network is slower than onnxruntime: 4 ms against 3 ms")
     assert value["network"]["ratio"] == pytest.approx(THEIRS / OURS)
 
@@ -158,12 +157,7 @@ UNCOMPARED = (
             ExitCode.THRESHOLD_MISSED,
             ["network: 0.750 instead of 1 times the speed of the fastest rival"],
         ),
-        (
-            {"network_ratio": 1.0},
-            {"rivals": {}},
-            ExitCode.THRESHOLD_MISSED,
-            [UNCOMPARED],
-        ),
+        ({"network_ratio": 1.0}, {"rivals": {}}, ExitCode.THRESHOLD_MISSED, [UNCOMPARED]),
     ],
 )
 def test_a_network_may_be_required_to_be_as_fast_as_its_rivals(run, require, answer, code, words):

@@ -91,8 +91,7 @@ def test_an_episode_that_keeps_its_best_does_not_follow_a_step_down():
 
 def test_an_episode_ends_when_enough_knobs_stay_or_sit_at_a_bound():
     space = plain(9, 9, 9, 9)
-    starts = [[4, 4, 4, 4], [4, 4, 4, 4], [1, 1, 1, 4]]
-    episodes = batch(space, starts, end_share=0.75)
+    episodes = batch(space, [[4, 4, 4, 4], [4, 4, 4, 4], [1, 1, 1, 4]], end_share=0.75)
     actions = [[UP, STAY, STAY, STAY], [UP, UP, STAY, STAY], [DOWN, DOWN, DOWN, UP]]
     assert episodes.step(np.array(actions)).goes_on.tolist() == [False, True, False]
     before = episodes.configs.copy()

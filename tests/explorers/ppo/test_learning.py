@@ -5,12 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from chameleon_explorers.ppo.learning import (  # noqa: E402
-    Agent,
-    Rollout,
-    clipped_objective,
-    masked,
-)
+from chameleon_explorers.ppo.learning import Agent, Rollout, clipped_objective, masked  # noqa: E402
 from chameleon_explorers.ppo.networks import (  # noqa: E402
     SeparateActorCritic,
     SharedActorCritic,

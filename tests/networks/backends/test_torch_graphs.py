@@ -1,24 +1,41 @@
 """``torch.compile(backend="chameleon")`` gives torch's answers, by a network if that is faster."""
 
+import contextlib
 import functools
 import json
 import runpy
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from chameleon_core.errors import ConfigError
+from chameleon_networks import backends
+from chameleon_networks.backends import graph_deliveries as deliveries
+from chameleon_networks.backends import torch_graphs as backend
+from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
 from structlog.testing import capture_logs
-
-torch = pytest.importorskip("torch")
-
-from chameleon_networks import backends  # noqa: E402 - needs torch
-from chameleon_networks.backends import graph_deliveries as deliveries  # noqa: E402
-from chameleon_networks.backends import torch_graphs as backend  # noqa: E402
-from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon  # noqa: E402
-from torch import nn  # noqa: E402
+from torch import nn
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+class Network:
+    """A delivered network that multiplies; ``seen`` has what it was called with."""
+
+    def __init__(self, factor: float = 2.0):
+        self.factor, self.seen = factor, []
+
+    def arrays(self, inputs):
+        return [value.numpy() for value in inputs]
+
+    def outputs(self, arrays):
+        self.seen.append(arrays)
+        return [arrays[0] * self.factor]
+
+    def close(self):
+        pass
 
 
 @pytest.fixture(autouse=True)
@@ -160,20 +177,10 @@ def test_gradients_and_open_sizes_stay_torchs(no_delivery):
     ("fault", "reason"),
     [("slow", "slower"), ("wrong", "other answers"), ("missing", "cannot be used")],
 )
-def test_a_network_that_is_no_better_is_not_used(fault, reason, monkeypatch):
-    class Network:
-        def arrays(self, inputs):
-            return [value.numpy() for value in inputs]
-
-        def outputs(self, arrays):
-            return [arrays[0] * (3.0 if fault == "wrong" else 2.0)]
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: Path("nowhere"))
+def test_a_network_that_is_no_better_is_not_used(fault, reason, tmp_path, monkeypatch):
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "nowhere")
     if fault != "missing":
-        monkeypatch.setattr(backend, "load", lambda _: Network())
+        monkeypatch.setattr(backend, "load", lambda _: Network(3.0 if fault == "wrong" else 2.0))
     monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (2.0, 1.0))
     x = torch.ones(3)
     with torch.no_grad(), capture_logs() as logs:
@@ -196,24 +203,16 @@ def test_a_cache_that_cannot_be_written_leaves_torchs_code(tmp_path, monkeypatch
     assert "Not a directory" in given
 
 
-def test_torch_answers_while_a_network_is_tuned_beside_it(monkeypatch):
-    done, seen = threading.Event(), []
-
-    class Network:
-        def arrays(self, inputs):
-            return [value.numpy() for value in inputs]
-
-        def outputs(self, arrays):
-            seen.append(arrays)
-            return [arrays[0] * 2.0]
+def test_torch_answers_while_a_network_is_tuned_beside_it(tmp_path, monkeypatch):
+    done, network = threading.Event(), Network()
 
     def folder(_, *, nice):
         assert nice
         done.wait(60)
-        return Path("here")
+        return tmp_path / "here"
 
     monkeypatch.setattr(deliveries.Delivery, "folder", folder)
-    monkeypatch.setattr(backend, "load", lambda _: Network())
+    monkeypatch.setattr(backend, "load", lambda _: network)
     monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
     threads = set(threading.enumerate())
     compiled = torch.compile(lambda value: value * 2.0, backend=chameleon, mode="background")
@@ -221,23 +220,16 @@ def test_torch_answers_while_a_network_is_tuned_beside_it(monkeypatch):
     with torch.no_grad():
         for _ in range(3):
             torch.testing.assert_close(compiled(x), x * 2.0)
-        assert not seen
+        assert not network.seen
         done.set()
         for thread in set(threading.enumerate()) - threads:
             thread.join(60)
         for _ in range(3):
             torch.testing.assert_close(compiled(x), x * 2.0)
-    assert len(seen) >= 3
+    assert len(network.seen) >= 3
 
 
 def test_a_clearly_faster_network_is_not_timed_again(tmp_path, monkeypatch):
-    class Network:
-        def arrays(self, inputs):
-            return [value.numpy() for value in inputs]
-
-        def outputs(self, arrays):
-            return [arrays[0] * 2.0]
-
     network = tmp_path / "network"
     monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: network)
     monkeypatch.setattr(backend, "load", lambda _: Network())
@@ -269,60 +261,42 @@ def test_a_run_uses_the_records_of_the_options(records, cache, monkeypatch):
     assert json.loads(pipeline.read_text(encoding="utf-8")).get("records") == expected
 
 
-def test_a_refusal_is_kept_and_said_again(monkeypatch):
-    class Child:
-        log = "error: no such operator"
+@pytest.fixture
+def children(monkeypatch):
+    """Scripts the processes that deliver: what they do, how they end, and what they print."""
 
-        def __init__(self, *_: object, **__: object):
-            children.append(self)
+    def script(work, status, log=""):
+        folders = []
 
-        def __enter__(self):
-            return self
+        @contextlib.contextmanager
+        def child(*_, folder):
+            folders.append(folder)
+            yield SimpleNamespace(log=log, wait=lambda _: work(folder), kill=lambda: status)
 
-        def __exit__(self, *_: object):
-            return None
+        monkeypatch.setattr(deliveries, "ChildProcess", child)
+        return folders
 
-        def wait(self, _):
-            return True
+    return script
 
-        def kill(self):
-            return 2
 
-    children: list[Child] = []
-    monkeypatch.setattr(deliveries, "ChildProcess", Child)
+def test_a_refusal_is_kept_and_said_again(children):
+    folders = children(lambda _: True, 2, "error: no such operator")
     x = torch.ones(3)
     with torch.no_grad(), capture_logs() as logs:
         for _ in range(2):
             torch._dynamo.reset()
             compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
             torch.testing.assert_close(compiled(x), x * 2.0)
-    assert len(children) == 1
+    assert len(folders) == 1
     assert ["no such operator" in reason for reason in _stays(logs)] == [True, True]
 
 
-def test_two_that_want_one_network_deliver_it_once(monkeypatch):
-    class Child:
-        log = ""
+def test_two_that_want_one_network_deliver_it_once(children):
+    def deliver(folder):
+        (folder / "run" / "network").mkdir(parents=True)
+        (folder / "run" / "network" / "manifest.json").touch()
 
-        def __init__(self, *_: object, folder: Path, **__: object):
-            children.append(folder)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_: object):
-            return None
-
-        def wait(self, _):
-            network = children[0] / "run" / "network"
-            network.mkdir(parents=True)
-            (network / "manifest.json").touch()
-
-        def kill(self):
-            return 0
-
-    children: list[Path] = []
-    monkeypatch.setattr(deliveries, "ChildProcess", Child)
+    folders = children(deliver, 0)
     graph, x = torch.fx.symbolic_trace(lambda x: x * 2.0), torch.ones(3)
     both = [deliveries.Delivery(graph, [x], [], seconds=None) for _ in range(2)]
     threads = [threading.Thread(target=delivery.folder) for delivery in both]
@@ -330,8 +304,8 @@ def test_two_that_want_one_network_deliver_it_once(monkeypatch):
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert len(children) == 1
-    assert not [*children[0].glob("*.pt2")]
+    assert len(folders) == 1
+    assert not [*folders[0].glob("*.pt2")]
 
 
 @pytest.mark.parametrize("options", [{"mode": "quick"}, {"second": 3}, {"seconds": "soon"}])

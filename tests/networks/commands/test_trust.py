@@ -97,7 +97,6 @@ def test_code_that_a_run_folder_names_is_not_imported(
 
 
 def test_a_flag_has_it_imported(chameleon: Command, marker: Path, target: str):
-    pytest.importorskip("torch")
     folder = _folder(marker.parent / "run", MODELS[0][0], target)
     finished = chameleon("compile", folder, "--trust-source")
     assert finished.returncode == 2

@@ -7,18 +7,15 @@ from typing import Any
 
 import attrs
 import numpy as np
+import onnx
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-from chameleon_networks.commands.verifying import Comparison  # noqa: E402 - needs TVM
-from chameleon_networks.compile.uncompilable import no_kernels  # noqa: E402
-from chameleon_networks.graph.relaxed import relax, rewritten, tvm  # noqa: E402
-from chameleon_networks.importers.options import OnnxOptions, TorchOptions  # noqa: E402
-from chameleon_networks.importers.sources import network_of  # noqa: E402
+from chameleon_networks.commands.verifying import Comparison
+from chameleon_networks.compile.uncompilable import no_kernels
+from chameleon_networks.graph.relaxed import relax, rewritten, tvm
+from chameleon_networks.importers.options import OnnxOptions, TorchOptions
+from chameleon_networks.importers.sources import network_of
 
 DATA = """
 import numpy as np
@@ -156,8 +153,7 @@ def test_the_operator_at_which_errors_begin(
     _write(tmp_path / "net.onnx")
     network = network_of(OnnxOptions(source=str(tmp_path / "net.onnx"), layout="NHWC"))
     comparison = _comparison(network, target, **operators)
-    inputs = network.samples(np.random.default_rng(0))
-    cause = comparison.cause(inputs, output, 1e-3)
+    cause = comparison.cause(network.samples(np.random.default_rng(0)), output, 1e-3)
     assert cause.startswith(f"errors begin at {place}: its outputs are off by "), cause
 
 
@@ -179,10 +175,8 @@ def make():
 
 
 def test_the_operator_of_torch_at_which_errors_begin(target: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     (tmp_path / "net.py").write_text(NET)
     network = network_of(TorchOptions(source=f"{tmp_path / 'net.py'}:make", layout="NHWC"))
     comparison = _comparison(network, target, tanh="relax.sin")
-    inputs = network.samples(np.random.default_rng(0))
-    cause = comparison.cause(inputs, 0, 1e-3)
+    cause = comparison.cause(network.samples(np.random.default_rng(0)), 0, 1e-3)
     assert cause.startswith("errors begin at operator tanh (net.py:11: "), cause

@@ -166,11 +166,7 @@ def test_a_handle_may_be_used_by_several_threads(parallel: Any, tmp_path: Path):
     ],
 )
 def test_what_goes_wrong_is_said(
-    parallel: Any,
-    tmp_path: Path,
-    prepare: Callable[[Path], object],
-    threads: int,
-    said: bytes,
+    parallel: Any, tmp_path: Path, prepare: Callable[[Path], object], threads: int, said: bytes
 ):
     write_c_bundle(parallel.folder, tmp_path / "c", "conv")
     library = Library(tmp_path / "c", "conv")

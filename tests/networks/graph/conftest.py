@@ -22,7 +22,6 @@ def _frontend(network: str) -> NetworkFrontend:
 @pytest.fixture(scope="session")
 def frontend() -> Any:
     """A built-in network's frontend, by name."""
-    pytest.importorskip("torch")
     return _frontend
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.compile import compiled, fused_functions
 from chameleon_networks.compile.kernels import Kernels
@@ -21,7 +22,6 @@ from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
-torch = pytest.importorskip("torch")
 WIDTH, HEADS, TOKENS = 32, 4, 10
 REPLACED = {"nn.softmax", "where", "max", "equal", "permute_dims", "split", "matmul"}
 
@@ -357,8 +357,7 @@ def test_the_same_in_an_onnx_file(target: str, tmp_path: Any):
         warnings.simplefilter("ignore")
         torch.onnx.export(network, (states(),), str(file), dynamo=True, verbose=False)
         want = network(states()).numpy()
-    imported_file = onnx_graph(str(file), {}).module
-    module = prepared(imported_file, "NCHW")
+    module = prepared(onnx_graph(str(file), {}).module, "NCHW")
     chains = chains_of(module)
     [chain] = attentions(chains)
     assert chain.spec.query_layout == chain.spec.output_layout == "BSHD"

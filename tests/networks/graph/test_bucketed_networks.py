@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import chameleon_networks
 import numpy as np
+import onnx
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import NetworkResult
@@ -29,7 +30,6 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 
 @pytest.fixture(scope="module")
 def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("torch")
     path = tmp_path_factory.mktemp("networks") / "net.py"
     path.write_text(NETWORK)
     return path
@@ -150,8 +150,6 @@ def test_answers_are_the_frameworks_for_any_length(delivered: Made, length: int)
 
 def _onnx_file(path: Path, nodes: list[Any], inputs: list[Any], weights: dict[str, Any]) -> Path:
     """A file of a network with one input of an open axis, whose output is ``y``."""
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")  # starts much sooner than torch does
     helper, kinds = onnx.helper, onnx.TensorProto
     name, shape, output = inputs
     graph = helper.make_graph(
@@ -183,10 +181,7 @@ def _mean(folder: Path) -> BucketedFrontend:
 def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
     """Batches of images that are convolved, which padding does not change."""
     weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3), np.float32)
-    nodes = [
-        ("Conv", ["image.in", "w"], ["c"], {"pads": [1, 1, 1, 1]}),
-        ("Relu", ["c"], ["y"], {}),
-    ]
+    nodes = [("Conv", ["image.in", "w"], ["c"], {"pads": [1, 1, 1, 1]}), ("Relu", ["c"], ["y"], {})]
     ends = ["image.in", ["n", 3, 6, 6], ["n", 8, 6, 6]]
     file = _onnx_file(folder / "convolved.onnx", nodes, ends, {"w": weights})
     shapes = {"image.in": (Buckets(buckets=extents, pad=0.0), 3, 6, 6)}

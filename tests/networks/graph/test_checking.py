@@ -106,7 +106,6 @@ NETS = """
 @pytest.fixture
 def network(tmp_path: Path):
     """Makes a network above."""
-    pytest.importorskip("torch")
     path = tmp_path / "nets.py"
     path.write_text(textwrap.dedent(NETS), encoding="utf-8")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
@@ -18,7 +19,6 @@ from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
-torch = pytest.importorskip("torch")
 nn = torch.nn
 
 

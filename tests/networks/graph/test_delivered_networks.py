@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import chameleon_networks
 import numpy as np
+import onnx
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import LayoutResult
@@ -56,7 +57,6 @@ def _half() -> NetworkFrontend:
 
 @pytest.mark.long
 def test_a_network_in_half_precision_is_compared_in_both(delivery_of: Any):
-    pytest.importorskip("torch")
     source = _half()
     delivery = delivery_of(source)
     result = source.deliver(delivery)
@@ -76,7 +76,6 @@ def test_a_network_in_half_precision_is_compared_in_both(delivery_of: Any):
 def test_a_network_that_is_not_what_the_framework_computes_in_half_precision(
     delivery_of: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    pytest.importorskip("torch")
     source = _half()
     delivery = delivery_of(source)
     monkeypatch.setattr(delivery_steps, "ROUNDINGS", 1e-3)
@@ -100,7 +99,6 @@ def test_it_is_told_where_the_time_goes(delivered: Any):
 def test_an_onnx_file_is_delivered_without_onnxruntime(
     delivery_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    onnx = pytest.importorskip("onnx")
     helper, kinds = onnx.helper, onnx.TensorProto
     rng = np.random.default_rng(0)
     weights = onnx.numpy_helper.from_array(rng.standard_normal((16, 8, 3, 3), np.float32), "w")

@@ -28,8 +28,7 @@ IMAGE = (1, 6, 5, 7)
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["conv", "depthwise", "residual", "pool", "concat", "slice"]),
-        st.booleans(),
+        st.sampled_from(["conv", "depthwise", "residual", "pool", "concat", "slice"]), st.booleans()
     ),
     min_size=1,
     max_size=5,
@@ -178,8 +177,7 @@ def test_random_networks(
 def test_images_are_pooled_in_two_bytes_between_convolutions(deliver: Any, kind: str):  # noqa: F811
     network = _Network([("conv", True), ("pool", False), ("conv", False)], whole=False)
     module = prepared(module_of(network.build, (IMAGE, "float32")), "NHWC")
-    chains = chains_of(module)
-    typed = with_types(module, chains, dict.fromkeys((0, 1), kind), {})
+    typed = with_types(module, chains_of(module), dict.fromkeys((0, 1), kind), {})
     first, last = chains_of(typed)
     assert [first.spec.output_dtype, last.spec.output_dtype] == [kind, "float32"]
     assert "relax.nn.max_pool2d" not in operators_in(typed)

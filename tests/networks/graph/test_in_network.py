@@ -100,8 +100,7 @@ def test_a_network_is_delivered_with_what_was_tried(
     delivery = delivery_of(NetworkFrontend(tiny))
     first = delivery.winners[0]
     delivery = attrs.evolve(
-        delivery,
-        winners=[attrs.evolve(first, alternatives=(first.config,)), *delivery.winners[1:]],
+        delivery, winners=[attrs.evolve(first, alternatives=(first.config,)), *delivery.winners[1:]]
     )
     seen = []
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
-
 CLI = [sys.executable, "-m", "chameleon_cli"]
 
 

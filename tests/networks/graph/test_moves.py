@@ -29,3 +29,15 @@ def test_constants_of_channels_and_selections_stand_in_no_permutations_way():
     wanted = np.where(images > 0, images, SLOPES * images) + SLOPES
     [got] = expected(module, images)
     np.testing.assert_allclose(got, -wanted, rtol=1e-6)
+
+
+def _last_part(emit: Any, x: Any) -> Any:
+    """A part of a permuted tensor, which is the output itself."""
+    parts = emit(op.split(emit(op.permute_dims(x, [1, 0])), [3], axis=1))
+    return relax.TupleGetItem(parts, 1)
+
+
+def test_a_part_of_a_permutation_may_be_the_output():
+    numbers = np.arange(32, dtype=np.float32).reshape(8, 4)
+    [got] = expected(without_moves(module_of(_last_part, (8, 4))), numbers)
+    np.testing.assert_array_equal(got, numbers.T[:, 3:])

@@ -16,8 +16,6 @@ from chameleon_core.stages import CostModel
 
 from ..conftest import Command  # noqa: TID252 - shared by folders
 
-pytest.importorskip("torch")
-
 
 def _chameleon(*words: str | Path) -> subprocess.CompletedProcess[str]:
     start = "from chameleon_cli import main; main()"
@@ -167,8 +165,7 @@ def test_what_was_predicted_is_compiled_again(
     }
     plugins = [plugin("cost_models", LikesLargeIndices)]
     registry = Registry.from_plugins(plugins, with_installed=True)
-    pipeline = from_dict(document, registry=registry)
-    result = run_pipeline(pipeline)
+    result = run_pipeline(from_dict(document, registry=registry))
     kernels = {task.name: task.kernel for task in result.network.unmeasured}
     assert set(kernels.values()) == {"configuration predicted to be best"}
     reasons = {task.because for task in result.network.unmeasured}
@@ -228,8 +225,7 @@ def test_a_folder_that_is_no_run_is_refused(chameleon: Command, tmp_path: Path):
 
 @pytest.mark.long
 def test_a_network_in_buckets_is_run_compiled_and_timed(tmp_path: Path):
-    batch = {"buckets": [1, 3], "pad": 0, "name": "batch"}
-    shapes = {"image": [batch, 3, 16, 16]}
+    shapes = {"image": [{"buckets": [1, 3], "pad": 0, "name": "batch"}, 3, 16, 16]}
     pipeline = {
         "model": {"builtin": {"network": "resnet_small", "compare": False, "shapes": shapes}},
         "target": "native",

@@ -5,7 +5,9 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+import torch
 from chameleon_cli.main import run as command_line
 from chameleon_networks.compile.defaults import symbol_of
 from chameleon_networks.delivery.bucketed import work_on
@@ -13,8 +15,6 @@ from chameleon_networks.importers.options import OnnxOptions, TorchOptions
 from chameleon_networks.running.profile import AROUND, summed
 from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import identifier
-
-torch = pytest.importorskip("torch")
 
 NETS = """
     import torch
@@ -115,10 +115,7 @@ def test_convolutions_have_their_module_and_sizes(nets: Path, layout: str):
 
 @pytest.mark.parametrize("form", ["fused", "eager"])
 def test_attention_has_the_module_that_computes_it(nets: Path, form: str):
-    assert _names(nets, form) == [
-        "layers.0.inside.0 16x16 @8",
-        "layers.0 2x8 @8x8",
-    ]
+    assert _names(nets, form) == ["layers.0.inside.0 16x16 @8", "layers.0 2x8 @8x8"]
 
 
 def test_a_module_that_is_called_twice_is_numbered(nets: Path):
@@ -132,7 +129,6 @@ def test_what_passes_made_another_operator_of_has_no_wrong_owner(nets: Path):
 
 
 def test_nodes_of_an_onnx_file(tmp_path: Path):
-    onnx = pytest.importorskip("onnx")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     weights = {"w": (4, 5), "v": (5, 4)}
     constants = [

@@ -156,8 +156,7 @@ def test_a_reshape_that_needs_a_move_stays_where_nothing_undoes_it():
 
 def test_reshapes_become_one_and_broadcasts_stay():
     def build(emit: Any, x: Any) -> Any:
-        flat = emit(relax.op.reshape(x, (6, 4)))
-        again = emit(relax.op.reshape(flat, (2, 12)))
+        again = emit(relax.op.reshape(emit(relax.op.reshape(x, (6, 4))), (2, 12)))
         back = emit(relax.op.broadcast_to(again, (2, 12)))
         return emit(relax.op.broadcast_to(emit(relax.op.reshape(back, (1, 24))), (3, 24)))
 
@@ -221,8 +220,7 @@ def test_what_is_read_twice_ends_a_chain():
     bias = relax.const(np.ones(5, np.float32))
 
     def build(emit: Any, x: Any) -> Any:
-        product = emit(relax.op.matmul(x, weights))
-        biased = emit(relax.op.add(product, bias))
+        biased = emit(relax.op.add(emit(relax.op.matmul(x, weights)), bias))
         return emit(relax.op.add(emit(relax.op.nn.relu(biased)), biased))
 
     [chain] = chains_of(module_of(build, (2, 3)))

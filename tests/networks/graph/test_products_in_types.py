@@ -98,8 +98,7 @@ def test_products_of_two_tensors_are_computed_in_eight_bits(deliver: Any):  # no
 
     module, chains = network_of(build, (2, 6, 9), (2, 7, 9))
     x, y = _normal(2, 6, 9), _normal(2, 7, 9)
-    network = Network(module, chains)
-    names = network.names
+    names = Network(module, chains).names
     affines = {name: Affine.between(-3.0, 3.0) for name in names.values()}
     affines[names[chains[0].last]] = Affine.between(-15.0, 13.0)
     typed = with_types(module, chains, {0: "int8", 1: "int8"}, affines)

@@ -55,8 +55,7 @@ def test_each_has_its_precision_and_its_error(tiny: Any):
         assert {"onnxruntime int8", "openvino as it comes"} <= names
         assert names | set(rivals.left_out) == names | {"openvino int8"}
         # One that failed while it was timed has no seconds.
-        seconds = dict.fromkeys(names, 2.0) | {"openvino as it comes": None}
-        results = rivals.results(seconds)
+        results = rivals.results(dict.fromkeys(names, 2.0) | {"openvino as it comes": None})
     assert rivals.left_out["openvino as it comes"] == "it failed while it was timed"
     int8 = results["onnxruntime int8"]
     assert (int8.asked, int8.precision, int8.seconds) == ("int8", "int8", 2.0)
@@ -64,8 +63,7 @@ def test_each_has_its_precision_and_its_error(tiny: Any):
 
 
 def test_what_a_framework_cannot_do_is_a_sentence(tiny: Any):
-    wrong = [[np.zeros((1, 5, 8, 8), np.float32)]]
-    request = _request(tiny, wrong, "int8")
+    request = _request(tiny, [[np.zeros((1, 5, 8, 8), np.float32)]], "int8")
     with contextlib.ExitStack() as stack:
         rivals = ReducedRivals(tiny, request, threads=1, stack=stack)
         assert rivals.opened() == []
@@ -85,10 +83,7 @@ def test_reduced_precision_is_compared_with_its_like_and_as_it_comes():
 
 @pytest.mark.parametrize(
     ("got", "said"),
-    [
-        ([np.full(3, np.nan, np.float32)], "not finite"),
-        ([np.ones(4, np.float32)], "shapes"),
-    ],
+    [([np.full(3, np.nan, np.float32)], "not finite"), ([np.ones(4, np.float32)], "shapes")],
 )
 def test_what_gives_no_numbers_has_no_error(got: Arrays, said: str):
     expected = [[np.ones(3, np.float32)]]

@@ -43,8 +43,7 @@ def test_what_fails_is_left_out_with_its_reason(tiny: Any, monkeypatch: pytest.M
 
     monkeypatch.setattr(module, "framework_process", failing)
     names = ("onnxruntime", "openvino")
-    asked = Compared(network=tiny, ours={}, names=names, threads=1, rounds=2)
-    result = side_by_side(asked)
+    result = side_by_side(Compared(network=tiny, ours={}, names=names, threads=1, rounds=2))
     assert list(result.times) == ["onnxruntime"]
     assert result.left_out == {"openvino": "openvino failed: it has no such operator"}
     assert result.about == {}, "no other precision was asked for"

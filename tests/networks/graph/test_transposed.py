@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-import pytest
+import torch
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.matching_convolutions import convolution_of, convolution_operator
 from chameleon_networks.graph.prepare import prepared
@@ -14,11 +14,9 @@ from chameleon_tvm.operators.convolution import from_layout, to_layout
 from chameleon_tvm.operators.layouts import SPATIAL
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
+from torch.nn import functional
 
 from ..modules import module_of, operators_of  # noqa: TID252 - shared by folders
-
-functional = pytest.importorskip("torch.nn.functional")
-torch = pytest.importorskip("torch")
 
 TORCH = {1: "conv_transpose1d", 2: "conv_transpose2d", 3: "conv_transpose3d"}
 
@@ -181,8 +179,7 @@ def test_an_axis_is_covered_without_positions_to_spare(
 
 def test_upsampling_by_the_size_of_the_filter_multiplies_nothing_in_vain():
     """The most frequent one: no product with a zero, and nothing cut off."""
-    case = {**UPSAMPLING, "kernel": [2, 2], "padding": [0, 0]}
-    module = prepared(network(case), "NHWC")
+    module = prepared(network({**UPSAMPLING, "kernel": [2, 2], "padding": [0, 0]}), "NHWC")
     [chain] = chains_of(module)
     assert chain.spec.kernel_size == (1, 1)
     assert chain.spec.filters == 4 * 3

@@ -6,17 +6,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
-from chameleon_networks.running.verify import (
-    ILL_CONDITIONED,
-    NUDGE,
-    QUANTIZED_TOLERANCE,
-    TOLERANCE,
-    Conditioning,
-    Expected,
-    compared,
-    guilty,
-    nudged,
-)
+from chameleon_networks.running import verify
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +14,7 @@ SAMPLE = [np.array([1.0, -2.0, 4.0], np.float32)]
 
 
 def test_a_right_network_has_a_small_error():
-    verdict = compared(lambda x: [x[0] * np.float32(1 + 1e-6)], [SAMPLE], [SAMPLE])
+    verdict = verify.compared(lambda x: [x[0] * np.float32(1 + 1e-6)], [SAMPLE], [SAMPLE])
     assert verdict.problem is None
     assert verdict.max_relative_error is not None
     assert verdict.max_relative_error < 1e-5
@@ -41,16 +31,16 @@ def test_wrong_networks_are_noticed():
         (lambda x: [x[0], x[0]], "shapes"),
         (dead, "it died"),
     ):
-        verdict = compared(run, [SAMPLE], [SAMPLE])
+        verdict = verify.compared(run, [SAMPLE], [SAMPLE])
         assert verdict.problem is not None
         assert words in verdict.problem
 
 
 def test_equal_infinities_are_no_difference():
     masked = [np.array([-np.inf, 4.0, 1.0], np.float32)]
-    assert compared(lambda _: masked, [SAMPLE], [masked]).max_relative_error == 0.0
-    assert compared(lambda _: SAMPLE, [SAMPLE], [masked]).problem is not None
-    assert compared(lambda _: masked, [SAMPLE], [SAMPLE]).problem is not None
+    assert verify.compared(lambda _: masked, [SAMPLE], [masked]).max_relative_error == 0.0
+    assert verify.compared(lambda _: SAMPLE, [SAMPLE], [masked]).problem is not None
+    assert verify.compared(lambda _: masked, [SAMPLE], [SAMPLE]).problem is not None
 
 
 class _Exact:
@@ -72,10 +62,10 @@ def _off(by: float):
 
 def test_exact_answers_are_asked_for_where_they_matter_and_once():
     exact = _Exact(4 * 0.01)
-    expected = Expected([SAMPLE], [SAMPLE], exact)
+    expected = verify.Expected([SAMPLE], [SAMPLE], exact)
     assert expected.verdict(_off(0.0)).problem is None
     assert expected.verdict(_off(0.3)).problem is not None
-    assert (exact.asked, expected.tolerance) == (0, TOLERANCE)
+    assert (exact.asked, expected.tolerance) == (0, verify.TOLERANCE)
     for _ in range(2):
         assert expected.verdict(_off(0.015)).problem is None
         assert expected.verdict(_off(0.05)).problem is not None
@@ -83,33 +73,35 @@ def test_exact_answers_are_asked_for_where_they_matter_and_once():
     assert expected.tolerance == pytest.approx(0.02, rel=0.05)
 
 
-@pytest.mark.parametrize(("off", "tolerance"), [(0.0, TOLERANCE), (4.0, ILL_CONDITIONED)])
+@pytest.mark.parametrize(
+    ("off", "tolerance"), [(0.0, verify.TOLERANCE), (4.0, verify.ILL_CONDITIONED)]
+)
 def test_rounding_excuses_neither_nothing_nor_everything(off: float, tolerance: float):
-    expected = Expected([SAMPLE], [SAMPLE], _Exact(off))
+    expected = verify.Expected([SAMPLE], [SAMPLE], _Exact(off))
     problem = expected.verdict(_off(0.09)).problem
     assert expected.tolerance == tolerance
-    assert (problem is None) == (tolerance > TOLERANCE)
+    assert (problem is None) == (tolerance > verify.TOLERANCE)
     assert expected.verdict(_off(0.11)).problem is not None
 
 
 @pytest.mark.parametrize("off", [None, float("nan"), float("inf")])
 def test_without_exact_answers_nothing_is_excused(off: float | None):
-    expected = Expected([SAMPLE], [SAMPLE], _Exact(off))
+    expected = verify.Expected([SAMPLE], [SAMPLE], _Exact(off))
     assert expected.verdict(_off(0.01)).problem is not None
-    assert expected.tolerance == TOLERANCE
+    assert expected.tolerance == verify.TOLERANCE
 
 
 def test_the_sentence_says_how_far_and_what_is_allowed():
-    said = Conditioning(own_error=0.02).sentence("torch")
+    said = verify.Conditioning(own_error=0.02).sentence("torch")
     assert "torch in float32 are off by 2.0e-02" in said
     assert "4e-02 is allowed" in said
 
 
 def test_a_quantized_network_may_be_off_by_steps():
     exact = _Exact(4 * 0.03)
-    expected = Expected([SAMPLE], [SAMPLE], exact, rounded=True)
+    expected = verify.Expected([SAMPLE], [SAMPLE], exact, rounded=True)
     assert expected.verdict(_off(0.025)).problem is None
-    assert (exact.asked, expected.tolerance) == (0, QUANTIZED_TOLERANCE)
+    assert (exact.asked, expected.tolerance) == (0, verify.QUANTIZED_TOLERANCE)
     assert expected.verdict(_off(0.05)).problem is None
     assert expected.verdict(_off(0.07)).problem is not None
     assert expected.conditioning is not None
@@ -118,9 +110,9 @@ def test_a_quantized_network_may_be_off_by_steps():
 
 def test_inputs_are_nudged_but_not_whole_numbers():
     real, whole = np.linspace(-3, 3, 9, dtype=np.float32), np.arange(4)
-    changed, same = nudged([real, whole])
+    changed, same = verify.nudged([real, whole])
     assert changed.dtype == real.dtype
-    np.testing.assert_allclose(changed, real, rtol=2 * NUDGE)
+    np.testing.assert_allclose(changed, real, rtol=2 * verify.NUDGE)
     assert (changed != real).sum() == 8
     np.testing.assert_array_equal(same, whole)
 
@@ -129,20 +121,22 @@ def test_inputs_are_nudged_but_not_whole_numbers():
 def test_one_guilty_task_is_found(count: int, data: st.DataObject):
     keys = [f"task{number}" for number in range(count)]
     culprit = data.draw(st.sampled_from(keys))
-    assert guilty(keys, lambda enabled: culprit in enabled) == [culprit]
+    assert verify.guilty(keys, lambda enabled: culprit in enabled) == [culprit]
 
 
 @given(st.sets(st.integers(0, 9), min_size=1))
 def test_of_several_guilty_tasks_one_is_named(culprits: set[int]):
     keys = [str(number) for number in range(10)]
-    [named] = guilty(keys, lambda enabled: any(str(culprit) in enabled for culprit in culprits))
+    [named] = verify.guilty(
+        keys, lambda enabled: any(str(culprit) in enabled for culprit in culprits)
+    )
     assert int(named) in culprits
 
 
 def test_tasks_that_fail_together_only_are_all_named():
     keys = ["a", "b", "c", "d"]
-    assert guilty(keys, lambda enabled: {"a", "d"} <= enabled) == keys
+    assert verify.guilty(keys, lambda enabled: {"a", "d"} <= enabled) == keys
 
 
 def test_a_graph_that_fails_without_kernels_accuses_none():
-    assert guilty(["a", "b"], lambda _: True) == []
+    assert verify.guilty(["a", "b"], lambda _: True) == []

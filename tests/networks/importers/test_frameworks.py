@@ -9,8 +9,6 @@ from chameleon_networks.frameworks import running
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions
 from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork
 
-torch = pytest.importorskip("torch")
-
 
 @pytest.fixture(scope="module")
 def source() -> BuiltinNetwork:
@@ -32,7 +30,6 @@ def test_other_frameworks_run_torch_networks(source: BuiltinNetwork, name: str):
 
 
 def test_other_frameworks_run_onnx_files(source: BuiltinNetwork, tmp_path: Path):
-    pytest.importorskip("onnxruntime")
     pytest.importorskip("openvino")
     file = tmp_path / "net.onnx"
     file.write_bytes(running.onnx_bytes(source.program))

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import torch
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
@@ -13,7 +14,6 @@ from chameleon_networks.importers.sources import network_of
 from chameleon_networks.running.requests import request_of, requested_network
 from chameleon_networks.shapes import Buckets
 
-torch = pytest.importorskip("torch")
 NAMED = """
 import dataclasses
 import torch
@@ -72,8 +72,7 @@ def test_what_cannot_be_kept_or_recalled_is_exported_again(
     tmp_path: Path, export: Mock, damaged: bool
 ):
     (tmp_path / "net.py").write_text(NAMED)
-    network = network_of(TorchOptions(source=f"{tmp_path}/net.py:net"))
-    request = request_of(network)
+    request = request_of(network_of(TorchOptions(source=f"{tmp_path}/net.py:net")))
     assert not request["network"]["programs"], "torch cannot write a type that has no name"
     if damaged:
         (tmp_path / "program.pt2").write_bytes(b"no program")

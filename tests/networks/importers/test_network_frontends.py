@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+import torch
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.task import Task
@@ -133,7 +135,6 @@ def test_the_layout_is_the_users(file: Path):
 
 
 def test_a_saved_program_gives_the_same_tasks(file: Path, tmp_path: Path):
-    torch = pytest.importorskip("torch")
 
     network, inputs = named_object(f"{file}:net", "test")()
     saved = tmp_path / "net.pt2"
@@ -161,11 +162,7 @@ def test_what_torch_cannot_give(file: Path, function: str, words: str):
 @pytest.mark.parametrize(
     ("function", "words", "hint"),
     [
-        (
-            "with_nan",
-            "weights of first 8x8 3x3 @2x10x12, a conv2d that gives",
-            "Fix the weights",
-        ),
+        ("with_nan", "weights of first 8x8 3x3 @2x10x12, a conv2d that gives", "Fix the weights"),
         ("double", "convolution in module stem", "weights are torch.float64; return the module"),
         ("odd", r"_linalg_svd \(net.py:\d+: `return torch.linalg.svd", "Write that part"),
     ],
@@ -211,7 +208,6 @@ def test_depthwise_convolutions_are_told_apart():
 
 @pytest.mark.parametrize("network", [name for name in NETWORKS if "small" in name])
 def test_small_networks_answer(network: str):
-    torch = pytest.importorskip("torch")
     weights = importlib.import_module("chameleon_networks.importers.torch.inference")
 
     record = NETWORKS[network]
@@ -250,7 +246,6 @@ def _onnx_model(onnx: Any, *more: str) -> Any:
 
 
 def test_an_onnx_file(tmp_path: Path):
-    onnx = pytest.importorskip("onnx")
     path = tmp_path / "net.onnx"
     onnx.save(_onnx_model(onnx), path)
     with pytest.raises(ConfigError, match=r"input 'x' is open: \[n, 3, 8, 8\]"):
@@ -282,7 +277,6 @@ def test_an_onnx_file(tmp_path: Path):
 def test_what_an_onnx_file_does_not_fit(
     more: list[str], shapes: dict[str, tuple[int, ...]], words: str, hint: str, tmp_path: Path
 ):
-    onnx = pytest.importorskip("onnx")
     path = tmp_path / "net.onnx"
     onnx.save(_onnx_model(onnx, *more), path)
     with pytest.raises(ConfigError, match=words) as caught:

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+import torch
 from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
 from chameleon_networks.delivery.bucketed import work_on
@@ -15,8 +17,6 @@ from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, To
 from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
 from chameleon_networks.running.verify import ROUNDINGS
 from chameleon_tvm.types import STORAGE
-
-torch = pytest.importorskip("torch")
 
 NET = """
     import torch
@@ -124,7 +124,6 @@ def test_token_ids_stay_what_they_are():
 
 
 def _half_precision_file(path: Path, kind: str) -> Path:
-    onnx = pytest.importorskip("onnx")
     number = getattr(onnx.TensorProto, kind.upper())
     weights = onnx.helper.make_tensor("w", number, [4, 5], np.linspace(-1, 1, 20).tolist())
     graph = onnx.helper.make_graph(

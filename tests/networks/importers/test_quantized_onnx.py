@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_networks.compile.prepared_networks import prepared_network
@@ -12,10 +13,8 @@ from chameleon_networks.frameworks.running import ONNXRUNTIME, ONNXRUNTIME_FLOAT
 from chameleon_networks.importers.options import OnnxOptions
 from chameleon_networks.importers.sources import OnnxNetwork
 from numpy.typing import NDArray
+from onnxruntime import quantization
 
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-quantization = pytest.importorskip("onnxruntime.quantization")
 helper, FLOAT, UINT8 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8
 SHAPE = (1, 3, 12, 12)
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.importers.sources import TorchNetwork
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("torch.ao.quantization.fx._decomposed")
 
 SOURCE = '''

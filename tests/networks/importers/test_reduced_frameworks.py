@@ -30,8 +30,6 @@ from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_system.processor import Processor
 from chameleon_tvm.types import BFLOAT16, INT8
 
-torch = pytest.importorskip("torch")
-
 FORMS = NetworkForms(program=None, onnx=lambda: "net.onnx")
 
 
@@ -105,7 +103,6 @@ def test_openvino_is_not_said_to_compute_in_what_it_does_not(
 
 @pytest.mark.parametrize("network", ["torch", "onnx"])
 def test_onnxruntime_computes_in_int8(network: str, source: BuiltinNetwork, tiny: Any):
-    pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     chosen = source if network == "torch" else tiny
     rng = np.random.default_rng(1)

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+import torch
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.pipeline.load import from_dict
 from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
@@ -38,7 +39,6 @@ def net():
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> str:
-    pytest.importorskip("torch")
     path = tmp_path_factory.mktemp("networks") / "net.py"
     path.write_text(NETWORKS)
     return f"{path}:net"
@@ -89,10 +89,7 @@ def test_axes_of_the_same_extents_or_name_vary_together():
         ({"x": [1.5]}, "an integer or a mapping"),
         ({"x": [0, 4]}, "the shape of 'x' has an extent below 1"),
         (
-            {
-                "x": [{"buckets": [4], "name": "n"}],
-                "y": [{"buckets": [8], "name": "n"}],
-            },
+            {"x": [{"buckets": [4], "name": "n"}], "y": [{"buckets": [8], "name": "n"}]},
             r"'n' is \[4\] on axis 0 of x and \[8\] on axis 0 of y",
         ),
         (
@@ -133,7 +130,6 @@ def test_examples_are_cropped_or_repeated(source: str):
 
 
 def test_builtin_networks_take_shapes():
-    pytest.importorskip("torch")
     options = BuiltinOptions(network="resnet_small", shapes={"image": (2, 3, 16, 24)})
     [images] = BuiltinNetwork(options).samples(np.random.default_rng(0))
     assert images.shape == (2, 3, 16, 24)
@@ -154,7 +150,6 @@ def test_shapes_that_a_network_does_not_take(source: str, shapes: Any, words: st
 
 
 def test_saved_programs_need_dynamic_shapes(source: str, tmp_path: Path):
-    torch = pytest.importorskip("torch")
     program = TorchNetwork(TorchOptions(source=source)).program
     shapes = {"ids": (1, 4), "mask": (1, 4)}
     fixed, free = tmp_path / "fixed.pt2", tmp_path / "free.pt2"

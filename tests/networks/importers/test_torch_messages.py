@@ -67,7 +67,6 @@ def make():
 
 
 def test_torch_s_own_traceback_follows_our_sentence(tmp_path, capfd):
-    pytest.importorskip("torch")
     (tmp_path / "net.py").write_text(NETWORK)
     with pytest.raises(ConfigError, match="torch cannot export the network of") as caught:
         exported(f"{tmp_path / 'net.py'}:make")

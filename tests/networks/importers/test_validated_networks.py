@@ -5,11 +5,10 @@ import re
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode
-
-onnx = pytest.importorskip("onnx")
 
 
 def _write(file: Path, batch: int | str, last: str) -> None:
@@ -51,11 +50,7 @@ def pipeline(tmp_path: Path) -> Path:
     ],
 )
 def test_validate_and_run_refuse_the_same(
-    batch: int | str,
-    last: str,
-    said: str,
-    pipeline: Path,
-    capfd: pytest.CaptureFixture[str],
+    batch: int | str, last: str, said: str, pipeline: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     _write(pipeline.with_name("net.onnx"), batch, last)
     assert command_line(["validate", str(pipeline), "--quick"]) == ExitCode.OK
@@ -103,7 +98,6 @@ def indifferent():
 def test_a_network_in_training_mode_is_delivered_for_inference_and_told(
     function: str, command: str, pipeline: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("torch")
     pipeline.with_name("net.py").write_text(NET)
     model = f"torch: {{source: 'net.py:{function}', compare: false}}"
     pipeline.write_text(pipeline.read_text().replace("onnx: net.onnx", model))
@@ -197,7 +191,6 @@ def refused():
 
 
 def test_coverage_of_a_network_of_torch(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("torch")
     file = tmp_path / "net.py"
     file.write_text(SURVEYED)
     assert command_line(["validate", "--coverage", f"{file}:make"]) == ExitCode.OK

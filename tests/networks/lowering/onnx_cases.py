@@ -1,6 +1,7 @@
 """Tiny ONNX models, one operator each, with inputs to check them on."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 Array = NDArray[Any]
-_OPSET = 18
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -30,6 +30,7 @@ class Model:
     constants: Mapping[str, Array | None] = attrs.field(factory=dict)
     outputs: int = 1
     attributes: Mapping[str, Any] = attrs.field(factory=dict)
+    opset: int = 18
 
     @property
     def proto(self) -> Any:
@@ -46,7 +47,7 @@ class Model:
             [helper.make_empty_tensor_value_info(name) for name in outputs],
             [numpy_helper.from_array(v, n) for n, v in self.constants.items() if v is not None],
         )
-        opsets = [helper.make_opsetid("", _OPSET)]
+        opsets = [helper.make_opsetid("", self.opset)]
         made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
         return onnx.shape_inference.infer_shapes(made)
 
@@ -65,13 +66,22 @@ def _i(below: int, *shape: int) -> Array:
     return np.random.default_rng(sum(shape)).integers(0, below, shape)
 
 
-def one(kind: str, inputs: Sequence[Array], *constants: Array | None, **attributes: Any) -> Model:
+def _array(value: Any) -> Array | None:
+    """An array as it is, and numbers as one of int64 or float32."""
+    if value is None or isinstance(value, np.ndarray):
+        return value
+    array = np.asarray(value)
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def one(kind: str, inputs: Sequence[Any], *constants: Any, **attributes: Any) -> Model:
     """A model of one node; ``outputs`` says how many it has."""
-    outputs = attributes.pop("outputs", 1)
+    outputs, opset = attributes.pop("outputs", 1), attributes.pop("opset", 18)
     return Model(
         kind=kind,
-        inputs={f"x{place}": one for place, one in enumerate(inputs)},
-        constants={f"c{place}": one for place, one in enumerate(constants)},
+        opset=opset,
+        inputs={f"x{place}": _array(one) for place, one in enumerate(inputs)},
+        constants={f"c{place}": _array(one) for place, one in enumerate(constants)},
         outputs=outputs,
         attributes=attributes,
     )
@@ -95,13 +105,13 @@ CASES: dict[str, Callable[[], Model]] = {
         "Resize",
         [_r(1, 3, 4, 5)],
         None,
-        np.asarray([1, 1, 2, 2], np.float32),
+        [1.0, 1, 2, 2],
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
     ),
     "resize linear": lambda: one(
-        "Resize", [_r(1, 3, 4, 5)], None, None, np.asarray([1, 3, 7, 9]), mode="linear"
+        "Resize", [_r(1, 3, 4, 5)], None, None, [1, 3, 7, 9], mode="linear"
     ),
     "instance norm": lambda: one("InstanceNormalization", [_r(2, 3, 5, 4)], _r(3), _r(3)),
     "layer norm": lambda: one("LayerNormalization", [_r(2, 3, 6)], _r(6), _r(6)),
@@ -130,39 +140,43 @@ CASES: dict[str, Callable[[], Model]] = {
         linear_before_reset=1,
         outputs=2,
     ),
-    "one hot": lambda: one(
-        "OneHot", [_i(5, 2, 3)], np.asarray([5]), np.asarray([0.25, 1.5], np.float32), axis=1
-    ),
-    "one hot of negative places": lambda: one(
-        "OneHot", [np.asarray([[-1, 2]])], np.asarray([4]), np.asarray([0, 1])
-    ),
+    "one hot": lambda: one("OneHot", [_i(5, 2, 3)], [5], [0.25, 1.5], axis=1),
+    "one hot of negative places": lambda: one("OneHot", [[[-1, 2]]], [4], [0, 1]),
     "gather": lambda: one("Gather", [_r(5, 4), _i(5, 2, 3)], axis=0),
-    "gather negative": lambda: one("Gather", [_r(5, 4)], np.asarray([-1, 0, -2]), axis=1),
+    "gather negative": lambda: one("Gather", [_r(5, 4)], [-1, 0, -2], axis=1),
     "gather elements": lambda: one("GatherElements", [_r(3, 4), _i(4, 3, 2)], axis=1),
-    "gather nd": lambda: one("GatherND", [_r(3, 4, 2)], np.asarray([[0, 1], [2, 3]])),
-    "scatter nd": lambda: one("ScatterND", [_r(4, 3), np.asarray([[0], [2]]), _r(2, 3)]),
+    "gather nd": lambda: one("GatherND", [_r(3, 4, 2)], [[0, 1], [2, 3]]),
+    "scatter nd": lambda: one("ScatterND", [_r(4, 3), [[0], [2]], _r(2, 3)]),
     "scatter elements": lambda: one(
-        "ScatterElements", [_r(3, 4), np.asarray([[0, 2], [1, 3], [0, 1]]), _r(3, 2)], axis=1
+        "ScatterElements", [_r(3, 4), [[0, 2], [1, 3], [0, 1]], _r(3, 2)], axis=1
     ),
-    "top k": lambda: one("TopK", [_r(2, 7)], np.asarray([3]), axis=1, outputs=2),
-    "cumulative sum": lambda: one("CumSum", [_r(2, 5)], np.asarray(1)),
+    "top k": lambda: one("TopK", [_r(2, 7)], [3], axis=1, outputs=2),
+    "cumulative sum": lambda: one("CumSum", [_r(2, 5)], 1),
     "einsum": lambda: one("Einsum", [_r(1, 2, 3, 4), _r(1, 2, 5, 4)], equation="bhid,bhjd->bhij"),
     "where": lambda: one("Where", [_r(3, 4) > 0, _r(3, 4), _r(3, 4)]),
-    "upper triangle": lambda: one("Trilu", [_r(4, 5)], np.asarray(1), upper=1),
-    "power": lambda: one("Pow", [_r(3, 4)], np.asarray(3.0, np.float32)),
-    "power whole": lambda: one("Pow", [_r(3, 4)], np.asarray(2)),
+    "upper triangle": lambda: one("Trilu", [_r(4, 5)], 1, upper=1),
+    "power": lambda: one("Pow", [_r(3, 4)], 3.0),
+    "power whole": lambda: one("Pow", [_r(3, 4)], 2),
     "equal booleans": lambda: one("Equal", [_r(3, 4) > 0, _r(3, 4) > 1]),
     "squeeze": lambda: one("Squeeze", [_r(1, 3, 1, 4)]),
-    "split": lambda: one("Split", [_r(2, 6)], np.asarray([2, 4]), axis=1, outputs=2),
-    "slice": lambda: one(
-        "Slice", [_r(4, 6)], np.asarray([1, 0]), np.asarray([4, 6]), None, np.asarray([1, 2])
-    ),
-    "pad": lambda: one("Pad", [_r(1, 2, 4, 4)], np.asarray([0, 0, 1, 1] * 2), mode="reflect"),
+    "split": lambda: one("Split", [_r(2, 6)], [2, 4], axis=1, outputs=2),
+    "slice": lambda: one("Slice", [_r(4, 6)], [1, 0], [4, 6], None, [1, 2]),
+    "pad": lambda: one("Pad", [_r(1, 2, 4, 4)], [0, 0, 1, 1] * 2, mode="reflect"),
     "depth to space": lambda: one("DepthToSpace", [_r(1, 8, 3, 4)], blocksize=2, mode="CRD"),
     "space to depth": lambda: one("SpaceToDepth", [_r(1, 2, 6, 4)], blocksize=2),
     "largest place": lambda: one("ArgMax", [_r(3, 4)], axis=1, keepdims=0),
-    "mean": lambda: one("ReduceMean", [_r(2, 3, 4)], np.asarray([1])),
-    "log of sum": lambda: one("ReduceLogSumExp", [_r(2, 3, 4)], np.asarray([-1])),
+    "mean": lambda: one("ReduceMean", [_r(2, 3, 4)], [1]),
+    "log of sum": lambda: one("ReduceLogSumExp", [_r(2, 3, 4)], [-1]),
+    "pool with pads before": lambda: one(
+        "MaxPool",
+        [_r(1, 3, 8, 9)],
+        kernel_shape=[3, 2],
+        strides=[2, 2],
+        auto_pad="SAME_LOWER",
+    ),
+    "lstm with one gate less": lambda: one(
+        "LSTM", [_r(3, 2, 4)], _r(1, 20, 4), _r(1, 20, 5), hidden_size=5, input_forget=1, outputs=3
+    ),
     "pool": lambda: one(
         "MaxPool", [_r(1, 3, 8, 8)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1
     ),
@@ -172,15 +186,13 @@ CASES: dict[str, Callable[[], Model]] = {
     "global pool": lambda: one("GlobalAveragePool", [_r(1, 3, 5, 4)]),
     "softmax": lambda: one("Softmax", [_r(2, 3, 4)], axis=1),
     "product": lambda: one("Gemm", [_r(3, 4)], _r(5, 4), _r(5), transB=1, alpha=0.5),
-    "expand": lambda: one("Expand", [_r(3, 1)], np.asarray([2, 3, 4])),
-    "tile": lambda: one("Tile", [_r(2, 3)], np.asarray([2, 2])),
+    "expand": lambda: one("Expand", [_r(3, 1)], [2, 3, 4]),
+    "tile": lambda: one("Tile", [_r(2, 3)], [2, 2]),
     "activations": lambda: one("HardSwish", [_r(3, 4)]),
     "prelu": lambda: one("PRelu", [_r(1, 3, 4, 4)], _r(3, 1, 1)),
-    "whole division": lambda: one("Div", [_i(9, 3, 4)], np.asarray(2)),
-    "remainder": lambda: one("Mod", [_i(9, 3, 4)], np.asarray(4)),
-    "clip": lambda: one(
-        "Clip", [_r(3, 4)], np.asarray(-0.5, np.float32), np.asarray(0.5, np.float32)
-    ),
+    "whole division": lambda: one("Div", [_i(9, 3, 4)], 2),
+    "remainder": lambda: one("Mod", [_i(9, 3, 4)], 4),
+    "clip": lambda: one("Clip", [_r(3, 4)], -0.5, 0.5),
     "grid sample": lambda: one("GridSample", [_r(1, 3, 5, 6), np.tanh(_r(1, 4, 3, 2))]),
     "lstm with computed weights": lambda: one(
         "LSTM", [_r(3, 2, 4), _r(1, 20, 4), _r(1, 20, 5)], hidden_size=5, outputs=3
@@ -221,63 +233,97 @@ CASES: dict[str, Callable[[], Model]] = {
         "ConvTranspose", [_r(1, 4, 5, 6), _r(4, 3, 2, 2)], strides=[2, 1], output_padding=[1, 0]
     ),
     "largest of infinite numbers": lambda: one(
-        "ReduceMax", [np.full((2, 3), -np.inf, np.float32)], np.asarray([1])
+        "ReduceMax", [np.full((2, 3), -np.inf, np.float32)], [1]
     ),
-    "slice from the back": lambda: one(
-        "Slice", [_r(5, 6)], np.asarray([-1, 5]), np.asarray([-9, 0]), None, np.asarray([-2, -3])
-    ),
+    "slice from the back": lambda: one("Slice", [_r(5, 6)], [-1, 5], [-9, 0], None, [-2, -3]),
     "resize cubic to less": lambda: one(
-        "Resize",
-        [_r(1, 2, 7, 5)],
-        None,
-        np.asarray([1, 1, 0.7, 0.6], np.float32),
-        mode="cubic",
-        exclude_outside=1,
+        "Resize", [_r(1, 2, 7, 5)], None, [1, 1, 0.7, 0.6], mode="cubic", exclude_outside=1
     ),
     "power of whole numbers": lambda: one("Pow", [_i(9, 3, 4), _i(5, 3, 4)]),
-    "whole numbers of the largest": lambda: one("ReduceMax", [_i(9, 3, 4)], np.asarray([0])),
+    "whole numbers of the largest": lambda: one("ReduceMax", [_i(9, 3, 4)], [0]),
     "normalised with its mean": lambda: one(
         "LayerNormalization", [_r(2, 3, 6)], _r(3, 6), axis=1, outputs=3
     ),
     "determinants": lambda: one("Det", [_r(3, 4, 4)]),
-    "blocks to an image": lambda: one(
-        "Col2Im", [_r(1, 18, 12)], np.asarray([5, 6]), np.asarray([3, 3])
-    ),
+    "blocks to an image": lambda: one("Col2Im", [_r(1, 18, 12)], [5, 6], [3, 3]),
 }
+
+
+def _regions(mode: str, way: str) -> Model:
+    """Regions of an image that is smaller than what they are given in, beyond its edges too."""
+    regions = [[0, 0, 30, 40], [8, 12, 60, 60], [-8, 4, 20, 70], [5, 5, 5.5, 5.2]]
+    return one(
+        "RoiAlign",
+        [_r(2, 3, 16, 20), np.asarray(regions, np.float32), np.asarray([0, 1, 1, 0])],
+        output_height=3,
+        output_width=2,
+        sampling_ratio=2,
+        spatial_scale=0.25,
+        mode=mode,
+        coordinate_transformation_mode=way,
+    )
+
 
 FOUND: dict[str, Callable[[], Model]] = {
     "vectors of hyperbolic functions": lambda: one("Sinh", [np.linspace(-4, 4, 33, dtype="f")]),
-    "mirrored alone": lambda: one("Pad", [_r(3, 1)], np.asarray([0, 1, 0, 1]), mode="reflect"),
-    "batch enlarged": lambda: one(
-        "Resize", [_r(1, 2, 3, 4)], None, np.asarray([2, 1, 1, 1.5], "f")
-    ),
-    "two axes enlarged": lambda: one("Resize", [_r(3, 4)], None, np.asarray([2, 0.5], "f")),
-    "enlarged to nothing": lambda: one(
-        "Resize", [_r(1, 1, 1, 3)], None, np.asarray([1, 1, 0.5, 2], "f")
-    ),
+    "mirrored alone": lambda: one("Pad", [_r(3, 1)], [0, 1, 0, 1], mode="reflect"),
+    "batch enlarged": lambda: one("Resize", [_r(1, 2, 3, 4)], None, [2, 1, 1, 1.5]),
+    "two axes enlarged": lambda: one("Resize", [_r(3, 4)], None, [2, 0.5]),
+    "enlarged to nothing": lambda: one("Resize", [_r(1, 1, 1, 3)], None, [1, 1, 0.5, 2]),
     "interpolated in 64 bits": lambda: one(
-        "Resize",
-        [_r(1, 1, 3, 4).astype("d")],
-        None,
-        np.asarray([1, 1, 1.5, 1.5], "f"),
-        mode="linear",
+        "Resize", [_r(1, 1, 3, 4).astype("d")], None, [1, 1, 1.5, 1.5], mode="linear"
     ),
-    "mean of whole numbers": lambda: one("ReduceMean", [_i(9, 3, 5) - 6], np.asarray([1])),
+    "mean of whole numbers": lambda: one("ReduceMean", [_i(9, 3, 5) - 6], [1]),
     "place among least numbers": lambda: one(
         "ArgMax", [np.full((2, 3), -np.inf, np.float32)], axis=1
     ),
     "sign without signs": lambda: one("Sign", [_i(3, 3, 4).astype(np.uint8)]),
     "nothing in an order": lambda: one("Hardmax", [np.zeros((2, 0), np.float32)]),
     "nothing joined": lambda: one("Concat", [np.zeros((2, 0), "f"), np.zeros((3, 0), "f")], axis=0),
-    "nothing expanded to": lambda: one("Expand", [_r(1, 3)], np.asarray([0, 3])),
+    "nothing expanded to": lambda: one("Expand", [_r(1, 3)], [0, 3]),
     "nothing scattered": lambda: one(
         "ScatterElements", [_r(3, 4), np.zeros((0, 4), np.int64), np.zeros((0, 4), "f")]
     ),
-    "celu of a number": lambda: one("Celu", [np.asarray(-0.7, "f")], alpha=0.5),
+    "celu of a number": lambda: one("Celu", [-0.7], alpha=0.5),
     "largest of several": lambda: one("Max", [_r(2, 1, 3), _r(4, 1), _r(3)]),
     "normalised in 64 bits": lambda: one(
         "LayerNormalization", [_r(3, 4).astype("d")], _r(4).astype("d")
     ),
     "normalised by one scale": lambda: one("LayerNormalization", [_r(3, 4)], _r(1), axis=0),
+    "part of each head turned": lambda: one(
+        "RotaryEmbedding",
+        [_r(2, 3, 32), _r(2, 3, 2), _r(2, 3, 2)],
+        num_heads=4,
+        rotary_embedding_dim=4,
+        opset=23,
+    ),
+    "nothing reduced": lambda: one(
+        "ReduceL1", [_r(2, 3)], np.asarray([], np.int64), noop_with_empty_axes=1
+    ),
+    "places of the largest": lambda: one(
+        "MaxPool",
+        [_r(2, 3, 9, 10)],
+        kernel_shape=[3, 2],
+        strides=[2, 3],
+        pads=[1, 0, 1, 1],
+        storage_order=1,
+        ceil_mode=1,
+        outputs=2,
+    ),
+    "deformed": lambda: one(
+        "DeformConv",
+        [_r(2, 4, 7, 8), _r(6, 2, 3, 2), _r(2, 24, 4, 7), _r(6), _r(2, 12, 4, 7)],
+        kernel_shape=[3, 2],
+        pads=[1, 0, 1, 0],
+        strides=[2, 1],
+        group=2,
+        offset_group=2,
+        opset=19,
+    ),
+    **{
+        f"regions by {mode}, {way}": partial(_regions, mode, way)
+        for mode in ("avg", "max")
+        for way in ("half_pixel", "output_half_pixel")
+    },
 }
 """Found by random graphs; onnxruntime does not compute all of them."""

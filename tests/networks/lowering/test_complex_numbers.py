@@ -2,15 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 from chameleon_core.errors import ConfigError
+from chameleon_networks.importers.torch.lowering.complex_numbers import LONGEST
+from chameleon_networks.importers.torch.lowering.decompositions import decomposed
+from chameleon_networks.importers.torch.lowering.importing import readable
 
-torch = pytest.importorskip("torch")
-
-from chameleon_networks.importers.torch.lowering.complex_numbers import LONGEST  # noqa: E402
-from chameleon_networks.importers.torch.lowering.decompositions import decomposed  # noqa: E402
-from chameleon_networks.importers.torch.lowering.importing import readable  # noqa: E402
-
-from .torch_networks import Of  # noqa: E402
+from .torch_networks import Of
 
 
 def _decomposed(function, *inputs):

@@ -1,18 +1,15 @@
 """Operators of ONNX give onnxruntime's numbers, compiled without a tuner."""
 
 import numpy as np
+import onnx.reference
+import onnxruntime
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_networks.backends.onnx_networks import prepare
+from chameleon_networks.importers.onnx.importing import imported
 
-onnx = pytest.importorskip("onnx.reference") and pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("torch")
-
-from chameleon_networks.backends.onnx_networks import prepare  # noqa: E402 - needs onnx
-from chameleon_networks.importers.onnx.importing import imported  # noqa: E402 - needs onnx
-
-from .networks import answers, difference  # noqa: E402
-from .onnx_cases import CASES, FOUND, one  # noqa: E402
+from .networks import answers, difference
+from .onnx_cases import CASES, FOUND, one
 
 
 @pytest.mark.parametrize("name", list(CASES))

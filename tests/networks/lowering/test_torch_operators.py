@@ -4,15 +4,13 @@ import re
 from typing import Any
 
 import pytest
+import torch
 from chameleon_core.errors import ConfigError
+from chameleon_networks.importers.torch.lowering.importing import torch_graph
 
-torch = pytest.importorskip("torch")
-
-from chameleon_networks.importers.torch.lowering.importing import torch_graph  # noqa: E402 - needs torch
-
-from .networks import wrong  # noqa: E402
-from .torch_cases import FAMILIES, REFUSED  # noqa: E402
-from .torch_networks import Cases  # noqa: E402
+from .networks import wrong
+from .torch_cases import FAMILIES, REFUSED
+from .torch_networks import Cases
 
 _AT_ONCE = 13
 """Cases compiled as one network: importing and compiling take half a second at least."""

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from .networks import wrong  # noqa: E402
-from .torch_networks import Case, Of, ids, r  # noqa: E402
+from .networks import wrong
+from .torch_networks import Case, Of, ids, r
 
 _SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2}
 

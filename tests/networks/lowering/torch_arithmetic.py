@@ -6,6 +6,16 @@ from torch.nn import functional as F  # noqa: N812 - as everywhere
 
 from .torch_networks import Cases, ids, net, of, r
 
+_ACTIVATIONS = (
+    *("hardswish", "hardsigmoid", "mish", "softplus", "selu", "silu", "gelu", "relu6", "hardtanh"),
+    *("softsign", "logsigmoid", "tanhshrink", "softshrink", "hardshrink", "rrelu"),
+)
+_FUNCTIONS = (
+    *("exp", "expm1", "log1p", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan"),
+    *("sinh", "cosh", "tanh", "atan", "floor", "ceil", "round", "trunc", "frac", "sign", "square"),
+    *("sigmoid", "exp2", "erfc"),
+)
+
 ELEMENTWISE: Cases = {
     "pow float": lambda: of(lambda x: x.abs().pow(1.7), r(3, 4)),
     "pow integer": lambda: of(lambda x: torch.pow(x, 3), r(3, 4)),
@@ -23,27 +33,9 @@ ELEMENTWISE: Cases = {
     "activations": lambda: of(
         lambda x: torch.cat(
             [
-                F.hardswish(x),
-                F.hardsigmoid(x),
-                F.mish(x),
-                F.softplus(x),
-                F.elu(x, 0.7),
-                F.selu(x),
-                F.silu(x),
-                F.gelu(x),
-                F.gelu(x, approximate="tanh"),
-                torch.erf(x),
-                F.leaky_relu(x, 0.1),
-                F.relu6(x),
-                F.hardtanh(x),
-                F.celu(x, 1.3),
-                F.softsign(x),
-                F.logsigmoid(x),
-                F.tanhshrink(x),
-                F.softshrink(x),
-                F.hardshrink(x),
-                F.threshold(x, 0.1, 20.0),
-                F.rrelu(x),
+                *(getattr(F, name)(x) for name in _ACTIVATIONS),
+                *(F.elu(x, 0.7), F.gelu(x, approximate="tanh"), torch.erf(x), F.celu(x, 1.3)),
+                *(F.leaky_relu(x, 0.1), F.threshold(x, 0.1, 20.0)),
             ]
         ),
         3 * r(4, 6),
@@ -55,38 +47,9 @@ ELEMENTWISE: Cases = {
     "functions": lambda: of(
         lambda x: torch.cat(
             [
-                x.exp(),
-                torch.expm1(x),
-                torch.log1p(x),
-                torch.log2(x),
-                torch.log10(x),
-                x.sqrt(),
-                x.rsqrt(),
-                x.reciprocal(),
-                x.sin(),
-                x.cos(),
-                x.tan(),
-                x.sinh(),
-                x.cosh(),
-                x.tanh(),
-                x.atan(),
-                torch.asin(x / 2),
-                torch.acos(x / 2),
-                x.floor(),
-                x.ceil(),
-                x.round(),
-                x.trunc(),
-                x.frac(),
-                x.sign(),
-                x.square(),
-                -x,
-                x.sigmoid(),
-                torch.logit(x / 4),
-                torch.exp2(x),
-                torch.erfc(x),
-                torch.special.expit(x),
-                torch.atan2(x, x + 1),
-                torch.hypot(x, x),
+                *(getattr(torch, name)(x) for name in _FUNCTIONS),
+                *(torch.asin(x / 2), torch.acos(x / 2), torch.logit(x / 4), torch.special.expit(x)),
+                *(-x, torch.atan2(x, x + 1), torch.hypot(x, x)),
             ]
         ),
         torch.rand(2, 5) + 0.2,

@@ -174,8 +174,7 @@ SAMPLES: Cases = {
     "determinant of nothing": lambda: of(torch.linalg.det, r(0, 0)),
     "mean of unbatched windows": lambda: of(lambda x: F.adaptive_avg_pool1d(x, 3), r(4, 8)),
     "smoothed by a fraction": lambda: of(
-        lambda x: F.interpolate(x, scale_factor=0.6, mode="bilinear", antialias=True),
-        r(1, 2, 7, 6),
+        lambda x: F.interpolate(x, scale_factor=0.6, mode="bilinear", antialias=True), r(1, 2, 7, 6)
     ),
     "axes of a number": lambda: of(lambda x: x.permute(()), r()),
 }

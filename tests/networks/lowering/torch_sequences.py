@@ -40,9 +40,7 @@ SEQUENCES: Cases = {
         torch.rand(1, 1, 6, 6) > 0.3,
     ),
     "attention float mask": lambda: of(
-        F.scaled_dot_product_attention,
-        *(r(1, 2, 6, 4) for _ in range(3)),
-        r(1, 1, 6, 6),
+        F.scaled_dot_product_attention, *(r(1, 2, 6, 4) for _ in range(3)), r(1, 1, 6, 6)
     ),
     "attention grouped": lambda: of(
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),

@@ -37,15 +37,9 @@ def test_it_expires_by_the_clock():
 
 @pytest.mark.long
 def test_a_small_network_is_tuned_and_right(target: str, tmp_path: Path):
-    pytest.importorskip("torch")
     network = BuiltinNetwork(BuiltinOptions(network="resnet_small"))
     answer = tune_network_with_metaschedule(
-        network,
-        tmp_path / "network",
-        target=target,
-        threads=2,
-        wall_seconds=15.0,
-        batch_size=4,
+        network, tmp_path / "network", target=target, threads=2, wall_seconds=15.0, batch_size=4
     )
     assert answer["tasks"] > 6
     assert answer["trials"] > 0

@@ -106,9 +106,7 @@ def _share(alone: float | Mapping[str, float], dtype: str) -> float:
 
 
 def _seconds(
-    variant: Any,
-    alone: float | Mapping[str, float],
-    in_network: Callable[[int, int], float] | None,
+    variant: Any, alone: float | Mapping[str, float], in_network: Callable[[int, int], float] | None
 ) -> dict[str, float]:
     """Seconds of the tasks of a network, each of which occurs once in it."""
     tasks = json.loads((variant.folder / "manifest.json").read_text())["tasks"]

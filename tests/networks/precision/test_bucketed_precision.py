@@ -65,7 +65,6 @@ BUCKETS = ["length=4", "length=12"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Has the network and the batches."""
-    pytest.importorskip("torch")
     base = tmp_path_factory.mktemp("masked")
     (base / "net.py").write_text(NETWORK)
     (base / "data.py").write_text(DATA)
@@ -296,10 +295,7 @@ def test_the_result_says_which_types_each_bucket_has(
 
 @pytest.mark.long
 def test_a_bound_is_held_in_every_bucket(
-    delivered: tuple[dict[str, Any], Path],
-    deliver: Deliver,
-    precision: Precision,
-    tmp_path: Path,
+    delivered: tuple[dict[str, Any], Path], deliver: Deliver, precision: Precision, tmp_path: Path
 ) -> None:
     errors = [row.max_relative_error for row in delivered[0].buckets]
     assert errors[0] != errors[1]
@@ -344,11 +340,7 @@ def test_a_run_and_another_bound_from_the_command_line(
         "model": {"torch": model},
         "target": "native",
         "baselines": [],
-        "precision": {
-            "search": ["int8"],
-            "max_error": 0.5,
-            "calibrate": f"{folder}/data.py:many",
-        },
+        "precision": {"search": ["int8"], "max_error": 0.5, "calibrate": f"{folder}/data.py:many"},
         "scheduler": {"name": "gradient", "window": 1},
         "budget": {"measurements": 6, "batch_size": 2, "scope": "network"},
         "output": str(tmp_path / "run"),

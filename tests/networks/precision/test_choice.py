@@ -160,8 +160,7 @@ def test_easing_ends_in_float32_and_never_adds_error(network):
 
 def test_the_operator_that_adds_most_error_for_what_it_saves_goes_back_first():
     seconds = np.array([[1.0, 0.5], [1.0, 0.1], [1.0, 1.2]])
-    errors = np.array([[0.0, 0.3], [0.0, 0.4], [0.0, 0.01]])
-    choice = TypeChoice(seconds, errors, [])
+    choice = TypeChoice(seconds, np.array([[0.0, 0.3], [0.0, 0.4], [0.0, 0.01]]), [])
     assert choice.eased((1, 1, 1)) == (1, 1, 0), "it saves nothing"
     assert choice.eased((1, 1, 0)) == (0, 1, 0)
 
@@ -174,8 +173,7 @@ def test_an_operator_without_a_time_in_float32_is_refused():
 
 
 def test_points_are_spread_over_the_seconds_with_both_ends():
-    choice = _large(operators=20)
-    front = choice.front()
+    front = _large(operators=20).front()
     few = spread(front, 8)
     assert (few[0], few[-1]) == (front[0], front[-1])
     assert len(few) <= 8 + 1

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.package.load import load
 from chameleon_networks.precision.section import Precision
-
-torch = pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +41,7 @@ def test_digits_are_read_as_well_as_in_float32(
     precision = load_pipeline(folder / "digits.yaml").sections["precision"]
     assert isinstance(precision, Precision)
     assert precision.max_drop == 0.005
-    options = TorchOptions(source=f"{folder}/digits.py:make", compare=False)
-    frontend = work_on(options)
+    frontend = work_on(TorchOptions(source=f"{folder}/digits.py:make", compare=False))
     frontend.compute_in(precision)
     settled = frontend.decide(trials)
     result, network = delivered_in(frontend.network, settled, folder / "network", precision)

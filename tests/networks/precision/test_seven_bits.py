@@ -126,8 +126,7 @@ def test_the_error_decides_which_operators_have_fewer_bits(
     known = OperatorSeconds(networks, KINDS, kernels)
     assert known.times.tolist() == [[4e-3, 2e-3, 1e-3]] * 4
     assert known.uniform("int7") == dict.fromkeys(range(4), "int7")
-    front = Front(networks, known.kinds, known.times, Errors(), rate=1e15)
-    point = front.within(bound)
+    point = Front(networks, known.kinds, known.times, Errors(), rate=1e15).within(bound)
     assert point.error <= bound
     assert sorted(point.types.values()) == kinds
 

@@ -163,11 +163,7 @@ class Trying:
         """See ``trying.tried``; ``status N`` after a crash."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = {
-            "folder": str(folder.path),
-            "samples": str(folder.samples),
-            "pack": folder.pack,
-        }
+        request = {"folder": str(folder.path), "samples": str(folder.samples), "pack": folder.pack}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         said: str = json.loads(self._process.stdout.readline())

@@ -46,9 +46,7 @@ def _is_answered(file: Path, said: str) -> bool:
 
 @pytest.mark.parametrize("damaged", [_cut, _flipped])
 def test_damage_is_told(
-    whole: tuple[Folder, Trying],
-    tmp_path: Path,
-    damaged: Callable[[bytes, Any], Iterator[bytes]],
+    whole: tuple[Folder, Trying], tmp_path: Path, damaged: Callable[[bytes, Any], Iterator[bytes]]
 ):
     folder, trying = whole
     copy = folder.copy(tmp_path / "copy")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.package.load import load
 
@@ -58,7 +59,7 @@ def _at(offset: int) -> Callable[[Any], Any]:
 
 
 def _tensor(array: Any) -> Any:
-    return pytest.importorskip("torch").from_numpy(array)
+    return torch.from_numpy(array)
 
 
 WITHOUT_A_COPY: dict[str, Callable[[Any], Any]] = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.network_result import NetworkResult
@@ -114,7 +115,6 @@ def test_onnxruntime_shares_its_threads_among_sessions():
 
 
 def test_busy_processes_end_with_those_who_need_them():
-    psutil = pytest.importorskip("psutil")
     before = set(psutil.Process().children())
     with clients.busy(2):
         theirs = set(psutil.Process().children()) - before
@@ -125,7 +125,6 @@ def test_busy_processes_end_with_those_who_need_them():
 
 
 def test_busy_processes_end_where_their_parent_is_killed():
-    psutil = pytest.importorskip("psutil")
     code = (
         "import time; from chameleon_networks.serving.clients import busy\n"
         "with busy(1):\n    print('busy', flush=True)\n    time.sleep(60)"

@@ -159,11 +159,7 @@ def test_a_recorded_table_is_imported_whole(tmp_path):
         (row["x"], row["y"]): (seconds, failure)
         for row, seconds, failure in zip(task.choices, task.seconds, task.failures, strict=True)
     }
-    assert whole == {
-        (1, 4): (2e-3, None),
-        (1, 8): (math.inf, "build_error"),
-        (2, 4): (1e-3, None),
-    }
+    assert whole == {(1, 4): (2e-3, None), (1, 8): (math.inf, "build_error"), (2, 4): (1e-3, None)}
 
 
 def test_data_sets_are_joined(tmp_path, registry, dataset_task):

@@ -73,8 +73,7 @@ def test_fields_are_drawn_for_those_drawn_before():
 
 def test_frequent_kinds_are_drawn_more_often_and_rare_ones_all_the_same():
     common = Observed(task=task(size=3), mass=0.9)
-    rare = Observed(task=task("pool", size=3), mass=0.1)
-    distribution = TaskDistribution([common, rare])
+    distribution = TaskDistribution([common, Observed(task=task("pool", size=3), mass=0.1)])
     rng = np.random.default_rng(2)
     assert 20 < [distribution.draw(rng)[0] for _ in range(200)].count("pool") < 80
 

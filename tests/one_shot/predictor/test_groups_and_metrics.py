@@ -44,15 +44,10 @@ def test_each_group_is_in_one_fold():
     assert sorted(np.concatenate(parts).tolist()) == list(range(6))
 
 
-def test_one_task_cannot_be_divided(made, options):
-    dataset = Dataset(tasks=(made.measured(64, 32),))
-    with pytest.raises(DatasetError, match="one task only"):
-        pretrain(dataset, options, Division(), command="")
-
-
-def test_too_few_groups_cannot_be_divided(made, options):
-    tasks = (made.measured(64, 32), made.measured(65, 32))
-    with pytest.raises(DatasetError, match="cannot be divided"):
+@pytest.mark.parametrize(("count", "words"), [(1, "one task only"), (2, "cannot be divided")])
+def test_too_few_groups_cannot_be_divided(made, options, count, words):
+    tasks = tuple(made.measured(64 + number, 32) for number in range(count))
+    with pytest.raises(DatasetError, match=words):
         pretrain(Dataset(tasks=tasks), options, Division(), command="")
 
 
@@ -74,7 +69,6 @@ def test_regret_is_what_the_best_of_the_first_takes_longer():
 
 
 def test_rare_targets_are_drawn_more_often():
-    targets = np.concatenate([np.zeros(90), np.full(10, -3.0)])
-    weights = inverse_density(targets)
+    weights = inverse_density(np.concatenate([np.zeros(90), np.full(10, -3.0)]))
     assert weights[-1] > 3 * weights[0]
     assert weights.max() / weights.mean() < 50

@@ -61,8 +61,7 @@ def everything(environment, packages):
 
 def test_the_core_runs_without_any_library_that_learns_or_compiles(small, root):
     assert not [name for name in LIBRARIES if small.has(name)]
-    support = root / "tests" / "support"
-    imported = set(small.python("-c", SYNTHETIC, support).stdout.split())
+    imported = set(small.python("-c", SYNTHETIC, root / "tests" / "support").stdout.split())
     assert "chameleon_core" in imported
     assert not imported & set(LIBRARIES)
 

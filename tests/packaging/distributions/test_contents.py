@@ -70,8 +70,7 @@ def test_both_have_the_version_in_their_names(package, built):
 
 
 def test_the_metadata_are_valid_and_pin_the_others(package, wheel, information):
-    content = wheel.read(f"{information}/METADATA")
-    metadata = Metadata.from_email(content, validate=True)
+    metadata = Metadata.from_email(wheel.read(f"{information}/METADATA"), validate=True)
     assert (metadata.name, str(metadata.version)) == (package.name, package.project["version"])
     assert str(metadata.requires_python) == ">=3.11"
     assert metadata.license_expression == "Apache-2.0"

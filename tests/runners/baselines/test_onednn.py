@@ -10,46 +10,37 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.task import Task
 from chameleon_runners.baselines.onednn import VARIANTS, OneDNNBaseline
 from chameleon_testing.conformance import check_baseline
-from chameleon_tvm.operators.specs import (
-    BatchMatmulSpec,
-    Conv1dSpec,
-    Conv2dSpec,
-    Conv3dSpec,
-    DenseSpec,
-    DepthwiseConv1dSpec,
-    DepthwiseConv2dSpec,
-    DepthwiseConv3dSpec,
-)
+from chameleon_tvm.operators import specs
 
 CPU = json.dumps({"kind": "llvm", "mcpu": "x86-64-v3"})
 
 SPECS = {
-    "3x3": Conv2dSpec(input=(1, 32, 14, 14), filters=48, kernel=3, padding=1),
-    "strided": Conv2dSpec(input=(2, 16, 15, 13), filters=32, kernel=(3, 1), stride=(2, 1)),
-    "nhwc": Conv2dSpec(input=(1, 16, 8, 8), filters=16, kernel=1, layout="NHWC"),
-    "blocked": Conv2dSpec(input=(1, 32, 8, 8), filters=16, kernel=3, layout="NCHW16c"),
-    "uneven padding": Conv2dSpec(
+    "3x3": specs.Conv2dSpec(input=(1, 32, 14, 14), filters=48, kernel=3, padding=1),
+    "strided": specs.Conv2dSpec(input=(2, 16, 15, 13), filters=32, kernel=(3, 1), stride=(2, 1)),
+    "nhwc": specs.Conv2dSpec(input=(1, 16, 8, 8), filters=16, kernel=1, layout="NHWC"),
+    "blocked": specs.Conv2dSpec(input=(1, 32, 8, 8), filters=16, kernel=3, layout="NCHW16c"),
+    "uneven padding": specs.Conv2dSpec(
         input=(1, 16, 8, 8), filters=16, kernel=3, stride=2, padding=(0, 1, 2, 1)
     ),
-    "grouped and dilated": Conv2dSpec(
+    "grouped and dilated": specs.Conv2dSpec(
         input=(1, 32, 12, 12), filters=32, kernel=3, padding=2, dilation=2, groups=4
     ),
-    "depthwise": DepthwiseConv2dSpec(input=(1, 32, 14, 14), kernel=3, padding=1),
-    "depthwise multiplied": DepthwiseConv2dSpec(
+    "depthwise": specs.DepthwiseConv2dSpec(input=(1, 32, 14, 14), kernel=3, padding=1),
+    "depthwise multiplied": specs.DepthwiseConv2dSpec(
         input=(1, 16, 9, 9), kernel=5, stride=2, padding=2, multiplier=2
     ),
-    "1-D": Conv1dSpec(input=(1, 8, 30), filters=16, kernel=5, padding=(1, 2), layout="NWC"),
-    "1-D depthwise": DepthwiseConv1dSpec(input=(1, 8, 30), kernel=3, dilation=2),
-    "3-D": Conv3dSpec(
+    "1-D": specs.Conv1dSpec(input=(1, 8, 30), filters=16, kernel=5, padding=(1, 2), layout="NWC"),
+    "1-D depthwise": specs.DepthwiseConv1dSpec(input=(1, 8, 30), kernel=3, dilation=2),
+    "3-D": specs.Conv3dSpec(
         input=(1, 8, 5, 6, 7), filters=16, kernel=(3, 2, 1), stride=(1, 2, 1), padding=(1, 0, 0)
     ),
-    "3-D uneven padding": Conv3dSpec(
+    "3-D uneven padding": specs.Conv3dSpec(
         input=(1, 8, 4, 6, 7), filters=16, kernel=3, padding=(1, 0, 2, 1, 1, 1), layout="NDHWC"
     ),
-    "3-D depthwise": DepthwiseConv3dSpec(input=(1, 8, 5, 6, 7), kernel=3, padding=1),
-    "dense": DenseSpec(input=(3, 128), units=40),
-    "bmm": BatchMatmulSpec(a=(3, 8, 16), b=(3, 16, 24)),
-    "bmm transposed": BatchMatmulSpec(a=(3, 8, 16), b=(3, 24, 16), transpose_b=True),
+    "3-D depthwise": specs.DepthwiseConv3dSpec(input=(1, 8, 5, 6, 7), kernel=3, padding=1),
+    "dense": specs.DenseSpec(input=(3, 128), units=40),
+    "bmm": specs.BatchMatmulSpec(a=(3, 8, 16), b=(3, 16, 24)),
+    "bmm transposed": specs.BatchMatmulSpec(a=(3, 8, 16), b=(3, 24, 16), transpose_b=True),
 }
 
 

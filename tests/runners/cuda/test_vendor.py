@@ -28,11 +28,7 @@ def test_it_is_a_baseline_for_plain_operators_on_gpus():
 
 @pytest.mark.parametrize(
     "spec",
-    [
-        CONVOLUTION,
-        DenseSpec(input=[4, 16], units=8),
-        BatchMatmulSpec(a=[2, 4, 8], b=[2, 8, 8]),
-    ],
+    [CONVOLUTION, DenseSpec(input=[4, 16], units=8), BatchMatmulSpec(a=[2, 4, 8], b=[2, 8, 8])],
     ids=lambda spec: spec.kind,
 )
 def test_a_device_computes_what_a_builder_without_it_named(spec, tmp_path):

@@ -17,15 +17,7 @@ from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions, fault_device_ref
 from chameleon_runners.testing.faults import Fault, config
 
-from ..conftest import (  # noqa: TID252 - tests are no package
-    TASK,
-    by_config,
-    carriers,
-    fault_space,
-    folders,
-    job,
-    killing,
-)
+from ..conftest import TASK, by_config, carriers, fault_space, folders, job, killing  # noqa: TID252 - tests are no package
 from ..faults.conftest import FLEET  # noqa: TID252
 
 OPTIONS = {**FLEET, "workers": 1}

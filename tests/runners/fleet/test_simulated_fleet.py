@@ -219,10 +219,7 @@ def test_the_run_waits_aloud_and_goes_on_when_a_device_is_back():
                 reach.down.clear()
             return reach(device)
 
-    with (
-        fleet(right, "a", "b", reach=Back()) as runner,
-        capture_logs() as logs,
-    ):
+    with fleet(right, "a", "b", reach=Back()) as runner, capture_logs() as logs:
         assert all(m.ok for m in runner.measure(job(5)))
     said = [log for log in logs if log["event"] == "waiting_for_a_device"]
     assert len(said) >= 3

@@ -19,15 +19,7 @@ from chameleon_runners.local.runner import LocalRunner
 from chameleon_runners.testing.faults import Fault, config
 from chameleon_system.processes.stamps import ProcessStamp
 
-from ..conftest import (  # noqa: TID252 - tests are no package
-    QUICK,
-    by_config,
-    carriers,
-    eventually,
-    folders,
-    job,
-    killing,
-)
+from ..conftest import QUICK, by_config, carriers, eventually, folders, job, killing  # noqa: TID252 - tests are no package
 
 
 def _measure_under_fire(count: int, *, seed: int, pause: float) -> int:

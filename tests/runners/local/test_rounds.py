@@ -40,8 +40,7 @@ def test_candidates_are_hopeless_next_to_an_earlier_best():
 
 
 def test_no_more_are_held_than_may_be():
-    candidates = [timed(n, 1.0 + 0.01 * n) for n in (3, 1, 4, 0, 2, 5)]
-    rounds, gone = admitted(*candidates)
+    rounds, gone = admitted(*[timed(n, 1.0 + 0.01 * n) for n in (3, 1, 4, 0, 2, 5)])
     assert [candidate.slot for candidate in rounds.candidates] == [0, 1, 2, 3]
     assert sorted(lost.slot for lost in gone) == [4, 5]
 

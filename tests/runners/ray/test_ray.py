@@ -18,14 +18,7 @@ from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions
 from chameleon_runners.testing.faults import FAULTS, Fault, config
 from chameleon_system.processes.stamps import TOKEN
 
-from ..conftest import (  # noqa: TID252 - tests are no package
-    QUICK,
-    TASK,
-    by_config,
-    eventually,
-    fault_space,
-    job,
-)
+from ..conftest import QUICK, TASK, by_config, eventually, fault_space, job  # noqa: TID252 - tests are no package
 from ..faults.conftest import EXPECTED  # noqa: TID252
 
 ray = pytest.importorskip("ray")

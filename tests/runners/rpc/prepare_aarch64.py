@@ -67,9 +67,7 @@ def wheels(work: Path, site: Path) -> None:
     wanted = [f"{name}=={metadata.version(name)}" for name in SAME_VERSION]
     platforms = [f"--platform={row}" for row in PLATFORMS]
     pip = [sys.executable, "-m", "pip", "download", "-q", "--only-binary=:all:", "--no-deps"]
-    run(
-        [*pip, *platforms, f"--python-version={PYTHON}", "-d", work, *wanted, *ANY_VERSION],
-    )
+    run([*pip, *platforms, f"--python-version={PYTHON}", "-d", work, *wanted, *ANY_VERSION])
     for wheel in sorted(work.glob("*.whl")):
         with zipfile.ZipFile(wheel) as opened:
             opened.extractall(site)

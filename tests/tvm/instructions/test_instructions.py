@@ -18,12 +18,7 @@ from chameleon_tvm.instructions.vdpbf16ps import Vdpbf16ps
 from chameleon_tvm.instructions.vpmaddubsw import Vpmaddubsw
 from chameleon_tvm.instructions.vpmaddwd import Vpmaddwd
 from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.testing.instructions import (
-    Trial,
-    check_instruction,
-    check_meaning,
-    trials_of,
-)
+from chameleon_tvm.testing.instructions import Trial, check_instruction, check_meaning, trials_of
 from chameleon_tvm.types import BFLOAT16, STORAGE
 from computing import NATIVE, X86, assembly_of, resolved
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import te, tirx
-from chameleon_tvm.spaces.loops.lowered import loops_of
+from chameleon_tvm.spaces.loops.lowered import loops_of, with_vectors
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
+from chameleon_tvm.spaces.loops.trees import walk
+from chameleon_tvm.spaces.loops.vectors import counted_loop
 from computing import assembly_of, ran, resolved
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -55,6 +57,24 @@ def _joined(rows: int, columns: int) -> Any:
     return te.create_prim_func([x, out])
 
 
+def _repeated(rows: int, columns: int) -> Any:
+    """Rows beside each other four times, each with its first half and the other one negated."""
+    x = te.placeholder((rows, columns), name="x")
+    out = te.compute(
+        (rows, 4 * columns),
+        lambda i, c: tirx.if_then_else(
+            c % columns < columns // 2, x[i, c % columns], -x[i, c % columns]
+        ),
+        name="out",
+    )
+    return te.create_prim_func([x, out])
+
+
+def _exactly_repeated(x: np.ndarray) -> np.ndarray:
+    half = x.shape[1] // 2
+    return np.tile(np.concatenate([x[:, :half], -x[:, half:]], axis=1), 4)
+
+
 def _exact_softmax(x: np.ndarray, axis: int = 1) -> np.ndarray:
     powers = np.exp(x - x.max(axis, keepdims=True))
     return powers / powers.sum(axis, keepdims=True)
@@ -65,6 +85,7 @@ FUNCTIONS_OF_LOOPS = {
     "pool": (_pool, lambda x: x.mean(axis=0, keepdims=True)),
     "turned": (_turned, np.transpose),
     "joined": (_joined, lambda x: np.concatenate([x, -x], axis=1)),
+    "repeated": (_repeated, _exactly_repeated),
 }
 
 
@@ -91,6 +112,15 @@ def test_every_schedule_computes_the_same(
     expected = exact(x.astype(np.float64))
     got = ran(function, [x], expected.shape)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_no_remainder_of_a_loop_is_left_for_llvms_vectorizer():
+    i, x, out = tirx.Var("i", "int64"), *(tirx.decl_buffer([32], name=name) for name in ("x", "y"))
+    halves = tirx.if_then_else(i % 8 < 4, x[i % 8], -x[i // 8])
+    remainders: list[Any] = []
+    loop = counted_loop(i, 32, tirx.BufferStore(out, halves, [i]))
+    walk(with_vectors(loop, 16), tirx.FloorMod, remainders.append)
+    assert not remainders
 
 
 REDUCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., np.ndarray]]] = {

@@ -70,9 +70,7 @@ def context(target: tvm.target.Target) -> Any:
 
 def _plan(context: Any) -> TracePlan:
     return TracePlan(
-        Workload.of(context),
-        context.generate_design_space(),
-        SketchOptions(rewrite_sums=False),
+        Workload.of(context), context.generate_design_space(), SketchOptions(rewrite_sums=False)
     )
 
 

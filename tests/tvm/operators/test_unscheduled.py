@@ -6,19 +6,8 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm.operators import specs
 from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.specs import (
-    AttentionSpec,
-    BatchMatmulSpec,
-    Conv1dSpec,
-    Conv2dSpec,
-    Conv3dSpec,
-    ConvolutionSpec,
-    DenseSpec,
-    DepthwiseConv1dSpec,
-    DepthwiseConv2dSpec,
-    DepthwiseConv3dSpec,
-)
 from computing import NATIVE, require_reference
 
 TARGET = '{"kind": "llvm", "num-cores": 2}'
@@ -31,7 +20,7 @@ BSHD = dict.fromkeys(("query_layout", "key_layout", "value_layout", "output_layo
 
 
 def conv(**changes):
-    return Conv2dSpec(**{"input": [1, 16, 6, 5], "filters": 32, "kernel": 3, **changes})
+    return specs.Conv2dSpec(**{"input": [1, 16, 6, 5], "filters": 32, "kernel": 3, **changes})
 
 
 PLAIN = [
@@ -39,11 +28,11 @@ PLAIN = [
     conv(input=[1, 8, 7, 6], filters=6, kernel=[1, 3], groups=2, layout="NHWC"),
     conv(input=[1, 8, 9, 9], filters=8, dilation=2, layout="NCHW4c", output_layout="NHWC"),
     conv(input=[1, 4, 5, 5], filters=8, padding=[0, 1, 2, 0], layout="NHWC"),
-    DepthwiseConv2dSpec(input=[1, 6, 5, 7], kernel=3, padding=1, multiplier=2, layout="NHWC"),
-    DepthwiseConv2dSpec(input=[1, 8, 5, 7], kernel=3, stride=2, layout="NCHW8c"),
-    Conv1dSpec(input=[2, 6, 11], filters=4, kernel=3, stride=2, padding=[0, 2], layout="NWC"),
-    Conv1dSpec(input=[1, 6, 11], filters=4, kernel=4, dilation=2, groups=2),
-    Conv3dSpec(
+    specs.DepthwiseConv2dSpec(input=[1, 6, 5, 7], kernel=3, padding=1, multiplier=2, layout="NHWC"),
+    specs.DepthwiseConv2dSpec(input=[1, 8, 5, 7], kernel=3, stride=2, layout="NCHW8c"),
+    specs.Conv1dSpec(input=[2, 6, 11], filters=4, kernel=3, stride=2, padding=[0, 2], layout="NWC"),
+    specs.Conv1dSpec(input=[1, 6, 11], filters=4, kernel=4, dilation=2, groups=2),
+    specs.Conv3dSpec(
         input=[1, 4, 3, 5, 4],
         filters=6,
         kernel=[2, 3, 1],
@@ -51,20 +40,22 @@ PLAIN = [
         padding=[1, 0, 0, 0, 1, 2],
         stride=[1, 2, 1],
     ),
-    Conv3dSpec(input=[1, 8, 3, 5, 4], filters=8, kernel=3, padding=1, groups=2, layout="NCDHW4c"),
-    DepthwiseConv1dSpec(input=[1, 5, 9], kernel=3, multiplier=2, layout="NWC"),
-    DepthwiseConv3dSpec(input=[1, 5, 3, 4, 5], kernel=[1, 2, 3], dilation=[1, 2, 1]),
-    DenseSpec(input=[3, 5], units=7),
-    BatchMatmulSpec(a=[2, 3, 4], b=[2, 4, 5]),
-    BatchMatmulSpec(a=[2, 3, 4], b=[2, 5, 4], transpose_b=True),
-    AttentionSpec(
+    specs.Conv3dSpec(
+        input=[1, 8, 3, 5, 4], filters=8, kernel=3, padding=1, groups=2, layout="NCDHW4c"
+    ),
+    specs.DepthwiseConv1dSpec(input=[1, 5, 9], kernel=3, multiplier=2, layout="NWC"),
+    specs.DepthwiseConv3dSpec(input=[1, 5, 3, 4, 5], kernel=[1, 2, 3], dilation=[1, 2, 1]),
+    specs.DenseSpec(input=[3, 5], units=7),
+    specs.BatchMatmulSpec(a=[2, 3, 4], b=[2, 4, 5]),
+    specs.BatchMatmulSpec(a=[2, 3, 4], b=[2, 5, 4], transpose_b=True),
+    specs.AttentionSpec(
         query=[2, 4, 5, 3],
         key=[2, 2, 6, 3],
         value=[2, 2, 6, 7],
         scale=0.5,
         **{**BSHD, "key_layout": "BHDS", "value_layout": "BHSD", "mask": [2, 1, 5, 6]},
     ),
-    AttentionSpec(
+    specs.AttentionSpec(
         **dict.fromkeys(("query", "key", "value"), (1, 2, 5, 3)),
         **{**BSHD, "output_layout": "BHSD", "causal": True, "packed": True},
     ),
@@ -75,11 +66,11 @@ FUSED = [
     conv(**FULL, layout="NCHW", output_layout="NHWC"),
     conv(activation="relu"),
     conv(activation="hardswish"),
-    DepthwiseConv2dSpec(input=[1, 16, 6, 6], kernel=3, bias=True, activation="relu6"),
-    DenseSpec(input=[5, 9], units=7, **FULL, activation="gelu"),
-    DenseSpec(input=[5, 9], units=7, bias=True),
+    specs.DepthwiseConv2dSpec(input=[1, 16, 6, 6], kernel=3, bias=True, activation="relu6"),
+    specs.DenseSpec(input=[5, 9], units=7, **FULL, activation="gelu"),
+    specs.DenseSpec(input=[5, 9], units=7, bias=True),
 ]
-ATTENTION = AttentionSpec(
+ATTENTION = specs.AttentionSpec(
     query=[1, 4, 21, 16],
     key=[1, 2, 37, 16],
     value=[1, 2, 37, 24],
@@ -92,27 +83,31 @@ TYPED = [
     conv(padding=1, residual=True, activation="relu", **INT8),
     conv(input=[1, 8, 6, 5], layout="NCHW4c", residual=True, dtype="int8"),
     conv(groups=2, stride=2, padding=(2, 0, 1, 1), activation="hardswish", **INT8),
-    Conv1dSpec(input=[2, 4, 9], filters=5, kernel=3, padding=1, dilation=2, **INT8),
-    Conv3dSpec(input=[1, 3, 4, 4, 4], filters=5, kernel=2, padding=1, **INT8),
-    DepthwiseConv2dSpec(input=[1, 7, 6, 6], kernel=3, padding=1, layout="NHWC", **INT8),
-    DenseSpec(input=[5, 9], units=7, dtype="int8", residual=True, activation="gelu"),
-    DenseSpec(input=[1, 65793], units=3, dtype="int8"),
-    DenseSpec(input=[5, 9], units=7, dtype="int7", output_dtype="uint8"),
-    BatchMatmulSpec(a=[2, 5, 33], b=[2, 33, 20], **HALF),
-    BatchMatmulSpec(a=[3, 9, 16], b=[3, 21, 16], transpose_b=True, **{**BF16, **INTO_FLOAT32}),
+    specs.Conv1dSpec(input=[2, 4, 9], filters=5, kernel=3, padding=1, dilation=2, **INT8),
+    specs.Conv3dSpec(input=[1, 3, 4, 4, 4], filters=5, kernel=2, padding=1, **INT8),
+    specs.DepthwiseConv2dSpec(input=[1, 7, 6, 6], kernel=3, padding=1, layout="NHWC", **INT8),
+    specs.DenseSpec(input=[5, 9], units=7, dtype="int8", residual=True, activation="gelu"),
+    specs.DenseSpec(input=[1, 65793], units=3, dtype="int8"),
+    specs.DenseSpec(input=[5, 9], units=7, dtype="int7", output_dtype="uint8"),
+    specs.BatchMatmulSpec(a=[2, 5, 33], b=[2, 33, 20], **HALF),
+    specs.BatchMatmulSpec(
+        a=[3, 9, 16], b=[3, 21, 16], transpose_b=True, **{**BF16, **INTO_FLOAT32}
+    ),
     *(attrs.evolve(ATTENTION, **types) for types in (BF16, {**HALF, **INTO_FLOAT32})),
     conv(padding=1, layout="NHWC", **FULL, activation="relu", **{**HALF, **INTO_FLOAT32}),
     conv(padding=1, layout="NHWC", **FULL, activation="relu", **BF16),
     conv(input=[2, 3, 13, 13], kernel=5, padding=2, stride=2, **FULL, **BF16),
     conv(groups=2, **BF16),
-    Conv1dSpec(input=[1, 21, 30], filters=16, kernel=5, padding=2, layout="NWC", **BF16),
-    Conv3dSpec(input=[1, 6, 4, 7, 7], filters=24, kernel=3, layout="NDHWC", **FULL, **BF16),
-    DepthwiseConv2dSpec(input=[1, 20, 9, 9], kernel=3, padding=1, layout="NHWC", **FULL, **BF16),
-    DenseSpec(input=[3, 33], units=20, **FULL, activation="relu", **BF16),
-    DenseSpec(input=[1, 64], units=48, dtype="bfloat16", activation="gelu"),
+    specs.Conv1dSpec(input=[1, 21, 30], filters=16, kernel=5, padding=2, layout="NWC", **BF16),
+    specs.Conv3dSpec(input=[1, 6, 4, 7, 7], filters=24, kernel=3, layout="NDHWC", **FULL, **BF16),
+    specs.DepthwiseConv2dSpec(
+        input=[1, 20, 9, 9], kernel=3, padding=1, layout="NHWC", **FULL, **BF16
+    ),
+    specs.DenseSpec(input=[3, 33], units=20, **FULL, activation="relu", **BF16),
+    specs.DenseSpec(input=[1, 64], units=48, dtype="bfloat16", activation="gelu"),
 ]
 SPECS = [*PLAIN, *FUSED, *TYPED]
-CONVOLUTIONS = [spec for spec in PLAIN if isinstance(spec, ConvolutionSpec)]
+CONVOLUTIONS = [spec for spec in PLAIN if isinstance(spec, specs.ConvolutionSpec)]
 
 
 def naive_convolution(data, weights, spec):
@@ -150,7 +145,7 @@ def test_reference_agrees_with_nested_loops(spec):
 
 def test_inputs_are_the_same_every_time_and_in_every_layout():
     tasks = [
-        Conv2dSpec(input=[1, 8, 4, 4], filters=8, kernel=1, layout=layout).task("t", TARGET)
+        specs.Conv2dSpec(input=[1, 8, 4, 4], filters=8, kernel=1, layout=layout).task("t", TARGET)
         for layout in ("NCHW", "NHWC", "NCHW8c")
     ]
     first, *others = [operator_of(task).inputs() for task in tasks]

@@ -4,16 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from chameleon_tvm.building.remote.artifact import (
-    RECIPE,
-    Argument,
-    Recipe,
-    load_input,
-    output_arguments,
-    read_recipe,
-    store_input,
-    write_recipe,
-)
+from chameleon_tvm.building.remote import artifact
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -27,8 +18,8 @@ ARRAYS = hnp.arrays(
 @given(array=ARRAYS)
 def test_inputs_come_back_as_they_were(tmp_path_factory, array):
     folder = tmp_path_factory.mktemp("artifact")
-    argument = store_input(folder, array)
-    back = load_input(folder, argument)
+    argument = artifact.store_input(folder, array)
+    back = artifact.load_input(folder, argument)
     assert back.dtype == array.dtype
     assert back.tobytes() == np.ascontiguousarray(array).tobytes()
     assert argument.shape == array.shape
@@ -36,45 +27,49 @@ def test_inputs_come_back_as_they_were(tmp_path_factory, array):
 
 def test_equal_inputs_have_one_file(tmp_path):
     first = np.arange(12, dtype=np.float32).reshape(3, 4)
-    same = store_input(tmp_path, first), store_input(tmp_path, first.copy(order="F"))
-    other = store_input(tmp_path, first.reshape(4, 3))
+    same = (
+        artifact.store_input(tmp_path, first),
+        artifact.store_input(tmp_path, first.copy(order="F")),
+    )
+    other = artifact.store_input(tmp_path, first.reshape(4, 3))
     assert same[0] == same[1]
     assert other.digest != same[0].digest, "the shape is part of what it is"
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_damage_is_noticed(tmp_path):
-    argument = store_input(tmp_path, np.zeros(64, np.float32))
+    argument = artifact.store_input(tmp_path, np.zeros(64, np.float32))
     path = tmp_path / f"{argument.digest}.npy"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
     with pytest.raises(ValueError, match="damaged"):
-        load_input(tmp_path, argument)
+        artifact.load_input(tmp_path, argument)
 
 
 def test_a_recipe_comes_back(tmp_path):
-    inputs = (store_input(tmp_path, np.ones(3, np.float32)),)
-    outputs = tuple(output_arguments([((2, 3), "float32")]))
-    recipe = Recipe(
+    inputs = (artifact.store_input(tmp_path, np.ones(3, np.float32)),)
+    outputs = tuple(artifact.output_arguments([((2, 3), "float32")]))
+    recipe = artifact.Recipe(
         target="{}", library="kernel.so", arguments=(*inputs, *outputs), task={"name": "t"}
     )
-    write_recipe(tmp_path, recipe)
-    assert read_recipe(tmp_path) == recipe
+    artifact.write_recipe(tmp_path, recipe)
+    assert artifact.read_recipe(tmp_path) == recipe
     assert recipe.inputs == inputs
-    assert recipe.outputs == (Argument(shape=(2, 3), dtype="float32"),)
+    assert recipe.outputs == (artifact.Argument(shape=(2, 3), dtype="float32"),)
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", '{"format": 1}', '{"format": 99}', '{"format": 1, "target": 3}'],
+    "text", ["", "[]", "{}", '{"format": 1}', '{"format": 99}', '{"format": 1, "target": 3}']
 )
 def test_a_recipe_of_another_kind_is_refused(tmp_path, text):
-    (tmp_path / RECIPE).write_text(text)
+    (tmp_path / artifact.RECIPE).write_text(text)
     with pytest.raises(ValueError, match=r".+"):
-        read_recipe(tmp_path)
+        artifact.read_recipe(tmp_path)
 
 
 def test_a_recipe_is_plain_json(tmp_path):
-    write_recipe(tmp_path, Recipe(target="{}", library="kernel.tar", arguments=()))
-    assert json.loads((tmp_path / RECIPE).read_text())["library"] == "kernel.tar"
+    artifact.write_recipe(
+        tmp_path, artifact.Recipe(target="{}", library="kernel.tar", arguments=())
+    )
+    assert json.loads((tmp_path / artifact.RECIPE).read_text())["library"] == "kernel.tar"

@@ -67,8 +67,7 @@ def test_an_artifact_computes_what_the_kernel_does(exported, device, tmp_path):
 @pytest.mark.usefixtures("exported")
 @pytest.mark.parametrize("cold", [0, MIB])
 def test_it_is_timed_where_it_runs(device, tmp_path, cold):
-    kernel = device.load(tmp_path)
-    seconds = kernel.repeats(3, 2, cold_bytes=cold)
+    seconds = device.load(tmp_path).repeats(3, 2, cold_bytes=cold)
     assert len(seconds) == 2
     assert min(seconds) > 0
 

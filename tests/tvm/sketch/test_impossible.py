@@ -44,11 +44,7 @@ def make_tuner():
     def make(task):
         space = _space(task)
         context = StageContext(
-            space=space,
-            task=task,
-            rng=np.random.default_rng(0),
-            batch_size=BATCH_SIZE,
-            threads=1,
+            space=space, task=task, rng=np.random.default_rng(0), batch_size=BATCH_SIZE, threads=1
         )
         stages = SearchStages(
             explorer=synthetic.SyntheticExplorer(NoOptions(), context),

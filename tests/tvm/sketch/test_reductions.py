@@ -117,8 +117,7 @@ def test_versions_and_runs_cover_what_is_inside_and_nothing_else(sizes):
     o, i, r = (tirx.Var(name, "int32") for name in ("o", "i", "r"))
     row = (o * width + i) * stride + r * dilation
     conjuncts = [pad <= row, row < pad + size]
-    ranges = {"o": tiles, "r": taps, "i": width}
-    guards = guarded(conjuncts, ranges)
+    guards = guarded(conjuncts, {"o": tiles, "r": taps, "i": width})
     assert not guards.hoisted
     where = dict(zip(("o", "r", "i"), np.ogrid[:tiles, :taps, :width], strict=True))
     inside = np.ones((tiles, taps, width), bool)

@@ -88,8 +88,7 @@ def test_a_query_without_a_visible_key_gets_zeros():
             for row in space.sample(200, np.random.default_rng(0))
             if space.decode(row)["key_block"] == block
         )
-        program = builder.program(config.tolist())
-        (got,) = TVMKernel(program, NATIVE).outputs()
+        (got,) = TVMKernel(builder.program(config.tolist()), NATIVE).outputs()
         (expected,) = builder.operator.reference(inputs)
         assert not got[0, 0, 4].any()
         np.testing.assert_allclose(got, expected, atol=1e-5)

@@ -9,12 +9,7 @@ from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.spec import leaky_relu
-from chameleon_tvm.operators.specs import (
-    ACTIVATIONS,
-    Conv2dSpec,
-    DenseSpec,
-    DepthwiseConv2dSpec,
-)
+from chameleon_tvm.operators.specs import ACTIVATIONS, Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import template_of

@@ -29,12 +29,10 @@ def _spilled(target, spec, **tile):
 
 def _stack_accesses(columns, vectors):
     """Vectors that the kernel of a tile stores on the stack or loads from there."""
-    task = SPEC.task("t", AVX2)
-    template = ConvolutionTemplate(task, TemplateOptions())
+    template = ConvolutionTemplate(SPEC.task("t", AVX2), TemplateOptions())
     tile = {"tile_rows": 1, "tile_columns": columns, "tile_vectors": vectors}
     rest = {"channel_block": 64, "input": "in_place", "outermost": "positions", "unroll": 1}
-    function = template.function({**tile, **rest})
-    lines = assembly_of(function, AVX2).splitlines()
+    lines = assembly_of(template.function({**tile, **rest}), AVX2).splitlines()
     return sum("(%rsp)" in line and "ymm" in line for line in lines)
 
 

@@ -11,15 +11,7 @@ from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.instructions.base import BFLOAT16_BITS
 from chameleon_tvm.instructions.conversions import rounding
-from chameleon_tvm.operators.specs import (
-    AttentionSpec,
-    BatchMatmulSpec,
-    Conv1dSpec,
-    Conv2dSpec,
-    Conv3dSpec,
-    DenseSpec,
-    DepthwiseConv2dSpec,
-)
+from chameleon_tvm.operators import specs
 from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.spaces.template import arithmetic
 from chameleon_tvm.spaces.template.provider import template_of
@@ -36,11 +28,11 @@ PACKED = {
 }
 
 PRODUCTS = [
-    BatchMatmulSpec(a=[2, 5, 33], b=[2, 33, 20]),
-    BatchMatmulSpec(a=[3, 9, 16], b=[3, 21, 16], transpose_b=True),
+    specs.BatchMatmulSpec(a=[2, 5, 33], b=[2, 33, 20]),
+    specs.BatchMatmulSpec(a=[3, 9, 16], b=[3, 21, 16], transpose_b=True),
 ]
 ATTENTIONS = [
-    AttentionSpec(
+    specs.AttentionSpec(
         query=[1, 4, 21, 16],
         key=[1, 2, 37, 16],
         value=[1, 2, 37, 24],
@@ -48,10 +40,10 @@ ATTENTIONS = [
         mask=[1, 1, 21, 37],
         key_layout="BSHD",
     ),
-    AttentionSpec(
+    specs.AttentionSpec(
         query=[2, 2, 9, 8], key=[2, 2, 9, 8], value=[2, 2, 9, 8], scale=0.3, causal=True, **PACKED
     ),
-    AttentionSpec(
+    specs.AttentionSpec(
         query=[1, 2, 7, 6],
         key=[1, 2, 70, 6],
         value=[1, 2, 70, 5],
@@ -60,14 +52,16 @@ ATTENTIONS = [
     ),
 ]
 CONSTANT = [
-    Conv2dSpec(input=[1, 16, 9, 9], filters=24, kernel=3, padding=1, layout="NHWC", **FULL),
-    Conv2dSpec(input=[2, 3, 13, 13], filters=20, kernel=5, padding=2, stride=2, **FULL),
-    Conv2dSpec(input=[1, 10, 9, 9], filters=48, kernel=3, padding=1, groups=2),
-    Conv1dSpec(input=[1, 21, 30], filters=16, kernel=5, padding=2, layout="NWC"),
-    Conv3dSpec(input=[1, 6, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **FULL),
-    DepthwiseConv2dSpec(input=[1, 20, 9, 9], kernel=3, padding=1, layout="NHWC", **FULL),
-    DenseSpec(input=[3, 33], units=20, **FULL),
-    DenseSpec(input=[1, 64], units=48, activation="gelu"),
+    specs.Conv2dSpec(input=[1, 16, 9, 9], filters=24, kernel=3, padding=1, layout="NHWC", **FULL),
+    specs.Conv2dSpec(input=[2, 3, 13, 13], filters=20, kernel=5, padding=2, stride=2, **FULL),
+    specs.Conv2dSpec(input=[1, 10, 9, 9], filters=48, kernel=3, padding=1, groups=2),
+    specs.Conv1dSpec(input=[1, 21, 30], filters=16, kernel=5, padding=2, layout="NWC"),
+    specs.Conv3dSpec(
+        input=[1, 6, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **FULL
+    ),
+    specs.DepthwiseConv2dSpec(input=[1, 20, 9, 9], kernel=3, padding=1, layout="NHWC", **FULL),
+    specs.DenseSpec(input=[3, 33], units=20, **FULL),
+    specs.DenseSpec(input=[1, 64], units=48, activation="gelu"),
 ]
 
 
@@ -99,7 +93,9 @@ def test_pairs_are_multiplied_as_they_are(spec):
     check(in_type(spec, "bfloat16"), count=4)
 
 
-INT8 = Conv2dSpec(input=[1, 16, 9, 9], filters=32, kernel=3, padding=1, layout="NHWC", dtype="int8")
+INT8 = specs.Conv2dSpec(
+    input=[1, 16, 9, 9], filters=32, kernel=3, padding=1, layout="NHWC", dtype="int8"
+)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +153,7 @@ def test_infinities_nan_denormals_and_ties(dtype):
         [-largest, -largest],
     ]
     right = np.ones((1, 2, 17), np.float32)
-    spec = in_type(BatchMatmulSpec(a=[1, 8, 2], b=[1, 2, 17]), dtype)
+    spec = in_type(specs.BatchMatmulSpec(a=[1, 8, 2], b=[1, 2, 17]), dtype)
     got = computed(spec, [left.astype(kind), right.astype(kind)])
     if arithmetic.half_dots(dtype, NATIVE)[0].flushes:
         least = 0.0  # as the CPU's own product of this type has it
@@ -173,7 +169,7 @@ def test_infinities_nan_denormals_and_ties(dtype):
 def test_attention_with_hidden_keys_and_infinities(dtype):
     kind = array_type(dtype)
     spec = in_type(
-        AttentionSpec(
+        specs.AttentionSpec(
             query=[1, 1, 16, 8], key=[1, 1, 20, 8], value=[1, 1, 20, 8], mask=[1, 1, 16, 20]
         ),
         dtype,
@@ -208,7 +204,7 @@ def test_products_of_quantized_tensors_are_exact(spec, written):
 
 def test_quantized_sums_of_the_largest_depth_do_not_overflow():
     depth = (2**31 - 1) // 255**2
-    spec = in_type(BatchMatmulSpec(a=[1, 1, depth], b=[1, depth, 1]), "int8", "float32")
+    spec = in_type(specs.BatchMatmulSpec(a=[1, 1, depth], b=[1, depth, 1]), "int8", "float32")
     sides = [np.full((1, 1, depth), 255, np.uint8), np.zeros((1, depth, 1), np.uint8)]
     numbers = np.array([0.0, 255.0, 1.0, 0.0], np.float32)
     assert computed(spec, [*sides, numbers]).item() == np.float32(-(255**2) * depth)
@@ -241,7 +237,7 @@ def test_a_network_may_pack_weights_of_float32():
 
 def test_what_nothing_computes_is_refused():
     with pytest.raises(ConfigError, match="dtype 'bfloat16' is for") as caught:
-        Conv1dSpec(input=[1, 4, 9], filters=4, kernel=3, dtype="bfloat16").task(
+        specs.Conv1dSpec(input=[1, 4, 9], filters=4, kernel=3, dtype="bfloat16").task(
             "t", '{"kind": "cuda"}'
         )
     assert caught.value.hint
@@ -251,9 +247,9 @@ def test_weights_that_are_waited_for_stay_small():
     """A product with one row reads each weight once; of many rows arithmetic takes longer."""
     target = resolved(f"{X86}haswell")
     for rows, expected in ((1, BFLOAT16_BITS), (64, "float32")):
-        spec = DenseSpec(input=[rows, 2048], units=1000, dtype="bfloat16")
+        spec = specs.DenseSpec(input=[rows, 2048], units=1000, dtype="bfloat16")
         assert template_of(spec.task("t", target)).arithmetic.dot.weights == expected
-    check(DenseSpec(input=[1, 2048], units=1000, dtype="bfloat16"), count=1)
+    check(specs.DenseSpec(input=[1, 2048], units=1000, dtype="bfloat16"), count=1)
 
 
 def test_rounding_is_to_the_nearest_and_keeps_what_is_no_number():

@@ -70,10 +70,7 @@ def test_pixels_may_be_one_axis_and_filters_large(spec):
     require_sound(PROVIDER.design_space(spec.task("t", NATIVE)))
 
 
-@pytest.mark.parametrize(
-    ("size", "first"),
-    [((64, 64), PLANAR), ((5, 5), "direct")],
-)
+@pytest.mark.parametrize(("size", "first"), [((64, 64), PLANAR), ((5, 5), "direct")])
 def test_the_likelier_algorithm_is_guessed_first(size, first):
     spec = Conv2dSpec(input=[1, 64, *size], kernel=3, padding=1, filters=64)
     space = PROVIDER.design_space(spec.task("t", NATIVE))

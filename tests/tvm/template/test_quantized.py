@@ -81,11 +81,7 @@ def test_dense(features, units, types, activation, seed):
 )
 def test_depthwise(layout, channels, sizes, types):
     spec = DepthwiseConv2dSpec(
-        input=[1, channels, 9, 7],
-        padding=1,
-        layout=layout,
-        **sizes,
-        **types,
+        input=[1, channels, 9, 7], padding=1, layout=layout, **sizes, **types
     )
     check(spec, channels)
 

@@ -92,11 +92,7 @@ def test_block_diagonal_weights_are_those_of_the_groups(oc, ic, groups, together
 def test_frames_that_do_not_mix_are_images_of_a_batch():
     """Of a spatial filter over a video, which Winograd's algorithms then compute, too."""
     spec = Conv3dSpec(
-        input=[1, 16, 5, 8, 8],
-        filters=16,
-        kernel=[1, 3, 3],
-        padding=[0, 1, 1],
-        layout="NDHWC",
+        input=[1, 16, 5, 8, 8], filters=16, kernel=[1, 3, 3], padding=[0, 1, 1], layout="NDHWC"
     )
     geometry = geometry_of(spec, 8)
     assert (geometry.batch, geometry.outer) == (5, ())

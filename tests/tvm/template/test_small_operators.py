@@ -1,15 +1,7 @@
 """Operators of any size have configurations on vectors of any width."""
 
 import numpy as np
-from chameleon_tvm.operators.specs import (
-    AttentionSpec,
-    BatchMatmulSpec,
-    Conv1dSpec,
-    Conv2dSpec,
-    Conv3dSpec,
-    DenseSpec,
-    DepthwiseConv2dSpec,
-)
+from chameleon_tvm.operators import specs
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from computing import resolved
@@ -49,7 +41,7 @@ def operators(draw):
     c, width, kernel, stride = draw(channels), draw(sizes), draw(kernels), draw(strides)
     if kind == "conv":
         rank = draw(st.sampled_from([1, 2, 3]))
-        spec = {1: Conv1dSpec, 2: Conv2dSpec, 3: Conv3dSpec}[rank]
+        spec = {1: specs.Conv1dSpec, 2: specs.Conv2dSpec, 3: specs.Conv3dSpec}[rank]
         axes = {1: "W", 2: "HW", 3: "DHW"}[rank]
         return spec(
             input=[1, c, *(draw(sizes) for _ in axes)],
@@ -63,7 +55,7 @@ def operators(draw):
     if kind == "grouped":
         groups = draw(st.sampled_from([2, 3, 8]))
         inputs, filters = (groups * draw(st.integers(1, 9)) for _ in range(2))
-        return Conv2dSpec(
+        return specs.Conv2dSpec(
             input=[1, inputs, width, width],
             filters=filters,
             kernel=kernel,
@@ -72,24 +64,26 @@ def operators(draw):
             **types,
         )
     if kind == "depthwise":
-        return DepthwiseConv2dSpec(
+        return specs.DepthwiseConv2dSpec(
             input=[1, c, width, width], kernel=kernel, stride=stride, layout=layout, **types
         )
     if kind == "dense":
-        return DenseSpec(input=[draw(sizes), c], units=draw(channels), **types)
+        return specs.DenseSpec(input=[draw(sizes), c], units=draw(channels), **types)
     if kind == "products":
-        return BatchMatmulSpec(a=[2, width, c], b=[2, c, draw(channels)], **types)
+        return specs.BatchMatmulSpec(a=[2, width, c], b=[2, c, draw(channels)], **types)
     if types.get("dtype") == "int8":
         types = {}  # a softmax is no sum of products
     keys = [1, 2, draw(sizes), c]
-    return AttentionSpec(query=[1, 2, width, c], key=keys, value=keys, **types)
+    return specs.AttentionSpec(query=[1, 2, width, c], key=keys, value=keys, **types)
 
 
 @settings(max_examples=120, deadline=None)
 @given(operators(), st.sampled_from(TARGETS))
 # A tile of a map of 7 x 7 is 1, 7 or 49 wide: seven sums fit the registers, eight do not.
-@example(Conv2dSpec(input=[1, 16, 9, 9], filters=8, kernel=3, layout="NHWC"), TARGETS[2])
-@example(DepthwiseConv2dSpec(input=[1, 16, 7, 7], kernel=3, padding=1, layout="NHWC"), TARGETS[2])
+@example(specs.Conv2dSpec(input=[1, 16, 9, 9], filters=8, kernel=3, layout="NHWC"), TARGETS[2])
+@example(
+    specs.DepthwiseConv2dSpec(input=[1, 16, 7, 7], kernel=3, padding=1, layout="NHWC"), TARGETS[2]
+)
 def test_there_are_configurations_and_first_guesses(spec, target):
     space = SPACE.design_space(spec.task("t", target))
     assert len(space.first_guesses)

@@ -6,13 +6,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
 from chameleon_tvm.device.targets import target_info
-from chameleon_tvm.operators.specs import (
-    Conv1dSpec,
-    Conv2dSpec,
-    Conv3dSpec,
-    DenseSpec,
-    DepthwiseConv2dSpec,
-)
+from chameleon_tvm.operators import specs
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.template.base import TemplateBuilder
@@ -29,21 +23,23 @@ ZEN4 = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
 HASWELL = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "haswell", "num-cores": 4}'
 CUDA = resolved("nvidia/nvidia-a100")
 VULKAN = '{"keys": ["vulkan", "gpu"], "kind": "vulkan"}'
-R8 = Conv2dSpec(input=[1, 256, 14, 14], filters=256, kernel=3, padding=1, layout="NHWC")
-CONV1D = Conv1dSpec(input=[1, 64, 100], filters=64, kernel=9, padding=4, layout="NWC")
-STRIDED = Conv2dSpec(input=[1, 256, 14, 14], filters=512, kernel=1, stride=2)
+R8 = specs.Conv2dSpec(input=[1, 256, 14, 14], filters=256, kernel=3, padding=1, layout="NHWC")
+CONV1D = specs.Conv1dSpec(input=[1, 64, 100], filters=64, kernel=9, padding=4, layout="NWC")
+STRIDED = specs.Conv2dSpec(input=[1, 256, 14, 14], filters=512, kernel=1, stride=2)
 SHAPES = [
     R8,
     CONV1D,
-    Conv3dSpec(input=[1, 16, 8, 28, 28], filters=32, kernel=3, padding=1, layout="NDHWC"),
-    Conv2dSpec(input=[1, 128, 28, 28], filters=128, kernel=3, groups=32, layout="NHWC"),
-    DepthwiseConv2dSpec(input=[1, 4, 8, 8], kernel=3, multiplier=3),
-    Conv2dSpec(input=[1, 3, 224, 224], filters=64, kernel=7, stride=2, padding=3, layout="NHWC"),
-    Conv2dSpec(input=[1, 512, 7, 7], filters=512, kernel=3, padding=1, layout="NCHW16c"),
+    specs.Conv3dSpec(input=[1, 16, 8, 28, 28], filters=32, kernel=3, padding=1, layout="NDHWC"),
+    specs.Conv2dSpec(input=[1, 128, 28, 28], filters=128, kernel=3, groups=32, layout="NHWC"),
+    specs.DepthwiseConv2dSpec(input=[1, 4, 8, 8], kernel=3, multiplier=3),
+    specs.Conv2dSpec(
+        input=[1, 3, 224, 224], filters=64, kernel=7, stride=2, padding=3, layout="NHWC"
+    ),
+    specs.Conv2dSpec(input=[1, 512, 7, 7], filters=512, kernel=3, padding=1, layout="NCHW16c"),
     STRIDED,
-    DepthwiseConv2dSpec(input=[1, 32, 112, 112], kernel=3, padding=1, layout="NHWC"),
-    DenseSpec(input=[1, 2048], units=1000),
-    DenseSpec(input=[1, 8], units=3),
+    specs.DepthwiseConv2dSpec(input=[1, 32, 112, 112], kernel=3, padding=1, layout="NHWC"),
+    specs.DenseSpec(input=[1, 2048], units=1000),
+    specs.DenseSpec(input=[1, 8], units=3),
 ]
 
 
@@ -74,8 +70,7 @@ def test_every_configuration_has_a_guessed_cost_the_first_guess_a_low_one(spec):
 def test_a_configuration_is_guessed_alike_whatever_other_algorithms_there_are():
     joined = TemplateSpace(TemplateOptions()).design_space(R8.task("t", ZEN4))
     alone = space_of(R8)
-    drawn = joined.sample(200, np.random.default_rng(0))
-    values = joined.values(drawn)
+    values = joined.values(joined.sample(200, np.random.default_rng(0)))
     direct = values["algorithm"] == "direct"
     assert direct.any()
     assert not direct.all()
@@ -98,7 +93,7 @@ def test_the_space_is_the_same_in_every_process():
     np.testing.assert_array_equal(space_of(R8).first_guesses, space_of(R8).first_guesses)
 
 
-POINTWISE = Conv2dSpec(input=[1, 64, 56, 56], filters=64, kernel=1, layout="NHWC")
+POINTWISE = specs.Conv2dSpec(input=[1, 64, 56, 56], filters=64, kernel=1, layout="NHWC")
 GOOD = {
     "tile_rows": 1,
     "tile_columns": 4,
@@ -135,15 +130,14 @@ def test_the_guess_prefers_tiles_with_nothing_against_them(worse):
 
 @pytest.mark.parametrize("target", [ZEN4, HASWELL])
 def test_the_guess_avoids_reading_all_weights_again_for_each_position(target):
-    spec = Conv2dSpec(input=[1, 512, 7, 7], filters=512, kernel=3, padding=1, layout="NHWC")
+    spec = specs.Conv2dSpec(input=[1, 512, 7, 7], filters=512, kernel=3, padding=1, layout="NHWC")
     tile = GOOD | {"channel_block": 512, "tile_columns": 4, "tile_vectors": 2}
-    wide = tile | {"tile_columns": 1, "tile_vectors": 8}
-    good, bad = costs(spec, target, tile, wide)
+    good, bad = costs(spec, target, tile, tile | {"tile_columns": 1, "tile_vectors": 8})
     assert bad > 1.5 * good
 
 
 def test_the_guess_keeps_both_cores_busy():
-    spec = Conv2dSpec(input=[1, 64, 3, 7], filters=16, kernel=1, layout="NHWC")
+    spec = specs.Conv2dSpec(input=[1, 64, 3, 7], filters=16, kernel=1, layout="NHWC")
     tile = GOOD | {"tile_columns": 7, "tile_vectors": 1}
     alone = costs(spec, ZEN4, tile | {"tile_rows": 3})
     assert costs(spec, ZEN4, tile) < alone
@@ -175,7 +169,7 @@ def test_tiles_cover_their_axis_and_waste_little(extent, most):
 
 @given(st.integers(1, 9), st.integers(1, 3), st.integers(0, 3), st.integers(1, 5))
 def test_tiles_of_one_class_have_the_same_taps(kernel, stride, padding, columns):
-    spec = Conv2dSpec(input=[1, 4, 23, 23], filters=4, kernel=kernel, stride=stride)
+    spec = specs.Conv2dSpec(input=[1, 4, 23, 23], filters=4, kernel=kernel, stride=stride)
     geometry = geometry_of(attrs.evolve(spec, padding=padding), 16)
     width = geometry.out[1]
     columns = min(columns, width)

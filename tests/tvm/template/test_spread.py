@@ -12,10 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-@given(
-    cards=st.lists(st.integers(1, 12), min_size=1, max_size=7),
-    count=st.integers(50, 5_000),
-)
+@given(cards=st.lists(st.integers(1, 12), min_size=1, max_size=7), count=st.integers(50, 5_000))
 def test_choices_of_the_last_knobs_occur_equally_often(cards, count):
     space = grid(*cards)
     rows = spread(space, count)

@@ -184,8 +184,7 @@ def test_a_tolerance_forbids_algorithms_that_lose_more():
 
 
 def test_a_network_packs_transformed_weights_and_the_bias():
-    spec = attrs.evolve(R5, bias=True)
-    task = spec.task("t", NATIVE)
+    task = attrs.evolve(R5, bias=True).task("t", NATIVE)
     template = template_of(task, TemplateOptions(algorithms=("winograd4",)))
     values, function = first_of(template)
     weights, bias = np.ones((128, 128, 3, 3), np.float32), np.arange(128, dtype=np.float32)

@@ -3,13 +3,7 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.plugins import (
-    InstructionRecord,
-    OperatorRecord,
-    Registry,
-    TemplateRecord,
-    hookimpl,
-)
+from chameleon_core import plugins
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_testing.suites.base import outcomes
 from chameleon_tvm.instructions.neon import Sdot
@@ -113,15 +107,15 @@ def install(monkeypatch):
 
     def installed(operator, template=DoubleTemplate):
         class Plugin:
-            @hookimpl
+            @plugins.hookimpl
             def chameleon_operators(self):
                 yield operator_record(operator)
 
-            @hookimpl
+            @plugins.hookimpl
             def chameleon_templates(self):
                 yield template_record(template)
 
-        registry = Registry.from_plugins([Plugin()], with_installed=True)
+        registry = plugins.Registry.from_plugins([Plugin()], with_installed=True)
         for module in (base, provider, suites):
             monkeypatch.setattr(module, "default_registry", lambda: registry)
         return DoubleSpec().task("t", NATIVE)
@@ -156,13 +150,13 @@ def test_a_template_that_computes_something_else_is_told_so(install):
 
 
 def operator_record(operator):
-    return OperatorRecord(
+    return plugins.OperatorRecord(
         summary="odd", arguments=DoubleSpec, factory=f"{__name__}:{operator.__name__}"
     )
 
 
 def template_record(template):
-    return TemplateRecord(
+    return plugins.TemplateRecord(
         name="double",
         summary="odd",
         operators=("double",),
@@ -198,7 +192,7 @@ class Unheard(Sdot):
 
 
 def test_a_suite_finds_a_wrong_instruction():
-    record = InstructionRecord(
+    record = plugins.InstructionRecord(
         name="sdot",
         summary=Unheard.summary,
         architecture="aarch64",

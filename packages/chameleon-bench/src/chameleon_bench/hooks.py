@@ -12,31 +12,15 @@ from chameleon_core.plugins import CommandRecord, hookimpl
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
     """Comparing pipelines, and pages about runs."""
-    yield CommandRecord(
-        name="bench",
-        summary="Compare pipelines on tasks over seeds, and write a report.",
-        factory="chameleon_bench.commands.bench:command",
-    )
-    yield CommandRecord(
-        name="report",
-        summary="Write a page about a run: searches, comparisons, where time went.",
-        factory="chameleon_bench.commands.report:command",
-    )
-    yield CommandRecord(
-        name="compare",
-        summary="Compare runs: times with intervals, a paired test, what differs.",
-        factory="chameleon_bench.commands.compare:command",
-    )
-    yield CommandRecord(
-        name="runs",
-        summary="List the runs below a folder: how far they are, and their best times.",
-        factory="chameleon_bench.commands.runs:command",
-    )
-    yield CommandRecord(
-        name="watch",
-        summary="Serve a run's page on this machine while the run goes on.",
-        factory="chameleon_bench.commands.watch:command",
-    )
+    for name, summary in (
+        ("bench", "Compare pipelines on tasks over seeds, and write a report."),
+        ("report", "Write a page about a run: searches, comparisons, where time went."),
+        ("compare", "Compare runs: times with intervals, a paired test, what differs."),
+        ("runs", "List the runs below a folder: how far they are, and their best times."),
+        ("watch", "Serve a run's page on this machine while the run goes on."),
+    ):
+        factory = f"chameleon_bench.commands.{name}:command"
+        yield CommandRecord(name=name, summary=summary, factory=factory)
 
 
 @hookimpl

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import keyword
 import re
@@ -9,7 +10,7 @@ import shlex
 import sys
 import textwrap
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
@@ -222,22 +223,28 @@ def _write_pipeline(file: Path, source: str | None, *, force: bool) -> None:
     else:
         models = [chosen_model(registry, folder, source)]
     text = template(registry, file.stem, models[0] if models else None)
-    try:
-        with file.open("w" if force else "x", encoding="utf-8") as stream:
-            stream.write(text)
-    except FileExistsError as error:
-        raise ConfigError(
-            f"{file} exists already", hint="name another file, or replace it with --force"
-        ) from error
-    except OSError as error:
-        raise ConfigError(
-            f"{file} cannot be written: {error.strerror or error}",
-            hint="name a file in a folder that exists and may be written to",
-        ) from error
+    place = "name a file in a folder that exists and may be written to"
+    with (
+        _writing(file, taken="name another file, or replace it with --force", denied=place),
+        file.open("w" if force else "x", encoding="utf-8") as stream,
+    ):
+        stream.write(text)
     click.echo(f"wrote {file} for {_subject(models)}; next: chameleon run {file}")
     for other in models[1:]:
         words = ("chameleon", "init", "--model", str(folder / other.name), "--force", str(file))
         click.echo(f"  for {other.name}: {shlex.join(words)}")
+
+
+@contextlib.contextmanager
+def _writing(place: Path, *, taken: str, denied: str) -> Iterator[None]:
+    """Turn errors into ours, with the next step if the place is taken or cannot be written."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise ConfigError(f"{place} exists already", hint=taken) from error
+    except OSError as error:
+        message = f"{place} cannot be written: {error.strerror or error}"
+        raise ConfigError(message, hint=denied) from error
 
 
 def _subject(models: Sequence[PresetRecord]) -> str:
@@ -277,21 +284,13 @@ def write_plugin(kind: str, name: str, folder: Path | None) -> tuple[Path, str]:
     files = {
         path: Template(text).substitute(values) for path, text in templates(about, module).items()
     }
-    try:
+    taken = "name another folder after the plugin's name"
+    with _writing(root, taken=taken, denied="name a folder in one that may be written to"):
         root.mkdir(parents=True)
         for path, text in files.items():
             file = root / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-    except FileExistsError as error:
-        raise ConfigError(
-            f"{root} exists already", hint="name another folder after the plugin's name"
-        ) from error
-    except OSError as error:
-        raise ConfigError(
-            f"{root} cannot be written: {error.strerror or error}",
-            hint="name a folder in one that may be written to",
-        ) from error
     return root, f"chameleon plugins check {about.name}:{name}{values['check_options']}"
 
 

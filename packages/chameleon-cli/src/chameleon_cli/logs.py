@@ -42,8 +42,7 @@ def _for_people() -> tuple[Processor, ...]:
     return (
         structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
         structlog.dev.ConsoleRenderer(
-            colors=in_colours(sys.stderr),
-            exception_formatter=structlog.dev.plain_traceback,
+            colors=in_colours(sys.stderr), exception_formatter=structlog.dev.plain_traceback
         ),
     )
 

@@ -13,18 +13,10 @@ from typing import Any
 
 import click
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins.given import (
-    ENVIRONMENT,
-    GivenPlugin,
-    all_of,
-    announced,
-    enter_path,
-    given_paths,
-    replaces,
-)
+from chameleon_core.plugins import given
 
 
-def give(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
+def give(paths: Iterable[str]) -> tuple[given.GivenPlugin, ...]:
     """Add plugins to those of this process and of all that it starts from now on.
 
     Args:
@@ -38,26 +30,26 @@ def give(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
         ConfigError: a path is none of these, or its module would be mixed up with another one.
     """
     absolute = [str(Path(path).expanduser().resolve()) for path in paths]
-    known = dict.fromkeys([*given_paths(), *absolute])
-    plugins = all_of(known)
+    known = dict.fromkeys([*given.given_paths(), *absolute])
+    plugins = given.all_of(known)
     for plugin in plugins:
         _check_import(plugin)
-        enter_path(plugin.root)
-    os.environ[ENVIRONMENT] = os.pathsep.join(known)
+        given.enter_path(plugin.root)
+    os.environ[given.ENVIRONMENT] = os.pathsep.join(known)
     return plugins
 
 
-def replaced(plugins: Iterable[GivenPlugin]) -> list[tuple[GivenPlugin, str]]:
+def replaced(plugins: Iterable[given.GivenPlugin]) -> list[tuple[given.GivenPlugin, str]]:
     """Which of some plugins take the place of an installed one, and of which distribution."""
     return [
         (plugin, distribution)
-        for distribution, module in announced()
+        for distribution, module in given.announced()
         for plugin in plugins
-        if replaces(plugin, distribution, module)
+        if given.replaces(plugin, distribution, module)
     ]
 
 
-def _check_import(plugin: GivenPlugin) -> None:
+def _check_import(plugin: given.GivenPlugin) -> None:
     """Refuse a name that means another module already: Python's own, or an installed one.
 
     Its folder comes first from now on, and everything else would import it instead of the other.
@@ -77,7 +69,7 @@ def _check_import(plugin: GivenPlugin) -> None:
     if own & {folder.resolve() for folder in places}:
         return
     if top not in sys.modules and any(
-        replaces(plugin, distribution, module) for distribution, module in announced()
+        given.replaces(plugin, distribution, module) for distribution, module in given.announced()
     ):
         return
     raise ConfigError(
@@ -140,7 +132,7 @@ def given_again(
     Returns:
         The command line, and the overrides with the output's folder among them.
     """
-    plugins = [word for path in given_paths() for word in ("--plugin", path)]
+    plugins = [word for path in given.given_paths() for word in ("--plugin", path)]
     words = ["chameleon", *plugins, *command.split(), str(file)]
     words += [word for text in overrides for word in ("--set", text)]
     if output is not None:

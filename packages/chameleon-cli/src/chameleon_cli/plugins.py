@@ -264,12 +264,6 @@ def _checked_json(entry: Registration, outcomes: list[Any]) -> dict[str, Any]:
         "name": entry.name,
         "distribution": entry.distribution,
         "checks": [
-            {
-                "name": outcome.name,
-                "sentence": outcome.sentence,
-                "failure": outcome.failure,
-                "skipped": outcome.skipped,
-            }
-            for outcome in outcomes
+            attrs.asdict(outcome, filter=attrs.filters.exclude("error")) for outcome in outcomes
         ],
     }

@@ -9,19 +9,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from chameleon_core.events import (
-    BatchMeasured,
-    BestImproved,
-    CheckFinished,
-    CheckStarted,
-    ComparisonProgressed,
-    ComparisonStarted,
-    Measured,
-    RunFinished,
-    RunStarted,
-    TaskFinished,
-    TaskSummary,
-)
+from chameleon_core import events
 from chameleon_core.plugins.hookspecs import hookimpl
 from chameleon_core.words import counted
 
@@ -55,17 +43,17 @@ class _Progress(ABC):
         """Show a line that stays."""
 
     @hookimpl
-    def chameleon_check_started(self, event: CheckStarted) -> None:  # noqa: ARG002 - a hook's
+    def chameleon_check_started(self, event: events.CheckStarted) -> None:  # noqa: ARG002 - a hook's
         """See ``EventHooks``."""
         self._say("checking before anything is tuned: compiled once, and run once")
 
     @hookimpl
-    def chameleon_check_finished(self, event: CheckFinished) -> None:
+    def chameleon_check_finished(self, event: events.CheckFinished) -> None:
         """See ``EventHooks``."""
         checked = event.found.get("summary", dict(event.found))
         self._say(f"checked in {event.seconds:.1f} s: {checked}")
 
-    def _begin(self, event: RunStarted) -> None:
+    def _begin(self, event: events.RunStarted) -> None:
         """Take over what the budget leaves."""
         self._rate = Rate(event.seconds_left)
         # Where all tasks spend one budget, others may take what one leaves.
@@ -110,7 +98,7 @@ class PlainProgress(_Progress):
         self._stream.flush()
 
     @hookimpl
-    def chameleon_run_started(self, event: RunStarted) -> None:
+    def chameleon_run_started(self, event: events.RunStarted) -> None:
         """See ``EventHooks``."""
         self._begin(event)
         self._total = event.total_measurements
@@ -121,14 +109,14 @@ class PlainProgress(_Progress):
         self._tell_choice(event.settled)
 
     @hookimpl
-    def chameleon_measured(self, event: Measured) -> None:
+    def chameleon_measured(self, event: events.Measured) -> None:
         """See ``EventHooks``."""
         self._tell_ended()
         self._rate.tick()
         self._measured[event.task] = self._measured.get(event.task, 0) + 1
 
     @hookimpl
-    def chameleon_batch_measured(self, event: BatchMeasured) -> None:
+    def chameleon_batch_measured(self, event: events.BatchMeasured) -> None:
         """See ``EventHooks``."""
         measured = sum(self._measured.values())
         left = self._rate.left(None if self._total is None else max(0, self._total - measured))
@@ -139,25 +127,25 @@ class PlainProgress(_Progress):
         )
 
     @hookimpl
-    def chameleon_task_finished(self, event: TaskFinished) -> None:
+    def chameleon_task_finished(self, event: events.TaskFinished) -> None:
         """See ``EventHooks``."""
         if not self._shared and self._total is not None:
             self._total -= _unused(event.task)
         self._ended.setdefault(event.reason, []).append(event.task.name)
 
     @hookimpl
-    def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
+    def chameleon_comparison_started(self, event: events.ComparisonStarted) -> None:
         """See ``EventHooks``."""
         self._say(f"{event.task}: {_comparing(event)}")
 
     @hookimpl
-    def chameleon_comparison_progressed(self, event: ComparisonProgressed) -> None:
+    def chameleon_comparison_progressed(self, event: events.ComparisonProgressed) -> None:
         """See ``EventHooks``; a line is for a step that is complete."""
         if event.done == event.of:
             self._say(f"{event.task}: {_progressed(event)}")
 
     @hookimpl
-    def chameleon_run_finished(self, event: RunFinished) -> None:
+    def chameleon_run_finished(self, event: events.RunFinished) -> None:
         """See ``EventHooks``."""
         self._say(f"finished after {event.seconds:.1f} s: {event.folder}")
 
@@ -194,7 +182,7 @@ class LiveProgress(_Progress):
         self._progress.console.print(line, markup=False, highlight=False)
 
     @hookimpl
-    def chameleon_run_started(self, event: RunStarted) -> None:
+    def chameleon_run_started(self, event: events.RunStarted) -> None:
         """See ``EventHooks``."""
         self._begin(event)
         for task in event.tasks:
@@ -213,7 +201,7 @@ class LiveProgress(_Progress):
         self._progress.start()
 
     @hookimpl
-    def chameleon_measured(self, event: Measured) -> None:
+    def chameleon_measured(self, event: events.Measured) -> None:
         """See ``EventHooks``."""
         self._rate.tick()
         if event.failure is not None:
@@ -222,13 +210,13 @@ class LiveProgress(_Progress):
         self._advance_all(1)
 
     @hookimpl
-    def chameleon_best_improved(self, event: BestImproved) -> None:
+    def chameleon_best_improved(self, event: events.BestImproved) -> None:
         """See ``EventHooks``."""
         self._best[event.task] = f"{duration(event.seconds)}, {event.gflops:.1f} GFLOP/s"
         self._progress.update(self._rows[event.task], note=self._note(event.task))
 
     @hookimpl
-    def chameleon_task_finished(self, event: TaskFinished) -> None:
+    def chameleon_task_finished(self, event: events.TaskFinished) -> None:
         """See ``EventHooks``."""
         measured = event.task.measured
         self._progress.update(self._rows[event.task.name], total=measured, completed=measured)
@@ -237,18 +225,18 @@ class LiveProgress(_Progress):
             self._progress.update(self._all, total=int(row.total) - _unused(event.task))
 
     @hookimpl
-    def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
+    def chameleon_comparison_started(self, event: events.ComparisonStarted) -> None:
         """See ``EventHooks``."""
         self._comparing = f"{event.task}: {_comparing(event)}"
         self._progress.update(self._all, note=self._comparing)
 
     @hookimpl
-    def chameleon_comparison_progressed(self, event: ComparisonProgressed) -> None:
+    def chameleon_comparison_progressed(self, event: events.ComparisonProgressed) -> None:
         """See ``EventHooks``."""
         self._progress.update(self._all, note=f"{self._comparing}, {_progressed(event)}")
 
     @hookimpl
-    def chameleon_run_finished(self, event: RunFinished) -> None:
+    def chameleon_run_finished(self, event: events.RunFinished) -> None:
         """See ``EventHooks``."""
         note = f"finished after {event.seconds:.1f} s, {self._all_failed}"
         self._progress.update(self._all, note=note)
@@ -270,7 +258,7 @@ class LiveProgress(_Progress):
         self._progress.update(self._all, advance=count, note=note)
 
 
-def _budget(event: RunStarted, stored: int) -> str:
+def _budget(event: events.RunStarted, stored: int) -> str:
     """The end of the run, as ``400 measurements``, and what it needs not measure."""
     already = f", {stored} measured before" if stored else ""
     if event.total_measurements is not None:
@@ -287,25 +275,25 @@ def _bar(limit: int | None, measured: int) -> int | None:
     return None if limit is None else max(limit, measured)
 
 
-def _unused(task: TaskSummary) -> int:
+def _unused(task: events.TaskSummary) -> int:
     """Measurements that the budget allowed a task and that it will not make."""
     return max(0, (task.target_measurements or 0) - task.measured)
 
 
-def _comparing(event: ComparisonStarted) -> str:
+def _comparing(event: events.ComparisonStarted) -> str:
     ours = "the winner" if event.finalists == 1 else f"the {event.finalists} best"
     rivals = f" with {event.rivals} rivals" if event.rivals else ""
     position = f", operator {event.place} of {event.of}" if event.of > 1 else ""
     return f"timing {ours} again{rivals}{position}"
 
 
-def _progressed(event: ComparisonProgressed) -> str:
+def _progressed(event: events.ComparisonProgressed) -> str:
     """How far a comparison is, as ``built 3 of 7``."""
     rounds = " rounds" if event.step == "timed" else ""
     return f"{event.step} {event.done} of {event.of}{rounds}"
 
 
-def _best(task: TaskSummary) -> str:
+def _best(task: events.TaskSummary) -> str:
     if task.best_seconds is None:
         return "none yet"
     return f"{duration(task.best_seconds)}, {task.gflops:.1f} GFLOP/s"

@@ -9,37 +9,27 @@ from typing import TextIO
 import click
 from chameleon_core.network_result import NetworkResult
 
+from chameleon_cli import result_rows
 from chameleon_cli.colours import in_colours
-from chameleon_cli.result_rows import (
-    BUCKET_HEADER,
-    FRONT_HEADER,
-    KERNEL_HEADER,
-    RIVAL_HEADER,
-    bucket_rows,
-    front_rows,
-    kernel_rows,
-    network_lines,
-    rival_table,
-)
 
 
 def print_network(network: NetworkResult) -> None:
     """Print where the time of a network goes, and what became of it."""
     if network.kernels:
         sys.stdout.write("\n")
-        print_table(KERNEL_HEADER, kernel_rows(network))
+        print_table(result_rows.KERNEL_HEADER, result_rows.kernel_rows(network))
     if network.buckets:
         sys.stdout.write("\n")
         chosen = ("precision",) if network.precision_summary else ()
-        print_table((*BUCKET_HEADER, *chosen), bucket_rows(network))
+        print_table((*result_rows.BUCKET_HEADER, *chosen), result_rows.bucket_rows(network))
     if network.front:
         sys.stdout.write("\n")
         which = ("bucket",) if network.buckets else ()
-        print_table((*which, *FRONT_HEADER), front_rows(network))
-    if rivals := rival_table(network):
+        print_table((*which, *result_rows.FRONT_HEADER), result_rows.front_rows(network))
+    if rivals := result_rows.rival_table(network):
         sys.stdout.write("\n")
-        print_table(RIVAL_HEADER, rivals)
-    for line in network_lines(network):
+        print_table(result_rows.RIVAL_HEADER, rivals)
+    for line in result_rows.network_lines(network):
         sys.stdout.write(line + "\n")
 
 

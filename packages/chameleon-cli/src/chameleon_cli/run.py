@@ -75,10 +75,7 @@ def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
     try:
         with signals(interruption):
             return run_pipeline(
-                resolved,
-                fresh=fresh,
-                listeners=[progress],
-                interruption=interruption,
+                resolved, fresh=fresh, listeners=[progress], interruption=interruption
             )
     except RunInterrupted as error:
         raise RunInterrupted(str(error), hint=f"continue with: {again}") from error

@@ -40,7 +40,7 @@ class TaskSummary:
 
 @attrs.frozen(kw_only=True)
 class CheckStarted:
-    """Chameleon tries the delivery once, before it measures anything.
+    """The check before tuning begins: it tries once whether the network can be delivered.
 
     Attributes:
         folder: the run folder.
@@ -51,10 +51,10 @@ class CheckStarted:
 
 @attrs.frozen(kw_only=True)
 class CheckFinished:
-    """The trial showed that the delivery is possible.
+    """The check before tuning has ended: the network can be delivered.
 
     Attributes:
-        seconds: wall-clock time of the trial in seconds.
+        seconds: wall-clock time of the check in seconds.
         found: the answer of ``Frontend.check``.
     """
 

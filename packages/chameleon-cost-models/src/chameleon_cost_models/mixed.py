@@ -90,10 +90,7 @@ class MixedEnsemble(CostModel):
         return scores
 
     def _parameters(self) -> dict[str, Any]:
-        return {
-            "max_depth": self._options.max_depth,
-            "eta": self._options.learning_rate,
-        }
+        return {"max_depth": self._options.max_depth, "eta": self._options.learning_rate}
 
     def _grown(self, features: Features, quality: Scores, configs: Configs) -> Any:
         scales = [_standardised(quality), _standardised(np.log(quality))]

@@ -117,9 +117,7 @@ class AnnealingExplorer(Explorer):
         # Samplers go by the score, so the neighbours' must be above the others'.
         above = rest.max(initial=0.0) + np.arange(len(near), 0, -1)
         return attrs.evolve(
-            candidates,
-            configs=configs[:count],
-            scores=np.concatenate([above, rest])[:count],
+            candidates, configs=configs[:count], scores=np.concatenate([above, rest])[:count]
         )
 
     def _starting_points(self) -> Configs:

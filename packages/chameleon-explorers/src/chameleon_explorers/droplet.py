@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from chameleon_core import stages
 from chameleon_core.space import Configs
-from chameleon_core.stages import (
-    Candidates,
-    Explorer,
-    Observations,
-    ScoreFunction,
-    StageContext,
-    Visited,
-)
 
 from chameleon_explorers.history import History
 from chameleon_explorers.moves import kicked, neighbourhoods, ranked, usable
 from chameleon_explorers.options import DropletOptions
 
 
-class DropletExplorer(Explorer):
+class DropletExplorer(stages.Explorer):
     """Walks down from the best configuration along one knob at a time; needs no cost model.
 
     A round looks one step either way along every knob, and further along the direction that helped
@@ -26,7 +19,7 @@ class DropletExplorer(Explorer):
     goes on from a perturbed configuration, and keeps a better one that it leads to.
     """
 
-    def __init__(self, options: DropletOptions, context: StageContext) -> None:
+    def __init__(self, options: DropletOptions, context: stages.StageContext) -> None:
         self._options = options
         self._space = context.space
         self._rng = context.rng
@@ -37,16 +30,16 @@ class DropletExplorer(Explorer):
         self._direction = np.zeros(len(context.space.knobs), np.int32)
         self._starts: Configs | None = None
 
-    def observe(self, observations: Observations) -> None:
+    def observe(self, observations: stages.Observations) -> None:
         """Take in what was measured."""
         self._history = History(self._space, observations)
 
     def explore(
         self,
-        score: ScoreFunction | None,  # noqa: ARG002 - part of the contract
-        visited: Visited,
+        score: stages.ScoreFunction | None,  # noqa: ARG002 - part of the contract
+        visited: stages.Visited,
         count: int,
-    ) -> Candidates:
+    ) -> stages.Candidates:
         """The next batch's configurations first; scores are ranks."""
         if not len(self._history.best):
             return ranked(visited.sample(count, self._rng), visited, count)
@@ -60,7 +53,7 @@ class DropletExplorer(Explorer):
             proposed = self._space.distinct(proposed)
         return ranked(proposed, visited, count)
 
-    def _next_steps(self, visited: Visited) -> Configs:
+    def _next_steps(self, visited: stages.Visited) -> Configs:
         """Unmeasured steps from the present configuration, once there is one."""
         longest = int(self._space.cardinalities.max()) - 1
         at = self._landed()

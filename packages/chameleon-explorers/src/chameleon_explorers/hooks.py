@@ -2,79 +2,42 @@
 
 from __future__ import annotations
 
-from chameleon_core.plugins import NoOptions, PluginRecord, PresetRecord, hookimpl
+from collections.abc import Iterable
 
-from chameleon_explorers.options import (
-    AnnealingOptions,
-    DropletOptions,
-    GeneticOptions,
-    LocalOptions,
-    PortfolioOptions,
-)
+from chameleon_core.plugins import PluginRecord, PresetRecord, hookimpl
+from chameleon_core.plugins.records import recorder
+
+from chameleon_explorers import options
 from chameleon_explorers.ppo.options import PPOOptions
 from chameleon_explorers.presets import MODEL_FREE, PRESETS, PUBLISHED
 
+_record = recorder("chameleon_explorers")
+
 
 @hookimpl
-def chameleon_explorers() -> list[PluginRecord]:
+def chameleon_explorers() -> Iterable[PluginRecord]:
     """Explorers of this package."""
-    return [
-        PluginRecord(
-            name="annealing",
-            summary="Simulated annealing on the cost model's scores (AutoTVM's)",
-            factory="chameleon_explorers.annealing:AnnealingExplorer",
-            options=AnnealingOptions,
-        ),
-        PluginRecord(
-            name="ppo",
-            summary="An actor-critic that learns to walk the space (CHAMELEON's)",
-            factory="chameleon_explorers.ppo.explorer:PPOExplorer",
-            options=PPOOptions,
-        ),
-        PluginRecord(
-            name="local",
-            summary="Iterated local search, one knob a step, on measurements alone",
-            factory="chameleon_explorers.local:LocalExplorer",
-            options=LocalOptions,
-        ),
-        PluginRecord(
-            name="droplet",
-            summary="Coordinate descent with growing steps, on measurements alone",
-            factory="chameleon_explorers.droplet:DropletExplorer",
-            options=DropletOptions,
-        ),
-        PluginRecord(
-            name="genetic",
-            summary="AutoTVM's genetic algorithm, on measurements or on the cost model's scores",
-            factory="chameleon_explorers.genetic:GeneticExplorer",
-            options=GeneticOptions,
-        ),
-        PluginRecord(
-            name="portfolio",
-            summary="A bandit that shares the rounds among explorers by what they brought",
-            factory="chameleon_explorers.portfolio:PortfolioExplorer",
-            options=PortfolioOptions,
-        ),
-        PluginRecord(
-            name="random",
-            summary="Random unvisited configurations, ranked by the cost model",
-            factory="chameleon_explorers.random_search:RandomExplorer",
-            options=NoOptions,
-        ),
-    ]
+    annealing = "Simulated annealing on the cost model's scores (AutoTVM's)"
+    ppo = "An actor-critic that learns to walk the space (CHAMELEON's)"
+    local = "Iterated local search, one knob a step, on measurements alone"
+    droplet = "Coordinate descent with growing steps, on measurements alone"
+    genetic = "AutoTVM's genetic algorithm, on measurements or on the cost model's scores"
+    portfolio = "A bandit that shares the rounds among explorers by what they brought"
+    random = "Random unvisited configurations, ranked by the cost model"
+    yield _record("annealing", annealing, "annealing:AnnealingExplorer", options.AnnealingOptions)
+    yield _record("ppo", ppo, "ppo.explorer:PPOExplorer", PPOOptions)
+    yield _record("local", local, "local:LocalExplorer", options.LocalOptions)
+    yield _record("droplet", droplet, "droplet:DropletExplorer", options.DropletOptions)
+    yield _record("genetic", genetic, "genetic:GeneticExplorer", options.GeneticOptions)
+    yield _record("portfolio", portfolio, "portfolio:PortfolioExplorer", options.PortfolioOptions)
+    yield _record("random", random, "random_search:RandomExplorer")
 
 
 @hookimpl
-def chameleon_cost_models() -> list[PluginRecord]:
+def chameleon_cost_models() -> Iterable[PluginRecord]:
     """The model of explorers that need none."""
-    return [
-        PluginRecord(
-            name="none",
-            summary="No model, for explorers that learn from measurements alone",
-            factory="chameleon_explorers.no_model:NoCostModel",
-            options=NoOptions,
-        ),
-    ]
+    none = "No model, for explorers that learn from measurements alone"
+    yield _record("none", none, "no_model:NoCostModel")
 
 
 @hookimpl

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from chameleon_core import stages
 from chameleon_core.space import Configs
-from chameleon_core.stages import (
-    Candidates,
-    Explorer,
-    Observations,
-    ScoreFunction,
-    StageContext,
-    Visited,
-)
 
 from chameleon_explorers.history import History
 from chameleon_explorers.moves import kicked, neighbourhoods, nothing, ranked
@@ -37,7 +30,7 @@ class Climb:
         self.starts = starts
 
 
-class LocalExplorer(Explorer):
+class LocalExplorer(stages.Explorer):
     """Plus-or-minus-one-knob local search with kicks and restarts; needs no cost model.
 
     With ``guided``, a trained model says which neighbours of the best are measured first.
@@ -49,7 +42,7 @@ class LocalExplorer(Explorer):
     or from a kick of the best configuration.
     """
 
-    def __init__(self, options: LocalOptions, context: StageContext) -> None:
+    def __init__(self, options: LocalOptions, context: stages.StageContext) -> None:
         self._options = options
         self._space = context.space
         self._rng = context.rng
@@ -57,11 +50,13 @@ class LocalExplorer(Explorer):
         self._history = History.nothing(context.space)
         self._climbs = [Climb(nothing(context.space)) for _ in range(options.climbs)]
 
-    def observe(self, observations: Observations) -> None:
+    def observe(self, observations: stages.Observations) -> None:
         """Take in what was measured."""
         self._history = History(self._space, observations)
 
-    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+    def explore(
+        self, score: stages.ScoreFunction | None, visited: stages.Visited, count: int
+    ) -> stages.Candidates:
         """The next batch's configurations first, then what would come after them.
 
         Scores are ranks, whether there is a cost model or not.
@@ -85,7 +80,7 @@ class LocalExplorer(Explorer):
             proposed = self._space.distinct(proposed)
         return ranked(proposed, visited, count)
 
-    def _around_the_best(self, visited: Visited, count: int) -> Configs:
+    def _around_the_best(self, visited: stages.Visited, count: int) -> Configs:
         """Unmeasured neighbours of the best configurations, best parents first."""
         near_best = nothing(self._space)
         for begin in range(0, len(self._history.best), _PARENTS):
@@ -97,7 +92,7 @@ class LocalExplorer(Explorer):
                 break
         return near_best[:count]
 
-    def _continued(self, climb: Climb, visited: Visited, slots: int) -> Configs:
+    def _continued(self, climb: Climb, visited: stages.Visited, slots: int) -> Configs:
         """The rows that a climb wants measured next: neighbours, or starts if it is at its end."""
         if climb.at is None:
             costs = self._history.cost_of(climb.starts)
@@ -117,16 +112,12 @@ class LocalExplorer(Explorer):
         climb.starts = self._starts(visited, slots)
         return climb.starts
 
-    def _starts(self, visited: Visited, count: int) -> Configs:
+    def _starts(self, visited: stages.Visited, count: int) -> Configs:
         """Starts of a new climb: kicks of the best, or random configurations."""
         starts = nothing(self._space)
         if self._rng.random() >= self._options.restart:
             starts = kicked(
-                self._space,
-                self._history.best[0],
-                self._options.kick,
-                _TRIES * count,
-                self._rng,
+                self._space, self._history.best[0], self._options.kick, _TRIES * count, self._rng
             )
             starts = starts[visited.fresh(starts)][:count]
         return starts if len(starts) else visited.sample(count, self._rng)

@@ -5,15 +5,8 @@ from __future__ import annotations
 import math
 
 import attrs
+from chameleon_core import stages
 from chameleon_core.pipeline.members import create_member
-from chameleon_core.stages import (
-    Candidates,
-    Explorer,
-    Observations,
-    ScoreFunction,
-    StageContext,
-    Visited,
-)
 
 from chameleon_explorers.options import PortfolioOptions
 
@@ -29,12 +22,12 @@ class Arm:
             cost fell, between 0 and 1.
     """
 
-    explorer: Explorer
+    explorer: stages.Explorer
     rounds: float = 0.0
     improvement: float = 0.0
 
 
-class PortfolioExplorer(Explorer):
+class PortfolioExplorer(stages.Explorer):
     """Gives each round to one of several explorers, all of which learn from every measurement.
 
     The choice is a discounted upper confidence bound (Garivier and Moulines, 2011, section 2.1). It
@@ -42,7 +35,7 @@ class PortfolioExplorer(Explorer):
     long: the best explorer at the beginning of a search is not the best at its end.
     """
 
-    def __init__(self, options: PortfolioOptions, context: StageContext) -> None:
+    def __init__(self, options: PortfolioOptions, context: stages.StageContext) -> None:
         self._options = options
         generators = context.rng.spawn(len(options.explorers))
         self._arms = [
@@ -52,7 +45,9 @@ class PortfolioExplorer(Explorer):
         self._chosen: Arm | None = None
         self._best_cost = math.inf
 
-    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+    def explore(
+        self, score: stages.ScoreFunction | None, visited: stages.Visited, count: int
+    ) -> stages.Candidates:
         """The candidates of the explorer whose turn it is, or of the next one if it has none."""
         for arm in sorted(self._arms, key=self._promise, reverse=True):
             candidates = arm.explorer.explore(score, visited, count)
@@ -61,7 +56,7 @@ class PortfolioExplorer(Explorer):
                 break
         return candidates
 
-    def observe(self, observations: Observations) -> None:
+    def observe(self, observations: stages.Observations) -> None:
         """Credit the explorer of the last round, and let all of them learn."""
         best = observations.best_cost
         if self._chosen is not None:

@@ -49,10 +49,7 @@ DEFAULT = PresetRecord(
         # the uncertain, too, so that a search does not settle at the first good place.
         "cost_model": {
             "name": "alternating",
-            "models": [
-                {"name": "mixed", "kappa": 3.0},
-                {"name": "gaussian-process", "kappa": 2.0},
-            ],
+            "models": [{"name": "mixed", "kappa": 3.0}, {"name": "gaussian-process", "kappa": 2.0}],
         },
         "sampler": {"name": "greedy", "epsilon": 0.05},
         "synthesizer": "none",
@@ -82,6 +79,15 @@ DEFAULT = PresetRecord(
     },
 )
 
+_AUTOTVM_TREES = {
+    "name": "xgboost",
+    "objective": "reg",
+    "max_depth": 3,
+    "learning_rate": 0.3,
+    "gamma": 1e-4,
+    "min_child_weight": 1.0,
+}
+
 AUTOTVM = PresetRecord(
     name="autotvm",
     summary="AutoTVM's search with its published numbers: 1000 measurements in rounds of 64",
@@ -98,14 +104,7 @@ AUTOTVM = PresetRecord(
             "exhaustive": False,
             "neighbours": 0.0,
         },
-        "cost_model": {
-            "name": "xgboost",
-            "objective": "reg",
-            "max_depth": 3,
-            "learning_rate": 0.3,
-            "gamma": 1e-4,
-            "min_child_weight": 1.0,
-        },
+        "cost_model": _AUTOTVM_TREES,
         "sampler": {"name": "greedy", "epsilon": 0.05},
         "synthesizer": "none",
         "budget": {"measurements": 1000, "batch_size": 64, "plan_size": 64},
@@ -115,16 +114,11 @@ AUTOTVM = PresetRecord(
 PRESETS = (DEFAULT, AUTOTVM)
 
 _COMMON: dict[str, Any] = {
-    "target": "native",
-    "space": "auto",
+    **_AROUND_THE_SEARCH,
     "cost_model": "none",
     # No random picks: these explorers decide themselves how much of a batch goes elsewhere.
     "sampler": {"name": "greedy", "epsilon": 0.0},
     "synthesizer": "none",
-    "runner": "local",
-    "scheduler": "round-robin",
-    "baselines": ["untuned", "onednn"],
-    "seed": 0,
 }
 """What all model-free presets have in common."""
 
@@ -215,38 +209,28 @@ PPO_RELEASE: dict[str, Any] = {
 
 _PUBLISHED: dict[str, Any] = {
     **_AROUND_THE_SEARCH,
-    "cost_model": {
-        "name": "xgboost",
-        "objective": "reg",
-        "max_depth": 3,
-        "learning_rate": 0.3,
-        "gamma": 1e-4,
-        "min_child_weight": 1.0,
-    },
+    "cost_model": _AUTOTVM_TREES,
     # Table 7: 16 iterations, the equivalent of 1000 measurements in batches of at most 64. The
     # sampler clusters what the exploration found, of which the best are kept.
     "budget": {"measurements": 1000, "batch_size": 64, "plan_size": 512},
 }
 """What both presets have in common; the cost model's parameters are AutoTVM's."""
 
+_KNEE: dict[str, Any] = {
+    "name": "kmeans-knee",
+    "threshold": 2.5,
+    "smallest": 8,
+    "largest": 64,
+    "step": 1,
+    "knobs": "all",
+    "scaled": False,
+    "representative": "floor",
+}
+
 PAPER = PresetRecord(
     name="paper",
     summary="CHAMELEON as published: PPO, adaptive sampling to the letter, sample synthesis",
-    pipeline={
-        **_PUBLISHED,
-        "explorer": PPO_PAPER,
-        "sampler": {
-            "name": "kmeans-knee",
-            "threshold": 2.5,
-            "smallest": 8,
-            "largest": 64,
-            "step": 1,
-            "knobs": "all",
-            "scaled": False,
-            "representative": "floor",
-        },
-        "synthesizer": "mode",
-    },
+    pipeline={**_PUBLISHED, "explorer": PPO_PAPER, "sampler": _KNEE, "synthesizer": "mode"},
 )
 
 RELEASE = PresetRecord(
@@ -255,16 +239,7 @@ RELEASE = PresetRecord(
     pipeline={
         **_PUBLISHED,
         "explorer": PPO_RELEASE,
-        "sampler": {
-            "name": "kmeans-knee",
-            "threshold": 2.5,
-            "smallest": 8,
-            "largest": 64,
-            "step": 8,
-            "knobs": "widest",
-            "scaled": False,
-            "representative": "floor",
-        },
+        "sampler": {**_KNEE, "step": 8, "knobs": "widest"},
         # It has no synthesis: what cannot be measured is drawn at random, as the loop does.
         "synthesizer": "none",
     },

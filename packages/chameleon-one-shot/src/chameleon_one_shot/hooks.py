@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chameleon_core.plugins import CommandRecord, PluginRecord, PresetRecord, hookimpl
+from chameleon_core.plugins.records import recorder
 
 from chameleon_one_shot.dataset.task_options import TasksOptions
 from chameleon_one_shot.options import OneShotOptions
@@ -30,27 +31,21 @@ ONE_SHOT = PresetRecord(
     },
 )
 
+_record = recorder("chameleon_one_shot")
+
 
 @hookimpl
 def chameleon_frontends() -> Iterable[PluginRecord]:
     """Tasks that were written down."""
-    yield PluginRecord(
-        name="tasks",
-        summary="Tasks in a file, as a data set's collection draws them",
-        factory="chameleon_one_shot.dataset.task_file:TasksFrontend",
-        options=TasksOptions,
-    )
+    summary = "Tasks in a file, as a data set's collection draws them"
+    yield _record("tasks", summary, "dataset.task_file:TasksFrontend", TasksOptions)
 
 
 @hookimpl
 def chameleon_cost_models() -> Iterable[PluginRecord]:
     """The predictor."""
-    yield PluginRecord(
-        name="one-shot",
-        summary="A network trained beforehand on other tasks, perhaps fitted to this one",
-        factory="chameleon_one_shot.cost_model:OneShotModel",
-        options=OneShotOptions,
-    )
+    summary = "A network trained beforehand on other tasks, perhaps fitted to this one"
+    yield _record("one-shot", summary, "cost_model:OneShotModel", OneShotOptions)
 
 
 @hookimpl
@@ -62,18 +57,10 @@ def chameleon_presets() -> Iterable[PresetRecord]:
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
     """Data sets of measured candidates, and predictors."""
-    yield CommandRecord(
-        name="dataset",
-        summary="Collect measurements of many tasks, or import, merge and check them.",
-        factory="chameleon_one_shot.commands.dataset:command",
-    )
-    yield CommandRecord(
-        name="pretrain",
-        summary="Train a predictor of kernels' speed on a data set.",
-        factory="chameleon_one_shot.commands.pretrain:command",
-    )
-    yield CommandRecord(
-        name="evaluate-predictor",
-        summary="Judge a predictor by tasks that it has not seen.",
-        factory="chameleon_one_shot.commands.evaluate_predictor:command",
-    )
+    for name, summary in (
+        ("dataset", "Collect measurements of many tasks, or import, merge and check them."),
+        ("pretrain", "Train a predictor of kernels' speed on a data set."),
+        ("evaluate-predictor", "Judge a predictor by tasks that it has not seen."),
+    ):
+        factory = f"chameleon_one_shot.commands.{name.replace('-', '_')}:command"
+        yield CommandRecord(name=name, summary=summary, factory=factory)

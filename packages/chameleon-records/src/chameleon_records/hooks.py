@@ -24,8 +24,6 @@ def chameleon_record_databases() -> Iterable[PluginRecord]:
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
     """Showing, merging and pruning databases."""
-    yield CommandRecord(
-        name="records",
-        summary="Add to record databases; merge, list, export and prune them.",
-        factory="chameleon_records.commands.group:command",
-    )
+    summary = "Add to record databases; merge, list, export and prune them."
+    factory = "chameleon_records.commands.group:command"
+    yield CommandRecord(name="records", summary=summary, factory=factory)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, hookimpl
+from chameleon_core.plugins import CommandRecord, PluginRecord, hookimpl
+from chameleon_core.plugins.records import recorder
 
 from chameleon_runners.cuda.options import CudaOptions
 from chameleon_runners.local.options import LocalOptions
@@ -13,13 +13,7 @@ from chameleon_runners.ray.options import RayOptions
 from chameleon_runners.replay.options import ReplayOptions, TableOptions
 from chameleon_runners.rpc.options import RpcOptions
 
-
-def _record(
-    name: str, summary: str, factory: str, options: type = NoOptions, **more: Any
-) -> PluginRecord:
-    """A record whose factory is named within this package."""
-    factory = f"chameleon_runners.{factory}"
-    return PluginRecord(name=name, summary=summary, factory=factory, options=options, **more)
+_record = recorder("chameleon_runners")
 
 
 @hookimpl

@@ -2,68 +2,35 @@
 
 from __future__ import annotations
 
-from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
+from collections.abc import Iterable
 
-from chameleon_samplers.options import (
-    CrossoverOptions,
-    DiversityOptions,
-    GreedyOptions,
-    KMeansKneeOptions,
-    ModeOptions,
-)
+from chameleon_core.plugins import PluginRecord, hookimpl
+from chameleon_core.plugins.records import recorder
+
+from chameleon_samplers import options
+
+_record = recorder("chameleon_samplers")
 
 
 @hookimpl
-def chameleon_samplers() -> list[PluginRecord]:
+def chameleon_samplers() -> Iterable[PluginRecord]:
     """Samplers of this package."""
-    return [
-        PluginRecord(
-            name="greedy",
-            summary="The best-scored candidates with an epsilon of random picks (AutoTVM's)",
-            factory="chameleon_samplers.greedy:GreedySampler",
-            options=GreedyOptions,
-        ),
-        PluginRecord(
-            name="kmeans-knee",
-            summary="One candidate per cluster, as many as the knee says (adaptive sampling)",
-            factory="chameleon_samplers.kmeans_knee:KMeansKneeSampler",
-            options=KMeansKneeOptions,
-        ),
-        PluginRecord(
-            name="diversity",
-            summary="Good scores and knob values not in the batch yet (AutoTVM's submodular pick)",
-            factory="chameleon_samplers.diversity:DiversitySampler",
-            options=DiversityOptions,
-        ),
-        PluginRecord(
-            name="random",
-            summary="Random candidates, whatever their scores",
-            factory="chameleon_samplers.random_pick:RandomSampler",
-            options=NoOptions,
-        ),
-    ]
+    greedy = "The best-scored candidates with an epsilon of random picks (AutoTVM's)"
+    knee = "One candidate per cluster, as many as the knee says (adaptive sampling)"
+    diverse = "Good scores and knob values not in the batch yet (AutoTVM's submodular pick)"
+    random = "Random candidates, whatever their scores"
+    yield _record("greedy", greedy, "greedy:GreedySampler", options.GreedyOptions)
+    yield _record("kmeans-knee", knee, "kmeans_knee:KMeansKneeSampler", options.KMeansKneeOptions)
+    yield _record("diversity", diverse, "diversity:DiversitySampler", options.DiversityOptions)
+    yield _record("random", random, "random_pick:RandomSampler")
 
 
 @hookimpl
-def chameleon_synthesizers() -> list[PluginRecord]:
+def chameleon_synthesizers() -> Iterable[PluginRecord]:
     """Synthesizers of this package."""
-    return [
-        PluginRecord(
-            name="mode",
-            summary="Unusable samples become the most frequent choices (sample synthesis)",
-            factory="chameleon_samplers.mode:ModeSynthesizer",
-            options=ModeOptions,
-        ),
-        PluginRecord(
-            name="crossover",
-            summary="Part of a batch recombines the best configurations measured",
-            factory="chameleon_samplers.crossover:CrossoverSynthesizer",
-            options=CrossoverOptions,
-        ),
-        PluginRecord(
-            name="none",
-            summary="Measures what the sampler chose",
-            factory="chameleon_samplers.none:NoSynthesizer",
-            options=NoOptions,
-        ),
-    ]
+    mode = "Unusable samples become the most frequent choices (sample synthesis)"
+    cross = "Part of a batch recombines the best configurations measured"
+    none = "Measures what the sampler chose"
+    yield _record("mode", mode, "mode:ModeSynthesizer", options.ModeOptions)
+    yield _record("crossover", cross, "crossover:CrossoverSynthesizer", options.CrossoverOptions)
+    yield _record("none", none, "none:NoSynthesizer")

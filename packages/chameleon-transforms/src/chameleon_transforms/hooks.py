@@ -8,6 +8,7 @@ import attrs
 from attrs import validators
 from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, SectionRecord, hookimpl
 from chameleon_core.plugins.options import option
+from chameleon_core.plugins.records import recorder
 
 from chameleon_transforms.section import Transformation
 
@@ -57,78 +58,45 @@ class KernelOptions:
     )
 
 
-def _record(name: str, summary: str, factory: str, options: type = NoOptions) -> PluginRecord:
-    factory = f"chameleon_transforms.{factory}"
-    return PluginRecord(name=name, summary=summary, factory=factory, options=options)
+_record = recorder("chameleon_transforms")
 
-
-_GROUPING = "transforms.grouping"
-_SHRINKING = "transforms.shrinking"
-
-TRANSFORMS = (
-    _record("group", "Channels in groups", f"{_GROUPING}:Group", GroupOptions),
-    _record("depthwise", "As many groups as channels", f"{_GROUPING}:Depthwise"),
-    _record(
-        "bottleneck",
-        "Fewer output channels, then a convolution of 1x1",
-        f"{_SHRINKING}:Bottleneck",
-        BottleneckOptions,
-    ),
-    _record(
-        "split-outputs",
+_GROUPS, _LESS = "grouping", "shrinking"
+_TRANSFORMS = {
+    "group": (_GROUPS, GroupOptions, "Channels in groups"),
+    "depthwise": (_GROUPS, NoOptions, "As many groups as channels"),
+    "bottleneck": (_LESS, BottleneckOptions, "Fewer output channels, then a convolution of 1x1"),
+    "split-outputs": (
+        _GROUPS,
+        SplitOptions,
         "Output channels in parts, each with groups of its own",
-        f"{_GROUPING}:SplitOutputs",
-        SplitOptions,
     ),
-    _record(
-        "mixed-groups",
-        "The first output channels standard, the rest grouped",
-        f"{_GROUPING}:MixedGroups",
-        MixedOptions,
-    ),
-    _record(
-        "split-rows",
-        "Rows in slabs, each with weights and groups of its own",
-        f"{_GROUPING}:SplitRows",
-        SplitOptions,
-    ),
-    _record(
-        "input-bottleneck",
+    "mixed-groups": (_GROUPS, MixedOptions, "The first output channels standard, the rest grouped"),
+    "split-rows": (_GROUPS, SplitOptions, "Rows in slabs, each with weights and groups of its own"),
+    "input-bottleneck": (
+        _LESS,
+        BottleneckOptions,
         "A convolution of 1x1 to fewer input channels beforehand",
-        f"{_SHRINKING}:InputBottleneck",
-        BottleneckOptions,
     ),
-    _record(
-        "low-rank",
-        "Filters of one column, then of one row",
-        f"{_SHRINKING}:LowRank",
-        BottleneckOptions,
-    ),
-    _record(
-        "kernel-shrink",
-        "Smaller filters around the same middle",
-        f"{_SHRINKING}:KernelShrink",
-        KernelOptions,
-    ),
+    "low-rank": (_LESS, BottleneckOptions, "Filters of one column, then of one row"),
+    "kernel-shrink": (_LESS, KernelOptions, "Smaller filters around the same middle"),
+}
+TRANSFORMS = tuple(
+    _record(name, summary, f"transforms.{module}:{name.title().replace('-', '')}", options)
+    for name, (module, options, summary) in _TRANSFORMS.items()
 )
 
+_SCORES = {
+    "fisher": ("FisherPotential", "Fisher Potential of all layers (Turner et al. 2021)"),
+    "synflow": ("SynapticFlow", "Synaptic flow of all weights, in logarithms (Tanaka et al. 2020)"),
+    "naswot": (
+        "ActivationOverlap",
+        "How differently samples switch the activations (Mellor et al. 2021)",
+    ),
+    "parameters": ("Parameters", "How many weights there are"),
+    "multiply-adds": ("MultiplyAdds", "How much work one sample is"),
+}
 SCORES = tuple(
-    _record(name, summary, f"scores.initial:{score}")
-    for name, score, summary in (
-        ("fisher", "FisherPotential", "Fisher Potential of all layers (Turner et al. 2021)"),
-        (
-            "synflow",
-            "SynapticFlow",
-            "Synaptic flow of all weights, in logarithms (Tanaka et al. 2020)",
-        ),
-        (
-            "naswot",
-            "ActivationOverlap",
-            "How differently samples switch the activations (Mellor et al. 2021)",
-        ),
-        ("parameters", "Parameters", "How many weights there are"),
-        ("multiply-adds", "MultiplyAdds", "How much work one sample is"),
-    )
+    _record(name, summary, f"scores.initial:{score}") for name, (score, summary) in _SCORES.items()
 )
 
 
@@ -154,8 +122,6 @@ def chameleon_network_scores() -> Iterable[PluginRecord]:
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
     """Transforming the network of a pipeline."""
-    yield CommandRecord(
-        name="transform",
-        summary="Search transformed networks for latency, score and size.",
-        factory="chameleon_transforms.commands.transform:command",
-    )
+    summary = "Search transformed networks for latency, score and size."
+    factory = "chameleon_transforms.commands.transform:command"
+    yield CommandRecord(name="transform", summary=summary, factory=factory)

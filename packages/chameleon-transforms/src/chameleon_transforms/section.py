@@ -55,10 +55,7 @@ class Transformation(Section):
         validators.deep_iterable(validators.ge(1)),
     )
     scores: tuple[Any, ...] = option(
-        ("parameters",),
-        "judge without training; the first decides",
-        _some,
-        stages="network_scores",
+        ("parameters",), "judge without training; the first decides", _some, stages="network_scores"
     )
     tolerance: float = option(
         0.0,

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from chameleon_core.plugins import (
     CommandRecord,
     InstructionRecord,
-    NoOptions,
     OperatorRecord,
     PluginRecord,
     TemplateRecord,
     hookimpl,
 )
+from chameleon_core.plugins.records import recorder
 
 from chameleon_tvm.instructions.records import INSTRUCTIONS
 from chameleon_tvm.operators.frontend_options import OperatorsOptions
@@ -26,35 +26,22 @@ from chameleon_tvm.spaces.template.records import TEMPLATES
 LISTINGS = "chameleon_tvm.building.winners:list_winners"
 """Starts a process that asks builders for their listings."""
 
-SPACES = (
-    PluginRecord(
-        name="auto",
-        summary="A template if there is one for the operator and target, else sketches",
-        factory="chameleon_tvm.spaces.auto:AutoSpace",
-        options=AutoOptions,
-        listings=LISTINGS,
-    ),
-    PluginRecord(
-        name="template",
-        summary="Hand-written convolutions (direct, Winograd) and products, for llvm and cuda",
-        factory="chameleon_tvm.spaces.template.provider:TemplateSpace",
-        options=TemplateOptions,
-        listings=LISTINGS,
-    ),
-    PluginRecord(
-        name="sketch",
-        summary="MetaSchedule's sketches as knobs, for every operator and target",
-        factory="chameleon_tvm.spaces.sketch.provider:SketchSpace",
-        options=SketchOptions,
-        listings=LISTINGS,
-    ),
-)
+_record = recorder("chameleon_tvm")
+
+_AUTO = "A template if there is one for the operator and target, else sketches"
+_TEMPLATE = "Hand-written convolutions (direct, Winograd) and products, for llvm and cuda"
+_SKETCH = "MetaSchedule's sketches as knobs, for every operator and target"
 
 
 @hookimpl
 def chameleon_spaces() -> Iterable[PluginRecord]:
     """The design spaces of this package."""
-    return SPACES
+    for name, summary, factory, options in (
+        ("auto", _AUTO, "spaces.auto:AutoSpace", AutoOptions),
+        ("template", _TEMPLATE, "spaces.template.provider:TemplateSpace", TemplateOptions),
+        ("sketch", _SKETCH, "spaces.sketch.provider:SketchSpace", SketchOptions),
+    ):
+        yield _record(name, summary, factory, options, listings=LISTINGS)
 
 
 @hookimpl
@@ -78,53 +65,35 @@ def chameleon_instructions() -> Iterable[InstructionRecord]:
 @hookimpl
 def chameleon_frontends() -> Iterable[PluginRecord]:
     """The frontends of this package."""
-    yield PluginRecord(
-        name="operators",
-        summary="Single tensor operators, written down in the pipeline file",
-        factory="chameleon_tvm.operators.frontend:OperatorsFrontend",
-        options=OperatorsOptions,
-        usage="chameleon export {folder} --to library -o {folder}/kernels",
-    )
+    summary = "Single tensor operators, written down in the pipeline file"
+    factory = "operators.frontend:OperatorsFrontend"
+    usage = "chameleon export {folder} --to library -o {folder}/kernels"
+    yield _record("operators", summary, factory, OperatorsOptions, usage=usage)
 
 
 @hookimpl
 def chameleon_targets() -> Iterable[PluginRecord]:
     """The target resolver."""
-    yield PluginRecord(
-        name="tvm",
-        summary="Everything TVM takes, the command-line form, tags, and 'native'",
-        factory="chameleon_tvm.device.targets:TVMTargets",
-        options=NoOptions,
-    )
+    summary = "Everything TVM takes, the command-line form, tags, and 'native'"
+    yield _record("tvm", summary, "device.targets:TVMTargets")
 
 
 @hookimpl
 def chameleon_baselines() -> Iterable[PluginRecord]:
     """The baseline of a user who does not tune."""
-    yield PluginRecord(
-        name="untuned",
-        summary="TVM's kernel without tuning, in the task's own layouts",
-        factory="chameleon_tvm.baselines.untuned:UntunedBaseline",
-        options=NoOptions,
-    )
+    summary = "TVM's kernel without tuning, in the task's own layouts"
+    yield _record("untuned", summary, "baselines.untuned:UntunedBaseline")
 
 
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
     """The command about the CPU that kernels are compiled for."""
-    yield CommandRecord(
-        name="cpu",
-        summary="Show what a target's CPU is taken for; measure and keep its memory's rate.",
-        factory="chameleon_tvm.commands.cpu:command",
-    )
+    summary = "Show what a target's CPU is taken for; measure and keep its memory's rate."
+    yield CommandRecord(name="cpu", summary=summary, factory="chameleon_tvm.commands.cpu:command")
 
 
 @hookimpl
 def chameleon_rivals() -> Iterable[PluginRecord]:
     """Other tuners, for comparisons."""
-    yield PluginRecord(
-        name="metaschedule",
-        summary="TVM's own tuner, ms.tune_tir, in a process of its own",
-        factory="chameleon_tvm.rivals.bench:MetaSchedule",
-        options=MetaScheduleOptions,
-    )
+    summary = "TVM's own tuner, ms.tune_tir, in a process of its own"
+    yield _record("metaschedule", summary, "rivals.bench:MetaSchedule", MetaScheduleOptions)

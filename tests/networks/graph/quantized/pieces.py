@@ -80,8 +80,7 @@ def convolution(
     channels, rank = shape_of(x)[1], len(shape_of(x))
     shape = (filters, channels // groups, *[size] * (rank - 2))
     weights, scale = weights_of(emit, rng, shape, 0, largest=largest)
-    kind = getattr(op.nn, f"conv{rank - 2}d")
-    result = emit(kind(x, weights, groups=groups, **more))
+    result = emit(getattr(op.nn, f"conv{rank - 2}d")(x, weights, groups=groups, **more))
     return emit(op.add(result, bias_of(emit, rng, scale, data, rank))) if bias else result
 
 
@@ -143,8 +142,7 @@ def _windows(call: Any, x: Array, size: Any, dilation: Any, fill: float) -> Arra
     widths = [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)]
     x = np.pad(x.astype(np.float64), widths, constant_values=fill)
     reach = [(int(k) - 1) * int(d) + 1 for k, d in zip(size, dilation, strict=True)]
-    axes = tuple(range(2, x.ndim))
-    seen = np.lib.stride_tricks.sliding_window_view(x, reach, axes)
+    seen = np.lib.stride_tricks.sliding_window_view(x, reach, tuple(range(2, x.ndim)))
     steps = tuple(slice(None, None, int(number)) for number in call.attrs.strides)
     taps = tuple(slice(None, None, int(number)) for number in dilation)
     return seen[(slice(None), slice(None), *steps, *taps)]
@@ -164,8 +162,7 @@ def _convolution(call: Any, x: Array, weights: Array) -> Array:
 
 
 def _largest(call: Any, x: Array) -> Array:
-    size = call.attrs.pool_size
-    seen = _windows(call, x, size, call.attrs.dilation, -np.inf)
+    seen = _windows(call, x, call.attrs.pool_size, call.attrs.dilation, -np.inf)
     return seen.max(axis=tuple(range(x.ndim, seen.ndim)))
 
 

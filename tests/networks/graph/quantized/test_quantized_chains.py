@@ -12,14 +12,7 @@ from chameleon_networks.graph.relaxed import relax
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
 from ..sequence.conftest import deliver  # noqa: F401, TID252 - a fixture
-from .pieces import (
-    Affine,
-    convolution,
-    dense,
-    dequantized,
-    evaluated,
-    weights_of,
-)
+from .pieces import Affine, convolution, dense, dequantized, evaluated, weights_of
 
 op = relax.op
 DATA = Affine(scale=2.0**-4, zero_point=100)
@@ -42,8 +35,7 @@ def test_constants_of_a_chain():
         x = convolution(emit, x, 5, 3, DATA.scale, rng=rng())
         return OUT.pair(emit, emit(op.nn.relu(x)))
 
-    chain = chain_of(build, 1, 4, 6, 6)
-    weights, scale, bias, quantization = chain.constants.arrays
+    weights, scale, bias, quantization = chain_of(build, 1, 4, 6, 6).constants.arrays
     assert (weights.dtype, scale.dtype, bias.dtype) == (np.int8, np.float32, np.int32)
     assert weights.shape == (5, 4, 3, 3)
     # The output's scale is in the sums': a positive factor passes through a ReLU.

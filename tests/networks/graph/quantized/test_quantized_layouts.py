@@ -15,8 +15,7 @@ op = relax.op
 
 
 def test_no_layout_is_changed_between_quantized_convolutions():
-    module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
-    network = prepared(module, "NHWC")
+    network = prepared(module_of(small_resnet, ((1, 3, 12, 12), "float32")), "NHWC")
     # The image alone comes in another layout.
     assert left_over(network, chains_of(network))["permute_dims"] == 1
 

@@ -18,9 +18,7 @@ from .pieces import Affine, convolution, dense, evaluated
 op = relax.op
 
 PARAMETERS = st.builds(
-    Affine,
-    scale=st.sampled_from([2.0**-4, 2.0**-3, 2.0**-2]),
-    zero_point=st.integers(0, 255),
+    Affine, scale=st.sampled_from([2.0**-4, 2.0**-3, 2.0**-2]), zero_point=st.integers(0, 255)
 ) | st.builds(
     Affine,
     scale=st.sampled_from([2.0**-4, 2.0**-3]),

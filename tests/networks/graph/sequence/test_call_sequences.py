@@ -45,8 +45,7 @@ def test_outputs_may_be_anything(deliver: Any):
 
 
 def test_results_are_the_callers(deliver: Any):
-    module = module_of(_everything, (SHAPE, "float32"))
-    network = deliver(module).run
+    network = deliver(module_of(_everything, (SHAPE, "float32"))).run
     first = network(X)
     copies = [output.copy() for output in first]
     network(X + 1)
@@ -121,8 +120,7 @@ def test_tuples_and_functions_of_the_runtime(deliver: Any):
         order = emit(op.argsort(x, axis=1, descending=True))
         return (emit(best[0]), emit(best[1]), order)
 
-    module = module_of(build, ((4, 9), "float32"))
-    network = deliver(module)
+    network = deliver(module_of(build, ((4, 9), "float32")))
     assert network.compiled.virtual_machine is None
     values = RNG.permutation(36).astype(np.float32).reshape(4, 9)
     outputs = network.run(values)

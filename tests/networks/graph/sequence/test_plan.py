@@ -34,8 +34,7 @@ def test_what_is_alive_together_lies_apart(intervals: list[Interval]):
 
 def test_a_chain_needs_two_tensors_at_a_time():
     sizes = [100, 4000, 50, 4000, 10]
-    intervals = [Interval(size=s, first=n, last=n + 1) for n, s in enumerate(sizes)]
-    _, size = placed(intervals)
+    _, size = placed([Interval(size=s, first=n, last=n + 1) for n, s in enumerate(sizes)])
     assert size == aligned(4000) + aligned(100)
 
 
@@ -61,10 +60,7 @@ def test_outputs_are_computed_where_they_are_wanted():
     assert len(plan.blobs) == 1
 
 
-@given(
-    picked=st.lists(st.integers(0, 5), min_size=1, max_size=10),
-    index=st.integers(0, 8191),
-)
+@given(picked=st.lists(st.integers(0, 5), min_size=1, max_size=10), index=st.integers(0, 8191))
 def test_constants_are_shared_where_all_of_their_bytes_are_the_same(picked: list[int], index: int):
     """Also those that differ in a single place, which a look at some bytes may miss."""
     several = [np.zeros(8192, np.float32) for _ in range(4)]

@@ -16,8 +16,7 @@ op = relax.op
 
 def _shuffle(build: Any, shape: tuple[int, ...]) -> Shuffle | None:
     """What the last reshape or permutation shuffles."""
-    module = module_of(build, (shape, "float32"))
-    bindings = module["main"].body.blocks[0].bindings
+    bindings = module_of(build, (shape, "float32"))["main"].body.blocks[0].bindings
     values = {binding.var: binding.value for binding in bindings}
     last = [b.value for b in bindings if isinstance(b.value, relax.Call)][-1]
     return shuffle_of(last, values)

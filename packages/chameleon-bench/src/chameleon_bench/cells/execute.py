@@ -100,12 +100,7 @@ class Workers:
         for worker in self._workers:
             worker.child.reap(_END_SECONDS)
 
-    def run(
-        self,
-        cells: Sequence[Cell],
-        interruption: Interruption,
-        ended: Ended,
-    ) -> None:
+    def run(self, cells: Sequence[Cell], interruption: Interruption, ended: Ended) -> None:
         """Run all cells; each writes its own result.
 
         Args:

@@ -6,12 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chameleon_cli.result_rows import FRONT_HEADER, front_rows, network_remarks, rival_rows
-from chameleon_core.network_result import (
-    BucketResult,
-    KernelTime,
-    NetworkResult,
-    RivalTime,
-)
+from chameleon_core.network_result import BucketResult, KernelTime, NetworkResult, RivalTime
 from chameleon_core.words import in_seconds
 
 from chameleon_bench.pages.rendering import Table, bar

@@ -159,10 +159,7 @@ def packed(plots: Sequence[Plot], name: str) -> Markup:
     tables = {id(plot.columns): plot.columns for plot in plots}
     places = {key: index for index, key in enumerate(tables)}
     described = [
-        {
-            "table": places[id(plot.columns)],
-            **{name: getattr(plot, name) for name in _PACKED},
-        }
+        {"table": places[id(plot.columns)], **{name: getattr(plot, name) for name in _PACKED}}
         for plot in plots
     ]
     data = [

@@ -153,12 +153,7 @@ def _bars(record: RunRecord) -> list[_Bar]:
     order = sorted(of_operator, key=lambda name: -_ours(of_operator[name]))
     contenders = ("untuned", "vendor", _FIRST, _TUNED, _IN_PLACE)
     return [
-        _Bar(
-            operator=name,
-            contender=contender,
-            seconds=seconds,
-            delivered=delivered.get(name, ""),
-        )
+        _Bar(operator=name, contender=contender, seconds=seconds, delivered=delivered.get(name, ""))
         for name in order
         for contender in contenders
         if (seconds := of_operator[name].get(contender)) is not None

@@ -15,13 +15,7 @@ import attrs
 import numpy as np
 from chameleon_core.errors import ChameleonError, ConfigError, ExitCode
 from chameleon_core.pipeline.binding import flat
-from chameleon_core.run_view import (
-    NetworkSummary,
-    OperatorTime,
-    RunState,
-    RunView,
-    ViewedOperator,
-)
+from chameleon_core.run_view import NetworkSummary, OperatorTime, RunState, RunView, ViewedOperator
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 

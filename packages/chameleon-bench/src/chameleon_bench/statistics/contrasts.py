@@ -163,9 +163,7 @@ class Ratio:
 
 
 def geometric_ratio(
-    pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    *,
-    paired: bool = True,
+    pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, paired: bool = True
 ) -> Ratio:
     """The geometric mean over tasks of first median over second median.
 
@@ -198,10 +196,4 @@ def geometric_ratio(
         mean = math.exp(sum(logs) / len(logs))
         if resample:
             low, high = interval(np.exp(drawn / len(logs)))
-    return Ratio(
-        mean=mean,
-        low=low,
-        high=high,
-        tasks=len(logs),
-        left_out=tuple(left_out),
-    )
+    return Ratio(mean=mean, low=low, high=high, tasks=len(logs), left_out=tuple(left_out))

@@ -91,10 +91,7 @@ class _Document:
                 "description": "what the winners are compared with",
                 **_one_or_more(self._stages.of("baselines")),
             },
-            "budget": {
-                **types.section(Budget),
-                "description": "how much a run may spend",
-            },
+            "budget": {**types.section(Budget), "description": "how much a run may spend"},
             "require": {
                 "description": "a result that must be reached; exit code 5 if it is not",
                 "anyOf": [types.section(Requirement), {"type": "null"}],

@@ -29,12 +29,7 @@ _LONGER: Any = type(validators.min_len(0))
 _SHORTER: Any = type(validators.max_len(0))
 _EACH: Any = type(validators.deep_iterable(validators.ge(0)))
 
-_COMPARED = {
-    ">=": "minimum",
-    ">": "exclusiveMinimum",
-    "<=": "maximum",
-    "<": "exclusiveMaximum",
-}
+_COMPARED = {">=": "minimum", ">": "exclusiveMinimum", "<=": "maximum", "<": "exclusiveMaximum"}
 
 
 def bounds_of(validator: Any) -> Schema:  # noqa: PLR0911 - one for each kind

@@ -1,4 +1,4 @@
-"""Batches that are asked for, and the store of an ask-and-tell search."""
+"""The store of an ask-and-tell search, and the batches that ``Tuner.ask`` returns."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class Asked(Sequence[Mapping[str, Any]]):
 
 
 def expect_told(last: Asked | None) -> None:
-    """See that there is no batch that waits to be told.
+    """Refuse to go on while a batch has no reported values.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: the last batch was not reported.
     """
     if last is not None:
         raise ConfigError(
@@ -73,10 +73,10 @@ def expect_told(last: Asked | None) -> None:
 
 
 def expect_last(asked: Asked, last: Asked | None) -> None:
-    """See that a batch is the one that waits to be told.
+    """Refuse values for a batch other than the last one.
 
     Raises:
-        ConfigError: it is another one.
+        ConfigError: ``asked`` is not the batch that the tuner proposed last.
     """
     if asked is not last:
         raise ConfigError(
@@ -90,27 +90,27 @@ _SEARCH = "ask_and_tell"
 
 
 def search_of(options: Mapping[str, Any], registry: Registry | None) -> SearchChoice:
-    """The search that arguments name, written as in pipelines.
+    """Resolve the stages of a search, which are named as in a pipeline.
 
     Args:
-        options: keys of a pipeline; those that are None are left out.
-        registry: where stages are looked up; the installed plugins if None.
+        options: keys of a pipeline. Keys with the value None are left out.
+        registry: the plugins; the installed plugins if None.
 
     Raises:
-        PipelineError: with everything that is wrong, one line each.
+        PipelineError: an option is wrong. The message has one line for each fault.
     """
     document = {key: value for key, value in options.items() if value is not None}
     return search_from_dict(document, source="arguments of the tuner", registry=registry)
 
 
 class AskStore:
-    """The records of an ask-and-tell search: a run folder of its own, or memory.
+    """The records of an ask-and-tell search, in a run folder or in memory.
 
     Args:
-        folder: the folder, or None for memory.
-        search: what searches.
+        folder: the run folder, or None for memory.
+        search: the resolved stages of the search.
         batch_size: configurations of a batch.
-        fix: knobs that hold one value.
+        fix: knobs that keep one value.
 
     Raises:
         RunFolderError: the folder is in use, cannot be written, or holds another search.
@@ -137,14 +137,16 @@ class AskStore:
             raise
 
     def close(self) -> None:
-        """Let others have it; safe to call twice."""
+        """Release the store for other processes. A second call does nothing."""
         if self._folder is None:
             self.records.close()
         else:
             self._folder.close()
 
     def task_records(self, task: Task, space: str, design: DesignSpace) -> TaskRecords:
-        """The stored records of a task. Logs if there are records of another design space.
+        """The stored records of a task.
+
+        Logs a message if the store has records of another design space.
 
         Args:
             task: the task.
@@ -156,13 +158,13 @@ class AskStore:
         return TaskRecords(self.records, stored)
 
     def rounds(self, task_id: int) -> list[dict[str, Any]]:
-        """The rounds that were told, in their order."""
+        """The finished rounds of a task, oldest first."""
         batches = list(rounds(self.records, task_id))
         self._told[task_id] = len(batches)
         return batches
 
     def add_round(self, task_id: int, asked: Mapping[str, Any]) -> None:
-        """Keep a round that was told."""
+        """Store a finished round of a task."""
         number = self._told[task_id]
         self.records.set_fact(ASKED.format(task=task_id, number=number), asked)
         self._told[task_id] = number + 1
@@ -208,17 +210,18 @@ Told = Mapping[str, Sequence[tuple[Config, float]]]
 
 
 class Rounds:
-    """Has a task proposed to, answers from the store what it knows, and keeps how it was asked.
+    """Proposes configurations of one task, and stores the rounds of its search.
 
-    A search is replayed as it was asked: each round is kept with its limit and with what was
-    enqueued for it. So a search goes on where it was, whatever its program does next.
+    A round is stored with the limit of ``ask`` and with the configurations that the user enqueued.
+    A new process with the same store repeats the rounds from the stored values, and so continues
+    the search.
 
     Args:
-        run: the task.
+        run: the search of the task.
         store: keeps the rounds, beside the records of the task.
 
     Attributes:
-        other: further quantities that were told, by configuration and name.
+        other: further quantities that the user reported, by configuration and name.
     """
 
     def __init__(self, run: TaskRun, store: AskStore) -> None:
@@ -234,16 +237,16 @@ class Rounds:
 
     @property
     def missing(self) -> tuple[Config, ...]:
-        """The configurations of the batch that have no outcome yet."""
+        """The configurations of the batch that have no value yet."""
         return self._batch.missing
 
     def enqueue(self, config: Config) -> None:
-        """See ``TaskTuner.enqueue``."""
+        """Put a configuration into the next batch (``TaskTuner.enqueue``)."""
         self._waiting.append(config)
         self._run.tuner.enqueue(config)
 
     def ask(self, limit: int) -> Batch:
-        """The next batch of which something is missing; without configurations at the end."""
+        """The next batch with configurations that have no value yet; empty after the last one."""
         self._enqueued, self._waiting = self._waiting, []
         while True:
             began = time.perf_counter()
@@ -259,13 +262,13 @@ class Rounds:
             self.learn({})
 
     def save(self, measurement: Measurement) -> None:
-        """Keep the outcome of one configuration of the batch."""
+        """Store the measurement of one configuration of the batch."""
         before = self._batch.seconds
         self._batch.arrive(measurement, time.perf_counter())
         self._run.save(measurement, self._batch, self._batch.seconds - before)
 
     def learn(self, other: Told) -> None:
-        """Learn the batch, all of which is known now, and keep the round."""
+        """Learn from the measurements of the whole batch, and store the round."""
         began = time.perf_counter()
         self._run.learn(self._batch)
         learn_seconds = time.perf_counter() - began

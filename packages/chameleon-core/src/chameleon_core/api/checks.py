@@ -1,4 +1,4 @@
-"""Checks of arguments, with sentences for those that fail."""
+"""Checks of arguments. Each raises an error that names the argument and the next step."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _NO_SEQUENCES = (str, bytes, Mapping, AbstractSet)
 
 
 def whole_number(value: Any, what: str, *, hint: str) -> int:
-    """A whole number from 1.
+    """Check that an argument is a positive whole number, and return it.
 
     Args:
-        value: what was given.
-        what: the argument's name.
-        hint: what to do about another one.
+        value: the value of the argument.
+        what: the name of the argument.
+        hint: the next step for the error message.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the value is not a whole number, or is below 1.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ConfigError(f"'{what}' must be a whole number from 1, not {value!r}", hint=hint)
@@ -32,14 +32,14 @@ def whole_number(value: Any, what: str, *, hint: str) -> int:
 
 
 def part_of_batch(count: Any, batch_size: int) -> int:
-    """How many configurations are asked for at once.
+    """The number of configurations that a call of ``ask`` wants.
 
     Args:
-        count: what was given; None for a whole batch.
-        batch_size: configurations of a batch.
+        count: the argument of ``ask``; None for a whole batch.
+        batch_size: configurations of a whole batch.
 
     Raises:
-        ConfigError: it is no whole number from 1, or more than a batch.
+        ConfigError: the count is not a whole number from 1 to ``batch_size``.
     """
     if count is None:
         return batch_size
@@ -53,15 +53,16 @@ def part_of_batch(count: Any, batch_size: int) -> int:
 
 
 def one_each(values: Any, count: int, what: str) -> None:
-    """See that there is one value for each configuration of a batch.
+    """Check that there is one value for each configuration of a batch.
 
     Args:
-        values: what was told.
-        count: configurations of the batch.
-        what: the values are, in the plural.
+        values: the reported values.
+        count: number of configurations in the batch.
+        what: a noun in the plural for the values, for the error message.
 
     Raises:
-        ConfigError: it is no sequence, or not as long as the batch.
+        ConfigError: the values are not a sequence, or the sequence has another length than the
+            batch.
     """
     if not hasattr(values, "__len__") or isinstance(values, _NO_SEQUENCES):
         raise ConfigError(
@@ -76,13 +77,13 @@ def one_each(values: Any, count: int, what: str) -> None:
 
 
 def a_space(value: Any) -> DesignSpace:
-    """A design space.
+    """Check that an argument is a design space, and return it.
 
     Args:
-        value: what was given.
+        value: the value of the argument.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the value is not a ``DesignSpace``.
     """
     if not isinstance(value, DesignSpace):
         raise ConfigError(
@@ -93,14 +94,14 @@ def a_space(value: Any) -> DesignSpace:
 
 
 def functions(value: Any, what: str) -> list[Callable[..., Any]]:
-    """Functions, in a list.
+    """Check that an argument is a sequence of functions, and return it as a list.
 
     Args:
-        value: what was given.
-        what: the argument's name.
+        value: the value of the argument.
+        what: the name of the argument.
 
     Raises:
-        ConfigError: it is no list of functions.
+        ConfigError: the value is not a sequence of functions.
     """
     values = list(value) if isinstance(value, Iterable) else None
     if values is None or not all(map(callable, values)):
@@ -112,12 +113,12 @@ def functions(value: Any, what: str) -> list[Callable[..., Any]]:
 
 
 def takes_knobs(function: Any, space: DesignSpace) -> None:
-    """See that a function takes the knobs of a space by their names.
+    """Check that a function takes the knobs of a space by their names.
 
-    Every configuration would fail otherwise, which looks like a space of bad configurations.
+    Without this check every configuration would fail, as if the space had none that works.
 
     Args:
-        function: what was given.
+        function: the function.
         space: the space.
 
     Raises:

@@ -45,9 +45,9 @@ def design_space(
     """Declare a design space.
 
     Args:
-        knobs: the values of each knob by its name. Use it for names that are no Python keywords'
-            names. The values are a sequence of numbers or texts, or a ``Knob``. Order them: a
-            search expects neighbours to perform alike.
+        knobs: the values of each knob by its name. Use this argument for names
+            that cannot be keyword arguments. The values are a sequence of numbers or texts, or a
+            ``Knob``. Order them so that neighbours are similar.
         where: conditions that every configuration meets, such as ``lambda tile, unroll: tile *
             unroll <= 64``. Their parameters are names of knobs. The keys of a mapping name the
             conditions in error messages. Chameleon calls each condition once for every combination

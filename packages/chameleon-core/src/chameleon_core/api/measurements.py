@@ -44,14 +44,14 @@ class Trial:
 
 @attrs.frozen(kw_only=True)
 class Rows:
-    """The measurements that a store holds of one task, all lists in order of arrival.
+    """The measurements that a store holds of one task, in the order in which they arrived.
 
     Attributes:
-        measurements: the outcomes.
-        configurations: knob values by name.
-        origins: what put each into its batch, or None.
-        measured_at: when each arrived, in seconds since 1970.
-        other: further quantities, by configuration.
+        measurements: the measurements.
+        configurations: the knob values of each measurement by name.
+        origins: the stage that proposed each configuration, an ``Origin``, or None.
+        measured_at: time of each measurement in seconds since 1970.
+        other: further quantities by configuration and name.
     """
 
     measurements: Sequence[Measurement]
@@ -62,7 +62,7 @@ class Rows:
 
     @classmethod
     def of(cls, store: RecordStore, task_id: int) -> Rows:
-        """The rows of a task."""
+        """Read the rows of a task."""
         return cls(
             measurements=store.measurements(task_id),
             configurations=store.decoded(task_id),
@@ -73,7 +73,7 @@ class Rows:
 
 
 def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
-    """The rounds of an ask-and-tell search that were told, in their order; none of a run."""
+    """The finished rounds of an ask-and-tell search, oldest first; empty for a run."""
     number = 0
     while (asked := store.fact(ASKED.format(task=task_id, number=number))) is not None:
         yield asked
@@ -81,7 +81,7 @@ def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
 
 
 def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], dict[str, float]]:
-    """Further quantities that were told, by configuration and name."""
+    """Further quantities that the user reported, by configuration and name."""
     quantities: dict[tuple[int, ...], dict[str, float]] = {}
     for asked in rounds(store, task_id):
         for name, numbers in asked["other"].items():
@@ -187,10 +187,7 @@ class Measurements:
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """Names that ``quantity`` takes.
-
-        They are those of every run, and those of the numbers that the measured program reported.
-        """
+        """Names that ``quantity`` takes: those of every run, and those that the user reported."""
         names = dict.fromkeys(name for numbers in self._rows.other.values() for name in numbers)
         return (*_QUANTITIES, *names)
 
@@ -271,16 +268,16 @@ RESERVED = (*_QUANTITIES, "failure", "origin", "measured_at")
 
 
 def non_dominated(values: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
-    """The points that no other point dominates (the Pareto front of minimisation).
+    """The points that no other point dominates: the Pareto front, if small is good.
 
-    A point dominates another one if it is at most as large in every quantity and smaller in one.
-    All equal points are kept.
+    A point dominates another one if it is at most as large in every quantity, and smaller in one.
+    Equal points do not dominate each other, so all of them stay.
 
     Args:
-        values: one row a point and one column a quantity, shape (n, quantities); all finite.
+        values: one row per point and one column per quantity, shape (n, quantities); all finite.
 
     Returns:
-        Rows of ``values``, by rising first quantity (equal ones by the next, and so on).
+        Row numbers of ``values``, sorted by the first quantity, then by the next ones.
     """
     # A point is dominated, if at all, by one that precedes it in this order.
     order = np.lexsort(values.T[::-1])

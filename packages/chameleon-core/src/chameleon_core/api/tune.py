@@ -1,4 +1,4 @@
-"""Whole searches in one call: what ``chameleon run`` does, and any function made small."""
+"""Whole searches in one call: ``tune`` runs a pipeline, ``minimize`` searches for any function."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ log = structlog.get_logger()
 
 @contextlib.contextmanager
 def display(stream: TextIO) -> Iterator[object]:
-    """A listener of events that shows them while the context lasts.
+    """Yield a listener that shows events on a stream, and end the display afterwards.
 
     Args:
-        stream: where it shows them.
+        stream: the stream, such as stderr.
     """
     shown = _installed(stream)
     try:
@@ -144,10 +144,10 @@ def _installed(stream: TextIO) -> object:
 
 
 class TextProgress:
-    """One line where a run begins, where something gets better, and where a task ends.
+    """Prints a line if a run begins, a task improves, a task ends, or the run ends.
 
     Args:
-        stream: where the lines go.
+        stream: the stream for the lines.
     """
 
     def __init__(self, stream: TextIO) -> None:

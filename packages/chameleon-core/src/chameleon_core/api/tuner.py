@@ -1,6 +1,6 @@
-"""Ask and tell: the search of a run, for other people's loops and any function.
+"""Ask and tell: Chameleon proposes configurations, and the user's program measures them.
 
-People say a time of a configuration, or why there is none; it becomes a measurement here.
+The user reports a time of each configuration, or the reason of its failure.
 """
 
 from __future__ import annotations
@@ -62,14 +62,15 @@ Callback = Callable[[Event], object]
 
 
 def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list[object]:
-    """Listeners of an event bus, one for each function.
+    """Make a listener of events from each callback.
 
     Args:
-        callbacks: functions of one event; one that raises is logged and called no more.
-        stop: called if one of them returns ``STOP``.
+        callbacks: functions that take one event. If a function raises, the error is logged, and the
+            function is not called again.
+        stop: called if a callback returns ``STOP``.
 
     Raises:
-        ConfigError: they are no list of functions.
+        ConfigError: ``callbacks`` is not a sequence of functions.
     """
     callables = functions(callbacks, "callbacks")
     return [_listener(callback, stop, number) for number, callback in enumerate(callables)]
@@ -389,17 +390,17 @@ _KINDS: tuple[tuple[type[BaseException], FailureKind], ...] = (
 
 
 def measurement_of(config: tuple[int, ...], said: Any, *, run_seconds: float = 0.0) -> Measurement:
-    """The measurement of a configuration.
+    """Turn a value that the user reported into a measurement.
 
     Args:
-        config: knob indices.
-        said: seconds, or anything else above 0 that is to be small; several of them for repeats.
-            ``None``, infinity or not-a-number is a failure; an exception or a text is one in words.
-            A text may begin with a kind of failure and a colon.
-        run_seconds: wall-clock that it took, in seconds.
+        config: knob indices of the configuration.
+        said: a number above 0 such as seconds, a list of numbers for several repeats, or a failure:
+            None, infinity, NaN, an exception, or a text. A text may begin with a kind of failure
+            and a colon.
+        run_seconds: wall-clock time of the evaluation in seconds.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: the value has none of these forms.
     """
     if isinstance(said, BaseException):
         kind = next((kind for of, kind in _KINDS if isinstance(said, of)), FailureKind.RUN_ERROR)
@@ -443,14 +444,14 @@ def _is_number(value: Any) -> bool:
 def quantities_of(
     configs: Sequence[tuple[int, ...]], other: Mapping[str, Sequence[Any]]
 ) -> dict[str, list[tuple[tuple[int, ...], float]]]:
-    """Further quantities of a batch, by name; those that are None are left out.
+    """Further quantities of the configurations in a batch, by name, without those that are None.
 
     Args:
-        configs: knob indices of its configurations.
-        other: one value per configuration each, by name.
+        configs: knob indices of the configurations.
+        other: for each name, one number or None per configuration.
 
     Raises:
-        ConfigError: a name is no text or one of what is kept of every measurement, or values are
+        ConfigError: a name is not a text, or is a quantity of every measurement. Or the values are
             not one number per configuration.
     """
     if not isinstance(other, Mapping):

@@ -1,1 +1,1 @@
-"""The tuning loop: ``run`` is its sequence, in which ``tuning`` gives rounds to tasks."""
+"""The tuning loop: ``run`` is the sequence of a run, and ``tuning`` gives rounds to tasks."""

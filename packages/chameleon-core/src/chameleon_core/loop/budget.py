@@ -1,4 +1,4 @@
-"""The rest of a task's budget, and failures that no search can cure."""
+"""The rest of a task's budget, and failures that end a search early."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Spent:
 
     @property
     def all_seconds(self) -> float:
-        """Wall-clock in seconds, here and elsewhere."""
+        """Wall-clock time in seconds, in this run and in the runs of its records."""
         return self.seconds + self.recorded_seconds
 
 
 @attrs.frozen(kw_only=True)
 class Allowance:
-    """Applies a budget to one task or to all together, as its scope says.
+    """Applies a budget to each task or to all together, as its scope says.
 
     Attributes:
         budget: the budget.
-        seconds_before: wall-clock in seconds that went by before the first task was tuned, on
-            choosing a layout, say; it is taken from what all tasks share.
+        seconds_before: wall-clock time in seconds before the first task was tuned, for example to
+            choose a layout. It counts towards the budget that all tasks share.
     """
 
     budget: Budget
@@ -55,12 +55,11 @@ class Allowance:
 
     @classmethod
     def of_alternatives(cls, budget: Budget, each: float) -> Allowance:
-        """The allowance of tasks that compute others in other types.
+        """The allowance of alternatives: tasks in other dtypes than the network's.
 
         Args:
-            budget: of the others.
-            each: how many there are for each of the others, which matters where a budget is per
-                task.
+            budget: the budget of the other tasks.
+            each: number of alternatives per task. It matters if the budget holds for each task.
         """
         share = ALTERNATIVES / (max(1.0, each) if budget.scope is Scope.TASK else 1.0)
         count, limit = budget.measurements, budget.wall_time
@@ -78,11 +77,11 @@ class Allowance:
         return self.budget.scope is Scope.NETWORK
 
     def measurements_left(self, task: Spent, everything: Sequence[Spent]) -> int | None:
-        """Configurations the task may still measure; None for any number.
+        """Number of configurations that the task may still measure; None for no limit.
 
         Args:
             task: one of ``everything``.
-            everything: what all tasks have spent, those with most of the work first.
+            everything: what each task has used, tasks with most work first.
         """
         most = self.most(task, everything)
         if most is None:
@@ -91,7 +90,7 @@ class Allowance:
         return max(0, most - task.recorded - new)
 
     def time_is_up(self, task: Spent, everything: Sequence[Spent]) -> bool:
-        """Whether the wall-clock is spent; records count for it if nothing else is limited."""
+        """Whether the wall-clock time is used up. Records count if there is no other limit."""
         limit, spent = self.budget.wall_time, self._in(task, everything)
         if limit is None:
             return False
@@ -103,10 +102,10 @@ class Allowance:
         return self.budget.measurements is None and task.recorded > 0 and enough
 
     def out_of_patience(self, measurements: Sequence[Measurement]) -> bool:
-        """Whether nothing better came for as many measurements as the budget's patience.
+        """Whether the last ``patience`` measurements brought no improvement.
 
-        Better is what the same kernel, timed again, would hardly be: by a share of ``BETTER``.
-        Smaller gains add up, since each is compared with the last one that was large enough.
+        An improvement is at least the share ``BETTER``, since timing varies by less. Smaller gains
+        add up, because each is compared with the last improvement.
         """
         patience = self.budget.patience
         if patience is None or not measurements:
@@ -121,7 +120,8 @@ class Allowance:
         """Whether the target latency is reached.
 
         Args:
-            seconds: of each task, the best cost times the weight; infinity where there is none.
+            seconds: the best cost of each task times its weight; infinity for a task without a
+                cost.
         """
         return self.budget.latency is not None and sum(seconds) <= self.budget.latency
 
@@ -152,7 +152,7 @@ class Allowance:
         return max(0, total - used) + task.recorded
 
     def seconds_left(self, everything: Sequence[Spent]) -> float | None:
-        """Wall-clock in seconds that all tasks together may still take; None for no limit."""
+        """Wall-clock time in seconds that all tasks together may still use; None for no limit."""
         limit = self.budget.wall_time
         if limit is None:
             return None
@@ -207,7 +207,7 @@ class Allowances:
 
     @property
     def shared(self) -> bool:
-        """Whether tasks spend one budget together."""
+        """Whether all tasks use one budget together."""
         return self._groups[0][0].shared
 
     @property
@@ -219,14 +219,14 @@ class Allowances:
 
     @property
     def seconds_left(self) -> float | None:
-        """Wall-clock in seconds that all tasks together may still take; None for no limit."""
+        """Wall-clock time in seconds that all tasks together may still use; None for no limit."""
         seconds = [allowance.seconds_left(self._all(runs)) for allowance, runs in self._groups]
         known = [limit for limit in seconds if limit is not None]
         return sum(known) if len(known) == len(seconds) else None
 
     @property
     def fast_enough(self) -> bool:
-        """Whether the target latency is reached by the tasks of the network as it is."""
+        """Whether the tasks in the network's own dtype have reached the target latency."""
         costs = [run.tuner.best_cost * run.task.weight for run in self._own]
         return self._groups[0][0].fast_enough(costs)
 
@@ -236,23 +236,23 @@ class Allowances:
         return allowance.most(task, everything)
 
     def left(self, run: TaskRun) -> int | None:
-        """Configurations a task may still measure; None for any number."""
+        """Number of configurations that a task may still measure; None for no limit."""
         allowance, task, everything = self._spent_beside(run)
         return allowance.measurements_left(task, everything)
 
     def time_is_up(self, run: TaskRun) -> bool:
-        """Whether a task's wall-clock is spent."""
+        """Whether the wall-clock time of a task is used up."""
         allowance, task, everything = self._spent_beside(run)
         return allowance.time_is_up(task, everything)
 
     def out_of_patience(self, run: TaskRun) -> bool:
-        """Whether nothing better came for as long as the budget's patience."""
+        """Whether the last ``patience`` measurements of a task brought no improvement."""
         return self._group(run)[0].out_of_patience(run.tuner.measurements)
 
     def lasts_for(self, count: int) -> bool:
-        """Whether the wall-clock lasts for so many measurements side by side, as far as is known.
+        """Whether the remaining time is enough for ``count`` measurements at once.
 
-        One alone may always be tried.
+        One measurement is always allowed.
         """
         runs = [*self._own, *self._others]
         left = self.seconds_left
@@ -262,14 +262,14 @@ class Allowances:
         return count * sum(run.spending.total for run in runs) <= left * done
 
     def share_is_up(self, batch_size: int) -> bool:
-        """Whether another batch would take the alternatives over their share of the wall-clock.
+        """Whether another batch would exceed the alternatives' share of the wall-clock time.
 
-        That is as much of what the tasks of the network as it is have taken as of their
-        measurements: a measurement of an alternative may take longer, since more of them are first
-        ones, before which a task is made ready.
+        The share is the same for seconds as for measurements. It limits seconds too, because the
+        first measurement of a task takes longer, and alternatives have many first measurements.
 
         Args:
-            batch_size: configurations per batch, expected to take as long as those before.
+            batch_size: configurations per batch. Each is expected to take as long as the earlier
+                ones.
         """
         others = self._all(self._others)
         measured = sum(usage.measured for usage in others)
@@ -298,7 +298,7 @@ def _budgets(budget: Budget) -> list[tuple[Budget, bool | None]]:
 
 
 def by_work(runs: Sequence[TaskRun]) -> list[TaskRun]:
-    """Tasks in the order in which a small budget comes to them: most of a network's work first."""
+    """Tasks in the order in which a small budget reaches them: most of the network's work first."""
     return sorted(runs, key=lambda run: -run.task.weight * run.task.flop)
 
 

@@ -1,4 +1,4 @@
-"""A run: one sequence from the claim of its folder to its result."""
+"""A run: one sequence from locking its folder to its result."""
 
 from __future__ import annotations
 
@@ -66,23 +66,22 @@ def run_pipeline(
     listeners: Iterable[object] = (),
     interruption: Interruption | None = None,
 ) -> RunResult:
-    """Run a pipeline in its folder, or continue it there; a finished run is only read.
+    """Run a pipeline in its folder, or continue it there. A finished run is only read.
 
     Args:
-        pipeline: what to do.
+        pipeline: the pipeline.
         fresh: move an earlier run in the folder aside and start anew.
-        listeners: objects or modules that implement ``EventHooks``; installed plugins are told
-            as well.
-        interruption: through which the run may be asked to stop.
+        listeners: objects or modules that implement ``EventHooks``, beside installed plugins.
+        interruption: an object with which another thread or a signal can stop the run.
 
     Returns:
         The result, also in the folder's ``best.json``.
 
     Raises:
-        ConfigError: the model or the target cannot be what the pipeline says.
+        ConfigError: the model or the target does not fit its description in the pipeline.
         PluginError: a plugin breaks its contract.
         RunFolderError: the folder is locked, cannot be written, or belongs to another pipeline.
-        RunInterrupted: the run was asked to stop; what was measured is saved.
+        RunInterrupted: the run was stopped; all measurements are saved.
     """
     with RunFolder(pipeline.output, fresh=fresh) as folder:
         folder.claim(pipeline, dump_pipeline(pipeline))

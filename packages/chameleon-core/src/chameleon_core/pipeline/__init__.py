@@ -1,1 +1,1 @@
-"""Pipelines: what a run consists of, read from YAML with errors that say where."""
+"""Pipelines: the description of a run, read from YAML. Errors name line and column."""

@@ -143,12 +143,7 @@ class Assembler:
     """
 
     def __init__(
-        self,
-        root: Node,
-        registry: Registry,
-        problems: list[Problem],
-        *,
-        sharing: bool = False,
+        self, root: Node, registry: Registry, problems: list[Problem], *, sharing: bool = False
     ) -> None:
         self._sharing = sharing
         self._registry = registry

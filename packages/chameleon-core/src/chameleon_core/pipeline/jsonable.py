@@ -49,10 +49,7 @@ def default_of(
 
 
 def to_json(
-    value: Any,
-    tags: Tags | None = None,
-    *,
-    classes: Callable[[str], Tags] = registered_classes,
+    value: Any, tags: Tags | None = None, *, classes: Callable[[str], Tags] = registered_classes
 ) -> Any:
     """An options instance, or any value in one, as JSON values.
 

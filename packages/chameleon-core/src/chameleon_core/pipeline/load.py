@@ -1,4 +1,4 @@
-"""Loads a pipeline: from a file or a dict to stages with checked options, or all its errors."""
+"""Loads a pipeline from a file or a mapping, and reports all of its errors at once."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def load_pipeline(
     """Read a pipeline file.
 
     Args:
-        path: the file; errors call it as it is given here.
-        overrides: assignments such as ``budget.measurements=64``, stronger than the file.
-        registry: where names are looked up; the installed plugins if None.
-        sharing: whether a pipeline that says nothing of ``records`` has the user's own database,
-            as on the command line. Programs share what their pipelines say and nothing else.
-        sections: keys of a pipeline that are laid over the file, as the file is over its preset.
+        path: the file. Error messages name it as it is written here.
+        overrides: assignments such as ``budget.measurements=64``, which override the file.
+        registry: the plugins; the installed plugins if None.
+        sharing: whether a pipeline without ``records`` uses the user's own database, as the command
+            line does.
+        sections: keys of a pipeline that override the file.
 
     Raises:
-        PipelineError: with everything that is wrong, one line each.
+        PipelineError: the pipeline has faults. The message has one line for each.
         ConfigError: the file cannot be read.
     """
     file = Path(path)
@@ -50,32 +50,32 @@ def from_dict(
     folder: Path | None = None,
     sections: Mapping[str, Any] | None = None,
 ) -> ResolvedPipeline:
-    """Make a pipeline of JSON values, with the keys of a pipeline file.
+    """Make a pipeline from a mapping with the keys of a pipeline file.
 
     Args:
-        document: the pipeline.
+        document: the pipeline as JSON values.
         overrides: as for ``load_pipeline``.
         registry: as for ``load_pipeline``.
-        folder: what relative paths are relative to; the working folder if None.
+        folder: the folder for relative paths; the working folder if None.
         sections: as for ``load_pipeline``.
 
     Raises:
-        PipelineError: with everything that is wrong, one line each.
+        PipelineError: the pipeline has faults. The message has one line for each.
     """
     root = _overlaid(node_of(document, "pipeline", folder=folder), sections)
     return _load(root, overrides, registry, source=None)
 
 
 def subject_from_dict(document: Mapping[str, Any]) -> Subject:
-    """Model and space of a pipeline, whatever else it names: what a run's records are of.
+    """Load only those parts of a pipeline that are needed to interpret a run's records.
 
-    A run can be exported even if its explorer is not installed.
+    A run can thus be exported even if, for example, its explorer is not installed.
 
     Args:
-        document: the pipeline, with every default written out.
+        document: the pipeline, with all defaults.
 
     Raises:
-        PipelineError: with everything that is wrong with the two, one line each.
+        PipelineError: these parts have faults. The message has one line for each.
     """
     return _assembler(node_of(document, "pipeline"), (), None).subject()
 
@@ -83,15 +83,15 @@ def subject_from_dict(document: Mapping[str, Any]) -> Subject:
 def search_from_dict(
     document: Mapping[str, Any], *, source: str = "pipeline", registry: Registry | None = None
 ) -> SearchChoice:
-    """The search of a pipeline, whatever else it names: a search needs no model and no target.
+    """Load only the search stages of a pipeline, which need neither a model nor a target.
 
     Args:
-        document: the pipeline, or those of its keys.
-        source: what errors are said to be in.
+        document: the pipeline, or its search keys.
+        source: the name of the pipeline in error messages.
         registry: as for ``load_pipeline``.
 
     Raises:
-        PipelineError: with everything that is wrong with it, one line each.
+        PipelineError: the search stages have faults. The message has one line for each.
     """
     return _assembler(node_of(document, source), (), registry).search()
 

@@ -12,13 +12,13 @@ from chameleon_core.plugins.registry import default_registry
 
 
 def with_members(options: Any, choose: Callable[[str, str], StageSpec]) -> Any:
-    """Options in which names of stages are stages, chosen like all others of the run.
+    """Replace the names of stages in options by resolved stages.
 
-    A pipeline's own entry is a stage already; names alone come from the defaults of options.
+    An entry that the pipeline names is resolved already. Names come from defaults of options alone.
 
     Args:
-        options: of one stage.
-        choose: makes the stage of a kind and a name, with its defaults.
+        options: the options of one stage.
+        choose: resolves a stage from its kind and name, with default options.
     """
     chosen = {
         field.alias: tuple(
@@ -38,12 +38,12 @@ def create_member(kind: str, member: StageSpec | str, context: Any) -> Any:
 
     Args:
         kind: a key of ``STAGE_KINDS``.
-        member: as a pipeline chose it among its run's plugins. A name alone, in options that were
-            made without a pipeline, means the installed one with its defaults.
+        member: the stage as the pipeline resolved it. A name, in options that were made without a
+            pipeline, is an installed plugin with default options.
         context: as for ``StageSpec.create``.
 
     Raises:
-        PluginError: it is unknown, or cannot be imported or made.
+        PluginError: the plugin is unknown, or cannot be imported or made.
     """
     if isinstance(member, str):
         return default_registry().create(kind, member, context=context)

@@ -1,4 +1,4 @@
-"""A pipeline after it is read: every stage chosen, every option checked."""
+"""A pipeline after it is read: its stages are chosen, and its options are checked."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from chameleon_core.plugins.records import PluginRecord, SectionRecord
 
 @attrs.frozen(kw_only=True)
 class FixedKnob:
-    """A knob that holds one value.
+    """A knob that keeps one value.
 
     Attributes:
-        knob: its name.
+        knob: the name of the knob.
         value: the value, as JSON.
-        operator: name of the only operator that is meant; None for every one that has the knob.
-        mark: where it was written.
+        operator: the name of the operator; None for every operator that has the knob.
+        mark: the place of the entry in the pipeline file.
     """
 
     knob: str
@@ -38,12 +38,12 @@ class FixedKnob:
 def fixed_knobs(node: Node | None, problems: list[Problem]) -> tuple[FixedKnob, ...]:
     """The knobs that a pipeline fixes.
 
-    Whether operators have them is not known before their spaces are made.
+    Whether operators have these knobs is known only once their design spaces are made.
 
     Args:
-        node: the section: values by knob, or a mapping of such below an operator's name; None, or
-            null, for no such section.
-        problems: what is wrong is added here.
+        node: the section ``fix``: values by knob, and mappings of values by knob under an
+            operator's name. None or null if there is no such section.
+        problems: the function adds its faults to this list.
     """
     if node is None or node.value is None:
         return ()
@@ -97,27 +97,27 @@ _MEASUREMENTS = 256
 
 @attrs.frozen(kw_only=True)
 class Budget:
-    """How much a run may spend. It ends at whichever limit comes first.
+    """The limits of a run. The first limit that is reached ends the run.
 
     Attributes:
-        wall_time: wall-clock in seconds, or None for no limit.
-        measurements: configurations measured at most, or None for no limit; 256 unless there is
-            a limit on the wall-clock. With 0 each task gets what its cost model, trained
-            beforehand, or else its space recommends.
-        unpredicted: ``measurements`` of tasks about which the cost model knows nothing before the
-            first of them, or None for as many as of the others.
-        batch_size: configurations measured per round, or None for what suits the runner.
-        plan_size: candidates asked of the explorer per round, from which the sampler keeps a
-            batch, or None for eight batches.
-        tasks_at_once: tasks that have a batch in flight at the same time; ``auto`` for as many as
-            keep the runner's devices busy. That is one if a search would disturb what is timed.
-        patience: a task ends after this many measurements in a row none of which is better by a
-            hundredth; timing varies by less. None spends the whole budget.
-        latency: a run ends once the best costs of all tasks, times their weights, total at
-            most this many seconds; None for no such target.
-        same_failure: a task, or the whole run, ends after this many measurements if nothing was
-            valid and all failed alike. ``auto`` is two batches, or 16 if that is more; None is
-            never. Recorded tables, which cost nothing, are replayed to the end.
+        wall_time: wall-clock time in seconds, or None for no limit.
+        measurements: largest number of measurements, or None for no limit. It is 256 unless there
+            is a limit on the wall-clock time. With 0 each task gets the best configuration that a
+            trained cost model predicts, or else the first guess of its space.
+        unpredicted: the limit ``measurements`` for tasks that a trained cost model does not know.
+            None if it is the same as for other tasks.
+        batch_size: configurations measured per round, or None for the runner's choice.
+        plan_size: candidates that the explorer proposes per round, from which the sampler selects a
+            batch; None for eight batches.
+        tasks_at_once: number of tasks that may have a batch in flight. ``auto`` keeps the runner's
+            devices busy; it is one if a search would disturb the timing.
+        patience: a task ends after this many measurements in a row of which none is faster by 1 %,
+            since timing varies by less. None spends the whole budget.
+        latency: the run ends once the best costs of all tasks, times their weights, total at most
+            this many seconds. None for no such target.
+        same_failure: a task, or the run, ends after this many measurements if none was valid and
+            all failed alike. ``auto`` is two batches, or 16 if that is more; None is never.
+            Searches on recorded tables ignore it.
         scope: whether ``measurements`` and ``wall_time`` hold for each task or for all together.
     """
 
@@ -138,9 +138,7 @@ class Budget:
         at_least=0,
     )
     batch_size: int | None = option(
-        None,
-        "configurations measured per round; what suits the runner by default",
-        at_least=1,
+        None, "configurations measured per round; what suits the runner by default", at_least=1
     )
     plan_size: int | None = option(
         None, "candidates asked of the explorer per round; 8 batches by default", at_least=1
@@ -177,14 +175,14 @@ class Budget:
 
 @attrs.frozen(kw_only=True)
 class Requirement:
-    """A result the run must reach; if it does not, the command exits with code 5.
+    """A result that the run must reach. If the run misses it, the command exits with code 5.
 
     Attributes:
-        network_ratio: smallest accepted speed of the delivered network relative to the fastest of
-            what else runs it here (rival's seconds over its own), or None.
-        min_ratio: smallest accepted speed of every tuned operator relative to the baseline's
-            (baseline seconds over tuned seconds), or None.
-        against: name of the baseline; needed with ``min_ratio``, and not without.
+        network_ratio: smallest accepted ratio of the fastest other framework's seconds to those of
+            the delivered network, or None.
+        min_ratio: smallest accepted ratio of the baseline's seconds to the tuned seconds of every
+            operator, or None.
+        against: name of the baseline, if there is a ``min_ratio``.
     """
 
     network_ratio: float | None = option(
@@ -204,16 +202,16 @@ class Requirement:
 
 @attrs.frozen(kw_only=True)
 class StageSpec:
-    """One chosen implementation with its checked options.
+    """A stage that a pipeline chose, with its checked options.
 
     Attributes:
         kind: a key of ``chameleon_core.plugins.kinds.KINDS``, such as ``explorers``.
-        name: what the pipeline calls it, ``dist:name`` if it had to be told apart.
-        record: what its plugin registered.
+        name: the plugin's name in the pipeline; ``distribution:name`` if several have the name.
+        record: the plugin's record.
         options: an instance of ``record.options``.
-        options_json: the same options, defaults included, as JSON values.
-        distribution: what its plugin belongs to; empty if nobody says.
-        by_default: whether nobody wrote it: the default of another stage's option names it.
+        options_json: the same options as JSON values, defaults included.
+        distribution: the plugin's distribution; empty if unknown.
+        by_default: whether only the default of another stage's option names this stage.
     """
 
     kind: str
@@ -225,35 +223,36 @@ class StageSpec:
     by_default: bool = False
 
     def to_json(self) -> dict[str, Any] | str:
-        """The stage as a pipeline file names it: in full, or by the name that a default has."""
+        """The stage as in a pipeline file. A stage by default is its name alone."""
         return self.name if self.by_default else {"name": self.name, **self.options_json}
 
     @property
     def factory(self) -> str:
-        """``"module:Class"``; with ``options_json`` the stage as data (a ``StageRef``)."""
+        """The class as ``"module:Class"``. With ``options_json`` it makes a ``StageRef``."""
         return self.record.factory
 
     def create(self, context: Any = None) -> Any:
-        """Import the implementation and make it.
+        """Import the class and make the stage.
 
         Args:
-            context: a ``StageContext`` (or what the kind asks for) if the kind takes one.
+            context: the second argument of the class, such as a ``StageContext``, if the kind has
+                one.
 
         Raises:
-            PluginError: it cannot be imported or made.
+            PluginError: the class cannot be imported, or the stage cannot be made.
         """
         return make_stage(STAGE_KINDS[self.kind], self.record, self.options, context)
 
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """The subject of a pipeline: all that is needed to make something of a run's records.
+    """The parts of a pipeline that are needed to interpret a run's records.
 
     Attributes:
         model: the frontend.
         space: the space provider.
-        sections: those of plugins that say something, by name.
-        fix: knobs that hold one value.
+        sections: the sections of plugins, by name, that the pipeline has.
+        fix: knobs that keep one value.
     """
 
     model: StageSpec
@@ -265,14 +264,14 @@ class Subject:
 # Without slots: a pipeline is a subject as well, and two bases cannot both have some.
 @attrs.frozen(kw_only=True, slots=False)
 class SearchChoice:
-    """The search of a pipeline, whatever its space.
+    """The search stages of a pipeline.
 
     Attributes:
-        explorer: the search algorithm.
+        explorer: the explorer.
         cost_model: the cost model.
         sampler: the sampler.
         synthesizer: the synthesizer.
-        budget: how much may be spent.
+        budget: the limits of the search.
         seed: the run's seed.
     """
 
@@ -286,24 +285,23 @@ class SearchChoice:
 
 @attrs.frozen(kw_only=True)
 class ResolvedPipeline(Subject, SearchChoice):
-    """A pipeline that can be run: presets expanded, defaults filled in, everything checked.
+    """A pipeline that is ready to run: its preset is expanded, and all its options are checked.
 
     Attributes:
-        target: what the user wrote after ``target:``, a mapping as JSON; ``target_resolver`` makes
-            it canonical.
-        target_resolver: a stage of kind ``targets``, or None if none is installed.
+        target: the user's text after ``target:``; a mapping as JSON.
+        target_resolver: the stage that makes the target canonical, or None if none is installed.
         runner: the runner.
-        scheduler: decides which task gets the next batch.
+        scheduler: the scheduler.
         warm_start: folders of earlier runs, whose best configurations are measured first.
-        records: databases of what was measured before, the first of which is added to; empty for
-            none, and None if nobody says.
-        baselines: what the winners are compared with, in order.
-        known_sections: the sections that plugins bring, by name.
-        require: a result that must be reached, or None.
-        output: the run folder, absolute. A relative one is taken from the working folder.
+        records: record databases. The first writable one gets the new measurements. Empty for none,
+            and None if the pipeline does not say.
+        baselines: the baselines, in order.
+        known_sections: the sections that plugins may add, by name.
+        require: a result that the run must reach, or None.
+        output: the run folder as an absolute path.
         preset: the preset that was expanded, or None.
-        source: the file it was read from, absolute, or None.
-        document: the expanded pipeline as JSON values; loading it again gives the same pipeline.
+        source: the absolute path of the pipeline file, or None.
+        document: the expanded pipeline as JSON values. Loading it gives the same pipeline.
     """
 
     target: str
@@ -322,10 +320,10 @@ class ResolvedPipeline(Subject, SearchChoice):
 
     @property
     def digest(self) -> str:
-        """Identity of everything but output, budget, requirements and record databases.
+        """A digest of the pipeline without output, budget, requirements and record databases.
 
-        A finished run of the same digest and budget is only read. A folder is bound to less
-        (``pipeline.binding``).
+        If a finished run has the same digest and budget, Chameleon only reads its result. Fewer
+        parts may not change while a run continues (``pipeline.binding``).
         """
         skipped = {"output", "budget", "require", "preset", "records"}
         skipped |= {name for name, section in self.known_sections.items() if not section.measured}

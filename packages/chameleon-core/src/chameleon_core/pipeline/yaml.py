@@ -162,8 +162,7 @@ class _Reader:
             if name in items:
                 first = items[name].key_mark
                 self._say(
-                    mark,
-                    f"key '{name}' is there twice, first in line {first.line}; remove one",
+                    mark, f"key '{name}' is there twice, first in line {first.line}; remove one"
                 )
                 continue
             items[name] = Item(key_mark=mark, node=self.node(value, inside))

@@ -1,4 +1,4 @@
-"""The hooks that are told what happens in a run."""
+"""The hooks that Chameleon calls with the events of a run."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ if TYPE_CHECKING:  # workers import the hooks, and hear of no event
 
 
 class EventHooks:
-    """Hooks that are told what happens in a run. All implementations are called.
+    """Hooks that Chameleon calls with the events of a run, in every plugin that implements them.
 
-    One that raises is logged and switched off for the rest of the run. They are called in the
-    process and thread of the search, so they should be quick. ``tryfirst`` and ``trylast`` say who
-    is told before or after the others; a ``wrapper`` is refused, since an event has no result.
-    Fields of the events: ``chameleon_core.events``; more in docs/plugins.md#events.
+    Hooks run in the process and thread of the search, so they should be quick. If a hook raises,
+    Chameleon logs the error and switches the hook off for the rest of the run. The options
+    ``tryfirst`` and ``trylast`` of pluggy change the order. Chameleon refuses a ``wrapper``, since
+    an event has no result. ``chameleon_core.events`` describes the fields of events. More in
+    docs/plugins.md#events.
     """
 
     @hookspec
     def chameleon_check_started(self, event: records.CheckStarted) -> None:
-        """Chameleon tries the delivery once, before there are tasks.
+        """Chameleon begins the check before tuning: can the network be delivered?
 
         Example:
             @hookimpl
@@ -33,7 +34,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_check_finished(self, event: records.CheckFinished) -> None:
-        """The delivery is possible.
+        """The check before tuning has ended: the network can be delivered.
 
         Example:
             @hookimpl
@@ -45,7 +46,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_run_started(self, event: records.RunStarted) -> None:
-        """A process begins, or continues, a run.
+        """A process begins or continues a run.
 
         Example:
             @hookimpl
@@ -69,7 +70,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_measured(self, event: records.Measured) -> None:
-        """One configuration was measured and is on disk.
+        """One configuration was measured, and its result is on disk.
 
         Example:
             @hookimpl
@@ -82,7 +83,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_batch_measured(self, event: records.BatchMeasured) -> None:
-        """A batch is complete.
+        """All configurations of a batch are measured.
 
         Example:
             @hookimpl
@@ -94,7 +95,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_best_improved(self, event: records.BestImproved) -> None:
-        """A configuration is faster than every one before.
+        """A configuration is faster than all earlier ones of its task.
 
         Example:
             @hookimpl
@@ -118,7 +119,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_comparison_started(self, event: records.ComparisonStarted) -> None:
-        """A task's winners are about to be measured again, interleaved with the baselines.
+        """A final comparison begins: a task's fastest configurations and its baselines.
 
         Example:
             @hookimpl
@@ -130,7 +131,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_comparison_progressed(self, event: records.ComparisonProgressed) -> None:
-        """A step of a comparison is further than before.
+        """One step of a comparison made progress.
 
         Example:
             @hookimpl
@@ -142,7 +143,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_run_finished(self, event: records.RunFinished) -> None:
-        """The run is at its end, winners compared.
+        """The run ended, after its final comparisons.
 
         Example:
             @hookimpl

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 CORE = "chameleon-tuner-core"
 
-FIRST_PARTY = frozenset(
-    {
-        CORE,
-        "chameleon-tuner",
-        "chameleon-tuner-bench",
-        "chameleon-tuner-cli",
-        "chameleon-tuner-cost-models",
-        "chameleon-tuner-explorers",
-        "chameleon-tuner-networks",
-        "chameleon-tuner-one-shot",
-        "chameleon-tuner-records",
-        "chameleon-tuner-runners",
-        "chameleon-tuner-samplers",
-        "chameleon-tuner-system",
-        "chameleon-tuner-testing",
-        "chameleon-tuner-transforms",
-        "chameleon-tuner-tvm",
-    }
+_PARTS = (
+    *("bench", "cli", "core", "cost-models", "explorers", "networks", "one-shot", "records"),
+    *("runners", "samplers", "system", "testing", "transforms", "tvm"),
 )
+FIRST_PARTY = frozenset({"chameleon-tuner", *(f"chameleon-tuner-{part}" for part in _PARTS)})
 """Whose implementations are meant by a name that this project wrote, whoever registers it too."""
 
 

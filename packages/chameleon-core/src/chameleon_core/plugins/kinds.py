@@ -89,9 +89,7 @@ def _search(name: str, summary: str, distribution: str, **more: Any) -> Kind:
 
 _ROWS = (
     _stage(
-        "frontends",
-        "Frontends turn the section ``model`` into tasks.",
-        "chameleon-tuner-networks",
+        "frontends", "Frontends turn the section ``model`` into tasks.", "chameleon-tuner-networks"
     ),
     Kind(
         name="operators",

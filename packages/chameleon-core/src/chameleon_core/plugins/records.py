@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -56,6 +56,18 @@ class PluginRecord:
 @attrs.frozen(kw_only=True)
 class NoOptions:
     """The options class of a stage that has none."""
+
+
+def recorder(package: str) -> Callable[..., PluginRecord]:
+    """Makes records whose factories are named within an import package."""
+
+    def record(
+        name: str, summary: str, factory: str, options: type = NoOptions, **more: Any
+    ) -> PluginRecord:
+        factory = f"{package}.{factory}"
+        return PluginRecord(name=name, summary=summary, factory=factory, options=options, **more)
+
+    return record
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""The schedulers: one batch each in turn, and the next batch where it saves most."""
+"""The schedulers ``round-robin`` and ``gradient``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chameleon_core.schedulers.options import GradientOptions
 
 
 class RoundRobin(Scheduler):
-    """One batch each in turn: the task with the fewest batches, the first of equals."""
+    """Gives the next batch to the task with the fewest batches, and to the first of equals."""
 
     def __init__(self, _options: NoOptions, _context: SchedulerContext) -> None:
         pass
@@ -24,23 +24,21 @@ class RoundRobin(Scheduler):
 class Gradient(Scheduler):
     """Gives a batch to the task with the largest expected gain in the network's latency.
 
-    Ansor's task scheduler (Zheng et al., OSDI 2020, section 6), which MetaSchedule has as well. It
-    estimates the gain of one more batch from what the last ones saved, and from two optimistic
-    bounds. A task's cost falls in proportion to its batches, and it comes within a factor of the
-    operations per second of the network's fastest task. Every batch counts as equally
-    long: the order must not depend on a clock, or a run could not be resumed.
+    This is Ansor's task scheduler (Zheng et al., OSDI 2020, section 6), which MetaSchedule has as
+    well. It estimates the gain of one more batch from the gain of the last batches, and from two
+    optimistic bounds. In one bound a task's cost falls in proportion to its batches. In the other
+    it comes near the operations per second of the network's fastest task. Every batch counts as
+    equally long, because a resumed run must not depend on a clock.
 
-    If several tasks are tuned at once, tasks in flight are left out. The next batch goes to the
-    most promising of the others; the gain of the present ones is known with the one after.
+    If several tasks are tuned at once, tasks in flight are left out.
 
-    Beyond Ansor, tasks whose last batches saved next to nothing are left alone, and the run ends
-    when that holds for all. An alternative saves only what falls below the task that it would
-    replace. It is left alone if a fall in proportion to its batches would not bring it below, or
-    its last batches have not.
+    Beyond Ansor, a task is skipped if its last batches saved next to nothing, and the run ends if
+    that holds for all tasks. An alternative saves only what falls below the time of the task that
+    it would replace. It is skipped if it is not expected to reach that time.
 
     Args:
-        options: its options.
-        _context: not needed; everything it looks at is in the states.
+        options: the options of the scheduler.
+        _context: not used.
     """
 
     def __init__(self, options: GradientOptions, _context: SchedulerContext) -> None:

@@ -23,13 +23,13 @@ _BITMAP_LIMIT = 1 << 20
 
 
 class MixedRadix:
-    """Numbers index vectors in lexicographic order, the first column most significant.
+    """Gives each configuration a number, in the lexicographic order of knob indices.
 
-    Neighbouring columns are packed into int64 words. One word is enough for almost every design
-    space; larger ones need Python integers, but only one operation per word, not per column.
+    The number of a configuration is packed into int64 words. One word is enough for almost every
+    design space. Larger spaces use Python integers as numbers.
 
     Args:
-        cardinalities: choices per column, each at least 1.
+        cardinalities: number of choices of each knob, at least 1.
     """
 
     def __init__(self, cardinalities: Sequence[int]) -> None:
@@ -50,11 +50,11 @@ class MixedRadix:
             start = stop
 
     def words(self, configs: NDArray[np.integer[Any]]) -> list[NDArray[np.int64]]:
-        """The words of every configuration, most significant first, each of shape (n,)."""
+        """The words of each configuration's number, most significant first, each of shape (n,)."""
         return [configs[:, columns] @ weights for columns, weights, _ in self._words]
 
     def encode(self, configs: NDArray[np.integer[Any]]) -> NDArray[Any]:
-        """Identities, shape (n,): int64, or Python ints if one word is not enough."""
+        """The number of each configuration, shape (n,): int64, or Python integers if needed."""
         keys: NDArray[Any]
         keys, *rest = self.words(configs)
         if rest:
@@ -64,7 +64,7 @@ class MixedRadix:
         return keys
 
     def decode(self, keys: NDArray[Any]) -> NDArray[np.int32]:
-        """The index vectors behind identities, shape (n, columns)."""
+        """The configurations that have these numbers, shape (n, knobs)."""
         rest = np.asarray(keys)
         configs = np.empty((len(rest), len(self.cardinalities)), np.int32)
         for columns, weights, radix in reversed(self._words):
@@ -74,7 +74,7 @@ class MixedRadix:
         return configs
 
     def first_of_each(self, configs: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
-        """Rows that hold a configuration for the first time, in ascending order."""
+        """Numbers of the rows whose configuration occurs in no earlier row, in ascending order."""
         if not len(configs):
             return np.empty(0, np.intp)
         words = self.words(configs)
@@ -86,15 +86,15 @@ class MixedRadix:
 
 
 class ConfigSet:
-    """A set of configurations that is asked for membership many rows at a time.
+    """A set of configurations that tests many configurations for membership at once.
 
     Args:
-        radix: numbers the configurations.
+        radix: gives configurations their numbers.
         size: how many numbers there are.
-        configs: the members, shape (m, columns), in range.
+        configs: the members, shape (m, knobs).
 
     Attributes:
-        keys: identities of the members, ascending and distinct, shape (m,).
+        keys: numbers of the members, ascending and distinct, shape (m,).
 
     Raises:
         ValueError: there is no member.
@@ -115,7 +115,7 @@ class ConfigSet:
         return hashlib.sha256(",".join(map(str, self.keys.tolist())).encode()).hexdigest()[:16]
 
     def holds(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which identities are members', shape (n,)."""
+        """Whether each number is that of a member, shape (n,)."""
         holds: NDArray[np.bool_]
         if self._flags is not None:
             holds = self._flags[keys]
@@ -132,14 +132,15 @@ configurations that are about to be measured are asked about."""
 
 
 def resolved(resolve: Resolve | None, configs: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Legal configurations in the form that their programs have, shape (n, knobs).
+    """The configurations that are compiled in place of the given ones, shape (n, knobs).
 
     Args:
-        resolve: tells it of one; None if every configuration stays as it is.
-        configs: legal ones.
+        resolve: maps one configuration to the compiled one, or to None if it has no program. If
+            None, every configuration stays as it is.
+        configs: legal configurations.
 
     Returns:
-        Rows of configurations without a program are -1, which is not legal.
+        One row for each configuration. A row of -1, which is not legal, has no program.
     """
     if resolve is None:
         return configs
@@ -201,7 +202,7 @@ class FeatureBlock:
 
 
 class ChosenValues(Mapping[str, NDArray[Any]]):
-    """Knob values looked up once, and only for the knobs that are read."""
+    """A mapping from knob name to values, which computes the values of a knob on first use."""
 
     def __init__(self, knobs: Mapping[str, tuple[int, NDArray[Any]]], configs: Configs) -> None:
         self._knobs = knobs
@@ -460,9 +461,9 @@ class DesignSpace:
     def sample(self, count: int, rng: np.random.Generator, *, tries: int = 64) -> Configs:
         """Draw distinct legal configurations at random, shape (at most ``count``, knobs).
 
-        If every knob always applies, all legal configurations are equally likely. If knobs are
-        conditional and the space is large, the values of each knob are equally likely. An
-        alternative with few knobs then keeps its share.
+        If every knob always applies, all legal configurations are equally likely. If some knobs
+        apply only with certain values of others, and the space is large, the values of each knob
+        are equally likely instead. A branch with few knobs is then drawn as often as one with many.
 
         The result has fewer than ``count`` rows if the space has fewer, or if ``tries`` rounds of
         rejection sampling find no more.

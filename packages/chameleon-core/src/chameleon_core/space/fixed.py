@@ -1,4 +1,4 @@
-"""Knob values as people write them, and the part of a space in which some of them hold."""
+"""Design spaces in which some knobs keep one value, and knob values as users write them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SHOWN = 8
 
 
 def index_of(knob: Knob, value: Any) -> int:
-    """The index of a knob's choice.
+    """The index of a knob's value.
 
     Args:
         knob: the knob.
-        value: one of its choices, as ``Knob.decode`` gives it; lists count as tuples.
+        value: a value, in the form that ``Knob.decode`` returns. A list counts as a tuple.
 
     Raises:
-        ConfigError: it has no such choice.
+        ConfigError: the knob has no such value.
     """
     wanted = _plain(value)
     for index in range(knob.cardinality):
@@ -56,15 +56,15 @@ def knob_of(space: DesignSpace, name: str) -> Knob:
 
 
 def config_of(space: DesignSpace, configuration: Mapping[str, Any]) -> tuple[int, ...]:
-    """The knob indices of a configuration.
+    """The knob indices of a configuration that a user wrote.
 
     Args:
-        space: its space.
-        configuration: knob values by name; those of knobs that do not apply may be left out.
+        space: the design space.
+        configuration: knob values by name. Knobs that do not apply may be missing.
 
     Raises:
-        ConfigError: a knob or a value that the space does not have, a knob that is missing, or a
-            configuration that is not legal; says why.
+        ConfigError: the space has no such knob or value, a knob is missing, or the configuration is
+            not legal. The message names the reason.
     """
     if not isinstance(configuration, Mapping):
         raise ConfigError(
@@ -102,15 +102,14 @@ def _plain(value: Any) -> Any:
 
 
 class FixedSpace(DesignSpace):
-    """A design space with some knobs fixed.
+    """A design space in which some knobs keep one value.
 
-    Its configurations are those of the whole space that hold the fixed values wherever these knobs
-    apply. They keep their indices, so records, workers and files of the whole space understand
-    them. The fingerprint is the whole space's for the same reason.
+    It has the configurations of the whole space in which each fixed knob has its value or does not
+    apply. Indices and fingerprint are those of the whole space, so both spaces share records.
 
     Args:
-        whole: the space.
-        fixed: column to index.
+        whole: the whole space.
+        fixed: the index of each fixed knob, by column.
     """
 
     def __init__(self, whole: DesignSpace, fixed: Mapping[int, int]) -> None:
@@ -148,7 +147,7 @@ class FixedSpace(DesignSpace):
 
     @cached_property
     def fingerprint(self) -> str:
-        """The whole space's."""
+        """The fingerprint of the whole space."""
         return self._whole.fingerprint
 
     def _held(self, configs: Configs) -> NDArray[np.bool_]:
@@ -179,14 +178,15 @@ class FixedSpace(DesignSpace):
 
 
 def fixed_space(space: DesignSpace, columns: Mapping[int, int]) -> DesignSpace:
-    """The part of a space in which some knobs hold one value.
+    """The part of a space in which some knobs keep one value.
 
     Args:
-        space: the space.
-        columns: column of a knob to the index that it holds; the space itself if there is none.
+        space: the whole space.
+        columns: the index of each fixed knob, by column. If it is empty, the whole space is
+            returned.
 
     Raises:
-        ConfigError: no legal configuration holds these values.
+        ConfigError: no legal configuration has these values.
     """
     if not columns:
         return space
@@ -201,14 +201,14 @@ def fixed_space(space: DesignSpace, columns: Mapping[int, int]) -> DesignSpace:
 
 
 def fixed_columns(space: DesignSpace, values: Mapping[str, object]) -> dict[int, int]:
-    """Columns and indices of knob values.
+    """Columns and indices of fixed knobs.
 
     Args:
-        space: the space.
-        values: knob name to the value that it is to hold.
+        space: the design space.
+        values: the value of each fixed knob by name.
 
     Raises:
-        ConfigError: the space has no such knob, or the knob no such value.
+        ConfigError: the space has no such knob, or the knob has no such value.
     """
     if not isinstance(values, Mapping):
         raise ConfigError(

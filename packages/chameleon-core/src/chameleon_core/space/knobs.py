@@ -1,4 +1,4 @@
-"""Knobs: the named, finite choices a design space is made of, and features of what was chosen."""
+"""Knobs: the named, finite choices of a design space, and their features for cost models."""
 
 from __future__ import annotations
 
@@ -113,15 +113,15 @@ class Choice(Knob):
 
 
 def aligned(name: str) -> str:
-    """The name of the feature column with the ``alignment`` of a knob's values."""
+    """The name of the feature column that holds the ``alignment`` of a knob's values."""
     return f"{name}.alignment"
 
 
 def alignment(values: NDArray[Any]) -> NDArray[np.float32]:
-    """How often 2 divides an integer, and 0 for 0.
+    """How often each integer can be halved: the exponent of 2 in its factorization; 0 for 0.
 
-    Vectors, cache lines, banks and warps are powers of two. 64 threads in a row behave like 128 and
-    not like 65, which no split by size can say.
+    Vectors, cache lines, banks and warps are powers of two, so 64 threads perform like 128 and not
+    like 65. A cost model cannot learn that from the magnitude of a number.
     """
     values = np.abs(np.asarray(values).astype(np.int64))
     lowest_bit = np.where(values == 0, 1, values & -values)
@@ -231,13 +231,13 @@ Values = Mapping[str, NDArray[Any]]
 def recorded_features(
     choices: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> NDArray[np.float32]:
-    """Features of knobs, as ``DesignSpace.features`` gives them, from recorded values alone.
+    """Features as in ``DesignSpace.features``, from recorded knob values and without the space.
 
     Analytical features are NaN, and so are features of knobs that a configuration lacks.
 
     Args:
-        choices: n configurations as ``DesignSpace.decode`` gives them, also after a trip through
-            JSON.
+        choices: n configurations in the form that ``DesignSpace.decode`` returns, also after a trip
+            through JSON.
         names: feature names, as in ``DesignSpace.feature_names``.
 
     Returns:

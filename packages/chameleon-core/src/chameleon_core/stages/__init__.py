@@ -1,8 +1,8 @@
-"""The contracts every plugin implements: for search, for code, for what measures it.
+"""The contracts of all stages: abstract classes that plugins implement.
 
-Each method names what it may raise. A ``ChameleonError`` ends the run with its own sentence and
-hint; any other exception ends it with a ``PluginError`` that names the stage. An exception of one
-candidate's build, run or device is a failed measurement instead.
+Each method names the exceptions that it may raise. A ``ChameleonError`` ends the run with its own
+message and hint. Any other exception ends the run with a ``PluginError`` that names the stage. An
+exception in the build or run of one candidate is a failed measurement instead.
 """
 
 from chameleon_core.arrays import Arrays

@@ -1,6 +1,6 @@
-"""Contracts of the stages that make code: spaces, builders, baselines, and what they make.
+"""Contracts of the stages that make code: spaces, builders and baselines.
 
-A runner's parent process knows tasks and design spaces. Only its worker processes make builders and
+The process of the search knows tasks and design spaces. Only worker processes make builders and
 kernels, so the code of a candidate never runs beside the search.
 """
 

@@ -1,4 +1,4 @@
-"""How much a runner was disturbed while it timed, and how far its ranking can be trusted."""
+"""How much other programs disturbed a runner's timing, and how far its ranking can be trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contracts of what comes before and after tuning: targets, and models that tasks are parts of."""
+"""Contracts of target resolvers, and of frontends, which split a model into tasks."""
 
 from __future__ import annotations
 
@@ -50,13 +50,14 @@ class Trials(ABC):
         """
 
     def guessed_cost(self, task: Task) -> float | None:  # noqa: ARG002 - optional hook
-        """The estimated time of a task's first guess, over that of its operations at full rate.
+        """Estimate the cost of a task's first guess, without a measurement.
 
         Args:
             task: any task; it need not belong to the run.
 
         Returns:
-            None if nothing is estimated.
+            The estimated time over the time that the task's operations take at the CPU's full rate.
+            None if the design space has no estimate.
         """
         return None
 
@@ -166,10 +167,10 @@ class Frontend(ABC):
         )
 
     def check_source(self) -> None:  # noqa: B027 - optional hook
-        """Check that the model's files and functions exist, at no more than the cost of imports.
+        """Check that the model's files and functions exist.
 
-        ``chameleon validate`` calls this. The user's functions are imported and not called; files
-        are located and not read.
+        ``chameleon validate`` calls this, so it should take no longer than imports. It imports the
+        user's functions without a call, and finds files without reading them.
 
         Raises:
             ChameleonError: a file, a function or a library is missing.
@@ -210,13 +211,13 @@ class Frontend(ABC):
         return None
 
     def decide(self, trials: Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
-        """Choose by measurement the facts that the tasks depend on, such as a network's layout.
+        """Make a choice that the tasks depend on, such as a network's layout, by measurements.
 
-        Chameleon calls this before ``tasks`` when a run begins. The run folder keeps the answer for
-        ``restore``. A continued run must keep the choice, since its records belong to these tasks.
+        Chameleon calls this before ``tasks`` when a run begins. The run folder keeps the answer,
+        and a continued run passes it to ``restore``.
 
         Returns:
-            JSON values, or None if there is no choice.
+            The choice as JSON values, or None if there is no choice.
         """
         return None
 
@@ -227,17 +228,17 @@ class Frontend(ABC):
     def tasks(self, target: str) -> list[Task]:
         """The tasks for a resolved target, with unique names.
 
-        A frontend that delivers may return no task if nothing can be tuned.
+        The list may be empty if the frontend can deliver a model without tuned operators.
 
         Raises:
             ConfigError: an operator is impossible, for instance because its shapes do not fit.
         """
 
     def deliver(self, delivery: Delivery) -> NetworkResult | None:  # noqa: ARG002 - optional hook
-        """Compile and verify the whole that the tasks belong to, such as a network.
+        """Compile and verify the model whose tasks were tuned, such as a network.
 
-        Chameleon calls this at the end of a run, perhaps on an object whose ``tasks`` was not
-        called.
+        Chameleon calls this at the end of a run. The object may be another one than that whose
+        ``tasks`` was called.
 
         Returns:
             The ``network`` part of the run's result, or None if there is nothing to deliver. Its

@@ -1,4 +1,4 @@
-"""The work of runners, as data: batches to measure, and contenders to compare."""
+"""The work of runners, as data: batches to measure, and programs to compare."""
 
 from __future__ import annotations
 

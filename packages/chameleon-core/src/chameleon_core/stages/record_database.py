@@ -1,7 +1,7 @@
-"""The contract of record databases: measurements that outlive their run, under what they depend on.
+"""The contract of record databases, which keep measurements for later runs.
 
-A record is data. Whoever wrote it, it can make a run slow at worst. Configurations are looked up in
-the run's own design space, and every kernel is checked before it is delivered.
+A record is data, and a wrong record can only make a run slow. Configurations are looked up in the
+run's own design space, and every kernel is checked before it is delivered.
 """
 
 from __future__ import annotations
@@ -120,10 +120,11 @@ class RecordDatabase(ABC):
 
 
 def rank(record: Record) -> tuple[Any, ...]:
-    """Which of several records of one configuration stays: the one of the lowest rank.
+    """A sort key for records of one configuration. The record with the lowest rank stays.
 
-    Successes come before failures, then the lowest time: other work on a machine makes kernels seem
-    slower, never faster. A total order of contents, so that databases can be merged in any order.
+    Successes come before failures, and low times before high ones, because other work on a machine
+    makes kernels slower, never faster. Records with different contents have different ranks, so
+    databases can be merged in any order.
     """
     trial = record.measurement
     text = json.dumps([attrs.asdict(trial), dict(record.knobs), record.measured_at])

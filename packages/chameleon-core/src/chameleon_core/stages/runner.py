@@ -1,8 +1,8 @@
-"""The contracts of what measures: runners, devices that kernels are sent to, and rival tuners.
+"""Contracts of runners, of devices that they send kernels to, and of rival tuners.
 
-With devices building and running are apart. A builder exports a configuration as a folder (an
-artifact); any process that has a device loads it there. So builders never wait for devices, a
-device never shares its time with a build, and a candidate whose device is lost runs on another.
+With devices, building and running are apart. A builder exports a configuration as a folder, and any
+process that has a device loads the folder there. So a builder never waits for a device, and a
+device is never busy with a build. A candidate whose device is lost runs on another one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MeasureStream(ABC):
 
     @abstractmethod
     def submit(self, job: MeasureJob) -> None:
-        """Accept a job and return at once.
+        """Queue a job for measurement, and return at once.
 
         Raises:
             TargetError: no device known so far can run the job's target.
@@ -95,7 +95,7 @@ class MeasureStream(ABC):
 
 
 class OrderedStream(MeasureStream):
-    """Measures jobs in the order of their arrival; what was begun is finished first."""
+    """Measures jobs in the order of their arrival, each to its end."""
 
     def __init__(self) -> None:
         self._waiting: deque[MeasureJob] = deque()
@@ -131,7 +131,7 @@ class OrderedStream(MeasureStream):
 
 
 class JobAfterJob(OrderedStream):
-    """Measures one job after the other, as every runner can.
+    """A stream that measures one job after the other with ``Runner.measure``.
 
     Args:
         measure: ``Runner.measure``.
@@ -222,10 +222,13 @@ class Runner(ABC):
 
     @abstractmethod
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
-        """Time contenders in turns; return one measurement for each, in their order.
+        """Time the programs of a comparison in turns.
+
+        Returns:
+            One measurement for each program, in their order.
 
         Raises:
-            PluginError: no contender can compute the expected outputs.
+            PluginError: no program can compute the expected outputs.
             TargetError: as for ``measure``.
         """
 
@@ -273,10 +276,10 @@ class Runner(ABC):
 
 
 class Device(ABC):
-    """One device, used by one worker process alone.
+    """A device that one worker process uses alone.
 
-    The worker makes it from a ``StageRef``, so a crash cannot reach the search. If a call hangs,
-    Chameleon ends the process.
+    The worker makes the object from a ``StageRef``, so a crash ends the worker and not the search.
+    If a call hangs, Chameleon ends the worker.
     """
 
     @abstractmethod

@@ -275,9 +275,8 @@ class Sampler(ABC):
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         """At most ``count`` configurations to measure next, best first.
 
-        They should be distinct, legal and new. The synthesizer replaces a row that is not; if it
-        does not, a random configuration takes the row's place. A sampler may use this to leave rows
-        free.
+        They should be distinct, legal and new. The synthesizer replaces a configuration that is
+        not. If it does not, a random configuration takes the place.
         """
 
 
@@ -286,9 +285,11 @@ class Synthesizer(ABC):
 
     @abstractmethod
     def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
-        """The batch to measure: distinct, legal and new, at most as many rows as came in.
+        """Replace configurations of a batch that are illegal, repeated or visited.
 
-        Replace rows of the batch that are illegal, repeated or visited.
+        Returns:
+            The batch to measure: distinct, legal and new configurations, not more than in
+            ``batch``.
         """
 
     def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook

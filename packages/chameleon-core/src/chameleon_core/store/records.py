@@ -164,10 +164,7 @@ def measurement_of(row: tuple[Any, ...]) -> Measurement:
 
 _COLUMNS = ("config", "seconds", "failure", "message", *NUMBERS)
 
-_ADDED = (
-    *("task_id", "identity", "knobs", "measured_at", "origin", "score"),
-    *_COLUMNS,
-)
+_ADDED = (*("task_id", "identity", "knobs", "measured_at", "origin", "score"), *_COLUMNS)
 _ADD = (
     f"INSERT OR IGNORE INTO measurements ({', '.join(_ADDED)}) "  # noqa: S608 - constants
     f"VALUES ({', '.join('?' for _ in _ADDED)})"

@@ -94,12 +94,7 @@ def _choices(knob: Knob) -> States:
         # Innermost parts last, and always in the same column, however many there are.
         own = knob.feature_table[:, -_CHOICE_FEATURES:]
         means[:, _CHOICE_FEATURES - own.shape[1] :] = own / 4.0
-    constant = [
-        np.log2(cardinality) / 4.0,
-        float(tiled),
-        float(symbolic),
-        *_code(knob.name),
-    ]
+    constant = [np.log2(cardinality) / 4.0, float(tiled), float(symbolic), *_code(knob.name)]
     columns = [position, position**2, index == 0, index == cardinality - 1]
     return np.column_stack(
         [*columns, means, np.tile(np.asarray(constant, np.float32), (cardinality, 1))]

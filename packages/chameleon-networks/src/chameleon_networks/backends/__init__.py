@@ -1,4 +1,4 @@
-"""Chameleon under the interfaces of others: ``torch.compile`` and ONNX's backends."""
+"""Chameleon as a backend of ``torch.compile`` and of ONNX."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["compile"]
 def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # noqa: A001 - as torch
     """Compile a torch module for the shapes of an example, as ``torch.compile`` does.
 
-    Calls with other shapes compile once more. Calls that want gradients stay torch's.
+    A call with other shapes compiles another network. torch computes calls that want gradients.
 
     Args:
-        module: in evaluation mode.
-        example: arguments of a call: a tensor, a tuple of arguments, or a mapping of those that
-            have names.
-        options: of the backend, such as ``mode="tuned"`` and ``seconds=120``.
+        module: a module in evaluation mode.
+        example: the arguments of a call: a tensor, a tuple of positional arguments, or a mapping of
+            keyword arguments.
+        options: options of the backend, such as ``mode="tuned"`` and ``seconds=120``.
 
     Returns:
-        A module that is called as the given one, which gives the same answers.
+        A module that takes the same arguments and gives the same answers.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Networks delivered of graphs of torch, kept in the user's cache folder."""
+"""Networks that Chameleon delivers for graphs of torch, in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _LOOK_SECONDS = 1e9
 
 
 class StaysError(Exception):
-    """A graph stays torch's; says why."""
+    """Chameleon cannot compute a graph, so torch's own code does. The message names the reason."""
 
 
 class Delivery:
-    """One graph's network: in the cache, or to be made by a run in a process of its own.
+    """The network of one graph, in the cache or still to be delivered.
 
     Args:
-        graph: torch's.
-        arguments: of a call.
-        weights: the indices of those that become constants.
-        seconds: of tuning; None to measure nothing.
-        records: the pipeline's; None for the user's own.
+        graph: the graph, as torch traced it.
+        arguments: the arguments of a call.
+        weights: indices of the arguments that become constants.
+        seconds: wall-clock limit of tuning in seconds; None to measure nothing.
+        records: the record database, as in a pipeline; the user's own if None.
 
     Raises:
-        StaysError: the graph cannot be one.
+        StaysError: Chameleon cannot compute the graph.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Delivery:
         self._folder = user_cache_folder() / "torch" / digest_of(graph, arguments, weights) / name
 
     def is_there(self) -> bool:
-        """Whether it was delivered before."""
+        """Whether the cache has the network."""
         return (self._network / "manifest.json").exists()
 
     @property
@@ -82,10 +82,10 @@ class Delivery:
         return self._folder / "refused.txt"
 
     def prepare(self) -> None:
-        """Write the graph as a program and its pipeline file, if they are not there.
+        """Write the graph as a program of ``torch.export``, and a pipeline file, if missing.
 
         Raises:
-            StaysError: torch cannot export it, or its calls do more than give outputs.
+            StaysError: torch cannot export the graph, or the graph does more than return outputs.
         """
         if self._refusal.exists():
             raise StaysError(self._refusal.read_text(encoding="utf-8"))
@@ -112,13 +112,13 @@ class Delivery:
         write_whole(self._folder / "pipeline.yaml", json.dumps(pipeline))
 
     def folder(self, *, nice: bool = False) -> Path:
-        """The network's folder, made if it is not there.
+        """The folder of the network. Runs the pipeline if the cache does not have the network.
 
         Args:
-            nice: whether other processes go first.
+            nice: whether the run has a low priority.
 
         Raises:
-            StaysError: it cannot be delivered.
+            StaysError: the network cannot be delivered.
         """
         if self.is_there():
             return self._network
@@ -151,10 +151,10 @@ class Delivery:
 
 
 def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]) -> str:
-    """A name of what a graph computes here: its code, weights, shapes, versions and the CPU.
+    """A name for a graph on this machine: a digest of its code, weights, shapes, versions and CPU.
 
     Raises:
-        StaysError: it reads something that is neither an argument nor a tensor of its own.
+        StaysError: the graph reads an object that is neither an argument nor one of its tensors.
     """
     digest = hashlib.blake2b(digest_size=16)
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""Chameleon as a backend of ONNX: networks compiled without tuning, for scripts and test suites.
+"""Chameleon as a backend of ONNX, which compiles networks without tuning.
 
 ``onnx.backend.test.BackendTest(backend, __name__)`` runs ONNX's own cases with this module.
 """
@@ -36,14 +36,14 @@ of integers: scales of ``Resize``, bounds of ``Range``."""
 
 
 def untuned(graph: Any, threads: int = 1) -> Any:
-    """A network as a function of arrays, for this machine.
+    """Compile a network without tuning for this machine, and return it as a function of arrays.
 
     Args:
-        graph: a Relax ``IRModule``, as an importer gives it.
+        graph: the Relax ``IRModule`` of an importer.
         threads: that compute an inference.
 
     Raises:
-        ChameleonError: it cannot be compiled, or loaded.
+        ChameleonError: the network cannot be compiled or loaded.
     """
     target = TVMTargets(NoOptions()).resolve("native")
     module = prepared(graph, DEFAULT)
@@ -59,15 +59,16 @@ def untuned(graph: Any, threads: int = 1) -> Any:
 
 
 class ChameleonRep(BackendRep):
-    """A network, compiled for the shapes of the inputs that it gets, once for each.
+    """A network that is compiled when it gets inputs, once for each combination of shapes.
 
     Args:
         model: an ``onnx.ModelProto``.
-        compiler: makes a function of arrays of a Relax ``IRModule``.
-        inputs: so many of the model's inputs vary, and others are constants; None for all.
+        compiler: makes a function of arrays from a Relax ``IRModule``.
+        inputs: number of inputs that may vary between calls. The others become constants. None if
+            all inputs vary.
 
     Attributes:
-        fixed: names of the inputs that it was compiled for the values of, by the last call.
+        fixed: names of the inputs whose values the last call compiled into the network.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class ChameleonRep(BackendRep):
         self.fixed: tuple[str, ...] = ()
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
-        """The outputs for inputs, which are in their order or by their names.
+        """The outputs for inputs, given as a sequence or by name.
 
         Raises:
             ChameleonError: the network cannot be compiled.
@@ -142,7 +143,7 @@ class ChameleonBackend(Backend):
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> ChameleonRep:
-        """A network that is compiled as soon as it gets inputs, with a rep's options."""
+        """Make a ``ChameleonRep`` of a model; ``options`` are arguments of that class."""
         super().prepare(model, device)
         return ChameleonRep(model, **options)
 
@@ -155,7 +156,7 @@ class ChameleonBackend(Backend):
     def run_node(
         cls, node: Any, inputs: Any, device: str = "CPU", outputs_info: Any = None, **_: Any
     ) -> tuple[Any, ...]:
-        """The outputs of a node of the newest version of the standard."""
+        """The outputs of a single node, in the newest version of ONNX's operators."""
         super().run_node(node, inputs, device, outputs_info)
         arrays = [np.asarray(value) for value in inputs]
         kind = onnx.helper.np_dtype_to_tensor_dtype
@@ -169,7 +170,7 @@ class ChameleonBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether networks run on a device: the CPU."""
+        """Whether the device is the CPU."""
         kind = onnx.backend.base.Device(device).type
         return bool(kind == onnx.backend.base.DeviceType.CPU)
 

@@ -1,8 +1,8 @@
 """The backend ``chameleon`` of ``torch.compile``.
 
-torch hands over each graph that it traces. The first call answers with torch's own code, and a
-delivered network takes over once it has given the same answer in less time. Whatever it cannot
-replace stays as it was, with one line in the log.
+torch passes each graph that it traces to the backend. torch's own code answers the first call. A
+delivered network takes over if it gives the same answer in less time. Otherwise torch's code stays,
+and one line of the log says why.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class BackendOptions:
     """The ``options`` of ``torch.compile(model, backend="chameleon", options={...})``.
 
     Attributes:
-        mode: ``predicted`` measures nothing; ``tuned`` measures in the first call; ``background``
-            measures in a process of low priority, while torch's own code goes on.
-        seconds: of wall-clock that ``tuned`` and ``background`` may take for a graph.
+        mode: ``predicted`` measures nothing. ``tuned`` tunes in the first call. ``background``
+            tunes in a process of low priority, while torch's own code answers.
+        seconds: wall-clock limit of tuning a graph in seconds, for ``tuned`` and ``background``.
         records: the database of earlier measurements, as in a pipeline; the user's own if None.
     """
 
@@ -70,13 +70,13 @@ def chameleon(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Graph:
-    """Compile a graph of torch, or leave it as it is.
+    """Compile a graph of torch, as ``torch.compile`` asks a backend to.
 
     Args:
-        graph: takes tensors, the weights among them, and returns a tuple of tensors.
-        example_inputs: its arguments as they are traced.
-        mode: ``torch.compile(mode=)``, in place of the option.
-        options: by name, as in ``BackendOptions``.
+        graph: a function of tensors, weights included, that returns a tuple of tensors.
+        example_inputs: the arguments with which torch traced the graph.
+        mode: the argument ``mode`` of ``torch.compile``. It replaces the option ``mode``.
+        options: options by name, as in ``BackendOptions``.
 
     Returns:
         A function of the same arguments.
@@ -137,14 +137,14 @@ def _seconds_file(folder: Path) -> Path:
 
 
 class CompiledGraph:
-    """A graph, computed by torch until a delivered network does it.
+    """A graph that torch computes until a delivered network takes over.
 
     Any number of threads may call it.
 
     Args:
-        graph: torch's.
-        weights: the indices of the arguments that become constants.
-        options: of the backend.
+        graph: the graph, as torch traced it.
+        weights: indices of the arguments that become constants.
+        options: options of the backend.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class CompiledGraph:
 
     @property
     def computes(self) -> bool:
-        """Whether a network computes it by now."""
+        """Whether a delivered network computes the graph already."""
         return self._network is not None
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:

@@ -24,12 +24,7 @@ from chameleon_cli.options import trust_option
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
-    folder: Path,
-    *,
-    output: Path | None,
-    max_error: float | None,
-    trust_source: bool,
-    as_json: bool,
+    folder: Path, *, output: Path | None, max_error: float | None, trust_source: bool, as_json: bool
 ) -> None:
     """Compile, verify and time the network of folder RUN with the best it has measured.
 

@@ -15,14 +15,7 @@ from chameleon_core.run_folder import NETWORK
 from chameleon_core.run_view import RunView
 from chameleon_core.stages import Delivery
 
-from chameleon_networks.commands.runs import (
-    guesses_for,
-    network_of,
-    pipeline_of,
-    threads_of,
-    winners_of,
-    with_max_error,
-)
+from chameleon_networks.commands import runs
 
 
 def compile_run(
@@ -37,16 +30,16 @@ def compile_run(
         trust_source: whether code that the pipeline names may be imported.
     """
     with results_alone(), RunView(folder) as run:
-        pipeline = pipeline_of(run, trust_source=trust_source)
+        pipeline = runs.pipeline_of(run, trust_source=trust_source)
         if max_error is not None:
-            pipeline = with_max_error(pipeline, max_error)
-        return network_of(pipeline, run).deliver(
+            pipeline = runs.with_max_error(pipeline, max_error)
+        return runs.network_of(pipeline, run).deliver(
             Delivery(
                 target=run.target,
-                winners=(*winners_of(run), *guesses_for(run, pipeline)),
+                winners=(*runs.winners_of(run), *runs.guesses_for(run, pipeline)),
                 space=pipeline.space.create(),
                 folder=(output or folder / NETWORK).absolute(),
-                threads=threads_of(run),
+                threads=runs.threads_of(run),
                 measures=run.document.get("budget", {}).get("measurements") != 0,
             )
         )

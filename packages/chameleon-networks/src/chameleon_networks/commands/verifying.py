@@ -23,13 +23,7 @@ from chameleon_core.run_view import RunView
 from chameleon_core.stages import Arrays
 from chameleon_core.words import counted
 
-from chameleon_networks.commands.runs import (
-    guesses_for,
-    network_of,
-    pipeline_of,
-    threads_of,
-    winners_of,
-)
+from chameleon_networks.commands import runs
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.chains import chains_of
@@ -39,16 +33,9 @@ from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import MANIFEST, manifest_of, read_manifest, write_package
 from chameleon_networks.quantize.batches import user_samples
+from chameleon_networks.running import verify
 from chameleon_networks.running.processes import delivered_process, framework_process
 from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.verify import (
-    ILL_CONDITIONED,
-    SAMPLES,
-    Conditioning,
-    agreement,
-    magnitudes,
-    nudged,
-)
 from chameleon_networks.source_location import SourceLocation
 
 log = structlog.get_logger()
@@ -103,8 +90,8 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
     if folder.name == NETWORK and (folder / MANIFEST).exists():
         folder = folder.parent
     with results_alone(), RunView(folder) as run:
-        pipeline = pipeline_of(run, trust_source=trust_source)
-        work, delivered = network_of(pipeline, run), folder / NETWORK
+        pipeline = runs.pipeline_of(run, trust_source=trust_source)
+        work, delivered = runs.network_of(pipeline, run), folder / NETWORK
         if not delivered.is_dir():
             raise RunFolderError(
                 f"no network was delivered in {folder}",
@@ -112,7 +99,7 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
             )
         winners = {
             winner.task.key: winner
-            for winner in (*winners_of(run), *guesses_for(run, pipeline))
+            for winner in (*runs.winners_of(run), *runs.guesses_for(run, pipeline))
             if not winner.task.alternative_of
         }
         kernels = Kernels(winners, pipeline.space.create(), run.target)
@@ -123,7 +110,7 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
                 manifest=read_manifest(_folder_of(delivered, name)),
                 kernels=kernels,
                 target=run.target,
-                threads=threads_of(run),
+                threads=runs.threads_of(run),
             ).of(_samples(frontend.network, inputs))
             for name, frontend in work.by_bucket.items()
         }
@@ -178,7 +165,7 @@ def _samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
     """
     if source is None:
         rng = np.random.default_rng(0)
-        return [Sample(inputs=network.samples(rng)) for _ in range(SAMPLES)]
+        return [Sample(inputs=network.samples(rng)) for _ in range(verify.SAMPLES)]
     samples = list(user_samples(network, source, "--inputs"))
     if not samples:
         raise ConfigError(f"--inputs: {source} yields no batch", hint="Yield at least one.")
@@ -251,7 +238,7 @@ class Comparison:
         """The error that the delivery allowed, or more if the framework's own roundings are."""
         allowed = self.manifest["verification"]["tolerance"]
         allowed = math.inf if allowed is None else float(allowed)
-        if error <= allowed or error > ILL_CONDITIONED or self._is_reduced:
+        if error <= allowed or error > verify.ILL_CONDITIONED or self._is_reduced:
             return allowed
         rounded = self.network.has_quantized_activations
         name = self.network.frameworks[0] if rounded else self.network.exact
@@ -259,11 +246,11 @@ class Comparison:
             return allowed
         try:
             with framework_process(self.network, name, threads=self.threads) as process:
-                others = [process.outputs(nudged(one) if rounded else one) for one in inputs]
+                others = [process.outputs(verify.nudged(one) if rounded else one) for one in inputs]
         except ChameleonError as problem:
             log.warning("network_not_run", by=name, problem=str(problem))
             return allowed
-        return max(allowed, Conditioning.of(answers, others, nudged=rounded).tolerance)
+        return max(allowed, verify.Conditioning.of(answers, others, nudged=rounded).tolerance)
 
     @property
     def _is_reduced(self) -> bool:
@@ -288,7 +275,7 @@ class Comparison:
                 location = graph.locations[variable]
                 [wanted] = self.network.values([location.output], inputs)
                 kernels[variable], got = self._part(graph.numbers[variable], inputs)
-                check = agreement(got, [wanted], tolerance=tolerance)
+                check = verify.agreement(got, [wanted], tolerance=tolerance)
                 error = check.max_relative_error
                 log.info("part_compared", operator=location.sentence, error=error)
                 problems[variable] = check.problem
@@ -398,8 +385,10 @@ def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> list[list[floa
         [
             check.max_relative_error if check.max_relative_error is not None else math.inf
             for check in (
-                agreement([got], [want], tolerance=math.inf, scales=[scale])
-                for got, want, scale in zip(outputs, answers, magnitudes(wanted), strict=True)
+                verify.agreement([got], [want], tolerance=math.inf, scales=[scale])
+                for got, want, scale in zip(
+                    outputs, answers, verify.magnitudes(wanted), strict=True
+                )
             )
         ]
         for outputs, answers in zip(given, wanted, strict=True)

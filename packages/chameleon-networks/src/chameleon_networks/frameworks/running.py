@@ -29,10 +29,7 @@ TORCH_FLOAT64 = "torch float64"
 ONNXRUNTIME_FLOAT32 = "onnxruntime float32"
 """Onnxruntime, with what a quantized network computes between quantized tensors in float32."""
 
-_NEEDS = {
-    ONNXRUNTIME: ("onnxruntime", "onnxscript"),
-    OPENVINO: ("openvino",),
-}
+_NEEDS = {ONNXRUNTIME: ("onnxruntime", "onnxscript"), OPENVINO: ("openvino",)}
 """Modules without which one cannot run a network of torch."""
 
 

@@ -165,15 +165,18 @@ class _Mover(relax.PyExprMutator):
         self._users = users_of(module["main"])
 
     def visit_var_binding_(self, binding: Any) -> None:
-        if not isinstance(binding.var, relax.DataflowVar):
-            super().visit_var_binding_(binding)
-            return
         value = self.visit_expr(binding.value)
+        axes = self._split.get(value.tuple_value) if isinstance(value, relax.TupleGetItem) else None
+        if not isinstance(binding.var, relax.DataflowVar):
+            if axes is None:
+                super().visit_var_binding_(binding)
+                return
+            permuted = relax.op.permute_dims(self.builder_.emit(value), list(axes))
+            self.set_var_remap(binding.var, self.builder_.emit_output(permuted))
+            return
         emitted = None
-        if isinstance(value, relax.TupleGetItem):
-            axes = self._split.get(value.tuple_value)
-            if axes is not None:
-                emitted = self._permute(self.builder_.emit(value), axes)
+        if axes is not None:
+            emitted = self._permute(self.builder_.emit(value), axes)
         elif operator_name(value) == "relax.split":
             emitted = self._splitted(value)
         elif operator_name(value) and _is_tensor(value):

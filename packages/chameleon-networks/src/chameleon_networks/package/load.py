@@ -1,4 +1,4 @@
-"""Loads the compiled network in this folder; `needs` in manifest.json says what else it takes.
+"""Loads the compiled network in this folder; `needs` in manifest.json lists further requirements.
 
 `load()` returns a function that any number of threads may call.
 """
@@ -18,18 +18,19 @@ Manifest = dict[str, Any]
 
 
 class Network:
-    """A network as a function: one array per input in, a new array out, or a list of several.
+    """A network as a function of one array per input, which returns an array or several.
 
-    Any number of threads may call it; a call waits while all instances are in use. Arrays are what
-    NumPy takes: tensors of torch, anything with DLPack or the array interface, without a copy if
-    their type and layout are right. A child process of a fork may go on calling it.
+    Any number of threads may call it. A call waits while all instances are in use. An input is
+    anything that NumPy converts: arrays, tensors of torch, objects with DLPack or the array
+    interface. An input is not copied if its dtype and layout are right. A child process of a fork
+    may go on calling the network.
 
     Args:
-        manifest: of its folder.
-        engine: runs it.
+        manifest: the manifest of the folder.
+        engine: runs the network.
 
     Attributes:
-        threads: that compute an inference.
+        threads: number of threads that compute an inference.
     """
 
     def __init__(self, manifest: Manifest, engine: Any) -> None:
@@ -68,7 +69,7 @@ class Network:
         return outputs
 
     def close(self) -> None:
-        """End the threads and give back the memory, after calls that run; safe to repeat."""
+        """End the threads and free the memory, once running calls are done; safe to repeat."""
         self.engine.close()
 
     def __enter__(self) -> Self:
@@ -116,7 +117,7 @@ DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
 
 
 def has_form(value: Any, form: Any) -> bool:
-    """Whether a value of JSON is of a type, a list of a form, or has the keys of a form."""
+    """Whether a JSON value has a form: a type, a list of a form, or a mapping with certain keys."""
     if isinstance(form, list):
         return isinstance(value, list) and all(has_form(item, form[0]) for item in value)
     if not isinstance(form, dict):
@@ -128,10 +129,10 @@ def has_form(value: Any, form: Any) -> bool:
 
 
 def checked_manifest(folder: pathlib.Path) -> Manifest:
-    """The manifest of a folder, once its digest and the files that it names are right.
+    """Check the digests of a folder's files, and return its manifest.
 
     Raises:
-        RuntimeError: something is missing, cut off or changed.
+        RuntimeError: a file is missing, cut off or changed.
     """
     file = folder / "manifest.json"
     try:
@@ -199,22 +200,23 @@ def load(
     threads: int = 0,
     instances: int = 1,
 ) -> Callable[..., Any]:
-    """The network of a folder as a function; see ``Network``.
+    """Load the network of a folder as a function (``Network``).
 
-    One that was compiled for several shapes is a ``Buckets`` of ``buckets.py``.
+    A network that was compiled for several shapes is a ``Buckets`` of ``buckets.py``.
 
     Args:
-        folder: that ``chameleon run`` or ``chameleon compile`` delivered.
-        threads: that compute an inference. 0 means ``NETWORK_NUM_THREADS`` if that is set
-            (``KERNEL_NUM_THREADS`` for an operator), else ``OMP_NUM_THREADS``. If neither is, as
-            many as the network was measured with, but no more than this process may use.
-        instances: inferences that run at the same time, each with memory of its own. They share
-            weights and threads.
+        folder: the folder that ``chameleon run`` or ``chameleon compile`` delivered.
+        threads: number of threads that compute an inference. With 0, it is the value of
+            ``NETWORK_NUM_THREADS`` (``KERNEL_NUM_THREADS`` for an operator), or else of
+            ``OMP_NUM_THREADS``. If neither is set, it is the number that the network was measured
+            with, but no more than this process may use.
+        instances: number of inferences that may run at the same time. They share weights and
+            threads, and each has its own memory.
 
     Raises:
-        RuntimeError: a file is missing, cut off or changed, or the network was built for a CPU with
-            features that this one lacks.
-        ValueError: there can be no such number of threads or instances.
+        RuntimeError: a file is missing, cut off or changed, or this CPU lacks features that the
+            network needs.
+        ValueError: the number of threads or instances is not possible.
     """
     folder = pathlib.Path(folder).absolute()
     if not (0 <= threads < 1 << 31 and 0 < instances < 1 << 31):

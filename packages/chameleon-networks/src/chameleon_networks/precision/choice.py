@@ -80,12 +80,7 @@ class TypeChoice:
     """
 
     def __init__(
-        self,
-        seconds: Floats,
-        errors: Floats,
-        tensors: Sequence[Tensor],
-        *,
-        labels: int = LABELS,
+        self, seconds: Floats, errors: Floats, tensors: Sequence[Tensor], *, labels: int = LABELS
     ) -> None:
         self.seconds = np.asarray(seconds, np.float64)
         self.errors = np.where(np.isfinite(self.seconds), np.asarray(errors, np.float64), np.inf)

@@ -89,10 +89,7 @@ def opened(
         return kernel
 
     resolved = tvm_target(target)
-    with (
-        resolved,
-        tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}),
-    ):
+    with resolved, tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}):
         placed = with_kernels(module, chains, kernel_of)
         # Kernels stand where the last operators of their chains were.
         lasts = [binding.var for binding in bindings_of(module["main"])]

@@ -24,14 +24,8 @@ from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
 from chameleon_networks.frameworks.running import ONNXRUNTIME, OPENVINO, NetworkForms
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.batches import batches_of
+from chameleon_networks.running import requests
 from chameleon_networks.running.processes import AskedProcess
-from chameleon_networks.running.requests import (
-    batches_in,
-    request_of,
-    requested_network,
-    serve,
-    write_arrays,
-)
 
 log = structlog.get_logger()
 
@@ -94,13 +88,15 @@ def model_files(
     batches: list[Arrays] = []
     if any(reduced.calibrated and reduced.name in wanted for reduced in chosen):
         batches = list(batches_of(network, calibrate))
-    write_arrays(folder / "calibration.npz", [array for inputs in batches for array in inputs])
+    requests.write_arrays(
+        folder / "calibration.npz", [array for inputs in batches for array in inputs]
+    )
     kinds = {(framework, precision == INT8) for framework, precision in wanted.values()}
     request = {
         "folder": str(folder),
         "kinds": sorted(kinds),
         "batches": len(batches),
-        **request_of(network),
+        **requests.request_of(network),
     }
     answer = _answer(request) if kinds else {}
     files = {}
@@ -149,8 +145,8 @@ def _written(
 def written_files(request: Message) -> Message:
     """Write the files that a request asks for."""
     folder = Path(request["folder"])
-    batches = batches_in(folder / "calibration.npz", request["batches"])
-    forms = requested_network(request).forms
+    batches = requests.batches_in(folder / "calibration.npz", request["batches"])
+    forms = requests.requested_network(request).forms
     files = []
     for framework, reduced in request["kinds"]:
         at = folder / f"{framework}-{INT8 if reduced else 'floats'}"
@@ -164,4 +160,4 @@ def written_files(request: Message) -> Message:
 
 
 if __name__ == "__main__":
-    serve(written_files)
+    requests.serve(written_files)

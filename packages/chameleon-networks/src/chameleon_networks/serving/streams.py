@@ -159,12 +159,7 @@ def _ways(asked: Served, files: Mapping[str, ModelFile], streams: int, inputs: P
         else:
             requests = onnxruntime_ways(file.path, streams, threads)
         ways += [
-            _Way(
-                name=name,
-                words=words,
-                asked=file.precision,
-                request={**request, **common},
-            )
+            _Way(name=name, words=words, asked=file.precision, request={**request, **common})
             for words, request in requests.items()
         ]
     return ways

@@ -15,13 +15,7 @@ from chameleon_core.task import Task
 from chameleon_system.files import replacing, write_whole
 from numpy.typing import NDArray
 
-from chameleon_one_shot.dataset.tasks import (
-    Dataset,
-    DatasetError,
-    DatasetTask,
-    canonical,
-    merged,
-)
+from chameleon_one_shot.dataset.tasks import Dataset, DatasetError, DatasetTask, canonical, merged
 
 FORMAT = 1
 """Raised when readers of an earlier version would misread what is written."""

@@ -18,10 +18,7 @@ class TasksOptions:
     )
     start: int = option(0, "tasks at the beginning of the list that are left out", at_least=0)
     count: int | None = option(
-        None,
-        "tasks after those at most; null for all",
-        at_least=1,
-        binds=False,
+        None, "tasks after those at most; null for all", at_least=1, binds=False
     )
     trust_source: bool = option(
         False,

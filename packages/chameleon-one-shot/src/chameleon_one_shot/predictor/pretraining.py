@@ -132,10 +132,7 @@ def trained_model(
             f"that end the training, at step {trained.step}, after {trained.seconds:.0f} s"
         )
     predictor = Predictor(
-        networks=networks,
-        architecture=options.architecture,
-        vocabulary=vocabulary,
-        scale=scale,
+        networks=networks, architecture=options.architecture, vocabulary=vocabulary, scale=scale
     )
     return _finished(predictor, parts, command, {"members": runs})
 

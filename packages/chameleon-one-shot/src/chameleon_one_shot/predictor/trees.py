@@ -212,10 +212,7 @@ class TaskTrees:
         mean = np.mean([np.asarray(each.predict(rows)) for each in trees.boosters], axis=0)
         error = np.maximum(np.asarray(trees.errors.predict(rows)), _LEAST_ERROR)
         scale = trees.scale
-        return (
-            scale.mean + scale.deviation * mean,
-            scale.deviation * trees.temperature * error,
-        )
+        return (scale.mean + scale.deviation * mean, scale.deviation * trees.temperature * error)
 
     def representation(self, configs: Configs) -> Scores:
         """Standardised numbers of knobs, loops and buffers, shape (n, numbers)."""

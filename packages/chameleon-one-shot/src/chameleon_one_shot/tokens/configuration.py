@@ -204,10 +204,7 @@ def _groups(space: DesignSpace) -> Iterator[GroupToken]:
 
 
 def recorded_tokens(
-    task: Task,
-    device: Mapping[str, Any],
-    threads: int,
-    choices: Sequence[Mapping[str, Any]],
+    task: Task, device: Mapping[str, Any], threads: int, choices: Sequence[Mapping[str, Any]]
 ) -> tuple[TaskTokens, Configs]:
     """The tokens of configurations of which only the choices are known.
 

@@ -55,8 +55,7 @@ class Vocabulary:
                 [0.0 if is_symbol(name) else row.mean for name, row in met.items()], np.float32
             ),
             deviations=np.array(
-                [1.0 if is_symbol(name) else row.deviation for name, row in met.items()],
-                np.float32,
+                [1.0 if is_symbol(name) else row.deviation for name, row in met.items()], np.float32
             ),
             tokens=tuple(tokens),
         )

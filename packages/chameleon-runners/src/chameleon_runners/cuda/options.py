@@ -20,9 +20,7 @@ class CudaOptions(FleetOptions):
     """Options of the ``cuda`` runner; every duration is in seconds."""
 
     devices: tuple[int, ...] | None = option(
-        None,
-        "indices of the GPUs, as TVM counts them; all of them if not given",
-        check=_distinct,
+        None, "indices of the GPUs, as TVM counts them; all of them if not given", check=_distinct
     )
     cache_mib: int = unbound(1024, "inputs kept on a device between candidates, in MiB", at_least=1)
     cooldown: float = option(0.0, "pause between the repeats of a kernel", at_least=0.0)

@@ -274,10 +274,7 @@ class Comparison(ABC, Generic[C]):
             self._tell("checked", number, len(racing))
         self._rounds = context.options.compare_rounds
         order = turns(
-            lambda: self._racing,
-            self._rounds,
-            another=self._another_round,
-            in_time=self._in_time,
+            lambda: self._racing, self._rounds, another=self._another_round, in_time=self._in_time
         )
         for entry in order:
             if entry.result is None:

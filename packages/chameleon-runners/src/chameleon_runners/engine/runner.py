@@ -113,8 +113,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         """The workers and the temporary folder; made when first needed."""
         if self._closed:
             raise TargetError(
-                f"the {self._kind} runner is closed",
-                hint="make a new one for further measurements",
+                f"the {self._kind} runner is closed", hint="make a new one for further measurements"
             )
         if self._resources is None:
             remove_abandoned()

@@ -299,12 +299,7 @@ class LocalJobRun:
     """
 
     def __init__(
-        self,
-        job: MeasureJob,
-        *,
-        context: LocalContext,
-        numbers: Iterator[int],
-        alone: bool,
+        self, job: MeasureJob, *, context: LocalContext, numbers: Iterator[int], alone: bool
     ) -> None:
         self.job = job
         self._context = context

@@ -40,9 +40,7 @@ class RayOptions(FleetOptions):
         dict, "what else a device is, as nodes declare it, such as {npu: 1}", check=_declared
     )
     cpus_per_device: float | None = option(
-        None,
-        "CPUs kept free for a device; `threads` if it is the CPU, 0 for a GPU",
-        at_least=0.0,
+        None, "CPUs kept free for a device; `threads` if it is the CPU, 0 for a GPU", at_least=0.0
     )
     devices: int | None = unbound(
         None, "devices used at most; all that the cluster has if not given", at_least=1

@@ -209,7 +209,4 @@ def fault_device_ref(name: str, folder: Path, **options: Any) -> DeviceRef:
     state.mkdir(parents=True, exist_ok=True)
     chosen = FaultDeviceOptions(state=str(state), **options)
     factory = f"{FaultDevice.__module__}:{FaultDevice.__name__}"
-    return DeviceRef(
-        name=name,
-        device=StageRef(factory=factory, options=attrs.asdict(chosen)),
-    )
+    return DeviceRef(name=name, device=StageRef(factory=factory, options=attrs.asdict(chosen)))

@@ -11,13 +11,7 @@ from chameleon_core.loop.start.tasks import target_of
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.resolve import keys_of
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.plugins import (
-    NoOptions,
-    PluginRecord,
-    Registry,
-    default_registry,
-    hookimpl,
-)
+from chameleon_core.plugins import NoOptions, PluginRecord, Registry, default_registry, hookimpl
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task

@@ -81,8 +81,7 @@ def train(  # noqa: PLR0917 - in their order
     steps = options.epochs * max(1, len(images) // batch)
     warm = max(1, steps // 20)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser,
-        lambda at: min(1.0, (at + 1) / warm) * 0.5 * (1 + math.cos(math.pi * at / steps)),
+        optimiser, lambda at: min(1.0, (at + 1) / warm) * 0.5 * (1 + math.cos(math.pi * at / steps))
     )
     if teacher is not None:
         teacher.eval()

@@ -52,8 +52,7 @@ def tvm_builder(space: SpaceProvider, winner: Winner) -> TVMBuilder:
     builder = space.builder(winner.task, threads=1)
     if not isinstance(builder, TVMBuilder):
         raise ConfigError(
-            f"task {winner.task.name!r} is not built by TVM",
-            hint="Leave it out with --task.",
+            f"task {winner.task.name!r} is not built by TVM", hint="Leave it out with --task."
         )
     return builder
 

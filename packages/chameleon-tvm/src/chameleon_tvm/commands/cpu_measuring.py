@@ -124,11 +124,7 @@ def _reading(cores: int, rows: int, lanes: int) -> Program:
 
 
 def _around(
-    number: emit.Expr,
-    sums: tuple[tirx.Buffer, ...],
-    loop: emit.Stmt,
-    out: tirx.Buffer,
-    lanes: int,
+    number: emit.Expr, sums: tuple[tirx.Buffer, ...], loop: emit.Stmt, out: tirx.Buffer, lanes: int
 ) -> emit.Stmt:
     """Sums cleared before a loop, and stored after it so that nobody leaves it out."""
     clear = [emit.assign(acc, emit.zero(lanes)) for acc in sums]

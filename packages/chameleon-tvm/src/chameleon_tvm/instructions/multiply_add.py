@@ -83,10 +83,7 @@ class Float16MultiplyAdd(MultiplyAdd):
     data: ClassVar[str] = "float16"
     weights: ClassVar[str] = "float16"
     sums: ClassVar[str] = "float16"
-    vectors: ClassVar[Mapping[int, frozenset[str]]] = {
-        32: frozenset({"avx512vl"}),
-        64: frozenset(),
-    }
+    vectors: ClassVar[Mapping[int, frozenset[str]]] = {32: frozenset({"avx512vl"}), 64: frozenset()}
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         return intrinsic(f"float16x{lanes}", "llvm.fma", data, weights, sums)

@@ -41,10 +41,7 @@ class Vdpbf16ps(Dot):
     weights: ClassVar[str] = BFLOAT16_BITS
     sums: ClassVar[str] = "float32"
     depth: ClassVar[int] = 2
-    vectors: ClassVar[Mapping[int, frozenset[str]]] = {
-        32: frozenset({"avx512vl"}),
-        64: frozenset(),
-    }
+    vectors: ClassVar[Mapping[int, frozenset[str]]] = {32: frozenset({"avx512vl"}), 64: frozenset()}
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
         left, right = (STORAGE[BFLOAT16].real(side).astype(np.float64) for side in (data, weights))

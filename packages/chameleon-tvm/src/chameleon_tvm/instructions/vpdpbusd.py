@@ -23,10 +23,7 @@ class Vpdpbusd(IntegerDot):
     data: ClassVar[str] = UINT8
     weights: ClassVar[str] = INT8
     depth: ClassVar[int] = 4
-    vectors: ClassVar[Mapping[int, frozenset[str]]] = {
-        32: frozenset({"avx512vl"}),
-        64: frozenset(),
-    }
+    vectors: ClassVar[Mapping[int, frozenset[str]]] = {32: frozenset({"avx512vl"}), 64: frozenset()}
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         # Vectors of bytes since LLVM 22, of 32-bit words before.

@@ -32,10 +32,7 @@ class Vpmaddubsw(IntegerDot):
     cost: ClassVar[float] = 2.0
     """Two multiplications for which there are the two units of a multiply-add; the addition has a
     third one, on Zen 2 and 3 as on Intel's cores."""
-    vectors: ClassVar[Mapping[int, frozenset[str]]] = {
-        32: frozenset(),
-        64: frozenset({"avx512bw"}),
-    }
+    vectors: ClassVar[Mapping[int, frozenset[str]]] = {32: frozenset(), 64: frozenset({"avx512bw"})}
     temporaries: ClassVar[int] = 2
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:

@@ -26,10 +26,7 @@ class Vpmaddwd(IntegerDot):
     cost: ClassVar[float] = 4.0 / 3.0
     """With its addition it is two, for which there are three units on Zen 2 and 3 (the loop of
     products alone runs at half as much again as float32) and ports 0, 1 and 5 on Intel's cores."""
-    vectors: ClassVar[Mapping[int, frozenset[str]]] = {
-        32: frozenset(),
-        64: frozenset({"avx512bw"}),
-    }
+    vectors: ClassVar[Mapping[int, frozenset[str]]] = {32: frozenset(), 64: frozenset({"avx512bw"})}
     temporaries: ClassVar[int] = 1
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:

@@ -211,9 +211,7 @@ class TracePlan(SketchPlan):
                 hint="Leave the task out, or pass another `space=` to MetaSchedule.",
             )
         generated = GeneratedSketches(
-            base=Schedule(work.module),
-            sketches=tuple(sketches),
-            postprocessors=work.postprocessors,
+            base=Schedule(work.module), sketches=tuple(sketches), postprocessors=work.postprocessors
         )
         try:
             self._read(work.task, work.target, generated, options)

@@ -12,7 +12,5 @@ class MetaScheduleOptions:
 
     as_shipped: bool = option(False, "leave its import of 20 seconds in every builder as it is")
     threads: int | None = option(
-        None,
-        "threads of kernels and builders; every core by default",
-        at_least=1,
+        None, "threads of kernels and builders; every core by default", at_least=1
     )

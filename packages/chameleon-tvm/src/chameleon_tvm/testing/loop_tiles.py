@@ -45,8 +45,7 @@ class LoopTiles(TileProduct):
     def zero(self, register: Register) -> Stmt:
         zero = tirx.const(0, self.element(register.holds))
         return _loop(
-            register.rows * register.width,
-            lambda at: tirx.BufferStore(register.buffer, zero, [at]),
+            register.rows * register.width, lambda at: tirx.BufferStore(register.buffer, zero, [at])
         )
 
     def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:

@@ -121,6 +121,26 @@ def _extreme(node: Node) -> Any:
     return relax.const(np.full(left, nothing, kind))
 
 
+_OF_ONE: Mapping[str, Callable[[Any], Any]] = {
+    "ReduceL1": op.abs,
+    "ReduceL2": op.abs,
+    "ReduceLogSum": op.log,
+    "ReduceSumSquare": op.square,
+}
+"""Reductions of a single number that change it."""
+
+
+def _of_one(node: Node) -> Any:
+    """Without axes each number may be reduced alone."""
+    if node.attributes.get("axes") or (node[1] is not None and node.integers(1)):
+        return NotImplemented
+    return (
+        _OF_ONE[node.kind](node[0])
+        if node.attributes.get("noop_with_empty_axes")
+        else (NotImplemented)
+    )
+
+
 def _mean(node: Node) -> Any:
     """A mean of whole numbers is a whole one, rounded towards zero."""
     x = node[0]
@@ -244,6 +264,7 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "BitShift": _shift,
     "BitCast": _same_bits,
     "IsInf": _is_infinite,
+    **dict.fromkeys(_OF_ONE, _of_one),
     "ReduceMax": _extreme,
     "ReduceMin": _extreme,
     "Gemm": _scaled_product,

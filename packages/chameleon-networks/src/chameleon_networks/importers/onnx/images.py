@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import attrs
@@ -27,6 +28,8 @@ from chameleon_networks.importers.onnx.nodes import (
 op = relax.op
 _MOST_AXES = 3
 """Spatial axes of a transposed convolution."""
+_PLANE = 2
+"""Those of one over places that are computed."""
 
 
 def _transposed(node: Node) -> Any:
@@ -87,14 +90,190 @@ def _columns_to_image(node: Node) -> Any:
 
 
 def _aligned_regions(node: Node) -> Any:
-    if node.attributes.get("mode") == "max":
-        raise Unsupported("it takes the largest number of a region")
-    return NotImplemented
+    """Means of interpolated numbers, or as the standard has it the largest of their summands."""
+    x, regions, batches, given = node[0], node[1], node[2], node.attributes
+    # Before version 16 there was no shift.
+    way = given.get("coordinate_transformation_mode", "output_half_pixel")
+    aligned, scale = way == "half_pixel", float(given["spatial_scale"])
+    regions = node.emit(op.subtract(regions, scalar(0.5 / scale if aligned else 0.0, regions)))
+    samples = int(given["sampling_ratio"])
+    counts = int(given["output_height"]), int(given["output_width"])
+    if given["mode"] == "avg":
+        of_batches = op.astype(op.expand_dims(batches, 1), dtype_of(regions))
+        boxes = node.emit(op.concat([of_batches, regions], 1))
+        return op.vision.roi_align(x, boxes, counts, scale, samples, aligned, "NCHW", "avg")
+    if not samples:
+        raise Unsupported("it takes the largest of as many numbers as a region has")
+    least = -math.inf if aligned else 1.0
+    axes = [
+        _region_corners(node, regions, axis, count * samples, scale=scale, least=least)
+        for axis, count in zip((1, 0), counts, strict=True)
+    ]
+    channels, height, width = shape_of(x)[1:]
+    number = shape_of(regions)[0]
+    pixels = node.emit(op.permute_dims(x, [0, 2, 3, 1]))
+    flat = node.emit(op.reshape(pixels, [-1, channels]))
+    first = op.multiply(op.astype(batches, "int64"), scalar(height * width, "int64"))
+    first = node.emit(op.reshape(first, [number, 1, 1]))
+    summands = []
+    for rows, row_weights in axes[0]:
+        for columns, column_weights in axes[1]:
+            at = op.multiply(op.expand_dims(rows, 2), scalar(width, "int64"))
+            at = node.emit(op.add(op.add(at, op.expand_dims(columns, 1)), first))
+            weights = op.multiply(op.expand_dims(row_weights, 2), op.expand_dims(column_weights, 1))
+            taken = op.take(flat, at, 0)
+            summands.append(node.emit(op.multiply(taken, op.expand_dims(weights, 3))))
+    largest = node.emit(reduce(op.maximum, summands))
+    inside = op.reshape(largest, [number, counts[0], samples, counts[1], samples, channels])
+    return op.permute_dims(node.emit(op.max(node.emit(inside), [2, 4])), [0, 3, 1, 2])
+
+
+def _region_corners(
+    node: Node, regions: Any, axis: int, count: int, *, scale: float, least: float
+) -> list[tuple[Any, Any]]:
+    """The two neighbours of each sample along an axis, and their weights: (regions, samples) each.
+
+    Samples outside of the image weigh nothing.
+    """
+    extent = shape_of(node[0])[3 - axis]
+    scaled = node.emit(op.multiply(regions, scalar(scale, regions)))
+    start, end = (op.strided_slice(scaled, [1], [at], [at + 1]) for at in (axis, axis + 2))
+    length = op.maximum(node.emit(op.subtract(end, start)), scalar(least, regions))
+    steps = relax.const((np.arange(count) + 0.5)[None] / count, dtype_of(regions))
+    places = node.emit(op.add(start, op.multiply(length, steps)))
+    far = op.less(places, scalar(-1.0, places)), op.greater(places, scalar(extent, places))
+    inside = op.astype(op.logical_not(op.logical_or(*far)), dtype_of(places))
+    held = node.emit(op.clip(places, 0.0, float(extent - 1)))
+    low = node.emit(op.floor(held))
+    high = op.minimum(op.add(low, scalar(1.0, low)), scalar(extent - 1, low))
+    share = node.emit(op.subtract(held, low))
+    rest = op.subtract(scalar(1.0, share), share)
+    return [
+        (node.emit(op.astype(at, "int64")), node.emit(op.multiply(weight, inside)))
+        for at, weight in ((low, rest), (high, share))
+    ]
+
+
+def _pooled(node: Node) -> Any:
+    """The places of the largest numbers count from the start of the whole tensor."""
+    x, given = node[0], node.attributes
+    images, block = shape_of(x)[2:], list(given["kernel_shape"])
+    rank = len(images)
+    steps, spread = (list(given.get(name) or [1] * rank) for name in ("strides", "dilations"))
+    pads, way = list(given.get("pads") or [0] * 2 * rank), given.get("auto_pad", "NOTSET")
+    if way in {"SAME_UPPER", "SAME_LOWER"}:
+        for axis, extent in enumerate(images):
+            reach = (block[axis] - 1) * spread[axis] + 1
+            total = max(0, (-(-extent // steps[axis]) - 1) * steps[axis] + reach - extent)
+            first = total // 2 if way == "SAME_UPPER" else total - total // 2
+            pads[axis], pads[rank + axis] = first, total - first
+    if node.outputs == 1:
+        if way != "SAME_LOWER" or rank > _MOST_AXES:
+            return NotImplemented
+        pool = getattr(op.nn, f"max_pool{rank}d")
+        return pool(x, block, steps, pads, spread)
+    windows = []
+    for axis, extent in enumerate(images):
+        room = extent + pads[axis] + pads[rank + axis] - (block[axis] - 1) * spread[axis] - 1
+        count = (math.ceil if given.get("ceil_mode") else math.floor)(room / steps[axis]) + 1
+        # No window begins behind the image.
+        count -= (count - 1) * steps[axis] >= extent + pads[axis]
+        first = (np.arange(count) * steps[axis] - pads[axis])[:, None]
+        last = first + (extent - 1 - first) // spread[axis] * spread[axis]
+        at = first + np.arange(block[axis]) * spread[axis]
+        # A place outside is that of another number in the same window.
+        windows.append(np.minimum(np.where(at < 0, first % spread[axis], at), last))
+    grids = np.meshgrid(*(window.ravel() for window in windows), indexing="ij")
+    shape = [extent for window in windows for extent in window.shape]
+    order = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)]
+
+    def by_window(places: Any) -> NDArray[Any]:
+        return np.asarray(places).reshape(shape).transpose(order).reshape(-1, math.prod(block))
+
+    taken = by_window(np.ravel_multi_index(grids, images))
+    named = by_window(
+        np.ravel_multi_index(grids, images, order="F" if given.get("storage_order") else "C")
+    )
+    batch, channels = shape_of(x)[:2]
+    flat = node.emit(op.reshape(x, [batch * channels, -1]))
+    numbers = node.emit(op.take(flat, relax.const(taken, "int64"), 1))
+    largest = node.emit(op.argmax(numbers, 2))
+    ahead = relax.const(np.arange(len(named))[None] * named.shape[1], "int64")
+    local = op.take(relax.const(named.ravel(), "int64"), node.emit(op.add(largest, ahead)), 0)
+    before = np.arange(batch * channels)[:, None] * math.prod(images)
+    local = node.emit(op.add(node.emit(local), relax.const(before, "int64")))
+    outs = [batch, channels, *(len(window) for window in windows)]
+    values = op.reshape(node.emit(op.max(numbers, 2)), outs)
+    return [values, op.reshape(local, outs)]
+
+
+def _unpooled(node: Node) -> Any:
+    """A given shape of the output adds zeros behind what follows from the other attributes."""
+    x, out, given = node[0], node.known(2), node.attributes
+    shape, block = shape_of(x), list(given["kernel_shape"])
+    rank = len(block)
+    steps, pads = given.get("strides") or [1] * rank, given.get("pads") or [0] * 2 * rank
+    for axis, size in enumerate(block):
+        shape[axis + 2] = (shape[axis + 2] - 1) * steps[axis] - pads[axis] - pads[rank + axis]
+        shape[axis + 2] += size
+    zeros = relax.const(np.zeros(math.prod(shape)), dtype_of(x))
+    places, numbers = (node.emit(op.reshape(value, [-1])) for value in (node[1], x))
+    y = op.reshape(node.emit(op.scatter_elements(zeros, places, numbers)), shape)
+    more = [int(a) - b for a, b in zip(shape if out is None else out, shape, strict=True)]
+    if min(more) < 0:
+        raise Unsupported("its output is smaller than what it puts there")
+    widths = [width for extra in more for width in (0, extra)]
+    return op.nn.pad(node.emit(y), widths) if any(more) else y
+
+
+def _deformed(node: Node) -> Any:
+    """A convolution over numbers that are interpolated at places that are computed."""
+    x, filters, offsets, bias, mask = (node[place] for place in range(5))
+    given, images, block = node.attributes, shape_of(node[0])[2:], shape_of(node[1])[2:]
+    if len(images) != _PLANE:
+        raise Unsupported(f"it has {len(images)} spatial axes")
+    steps, spread = (given.get(name) or [1, 1] for name in ("strides", "dilations"))
+    pads, groups = given.get("pads") or [0] * 4, int(given.get("offset_group", 1))
+    batch, channels = shape_of(x)[:2]
+    taps, outs = math.prod(block), shape_of(offsets)[2:]
+    near = [
+        np.arange(block[axis])[:, None] * spread[axis]
+        + np.arange(outs[axis]) * steps[axis]
+        - pads[axis]
+        for axis in range(_PLANE)
+    ]
+    regular = [
+        np.broadcast_to(near[0][:, None, :, None], [*block, *outs]),
+        np.broadcast_to(near[1][None, :, None, :], [*block, *outs]),
+    ]
+    shifts = op.reshape(offsets, [batch * groups, taps, _PLANE, *outs])
+    grid = []
+    # Coordinates of ``grid_sample`` go from -1 to 1 between the edges, those of columns first.
+    for axis in reversed(range(_PLANE)):
+        shift = op.squeeze(op.strided_slice(shifts, [2], [axis], [axis + 1]), [2])
+        places = regular[axis].reshape(1, taps, *outs)
+        ours = relax.const((2.0 * places + 1.0) / images[axis] - 1.0, dtype_of(x))
+        grid.append(op.add(op.multiply(shift, scalar(2.0 / images[axis], x)), ours))
+    places = op.reshape(op.stack(grid, 1), [batch * groups, _PLANE, taps * outs[0], outs[1]])
+    parts = op.reshape(x, [batch * groups, channels // groups, *images])
+    sampled = op.image.grid_sample(node.emit(parts), node.emit(places), padding_mode="zeros")
+    columns = op.reshape(node.emit(sampled), [batch, groups, -1, taps, math.prod(outs)])
+    if mask is not None:
+        shares = op.reshape(mask, [batch, groups, 1, taps, math.prod(outs)])
+        columns = op.multiply(columns, shares)
+    columns = node.emit(op.reshape(columns, [batch, channels, taps, math.prod(outs)]))
+    rows = op.reshape(filters, [*shape_of(filters)[:2], taps, 1])
+    y = op.nn.conv2d(columns, node.emit(rows), groups=int(given.get("group", 1)))
+    y = op.reshape(node.emit(y), [batch, -1, *outs])
+    return y if bias is None else op.add(y, op.reshape(bias, [1, -1, 1, 1]))
 
 
 IMAGES: Mapping[str, Callable[[Node], Any]] = {
     "ConvTranspose": _transposed,
     "Col2Im": _columns_to_image,
+    "DeformConv": _deformed,
+    "MaxPool": _pooled,
+    "MaxUnpool": _unpooled,
     "RoiAlign": _aligned_regions,
 }
 """Converters by kind of node; ``NotImplemented`` leaves a node to TVM's."""

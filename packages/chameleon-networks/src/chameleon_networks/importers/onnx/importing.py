@@ -24,14 +24,9 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import is_quantized, is_rounded
+from chameleon_networks.importers.onnx import converters, standard
 from chameleon_networks.importers.onnx.arithmetic import KERNEL_TYPES
 from chameleon_networks.importers.onnx.control import SPECIAL
-from chameleon_networks.importers.onnx.converters import (
-    CONVERTERS,
-    DOMAINS,
-    IN_THE_STANDARD,
-    has_operator,
-)
 from chameleon_networks.importers.onnx.nodes import (
     VALUES,
     Node,
@@ -49,14 +44,6 @@ from chameleon_networks.importers.onnx.nodes import (
     shape_of,
 )
 from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
-from chameleon_networks.importers.onnx.standard import (
-    STANDARD,
-    as_cast,
-    attributes_of,
-    body_of,
-    schema_of,
-    with_attributes,
-)
 from chameleon_networks.importers.onnx.typed import TYPES, Typed, interface, read, written
 from chameleon_networks.importers.refusals import OperatorSurvey, Refusal
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
@@ -116,10 +103,7 @@ class _Importer:
     """Converts a model node by node, and remembers which node each variable is of."""
 
     def __init__(
-        self,
-        model: Any,
-        shapes: Mapping[str, Sequence[int]],
-        values: Mapping[str, NDArray[Any]],
+        self, model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]
     ) -> None:
         self._model = onnx.inliner.inline_local_functions(model) if model.functions else model
         self._shapes, self._values = shapes, values
@@ -215,7 +199,7 @@ class _Importer:
             survey.operators.update(one.op_type for one in _with_inner_nodes(node))
             if any(scope.get(n) is UNKNOWN for one in _with_inner_nodes(node) for n in one.input):
                 scope.update(dict.fromkeys(node.output, UNKNOWN))
-                if has_operator(node):
+                if converters.has_operator(node):
                     survey.assumed[node.op_type] += 1
                 else:
                     survey.refusals.append(_refusal(node, _NO_OPERATOR))
@@ -310,24 +294,24 @@ class _Importer:
         return found
 
     def _by_kind(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
-        domain = "" if node.domain in STANDARD else node.domain
+        domain = "" if node.domain in standard.STANDARD else node.domain
         # A model of other domains may leave the standard's version out.
         opset = opsets.get(node.domain, opsets.get(domain) or onnx.defs.onnx_opset_version())
         inputs = [scope[name] if name else None for name in node.input]
         if node.op_type == "CastLike":
-            node, inputs = as_cast(node, dtype_of(inputs[1])), inputs[:1]
+            node, inputs = standard.as_cast(node, dtype_of(inputs[1])), inputs[:1]
         special = SPECIAL.get(node.op_type) if not domain else None
         if special is not None:
             return special(self, node, inputs, scope, opsets)
         if is_folded(node, inputs):
             return evaluated(node, inputs, opset)
-        schema = schema_of(node, domain, opset)
+        schema = standard.schema_of(node, domain, opset)
         given = Node(
             builder=self._builder,
             kind=node.op_type,
             inputs=tuple(value.value if isinstance(value, Typed) else value for value in inputs),
             kinds=tuple(value.kind if isinstance(value, Typed) else None for value in inputs),
-            attributes=attributes_of(node, schema),
+            attributes=standard.attributes_of(node, schema),
             opset=opset,
             outputs=len(node.output),
             set_attributes=frozenset(attribute.name for attribute in node.attribute),
@@ -341,7 +325,7 @@ class _Importer:
     ) -> list[Value]:
         """What a converter makes of a node, or the nodes of a function of the standard's."""
         problem: Exception = Unsupported(_NO_OPERATOR)
-        if node.domain in DOMAINS:
+        if node.domain in converters.DOMAINS:
             try:
                 return _typed(self._by_converter(node, given), given, schema)
             except ValueNeeded:
@@ -353,7 +337,7 @@ class _Importer:
                 empty = None if said else _empty_outputs(node, inputs, given.opset)
                 if empty is not None:
                     return empty
-        body = body_of(node, schema, inputs, given.opset)
+        body = standard.body_of(node, schema, inputs, given.opset)
         if body is not None:
             return self._by_body(node, body, inputs, schema)
         if isinstance(problem, Unsupported):
@@ -362,7 +346,7 @@ class _Importer:
 
     def _by_converter(self, node: Any, given: Node) -> list[Value]:
         """What a converter of ours makes of an operator, or TVM's."""
-        convert = CONVERTERS.get(node.op_type)
+        convert = converters.CONVERTERS.get(node.op_type)
         values = NotImplemented if convert is None else convert(given)
         if values is NotImplemented:
             return self._by_tvm(node, given)
@@ -385,7 +369,7 @@ class _Importer:
         inputs.extend(given.inputs)
         attributes = {
             name: value.encode() if isinstance(value, str) else value
-            for name, value in attributes_of(node, None).items()
+            for name, value in standard.attributes_of(node, None).items()
         }
         attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
         with contextlib.redirect_stdout(io.StringIO()):
@@ -417,7 +401,7 @@ class _Importer:
         }
         scope: Scope = dict.fromkeys(body.input)
         scope.update(zip(body.input, inputs, strict=False))
-        nodes = [with_attributes(one, given, node) for one in body.node]
+        nodes = [standard.with_attributes(one, given, node) for one in body.node]
         try:
             self._convert_nodes(nodes, scope, opsets)
         except _RefusedNode as refused:
@@ -461,7 +445,7 @@ class _Importer:
 
 
 def _refusal(node: Any, reason: str, *, hint: str = "", inputs: tuple[str, ...] = ()) -> Refusal:
-    usual = IN_THE_STANDARD if node.domain == ONNXRUNTIME_DOMAIN else WAY_OUT
+    usual = converters.IN_THE_STANDARD if node.domain == ONNXRUNTIME_DOMAIN else WAY_OUT
     return Refusal(
         operator=node.op_type,
         sentence=sentence_of(node),

@@ -229,10 +229,7 @@ def _integer(kind: str, data_axis: int | None, weights_axis: int) -> Callable[[_
     def rewrite(of: _Rewriting) -> None:
         inputs = [
             of.dequantized(of.given(place), of.ones(zero), zero, axis=axis)
-            for place, zero, axis in (
-                (0, of.given(2), data_axis),
-                (1, of.given(3), weights_axis),
-            )
+            for place, zero, axis in ((0, of.given(2), data_axis), (1, of.given(3), weights_axis))
         ]
         sums = of.computed(kind, inputs, **of.attributes())
         int32 = 6  # TensorProto.INT32

@@ -23,11 +23,7 @@ _ACTIVATIONS: Mapping[str, tuple[Make, float | None, float | None]] = {
     "Sigmoid": (lambda _a, _b, _k: op.sigmoid, None, None),
     "Affine": (lambda a, b, k: lambda x: op.add(k(b), op.multiply(k(a), x)), 1, 0),
     "LeakyRelu": (lambda a, _b, _k: lambda x: op.nn.leakyrelu(x, a), 0.01, None),
-    "ThresholdedRelu": (
-        lambda a, _b, k: lambda x: op.where(op.greater(x, k(a)), x, k(0)),
-        1,
-        None,
-    ),
+    "ThresholdedRelu": (lambda a, _b, k: lambda x: op.where(op.greater(x, k(a)), x, k(0)), 1, None),
     "ScaledTanh": (
         lambda a, b, k: lambda x: op.multiply(k(a), op.tanh(op.multiply(k(b), x))),
         1,
@@ -141,11 +137,12 @@ class _Direction:
         if self.peepholes:
             entering = op.add(entering, op.multiply(self.peepholes[0], cell))
             forgetting = op.add(forgetting, op.multiply(self.peepholes[2], cell))
-        forget = self.activated(0, forgetting)
+        enter = self.activated(0, entering)
         if self.node.attributes.get("input_forget"):
-            enter = emit(op.subtract(scalar(1, forget), forget))
+            # The standard does not say which gate goes; onnxruntime's forget gate does.
+            forget = emit(op.subtract(scalar(1, enter), enter))
         else:
-            enter = self.activated(0, entering)
+            forget = self.activated(0, forgetting)
         change = self.activated(1, new)
         cell = emit(op.add(op.multiply(forget, cell), op.multiply(enter, change)))
         if self.peepholes:

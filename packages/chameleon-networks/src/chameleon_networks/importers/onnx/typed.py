@@ -26,12 +26,7 @@ op = relax.op
 
 HALVES = (FLOAT16, BFLOAT16)
 """Types of half precision."""
-INTEGERS: Mapping[str, str] = {
-    "int4": "int8",
-    "uint4": "uint8",
-    "int2": "int8",
-    "uint2": "uint8",
-}
+INTEGERS: Mapping[str, str] = {"int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "uint8"}
 """What stands for integers of few bits."""
 
 _FLOATS = tuple(
@@ -110,12 +105,7 @@ def written(builder: Any, given: Typed) -> Any:
 
 
 def rounded(
-    builder: Any,
-    value: Any,
-    kind: str,
-    *,
-    saturate: bool = True,
-    mode: str = "nearest",
+    builder: Any, value: Any, kind: str, *, saturate: bool = True, mode: str = "nearest"
 ) -> Typed:
     """Numbers rounded to a type.
 
@@ -204,10 +194,7 @@ def _looked_up(
 
 @cache
 def _steps(
-    kind: str,
-    saturate: bool,
-    mode: str,
-    codes: bool,
+    kind: str, saturate: bool, mode: str, codes: bool
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], Any]:
     """A type's numbers by code; thresholds; what is between these; and what NaN becomes."""
     numbers = _values(kind)

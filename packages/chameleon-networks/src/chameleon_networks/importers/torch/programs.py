@@ -20,12 +20,7 @@ from chameleon_tvm.words import first_line
 
 from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.importers.source_checks import no_torch
-from chameleon_networks.importers.torch.inference import (
-    evaluated,
-    initialise,
-    without_chance,
-    without_dropout,
-)
+from chameleon_networks.importers.torch import inference
 
 log = structlog.get_logger()
 
@@ -60,7 +55,7 @@ class ExampleProgram:
         if self.saved:
             check_saved(self.program, shapes, self.owner)
         program = with_shapes(self.program, shapes, self.export, self.owner)
-        return without_chance(without_dropout(program))
+        return inference.without_chance(inference.without_dropout(program))
 
 
 def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExampleProgram:
@@ -74,7 +69,7 @@ def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExamplePro
     torch = _torch()
     record = NETWORKS[name]
     module, _, function = record.factory.partition(":")
-    network = initialise(getattr(importlib.import_module(module), function)())
+    network = inference.initialise(getattr(importlib.import_module(module), function)())
     network = network.to(getattr(torch, dtype))
     shape = (batch, *record.inputs)
     if record.kind == "tokens":
@@ -108,7 +103,7 @@ def exported(source: str) -> ExampleProgram:
             hint="Return the torch module and a tuple of example inputs.",
         )
     _check_float(network, source)
-    return program_of(evaluated(network), inputs, source)
+    return program_of(inference.evaluated(network), inputs, source)
 
 
 def program_of(network: Any, inputs: Any, owner: str) -> ExampleProgram:
@@ -226,7 +221,7 @@ def _loaded(file: str) -> Any:
             f"{file} is no program saved by torch.export: {first_line(error)}",
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file).",
         ) from error
-    return without_chance(without_dropout(program))
+    return inference.without_chance(inference.without_dropout(program))
 
 
 def _load(file: str) -> Any:

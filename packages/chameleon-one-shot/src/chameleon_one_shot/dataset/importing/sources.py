@@ -19,13 +19,7 @@ from chameleon_core.run_view import RunView
 from chameleon_core.stages import MeasureJob, StageRef, TargetResolver
 from chameleon_system.files import unused
 
-from chameleon_one_shot.dataset.format import (
-    MANIFEST,
-    PARTS,
-    create,
-    read_dataset,
-    write_part,
-)
+from chameleon_one_shot.dataset.format import MANIFEST, PARTS, create, read_dataset, write_part
 from chameleon_one_shot.dataset.from_run import tasks_of_run
 from chameleon_one_shot.dataset.importing.metaschedule import files_of, tasks_of_database
 from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical, named_by_key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -10,35 +11,18 @@ from chameleon_system.processor import Processor, this_processor
 from chameleon_tvm.device.linking import architecture
 from chameleon_tvm.quick_tvm import Target, codegen
 
+_ALIKE = (
+    *("sse", "sse2", "ssse3", "sse4.1", "sse4.2", "sse4a", "popcnt", "bmi2", "movbe", "f16c"),
+    *("fma", "fma4", "xop", "tbm", "gfni", "avx", "avx2", "avx512f", "avx512cd", "avx512bw"),
+    *("avx512dq", "avx512vl", "avx512ifma", "avx512vbmi", "amx-tile", "amx-int8", "amx-bf16"),
+)
+"""Features of x86 that have the same name in Linux as in LLVM, with underscores."""
 _X86 = {
-    "sse": "sse",
-    "sse2": "sse2",
+    **{feature: re.sub(r"[.-]", "_", feature) for feature in _ALIKE},
     "sse3": "pni",
-    "ssse3": "ssse3",
-    "sse4.1": "sse4_1",
-    "sse4.2": "sse4_2",
-    "sse4a": "sse4a",
-    "popcnt": "popcnt",
     "lzcnt": "abm",
     "bmi": "bmi1",
-    "bmi2": "bmi2",
-    "movbe": "movbe",
-    "f16c": "f16c",
-    "fma": "fma",
-    "fma4": "fma4",
-    "xop": "xop",
-    "tbm": "tbm",
-    "gfni": "gfni",
-    "avx": "avx",
-    "avx2": "avx2",
     "avxvnni": "avx_vnni",
-    "avx512f": "avx512f",
-    "avx512cd": "avx512cd",
-    "avx512bw": "avx512bw",
-    "avx512dq": "avx512dq",
-    "avx512vl": "avx512vl",
-    "avx512ifma": "avx512ifma",
-    "avx512vbmi": "avx512vbmi",
     "avx512vbmi2": "avx512_vbmi2",
     "avx512bitalg": "avx512_bitalg",
     "avx512vpopcntdq": "avx512_vpopcntdq",
@@ -46,9 +30,6 @@ _X86 = {
     "avx512vnni": "avx512_vnni",
     "avx512bf16": "avx512_bf16",
     "avx512fp16": "avx512_fp16",
-    "amx-tile": "amx_tile",
-    "amx-int8": "amx_int8",
-    "amx-bf16": "amx_bf16",
 }
 _ARM = {
     "neon": "asimd",

@@ -23,28 +23,13 @@ from chameleon_tvm.device.cpus.features import (
 from chameleon_tvm.quick_tvm import codegen
 
 _INTEL = (
-    "core2",
-    "penryn",
-    "nehalem",
-    "sandybridge",
-    "ivybridge",
-    "haswell",
-    "skylake",
-    "alderlake",
-    "skylake-avx512",
-    "cascadelake",
-    "cooperlake",
-    "icelake-server",
-    "sapphirerapids",
+    *("core2", "penryn", "nehalem", "sandybridge", "ivybridge", "haswell", "skylake", "alderlake"),
+    *("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids"),
     "graniterapids",
 )
 _AMD = ("barcelona", "btver2", "bdver1", "bdver2", "bdver4", "znver1", "znver3", "znver4", "znver5")
 _ANY_X86 = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
-_FAMILIES = {
-    "GenuineIntel": _INTEL,
-    "AuthenticAMD": _AMD,
-    "HygonGenuine": ("znver1",),
-}
+_FAMILIES = {"GenuineIntel": _INTEL, "AuthenticAMD": _AMD, "HygonGenuine": ("znver1",)}
 """Names to choose from, one of each set of instructions, of each vendor; oldest first."""
 
 _ARM_PARTS = {

@@ -56,10 +56,14 @@ def with_vectors(statement: Any, lanes: int) -> Any:
                 lambda count: mapped(counted_loop(loop.loop_var, count, guard.body)),
             )
         stores = _stores(loop.body)
-        if len(stores) > 1:
-            return _vector_loop(loop, stores, lanes, own) or loop
         if not stores:
             return loop
+        period = _period(loop)
+        if period is not None:
+            block, inner = _in_periods(loop, period)
+            return counted_loop(block, int(loop.extent) // period, mapped(inner))
+        if len(stores) > 1:
+            return _vector_loop(loop, stores, lanes, own) or loop
         pieces = _pieces(loop)
         return in_turn([_vector_loop(piece, [piece.body], lanes, own) or piece for piece in pieces])
 
@@ -89,6 +93,35 @@ def _stores(body: Any) -> list[Any]:
         if not buffer.same_as(store.buffer)
     )
     return stores if apart else []
+
+
+def _period(loop: Any) -> int | None:
+    """After so many iterations remainders of a loop's variable repeat; None if none does.
+
+    Such a loop is none of LLVM's vectorizer: it may take neighbours of a remainder to be neighbours
+    beyond the period too (https://github.com/llvm/llvm-project/issues/156849).
+    """
+    extent, periods = int(loop.extent), set()
+
+    def visit(remainder: Any) -> None:
+        if isinstance(remainder.b, tirx.IntImm) and uses(remainder.a, loop.loop_var):
+            periods.add(int(remainder.b))
+
+    walk(loop.body, tirx.FloorMod, visit)
+    return min((p for p in periods if 1 < p < extent and extent % p == 0), default=None)
+
+
+def _in_periods(loop: Any, period: int) -> tuple[Any, Any]:
+    """The variable of a loop over periods, and the loop over one of them."""
+    dtype, name = str(loop.loop_var.ty), str(loop.loop_var.name)
+    block, inside = tirx.Var(f"{name}_block", dtype), tirx.Var(name, dtype)
+    analyzer = tvm.sym.Analyzer()
+    for variable, count in ((block, int(loop.extent) // period), (inside, period)):
+        bounds = (tirx.IntImm(dtype, number) for number in (0, count))
+        analyzer.bind(variable, tvm.ir.Range.from_min_extent(*bounds))
+    body = substituted(loop.body, loop.loop_var, block * period + inside)
+    body = structural_map(body, [((tirx.FloorMod, tirx.FloorDiv), analyzer.simplify)])
+    return block, counted_loop(inside, period, body)
 
 
 def _pieces(loop: Any) -> list[Any]:

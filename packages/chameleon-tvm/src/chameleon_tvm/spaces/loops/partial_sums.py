@@ -77,7 +77,7 @@ class _Reduction:
         return tirx.BufferStore(self.partial, total, [lane])
 
     def finish(self, zero: Any) -> Any:
-        """What was added up, added to the element."""
+        """The sum so far, added to the element."""
         element = tirx.BufferLoad(self.store.buffer, list(self.store.indices))
         total = self.kind(element, tirx.BufferLoad(self.partial, [zero]))
         return tirx.BufferStore(self.store.buffer, total, list(self.store.indices))

@@ -144,14 +144,8 @@ _SAME: tuple[tuple[Converter, tuple[str, ...]], ...] = (
     (partial(_promoted, relax.op.multiply), ("mul.Tensor", "mul.Scalar")),
     (_power, ("pow.Scalar", "pow.Tensor_Tensor")),
     (_rounded_quotient, ("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")),
-    (
-        partial(_promoted, relax.op.left_shift),
-        ("__lshift__.Scalar", "bitwise_left_shift.Tensor"),
-    ),
-    (
-        partial(_promoted, relax.op.right_shift),
-        ("__rshift__.Scalar", "bitwise_right_shift.Tensor"),
-    ),
+    (partial(_promoted, relax.op.left_shift), ("__lshift__.Scalar", "bitwise_left_shift.Tensor")),
+    (partial(_promoted, relax.op.right_shift), ("__rshift__.Scalar", "bitwise_right_shift.Tensor")),
     (_product, ("matmul.default", "mm.default", "bmm.default")),
     (_product_and_sum, ("addmm.default", "baddbmm.default")),
     (_clamped, ("clamp.default", "clamp.Tensor", "clamp_min.default")),

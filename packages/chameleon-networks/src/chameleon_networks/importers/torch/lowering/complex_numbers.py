@@ -106,12 +106,7 @@ def _along(given: Pair, rank: int, axis: int, matrix: Pair) -> Pair:
 
 
 def _matrix(
-    beside: Pair,
-    extent: int,
-    *,
-    forward: bool,
-    rows: int | None = None,
-    columns: int | None = None,
+    beside: Pair, extent: int, *, forward: bool, rows: int | None = None, columns: int | None = None
 ) -> Pair:
     """``exp(-2 pi i r c / extent)`` for rows r and columns c, or its conjugate.
 

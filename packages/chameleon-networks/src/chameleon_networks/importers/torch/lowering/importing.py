@@ -20,12 +20,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import is_quantized, is_rounded
 from chameleon_networks.importers.refusals import OperatorsRefusedError, OperatorSurvey, Refusal
-from chameleon_networks.importers.torch.lowering import (
-    arithmetic,
-    images,
-    indexing,
-    quantized,
-)
+from chameleon_networks.importers.torch.lowering import arithmetic, images, indexing, quantized
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed
 from chameleon_networks.importers.torch.lowering.few_numbers import along_vectors, is_along_number
 from chameleon_networks.importers.torch.lowering.values import Call, Converter

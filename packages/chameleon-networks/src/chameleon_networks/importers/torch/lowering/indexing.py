@@ -69,11 +69,7 @@ def _in_place(places: Sequence[int], rest: Sequence[int], found: int) -> list[in
     before = places[0] if together else 0
     if not before:
         return None
-    return [
-        *range(found, found + before),
-        *range(found),
-        *range(found + before, found + len(rest)),
-    ]
+    return [*range(found, found + before), *range(found), *range(found + before, found + len(rest))]
 
 
 def _indices(call: Call, data: Any, given_ones: Sequence[Any]) -> tuple[list[int], list[Any]]:
