@@ -1,6 +1,7 @@
 """Random graphs of ONNX: three to twelve nodes of many operators, types and shapes.
 
 python benchmarks/graph_cases.py --graphs 2000
+python benchmarks/graph_cases.py --graphs 2000 --moves   # of operators that move numbers
 
 A node is proposed with any operands and attributes, and stays in a graph if ONNX's reference
 evaluator computes it. Each graph is compiled untuned, and its outputs are compared with those of
@@ -124,6 +125,18 @@ _OPERATORS: dict[str, tuple[str, Attributes | None]] = {
 """
 
 
+_MOVES = """
+    Transpose Concat Concat Gather Reshape Reshape Reshape Split Split Slice Pad Tile Expand
+    DepthToSpace SpaceToDepth Neg Add Mul Where
+"""
+"""Operators of which kernels are remainders and quotients of loops' variables."""
+
+_EXTENTS = [0, 1, 2, 3, 4, 5, 8], [0.02, 0.18, *[0.16] * 5]
+"""Extents and how likely they are: zero and one are those of which errors are many."""
+_POWERS = [1, 2, 3, 4, 8, 16], [0.1, 0.2, 0.1, 0.2, 0.2, 0.2]
+"""The same of graphs of moves: divisions by powers of two are compiled to other instructions."""
+
+
 def _int64(values: Any) -> Any:
     return np.asarray(values, np.int64)
 
@@ -168,16 +181,17 @@ class GraphCases(Suite):
 
     Args:
         count: of graphs, as a word.
+        moves: whether all operators move numbers, if it is a word at all.
     """
 
-    def __init__(self, count: str) -> None:
-        self._count = int(count)
+    def __init__(self, count: str, moves: str = "") -> None:
+        self._count, self._moves = int(count), bool(moves)
 
     def cases(self) -> Mapping[str, str]:
         return {str(number): f"{_nodes(number)} nodes" for number in range(self._count)}
 
     def run(self, case: str) -> str | None:
-        model, inputs, expected = Graph(int(case)).model()
+        model, inputs, expected = Graph(int(case), moves=self._moves).model()
         rep = prepare(model)
         problem = _problem(rep.run(inputs), expected)
         if problem is None:
@@ -195,29 +209,29 @@ def _nodes(number: int) -> int:
 class Graph:
     """A random graph, and what the reference evaluator gives for each of its tensors."""
 
-    def __init__(self, seed: int) -> None:
-        self._draw = np.random.default_rng(seed)
+    def __init__(self, seed: int, *, moves: bool = False) -> None:
+        self._draw, self._moves = np.random.default_rng(seed), moves
         self.values: dict[str, Any] = {}
         self.constants: dict[str, Any] = {}
         self.nodes: list[Any] = []
         for number in range(self._draw.integers(1, 4)):
             self.values[f"x{number}"] = self._input()
         self.inputs = list(self.values)
-        names = list(_OPERATORS)
+        names = _MOVES.split() if moves else list(_OPERATORS)
         while len(self.nodes) < _nodes(seed):
             name = str(self._draw.choice(names))
             any(self._propose(name) for _ in range(_TRIES))
 
     def _input(self) -> Any:
         draw = self._draw
-        # Zero and one are the extents of which errors are many.
-        shape = draw.choice([0, 1, 2, 3, 4, 5, 8], draw.integers(0, 5), p=[0.02, 0.18, *[0.16] * 5])
+        extents, likely = _POWERS if self._moves else _EXTENTS
+        shape = draw.choice(extents, draw.integers(0, 5), p=likely)
         if self.values and draw.integers(2):
             # A part of another shape, which broadcasting goes with.
             other = next(iter(self.values.values())).shape
             shape = [int(draw.choice([1, n, n])) for n in other[draw.integers(len(other) + 1) :]]
         kind = draw.choice(["float32", "int64", "bool", *_FLOATS, *_INTEGERS])
-        if draw.integers(2):
+        if draw.integers(2) or self._moves:
             kind = "float32"
         if kind in _FLOATS:
             return np.asarray(draw.normal(size=shape), kind)
@@ -340,5 +354,7 @@ def _witness(model: Any, inputs: Any) -> Any:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--graphs", default="2000", help="how many")
+    parser.add_argument("--moves", action="store_true", help="of operators that move numbers")
     given, words = parser.parse_known_args()
-    sys.exit(main("graph_cases:GraphCases", words, options=(given.graphs,)))
+    moves = ("moves",) if given.moves else ()
+    sys.exit(main("graph_cases:GraphCases", words, options=(given.graphs, *moves)))

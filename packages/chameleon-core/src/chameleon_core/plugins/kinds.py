@@ -21,7 +21,6 @@ from chameleon_core.plugins.records import (
 
 _WHOLE = "chameleon-tuner"
 _TVM = "chameleon-tuner-tvm"
-_SAMPLERS = "chameleon-tuner-samplers"
 _TRANSFORMS = "chameleon-tuner-transforms"
 _TVM_SUITES = "chameleon_tvm.testing.suites"
 
@@ -76,21 +75,19 @@ class Kind:
         return "context" in self.arguments
 
 
-def _stage(name: str, summary: str, distribution: str, **more: Any) -> Kind:
+def _stage(name: str, summary: str, part: str, **more: Any) -> Kind:
     """A kind whose contract is core's, by default the class of that noun."""
-    kind = Kind(name=name, summary=summary, distribution=distribution, **more)
+    kind = Kind(name=name, summary=summary, distribution=f"{_WHOLE}-{part}", **more)
     contract = f"chameleon_core.stages:{kind.noun.title().replace(' ', '')}"
     return kind if kind.contract else attrs.evolve(kind, contract=contract)
 
 
-def _search(name: str, summary: str, distribution: str, **more: Any) -> Kind:
-    return _stage(name, summary, distribution, arguments=("options", "context"), **more)
+def _search(name: str, summary: str, part: str, **more: Any) -> Kind:
+    return _stage(name, summary, part, arguments=("options", "context"), **more)
 
 
 _ROWS = (
-    _stage(
-        "frontends", "Frontends turn the section ``model`` into tasks.", "chameleon-tuner-networks"
-    ),
+    _stage("frontends", "Frontends turn the section ``model`` into tasks.", "networks"),
     Kind(
         name="operators",
         summary="Operators are the kinds of tensor operators, made computable.",
@@ -104,14 +101,14 @@ _ROWS = (
     _stage(
         "targets",
         "Target resolvers read the text that a user writes after ``target``.",
-        _TVM,
+        "tvm",
         noun="target resolver",
         conformance="chameleon_testing.suites:TargetSuite",
     ),
     _stage(
         "spaces",
         "Space providers give a task its design space and builder.",
-        _TVM,
+        "tvm",
         contract="chameleon_core.stages:SpaceProvider",
     ),
     Kind(
@@ -147,30 +144,22 @@ _ROWS = (
         distribution=_TRANSFORMS,
         conformance="chameleon_transforms.testing:NetworkScoreSuite",
     ),
-    _search("explorers", "Explorers walk a design space.", "chameleon-tuner-explorers"),
+    _search("explorers", "Explorers walk a design space.", "explorers"),
+    _search("cost_models", "Cost models predict which configurations are fast.", "cost-models"),
+    _search("samplers", "Samplers keep few of the candidates.", "samplers"),
     _search(
-        "cost_models",
-        "Cost models predict which configurations are fast.",
-        "chameleon-tuner-cost-models",
+        "synthesizers", "Synthesizers replace candidates that need not be measured.", "samplers"
     ),
-    _search("samplers", "Samplers keep few of the candidates.", _SAMPLERS),
-    _search(
-        "synthesizers", "Synthesizers replace candidates that need not be measured.", _SAMPLERS
-    ),
-    _stage("runners", "Runners build, check and time.", "chameleon-tuner-runners"),
-    _stage("baselines", "Baselines are kernels that a user would run instead.", _TVM),
-    _stage("rivals", "Rivals are other tuners, for ``chameleon bench``.", _TVM),
+    _stage("runners", "Runners build, check and time.", "runners"),
+    _stage("baselines", "Baselines are kernels that a user would run instead.", "tvm"),
+    _stage("rivals", "Rivals are other tuners, for ``chameleon bench``.", "tvm"),
     _search(
         "schedulers",
         "Schedulers decide which task gets the next batch.",
-        CORE,
+        "core",
         contract="chameleon_core.schedulers:Scheduler",
     ),
-    _stage(
-        "record_databases",
-        "Record databases keep measurements beside the runs.",
-        "chameleon-tuner-records",
-    ),
+    _stage("record_databases", "Record databases keep measurements beside the runs.", "records"),
     Kind(
         name="presets",
         summary="Presets are stages of a pipeline under a name.",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
+import ml_dtypes
 import structlog
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import tirx
+from tvm_ffi.structural import structural_map
 
 from chameleon_networks.compile.defaults import (
     OURS,
@@ -18,7 +21,6 @@ from chameleon_networks.compile.defaults import (
     symbol_of,
     with_default_schedules,
 )
-from chameleon_networks.compile.extremes import with_infinite_extremes
 from chameleon_networks.compile.kernels import Kernels, OperatorKernel
 from chameleon_networks.compile.loop_tasks import TunedLoops
 from chameleon_networks.compile.network_pipeline import PIPELINE
@@ -160,7 +162,7 @@ def fused(module: Any) -> Any:
     for module_pass in (
         with_marks,
         passes.LegalizeOps(),
-        with_infinite_extremes,
+        _with_infinite_extremes,
         passes.AnnotateTIROpPattern(),
         with_useful_marks,
         passes.FuseOps(),
@@ -245,3 +247,57 @@ def untuned(module: Any, target: str) -> Any:
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3):
         return relax.build(relax.get_pipeline("zero")(module), resolved)
+
+
+def _with_infinite_extremes(module: Any) -> Any:
+    """The module with reductions that begin at infinity, not at the largest number of a type.
+
+    Frameworks begin there. TVM begins at the largest finite number, so that the largest of infinite
+    numbers is finite.
+
+    Args:
+        module: an ``IRModule`` of functions in TensorIR, and of others.
+    """
+    changed = {
+        variable: _begun_at_infinity(function)
+        for variable, function in module.functions_items()
+        if isinstance(function, tirx.PrimFunc)
+    }
+    module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    for variable, function in changed.items():
+        module.update_func(variable, function)
+    return module
+
+
+def _begun_at_infinity(function: Any) -> Any:
+    def begun(block: Any) -> Any:
+        if block.init is None:
+            return block
+        init = structural_map(block.init, (tirx.FloatImm, _infinite))
+        if init.same_as(block.init):
+            return block
+        return tvm.s_tir.SBlock(
+            block.iter_vars,
+            block.reads,
+            block.writes,
+            block.name_hint,
+            block.body,
+            init,
+            block.alloc_buffers,
+            block.match_buffers,
+            block.annotations,
+        )
+
+    body = structural_map(function.body, (tvm.s_tir.SBlock, begun))
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def _infinite(number: Any) -> Any:
+    value, dtype = float(number.value), str(number.ty)
+    if abs(value) < _LEAST_LARGEST or abs(value) != float(ml_dtypes.finfo(dtype).max):
+        return number
+    return tirx.FloatImm(dtype, math.copysign(math.inf, value))
+
+
+_LEAST_LARGEST = 6e4
+"""No type's largest number is smaller."""
