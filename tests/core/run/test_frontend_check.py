@@ -9,6 +9,7 @@ from chameleon_cli.progress import LiveProgress, PlainProgress
 from chameleon_core.errors import ConfigError, ExitCode, PluginError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.run_folder import read_store
+from structlog.testing import capture_logs
 from synthetic import SyntheticFrontend
 
 
@@ -20,6 +21,15 @@ class Careful(SyntheticFrontend):
     def check(self, target, threads, earlier):
         self.asked.append((threads, earlier))
         return earlier or {"summary": "it compiles"}
+
+
+class Compared(SyntheticFrontend):
+    """Knows how long its framework takes."""
+
+    seconds: ClassVar[float] = 0.0
+
+    def check(self, target, threads, earlier):
+        return {"summary": "it compiles", "reference": "torch", "reference_seconds": self.seconds}
 
 
 class Refusing(SyntheticFrontend):
@@ -93,6 +103,17 @@ def test_the_check_comes_first_and_is_kept(modelled):
         assert store.fact("check") == {"summary": "it compiles"}
     run_pipeline(modelled(Careful, budget={"measurements": 3}))
     assert [earlier for _, earlier in Careful.asked] == [None, {"summary": "it compiles"}]
+
+
+@pytest.mark.parametrize(("seconds", "warnings"), [(0.0, 1), (1e9, 0)])
+def test_a_network_slower_than_its_framework_is_said_once_there_are_guesses(
+    modelled, monkeypatch, seconds, warnings
+):
+    monkeypatch.setattr(Compared, "seconds", seconds)
+    with capture_logs() as lines:
+        run_pipeline(modelled(Compared, budget={"measurements": 8}))
+    slower = [line for line in lines if "longer than its framework" in line["event"]]
+    assert len(slower) == warnings
 
 
 def test_nothing_is_measured_of_what_is_refused(modelled, log_lines):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_networks.compile.loop_tasks import LARGE
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery import checking
 from chameleon_networks.delivery.check_report import CheckReport
@@ -15,6 +16,7 @@ from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.importers.sources import TorchNetwork
 from chameleon_networks.running.verify import TOLERANCE
+from structlog.testing import capture_logs
 
 NETS = """
     import torch
@@ -86,6 +88,13 @@ NETS = """
     def roots():
         return Roots(), (torch.rand(3, 4), torch.tensor(0.5), torch.tensor([-3, -2]))
 
+    class Ordered(nn.Module):
+        def forward(self, x):
+            return x.cumsum(0).sort(0)[0]
+
+    def ordered():
+        return Ordered(), torch.randn(400, 20)
+
     def infinite():
         network = nn.Linear(4, 4)
         with torch.no_grad():
@@ -110,6 +119,17 @@ def test_inputs_and_outputs_of_every_kind(network, target: str):
     report = examined(network("several"), ["NHWC", "NCHW"], target, 2)
     assert (report.layout, report.reference, report.refused) == ("NHWC", "torch", {})
     assert report.max_relative_error < 1e-5
+
+
+def test_what_stays_in_default_loops_is_said(network, target: str):
+    ordered = network("ordered")
+    report = examined(ordered, ["NHWC"], target, 2)
+    [(name, share)] = report.unscheduled.items()
+    assert "sort" in name
+    assert LARGE < share <= 1.0
+    with capture_logs() as lines:
+        NetworkFrontend(ordered).check(target, 2, report.to_json())
+    assert [line["event"] for line in lines] == ["operators_in_default_loops"]
 
 
 def test_control_flow_names_its_line(network):

@@ -34,6 +34,7 @@ from chameleon_core.loop.start.frontend import (
     choice_of,
     choice_seconds,
     forget_choice,
+    say_if_slower,
 )
 from chameleon_core.loop.start.shared_records import shared_records
 from chameleon_core.loop.start.tasks import (
@@ -230,6 +231,7 @@ def _tune(run: RunContext, task_runs: Sequence[TaskRun], choice: Mapping[str, An
         batch_size=batch_size,
         interruption=run.interruption,
         after_batch=run.totals.keep,
+        after_guesses=partial(say_if_slower, run.store),
         seconds_before=choice_seconds(run.store),
         measures_hardware=runner.measures_hardware,
     )

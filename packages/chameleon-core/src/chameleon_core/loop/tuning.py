@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -41,6 +42,8 @@ class Tuning:
         batch_size: configurations measured per round.
         interruption: the request to stop.
         after_batch: called after each batch that was measured and learnt.
+        after_guesses: called once every task has a time, with the seconds of all tasks, as often as
+            each occurs.
         seconds_before: ``Allowance.seconds_before``.
         measures_hardware: whether measuring takes real time. Recorded measurements cost nothing,
             and statistics of tables are of whole budgets.
@@ -54,6 +57,7 @@ class Tuning:
         batch_size: int,
         interruption: Interruption,
         after_batch: Callable[[], None] = lambda: None,
+        after_guesses: Callable[[float], None] = lambda _: None,
         seconds_before: float = 0.0,
         measures_hardware: bool = True,
     ) -> None:
@@ -67,6 +71,7 @@ class Tuning:
         )
         self._interruption = interruption
         self._after_batch = after_batch
+        self._after_guesses: Callable[[float], None] | None = after_guesses
         # Alternatives come once the others have ended: nothing of these depends on them, and what
         # an alternative has to beat is known.
         self._groups = [
@@ -216,6 +221,16 @@ class Tuning:
             self._share_best(run)
         if batch.submitted:
             self._after_batch()
+            self._add_up_guesses()
+
+    def _add_up_guesses(self) -> None:
+        """Say what all tasks take once each has a time, the first time that they have."""
+        measured = [run for run in self._runs if not run.task.alternative_of]
+        times = [run.tuner.best.cost for run in measured if run.tuner.best is not None]
+        if self._after_guesses is not None and len(times) == len(measured):
+            weights = (run.task.weight for run in measured)
+            self._after_guesses(sum(map(operator.mul, weights, times)))
+            self._after_guesses = None
 
     def _share_best(self, run: TaskRun) -> None:
         """Suggest the best configuration of a task to the tasks that have the same knobs.

@@ -15,7 +15,12 @@ from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import tirx
 from tvm_ffi.structural import structural_map
 
-from chameleon_networks.compile.defaults import OURS, symbol_of, with_default_schedules
+from chameleon_networks.compile.defaults import (
+    OURS,
+    is_scheduled,
+    symbol_of,
+    with_default_schedules,
+)
 from chameleon_networks.compile.kernels import Kernels, OperatorKernel
 from chameleon_networks.compile.loop_tasks import TunedLoops
 from chameleon_networks.compile.network_pipeline import PIPELINE
@@ -41,12 +46,14 @@ class CompiledNetwork:
         executable: has ``export_library``.
         virtual_machine: why Relax's virtual machine runs it; None if nothing has to.
         functions: of its kernels before they were scheduled, by the kernels' names.
+        unscheduled: names of those that no schedule of ours fits.
         permissions: what a process has to ask the operating system for before it runs it.
     """
 
     executable: Any
     virtual_machine: str | None = None
     functions: Mapping[str, Any] = attrs.field(factory=dict)
+    unscheduled: frozenset[str] = frozenset()
     permissions: frozenset[str] = frozenset()
 
 
@@ -194,7 +201,12 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
     library = tvm.compile(kernels, target=tvm_target(target), tir_pipeline=PIPELINE)
     extents = extents_by_symbol(kernels.functions_items())
     executable = SequenceExecutable(kernels=library, sequence=sequence, loops=extents)
-    return CompiledNetwork(executable=executable, functions=whole)
+    unscheduled = frozenset(
+        str(variable.name_hint)
+        for variable, function in kernels.functions_items()
+        if not is_scheduled(function)
+    )
+    return CompiledNetwork(executable=executable, functions=whole, unscheduled=unscheduled)
 
 
 def _named_after_tasks(

@@ -9,6 +9,7 @@ import structlog
 from chameleon_core.fallbacks import fall_back
 from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.loops.lowered import LANES
 from chameleon_tvm.spaces.loops.schedule import REFUSED, LoopPlan, default_plan, scheduled
 from chameleon_tvm.words import identifier
 
@@ -21,6 +22,10 @@ OURS = "chameleon.task"
 """Attribute of functions that are scheduled already: the task they were tuned as."""
 
 
+LOOPS = "chameleon.loops"
+"""Attribute of functions that are loops already, in vectors and dealt to the threads."""
+
+
 def symbol_of(task: str) -> str:
     """The name of a tuned kernel's function.
 
@@ -28,6 +33,11 @@ def symbol_of(task: str) -> str:
         task: the name of its task.
     """
     return TUNED + identifier(task)
+
+
+def is_scheduled(function: Any) -> bool:
+    """Whether a function has a schedule of ours rather than TVM's: loops on one thread."""
+    return any(name in (function.attrs or {}) for name in (OURS, LOOPS, LANES))
 
 
 def with_default_schedules(
@@ -42,7 +52,7 @@ def with_default_schedules(
     """
     lanes = target_info(target).lanes("float32")
     for variable, function in list(module.functions_items()):
-        if not isinstance(function, tirx.PrimFunc) or OURS in (function.attrs or {}):
+        if not isinstance(function, tirx.PrimFunc) or is_scheduled(function):
             continue
         try:
             tuned = None if plan_of is None else plan_of(str(variable.name_hint), function)

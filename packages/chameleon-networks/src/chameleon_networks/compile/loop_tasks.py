@@ -8,7 +8,7 @@ configurations are schedules (``spaces.loops``); the rest keeps the default.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -31,6 +31,10 @@ log = structlog.get_logger()
 SHARE = 0.02
 """A function that takes this share of an inference's time is worth measurements: a kernel twice as
 fast then saves 1 % of it."""
+
+
+LARGE = 0.1
+"""A share of an inference's time that is worth a sentence if nothing makes it smaller."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -109,6 +113,24 @@ def costly_functions(
         and _has_float_inputs(functions[rows[0].name])
     ]
     return tuple(sorted(costly, key=lambda function: -function.seconds))
+
+
+def large_shares(
+    kernels: Sequence[KernelTime], names: Collection[str], seconds: float
+) -> dict[str, float]:
+    """The shares of an inference that some kernels take, as far as they are large.
+
+    Args:
+        kernels: as for ``costly_functions``.
+        names: of the kernels that count.
+        seconds: of one inference.
+    """
+    total = max(seconds, sum(kernel.seconds for kernel in kernels if kernel.name in names))
+    shares: dict[str, float] = defaultdict(float)
+    for kernel in kernels:
+        if kernel.name in names:
+            shares[kernel.name] += kernel.seconds / total
+    return {name: share for name, share in shares.items() if share > LARGE}
 
 
 def loop_tasks(

@@ -8,6 +8,7 @@ from typing import Any
 
 from chameleon_tvm.quick_tvm import tirx
 
+from chameleon_networks.compile.defaults import LOOPS
 from chameleon_networks.graph.relaxed import relax, tvm
 
 AT_ONCE = 64
@@ -105,7 +106,7 @@ def _scan(
     root = tvm.s_tir.SBlock([], [], [], "root", tirx.SeqStmt(parts) if len(parts) > 1 else parts[0])
     body = tvm.s_tir.SBlockRealize([], tirx.const(True), root)
     function = tirx.PrimFunc([data, result], body)
-    return function.with_attr({"tirx.noalias": True, "s_tir": True})
+    return function.with_attr({"tirx.noalias": True, "s_tir": True, LOOPS: True})
 
 
 def _loop(

@@ -25,6 +25,8 @@ class CheckReport:
         conditioning: a sentence if the framework's own rounding makes a larger error right than
             usual.
         refused: what is wrong with the layouts before that one.
+        reference_seconds: of one inference of it.
+        unscheduled: the shares of the time of kernels that no schedule fits, by name, if large.
         loops: the functions that are worth tuning although they are no products.
         step_seconds: wall-clock of the steps.
     """
@@ -34,6 +36,8 @@ class CheckReport:
     reference: str | None = None
     conditioning: str | None = None
     refused: Mapping[str, str] = attrs.field(factory=dict)
+    reference_seconds: float | None = None
+    unscheduled: Mapping[str, float] = attrs.field(factory=dict)
     loops: tuple[CostlyFunction, ...] = ()
     step_seconds: Mapping[str, float] = attrs.field(factory=dict)
 

@@ -85,6 +85,12 @@ class NetworkFrontend(SettledNetwork):
         self._checked, self._loops = report, report.loops
         for layout, problem in report.refused.items():
             log.warning("layout_refused", layout=layout, problem=problem)
+        if report.unscheduled:
+            log.warning(
+                "operators_in_default_loops",
+                share=", ".join(f"{name} {part:.0%}" for name, part in report.unscheduled.items()),
+                why="no schedule fits them, so that tuning cannot make them faster",
+            )
         return report.to_json()
 
     def decide(self, trials: Trials) -> Facts | None:

@@ -9,6 +9,8 @@ import math
 import time
 from typing import Any
 
+import structlog
+
 from chameleon_core.errors import ConfigError
 from chameleon_core.events import CheckFinished, CheckStarted
 from chameleon_core.loop.context import RunContext
@@ -20,6 +22,9 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Frontend, MeasureJob, StageRef, Trials
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
+from chameleon_core.words import in_seconds
+
+log = structlog.get_logger()
 
 _CHECKED = "check"
 _CHOICE = "model"
@@ -64,6 +69,24 @@ def was_checked(store: RecordStore) -> bool:
         store: the run's records.
     """
     return store.fact(_CHECKED) is not None
+
+
+def say_if_slower(store: RecordStore, seconds: float) -> None:
+    """Warn if what is known of a network's operators makes it slower than its framework.
+
+    Args:
+        store: the run's records.
+        seconds: of all operators in one inference.
+    """
+    report: dict[str, Any] = store.fact(_CHECKED) or {}
+    other = report.get("reference_seconds")
+    if other is not None and seconds > other:
+        log.warning(
+            "with first guesses the network's operators alone take longer than its framework does; "
+            "the rest of the budget may change that",
+            operators=in_seconds(seconds),
+            framework=f"{report['reference']}: {in_seconds(other)}",
+        )
 
 
 def choice_of(run: RunContext) -> dict[str, Any] | None:

@@ -149,8 +149,6 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
     root = schedule.get_sblock("root")
     _inline(schedule, root)
     blocks = list(schedule.get_child_blocks(root))
-    if not blocks:
-        raise tvm.s_tir.schedule.ScheduleError("it is loops already")
     nested = _by_rows(schedule, plan, lanes) if plan.rows and len(blocks) > 1 else None
     if nested is None:
         nested = schedule
