@@ -27,6 +27,7 @@ from chameleon_tvm.spaces.loops.vectors import (
     decided,
     in_turn,
     lane_loop,
+    offset_of,
     reads_buffer,
     step_of,
     stride_of,
@@ -102,12 +103,23 @@ def _period(loop: Any) -> int | None:
     beyond the period too (https://github.com/llvm/llvm-project/issues/156849).
     """
     extent, periods = int(loop.extent), set()
+    analyzer = tvm.sym.Analyzer()
+    dtype = str(loop.loop_var.ty)
+    whole = tvm.ir.Range.from_min_extent(tirx.IntImm(dtype, 0), tirx.IntImm(dtype, extent))
+    analyzer.bind(loop.loop_var, whole)
 
     def visit(remainder: Any) -> None:
         if isinstance(remainder.b, tirx.IntImm) and uses(remainder.a, loop.loop_var):
             periods.add(int(remainder.b))
 
-    walk(loop.body, tirx.FloorMod, visit)
+    def visit_access(buffer: Any, indices: Sequence[Any]) -> None:
+        # Divisions of a loop's variable by all extents of an array are no longer there then.
+        if indices:
+            walk(analyzer.simplify(offset_of(buffer, indices)), tirx.FloorMod, visit)
+
+    walk(loop.body, tirx.BufferStore, lambda store: visit_access(store.buffer, store.indices))
+    walk(loop.body, tvm.ir.TensorLoad, lambda load: visit_access(load.source, load.indices))
+    walk(loop.body, COMPARISONS, lambda node: walk(node, tirx.FloorMod, visit))
     return min((p for p in periods if 1 < p < extent and extent % p == 0), default=None)
 
 

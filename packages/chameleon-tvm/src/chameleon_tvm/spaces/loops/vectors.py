@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -66,6 +68,15 @@ def stride_of(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
     if last is None or not last or not strides:
         return last
     return last * int(strides[-1]) if isinstance(strides[-1], tirx.IntImm) else None
+
+
+def offset_of(buffer: Any, indices: Sequence[Any]) -> Any:
+    """The place of an element in memory, in elements from the first one."""
+    strides = list(buffer.ty.strides)
+    if not strides:
+        extents = itertools.accumulate(reversed(buffer.shape[1:]), operator.mul, initial=1)
+        strides = list(extents)[::-1]
+    return sum(index * stride for index, stride in zip(indices, strides, strict=True))
 
 
 def step_of(index: Any, variable: Any) -> int | None:
