@@ -70,6 +70,23 @@ def _repeated(rows: int, columns: int) -> Any:
     return te.create_prim_func([x, out])
 
 
+def _backwards(rows: int, columns: int) -> Any:
+    """Columns in pairs of half a row, the other way round and shifted."""
+    x = te.placeholder((rows, columns), name="x")
+    out = te.compute(
+        (rows, 2 * columns),
+        lambda i, c: x[i, (5 - c) % columns] + x[i, (4 * columns - 1 - c) // 4],
+        name="out",
+    )
+    return te.create_prim_func([x, out])
+
+
+def _exactly_backwards(x: np.ndarray) -> np.ndarray:
+    columns = x.shape[1]
+    places = np.arange(2 * columns)
+    return x[:, (5 - places) % columns] + x[:, (4 * columns - 1 - places) // 4]
+
+
 def _exactly_repeated(x: np.ndarray) -> np.ndarray:
     half = x.shape[1] // 2
     return np.tile(np.concatenate([x[:, :half], -x[:, half:]], axis=1), 4)
@@ -86,6 +103,7 @@ FUNCTIONS_OF_LOOPS = {
     "turned": (_turned, np.transpose),
     "joined": (_joined, lambda x: np.concatenate([x, -x], axis=1)),
     "repeated": (_repeated, _exactly_repeated),
+    "backwards": (_backwards, _exactly_backwards),
 }
 
 

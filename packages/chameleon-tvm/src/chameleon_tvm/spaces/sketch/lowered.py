@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.spaces.loops.trees import structural_map
 from chameleon_tvm.spaces.sketch.borders import MOST_PIECES, Border, Guards, guards_of
 from chameleon_tvm.spaces.sketch.expressions import variables_of
 from chameleon_tvm.spaces.sketch.nest import MOST_COPIES
@@ -285,7 +286,30 @@ def lowered(
     for step in _BLOCKS:
         module = step(module)
     main = module["main"]
-    module = tvm.IRModule({"main": main.with_body(change(main.body))})
+    body = structural_map(change(main.body), [((tirx.FloorMod, tirx.FloorDiv), _growing)])
+    module = tvm.IRModule({"main": main.with_body(body)})
     for step in loops:
         module = step(module)
     return module["main"]
+
+
+def _growing(division: Any) -> Any:
+    """A quotient or remainder of ``c - y`` as that of a sum.
+
+    ``FlattenBuffer`` of TVM 0.27 loses the constant otherwise: ``(2 - i) % 8`` becomes that of
+    ``-i``.
+    """
+    dividend, divisor = division.a, division.b
+    if not isinstance(divisor, tirx.IntImm) or not isinstance(dividend, tirx.Sub):
+        return division
+    size, remainder = int(divisor), isinstance(division, tirx.FloorMod)
+    constant, falling = dividend.a, dividend.b
+    if size < 1 or isinstance(falling, tirx.IntImm):
+        return division
+    if isinstance(constant, tirx.IntImm):
+        blocks = -(-int(constant) // size)
+        rising = falling + (blocks * size - int(constant) + size - 1)
+        if remainder:
+            return size - 1 - tirx.FloorMod(rising, divisor)
+        return blocks - tirx.FloorDiv(rising, divisor)
+    return tirx.FloorMod(constant + (size - 1) * falling, divisor) if remainder else division
