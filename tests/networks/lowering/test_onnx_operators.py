@@ -35,6 +35,20 @@ def test_what_random_graphs_found_gives_the_references_numbers(name: str):
     assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
 
 
+def test_parts_of_a_comparison_are_truth_values():
+    """Both read an array of the kernel's own."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 18]>
+        parts (float[8, 8] x, float[8] y) => (bool[4, 8] first, bool[4, 8] second) {
+            less = Less(x, y)
+            first, second = Split <axis = 0, num_outputs = 2> (less)
+        }"""
+    )
+    x = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    got = prepare(model).run([x, x[0]])
+    np.testing.assert_array_equal(np.concatenate(got), x < x[0])
+
+
 def test_weights_that_follow_from_constants_are_constants():
     """PyTorch's exporter writes the gates in ONNX's order by slices and a concatenation."""
     model = CASES["lstm"]()

@@ -2,10 +2,11 @@
 
 With a stride s, outputs s j + r of each remainder r are a convolution of stride 1 with some of the
 taps. That is the polyphase decomposition (Shi et al., "Is the deconvolution layer the same as a
-convolutional layer?", arXiv:1609.07009). Each is a convolution of its own, so that no product with a zero is
-left. Their outputs are concatenated along axes of their own, which takes no copy: kernels write
-where the part lies. Neighbours in a row that read the same inputs are channels of one convolution.
-If there are few channels, all outputs of a stride are, and a pass of its own puts them in order.
+convolutional layer?", arXiv:1609.07009). Each is a convolution of its own, so that no product with
+a zero is left. Their outputs are concatenated along axes of their own, which takes no copy: kernels
+write where the part lies. Neighbours in a row that read the same inputs are channels of one
+convolution. If there are few channels, all outputs of a stride are, and a pass of its own puts them
+in order.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from chameleon_tvm.spaces.loops.vectors import (
 )
 from chameleon_tvm.spaces.sketch.lowered import lowered
 from chameleon_tvm.spaces.sketch.tiles import counts_from_zero
+from chameleon_tvm.types import UINT8
 
 
 def with_vectors(statement: Any, lanes: int) -> Any:
@@ -117,9 +118,15 @@ def _period(loop: Any) -> int | None:
         if indices:
             walk(analyzer.simplify(offset_of(buffer, indices)), tirx.FloorMod, visit)
 
+    def visit_condition(comparison: Any) -> None:
+        loads: list[Any] = []
+        walk(comparison, tvm.ir.TensorLoad, loads.append)
+        if not loads:
+            walk(comparison, tirx.FloorMod, visit)
+
     walk(loop.body, tirx.BufferStore, lambda store: visit_access(store.buffer, store.indices))
     walk(loop.body, tvm.ir.TensorLoad, lambda load: visit_access(load.source, load.indices))
-    walk(loop.body, COMPARISONS, lambda node: walk(node, tirx.FloorMod, visit))
+    walk(loop.body, COMPARISONS, visit_condition)
     return min((p for p in periods if 1 < p < extent and extent % p == 0), default=None)
 
 
@@ -289,8 +296,49 @@ def loops_of(function: Any) -> Any:
     named = "global_symbol" in function.attrs
     marked = function if named else function.with_attr("global_symbol", "main")
     lanes = int(function.attrs[LANES])
-    result = lowered(marked, lambda body: with_vectors(without_library_calls(body), lanes), PASSES)
+
+    def change(body: Any) -> Any:
+        return with_vectors(with_bytes(without_library_calls(body)), lanes)
+
+    result = lowered(marked, change, PASSES)
     return result if named else result.without_attr("global_symbol")
+
+
+def with_bytes(statement: Any) -> Any:
+    """A statement that keeps truth values in bytes in its own arrays.
+
+    ``StorageRewrite`` of TVM 0.27 writes arrays of vectors of bool as those of int8, and leaves the
+    stores of what it reads from them.
+    """
+    truths: list[Any] = []
+    walk(statement, tirx.AllocBuffer, lambda allocation: truths.append(allocation.buffer))
+    pairs = [
+        (old, tirx.decl_buffer(old.shape, UINT8, str(old.name), scope=old.scope()))
+        for old in truths
+        if str(old.dtype) == "bool"
+    ]
+
+    def bytes_of(buffer: Any) -> Any | None:
+        return next((new for old, new in pairs if old.same_as(buffer)), None)
+
+    def allocated(allocation: Any) -> Any:
+        buffer = bytes_of(allocation.buffer)
+        return allocation if buffer is None else tirx.AllocBuffer(buffer)
+
+    def stored(store: Any) -> Any:
+        buffer = bytes_of(store.buffer)
+        if buffer is None:
+            return store
+        return tirx.BufferStore(buffer, tirx.Cast(UINT8, store.value), list(store.indices))
+
+    def loaded(load: Any) -> Any:
+        buffer = bytes_of(load.source)
+        return load if buffer is None else tirx.Cast("bool", buffer[tuple(load.indices)])
+
+    if not pairs:
+        return statement
+    changes = [(tvm.ir.TensorLoad, loaded), (tirx.BufferStore, stored)]
+    return structural_map(statement, [*changes, (tirx.AllocBuffer, allocated)])
 
 
 def without_library_calls(statement: Any) -> Any:
