@@ -64,9 +64,12 @@ def test_numbers_stay_whole_in_eighty_columns(monkeypatch):
     assert " ".join(lines[-1].split()) == "fc 51.2 ms 1.23 ms 1.50 ms 1.216 243.1 64 0.0"
 
 
-def test_the_legend_says_which_way_the_ratio_goes():
-    assert "onednn" in result_rows.operator_legend([operator("fc")])
-    assert "vendor / tuned" in result_rows.operator_legend([operator("fc")])
+def test_the_legend_explains_the_columns_of_the_rows():
+    legend = result_rows.operator_legend([operator("fc")])
+    assert "onednn" in legend
+    assert "vendor / tuned" in legend
+    assert "Winograd" in legend
+    assert "untuned: " in legend
     assert not result_rows.operator_legend([])
 
 

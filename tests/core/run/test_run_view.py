@@ -308,8 +308,7 @@ def test_shares_are_told_in_words():
         core_seconds=200.0, stolen_seconds=3.0, others_seconds=50.0, pairs=120, kept=96
     )
     assert disturbance.summary == (
-        "While kernels were timed, other processes used 25.0% of their cores, and the host of "
-        "this virtual machine took 1.5%. Fast candidates that were timed twice kept their order "
-        "in 80% of 120 pairs. "
+        "During timing, other processes took 25.0% of the cores' time, and other virtual machines "
+        "took 1.5%. The fastest candidates were timed twice; 80% of 120 pairs kept their order. "
         "Tune on idle cores before you trust small differences."
     )

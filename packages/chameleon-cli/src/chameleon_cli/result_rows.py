@@ -109,15 +109,19 @@ def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
 
 
 def operator_legend(operators: Sequence[OperatorResult]) -> str:
-    """The meaning of ``vendor`` and ``ratio``, and the largest error; as far as they apply."""
+    """The meaning of the columns that the rows fill, and the largest error."""
     vendors = sorted(
         {variant.name for operator in operators for variant in operator.variants if variant.vendor}
     )
     lines = []
+    if any(operator.untuned_seconds for operator in operators):
+        lines.append("untuned: TVM's default, serial loops")
+    if any(operator.gflops for operator in operators):
+        lines.append("GFLOP/s: counts the direct algorithm's operations; Winograd needs fewer")
     if vendors:
         lines += [
-            f"vendor: {', '.join(vendors)}, the fastest of its variants",
-            "ratio: vendor / tuned, above 1 the tuned kernel is faster",
+            f"vendor: {', '.join(vendors)}, in its fastest layout",
+            "ratio: vendor / tuned; above 1, the tuned kernel is faster",
         ]
     errors = {row.max_relative_error: row.name for row in operators if row.max_relative_error}
     if errors:

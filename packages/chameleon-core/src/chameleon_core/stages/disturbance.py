@@ -63,13 +63,13 @@ class Disturbance:
         parts = []
         if self.core_seconds:
             parts.append(
-                f"While kernels were timed, other processes used {self.others:.1%} of their cores, "
-                f"and the host of this virtual machine took {self.stolen:.1%}."
+                f"During timing, other processes took {self.others:.1%} of the cores' time, and "
+                f"other virtual machines took {self.stolen:.1%}."
             )
         if self.pairs:
             parts.append(
-                f"Fast candidates that were timed twice kept their order in {self.trust:.0%} of "
-                f"{self.pairs} pairs."
+                f"The fastest candidates were timed twice; {self.trust:.0%} of {self.pairs} pairs "
+                "kept their order."
             )
         if self.disturbed:
             parts.append("Tune on idle cores before you trust small differences.")

@@ -48,15 +48,15 @@ def _network_lines(network: NetworkResult) -> list[str]:
     rival, ratio = network.fastest_rival, network.ratio
     others = [
         f"{name} {in_seconds(seconds, _FORM)}"
-        for name, seconds in {**network.like_rivals, "untuned": network.untuned_seconds}.items()
+        for name, seconds in network.like_rivals.items()
         if seconds is not None and (rival is None or name != rival[0])
     ]
     if rival is not None and ratio is not None:
         fastest = f"{rival[0]} ({in_seconds(rival[1], _FORM)}), the fastest other"
         first = f"It is {in_ratio(ratio)} times as fast as {fastest}"
         lines.append("; ".join(filter(None, [first, ", ".join(others)])) + ".")
-    elif others:
-        lines.append(f"Others: {', '.join(others)}.")
+    elif network.untuned_seconds is not None:
+        lines.append(f"Untuned, it takes {in_seconds(network.untuned_seconds, _FORM)}.")
     return lines
 
 
@@ -68,8 +68,8 @@ def _operator_lines(timed: Sequence[OperatorResult], count: int) -> list[str]:
         of = "" if len(timed) == count else f" of {count}"
         lines = [f"{counted(len(timed), 'operator')}{of} take {total} together."]
     variants = [variant for operator in timed for variant in operator.variants]
-    variants.sort(key=lambda variant: not variant.vendor)
-    names = dict.fromkeys(variant.name for variant in variants)
+    vendors = [variant for variant in variants if variant.vendor]
+    names = dict.fromkeys(variant.name for variant in vendors or variants)
     against = [words for name in names if (words := _against(name, timed)) is not None]
     subject = "It is" if count == 1 else "They are"
     return [*lines, f"{subject} {' and '.join(against)}."] if against else lines
