@@ -72,7 +72,8 @@ def drawing(rows: list[Row]) -> str:
     height = TOP + ROW * len(rows) + 12
     mean = statistics.geometric_mean(row.ratio for row in rows)
     title = f"{len(rows)} held-out networks: {mean:.2f} times as fast as the best alternative"
-    note = "Speed relative to the fastest of torch, torch.compile, onnxruntime and OpenVINO (dashed line)"
+    rivals = "torch, torch.compile, onnxruntime and OpenVINO"
+    note = f"Speed relative to the fastest of {rivals} (dashed line)"
     line = f'x1="{LEFT + scale:.1f}" x2="{LEFT + scale:.1f}" y1="{TOP - 8}" y2="{height - 8}"'
     parts: Iterable[str] = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
