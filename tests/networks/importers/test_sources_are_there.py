@@ -49,7 +49,7 @@ def test_what_is_there_is_not_read(folder, name):
         ("absent.pt2", "there is no file"),
         ("absent.py:make", "there is no file"),
         ("net.py:mak", "has no 'mak'"),
-        ("net.py:number", "is no function"),
+        ("net.py:number", "is an int and no function"),
     ],
 )
 def test_what_is_not_there_is_an_error_with_a_hint(folder, name, said):

@@ -168,11 +168,7 @@ CASES: dict[str, Callable[[], Model]] = {
     "mean": lambda: one("ReduceMean", [_r(2, 3, 4)], [1]),
     "log of sum": lambda: one("ReduceLogSumExp", [_r(2, 3, 4)], [-1]),
     "pool with pads before": lambda: one(
-        "MaxPool",
-        [_r(1, 3, 8, 9)],
-        kernel_shape=[3, 2],
-        strides=[2, 2],
-        auto_pad="SAME_LOWER",
+        "MaxPool", [_r(1, 3, 8, 9)], kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_LOWER"
     ),
     "lstm with one gate less": lambda: one(
         "LSTM", [_r(3, 2, 4)], _r(1, 20, 4), _r(1, 20, 5), hidden_size=5, input_forget=1, outputs=3

@@ -100,7 +100,7 @@ def test_random_inputs_take_the_place_of_batches():
         ("def batches():\n    return []", "yields no batch", "at least two"),
         ("def batches():\n    pass", "returned a NoneType instead of batches", "Yield"),
         ("def batches():\n    return image", "returned a ndarray instead of batches", "Yield"),
-        ("batches = 3", "is a int and no function", "Name a function"),
+        ("batches = 3", "is an int and no function", "Name a function"),
         ("def batches():\n    yield image", "has 1 arrays for 2 inputs", r"image \[1, 4\]"),
         ("def batches():\n    yield {'image': image}", r"lacks \['word'\]", r"word \[2\]"),
         (

@@ -6,11 +6,13 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from chameleon_core.errors import ConfigError
+from chameleon_core.words import with_article
 
 
 def named_object(source: str, who: str) -> Any:
@@ -32,6 +34,24 @@ def named_object(source: str, who: str) -> Any:
             hint=f"It has {', '.join(offered[:8])}." if offered else "It defines no function.",
         )
     return getattr(module, attribute)
+
+
+def named_function(source: str, who: str, hint: str) -> Callable[..., Any]:
+    """The function that ``path.py:function`` or ``package.module:function`` names.
+
+    Args:
+        source: the name.
+        who: what it belongs to, for errors.
+        hint: the next step if it is something else.
+
+    Raises:
+        ConfigError: there is no such function.
+    """
+    function = named_object(source, who)
+    if not callable(function):
+        kind = with_article(type(function).__name__)
+        raise ConfigError(f"{who}: {source} is {kind} and no function", hint=hint)
+    return function
 
 
 def _file_module(file: str, who: str) -> ModuleType:

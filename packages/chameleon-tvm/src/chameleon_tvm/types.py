@@ -128,11 +128,7 @@ STORAGE = {
         StorageType(name=FLOAT32, bits=32, operands=(FLOAT32,), tolerance=_USUAL),
         # Half precision rounds an output, and its inputs once.
         StorageType(
-            name=FLOAT16,
-            bits=16,
-            operands=(FLOAT16, FLOAT32),
-            tolerance=2e-3,
-            rounding=2.0**-11,
+            name=FLOAT16, bits=16, operands=(FLOAT16, FLOAT32), tolerance=2e-3, rounding=2.0**-11
         ),
         StorageType(
             name=BFLOAT16,

@@ -61,10 +61,10 @@ class _SuiteReader(DocumentReader):
     """Checks one suite and collects the problems of all of its parts."""
 
     def suite(self, source: Path, text: str, overrides: tuple[str, ...]) -> Suite:
-        title = self.stages.value(self.root, "title", str, source.stem)
+        title = self.value(self.root, "title", str, source.stem)
         seeds = self._seeds()
-        compare = self.stages.value(self.root, "compare", bool, default=False)
-        output = self.stages.value(self.root, "output", str, f"bench/{source.stem}")
+        compare = self.value(self.root, "compare", bool, default=False)
+        output = self.value(self.root, "output", str, f"bench/{source.stem}")
         data = None if (path := self.root.get("data")) is None else absolute(path)
         pipelines = pipelines_of(self)
         tasks = tasks_of(self, data)
@@ -128,9 +128,9 @@ class _SuiteReader(DocumentReader):
             return (0,)
         with self.collecting():
             if node.is_sequence:
-                seeds = tuple(self.stages.structurer.make(node, list[int], "'seeds'"))
+                seeds = tuple(self.structurer.make(node, list[int], "'seeds'"))
             else:
-                seeds = tuple(range(self.stages.structurer.make(node, int, "'seeds'")))
+                seeds = tuple(range(self.structurer.make(node, int, "'seeds'")))
             if not seeds or min(seeds) < 0:
                 self.say(node.mark, "'seeds' must be a number of at least 1, or a list of seeds")
             if len(set(seeds)) < len(seeds):
@@ -269,7 +269,7 @@ def pipelines_of(reader: DocumentReader) -> list[SuiteEntry]:
             reader.say(item.key_mark, _misnamed("pipeline", name))
             continue
         with reader.collecting():
-            entries.append(_pipeline(name, item, reader.stages))
+            entries.append(_pipeline(name, item, reader))
     return entries
 
 

@@ -12,11 +12,9 @@ import attrs
 
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import (
-    Collecting,
     Item,
     Mark,
     Node,
-    PipelineError,
     Problem,
     absolute,
     first_field,
@@ -132,7 +130,7 @@ def _shortest(options: dict[str, Any]) -> Any:
     return values[0] if alone else options
 
 
-class Assembler:
+class Assembler(StageReader):
     """Checks one pipeline, section by section, and collects the problems of all of them.
 
     Args:
@@ -145,37 +143,33 @@ class Assembler:
     def __init__(
         self, root: Node, registry: Registry, problems: list[Problem], *, sharing: bool = False
     ) -> None:
+        super().__init__(registry, problems)
         self._sharing = sharing
-        self._registry = registry
-        self._problems = problems
-        self._stages = StageReader(registry, problems)
         self._preset = self._known_preset(root)
         self._root = expand_presets(root, self._preset, registry)
 
     def assemble(self, source: Path | None) -> ResolvedPipeline:
         """The pipeline, or a ``PipelineError`` with everything that is wrong."""
-        keys = keys_of(self._registry)
-        for key, item in self._root.items():
-            if key not in keys:
-                self._stages.say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, keys)}")
+        keys = keys_of(self.registry)
+        self.expect_keys(self._root, keys)
         model = self._model()
         target, shown, resolver = self._target()
         brought = self._sections(model)
         stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
         warm_start = self._warm_start()
-        records = databases_of(self._root, self._stages, by_default=self._sharing)
+        records = databases_of(self._root, self, by_default=self._sharing)
         baselines = self._baselines()
         fix = self._root.get("fix")
-        fixed = fixed_knobs(fix, self._problems)
-        budget = self._stages.value(self._root, "budget", Budget, Budget())
+        fixed = fixed_knobs(fix, self.problems)
+        budget = self.value(self._root, "budget", Budget, Budget())
         require = self._requirement(baselines)
         seed = self._seed()
         output = self._output(source)
-        self._raise_problems()
+        self.check()
         choice = shown if resolver is None else {"resolver": resolver.name, "text": shown}
         sections = {
             "model": {model.name: _shortest(model.options_json)},
-            "target": choice if len(self._registry.names("targets")) > 1 else shown,
+            "target": choice if len(self.registry.names("targets")) > 1 else shown,
             **{name: self._written(section) for name, section in brought.items()},
             "fix": (fix and fix.plain()) or None,
             **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
@@ -192,7 +186,7 @@ class Assembler:
             target=target,
             target_resolver=resolver,
             sections=brought,
-            known_sections=self._registry.sections,
+            known_sections=self.registry.sections,
             **stages,
             warm_start=warm_start,
             records=records.specs,
@@ -212,31 +206,26 @@ class Assembler:
         """The subject of the tuning, or a ``PipelineError`` with what is wrong with it."""
         model, space = self._model(), self._stage("space", STAGES["space"])
         sections = self._sections(model, measured=True)
-        fixed = fixed_knobs(self._root.get("fix"), self._problems)
-        self._raise_problems()
+        fixed = fixed_knobs(self._root.get("fix"), self.problems)
+        self.check()
         return Subject(model=model, space=space, sections=sections, fix=fixed)
 
     def search(self) -> SearchChoice:
         """The search, or a ``PipelineError`` with what is wrong with it."""
         stages = {key: self._stage(key, STAGES[key]) for key in SEARCH}
-        budget = self._stages.value(self._root, "budget", Budget, Budget())
+        budget = self.value(self._root, "budget", Budget, Budget())
         seed = self._seed()
-        self._raise_problems()
+        self.check()
         return SearchChoice(**stages, budget=budget, seed=seed)
-
-    def _raise_problems(self) -> None:
-        if self._problems:
-            hints = dict.fromkeys(self._stages.hints)
-            raise PipelineError(self._problems, hint="\n".join(hints) or None)
 
     # Each of the methods below returns nothing useful where it found a problem; ``assemble`` raises
     # before anything reads it.
 
     def _known_preset(self, root: Node) -> str | None:
-        name: str | None = self._stages.value(root, "preset", str)
+        name: str | None = self.value(root, "preset", str)
         if name is not None:
-            with Collecting(self._problems):
-                self._stages.find("presets", root.value["preset"].node)
+            with self.collecting():
+                self.find("presets", root.value["preset"].node)
                 return name
         return None
 
@@ -244,10 +233,10 @@ class Assembler:
         node = self._root.get("model")
         example = "such as {operators: [...]}"
         if node is None:
-            self._stages.say(self._root.mark, f"missing 'model', a mapping with one key, {example}")
+            self.say(self._root.mark, f"missing 'model', a mapping with one key, {example}")
             return None
         if not node.is_mapping or not node.value:
-            self._stages.say(
+            self.say(
                 node.mark,
                 f"'model' must be a mapping with one key, the frontend, {example}, not "
                 f"{node.in_words()}",
@@ -255,42 +244,42 @@ class Assembler:
             return None
         (name, item), *others = node.items()
         for key, other in others:
-            self._stages.say(
+            self.say(
                 other.key_mark,
                 f"'model' has one key, the frontend, and '{key}' is a second one; the options "
                 f"of '{name}' go below it",
             )
         name_node = Node(value=name, mark=item.key_mark)
-        return self._stages.spec("frontends", name_node, lambda kind: first_field(item.node, kind))
+        return self.spec("frontends", name_node, lambda kind: first_field(item.node, kind))
 
     def _target(self) -> tuple[Any, Any, Any]:
         """The target for its resolver, the same as it was written, and the resolver."""
         node = self._root.get("target")
         if node is None:
-            self._stages.say(self._root.mark, "missing 'target', such as 'native'")
+            self.say(self._root.mark, "missing 'target', such as 'native'")
             return None, None, None
         text, name = self._target_and_resolver(node)
         shown, target = text.plain(), None
-        with Collecting(self._problems):
+        with self.collecting():
             if text.is_mapping:
                 # Resolvers read texts.
                 target = json.dumps(shown, sort_keys=True)
             else:
-                target = self._stages.structurer.make(text, str, "'target'")
+                target = self.structurer.make(text, str, "'target'")
         if target is not None and not target.strip():
-            self._stages.say(text.mark, "'target' is empty; write 'native' for this machine")
-        known = self._registry.names("targets")
+            self.say(text.mark, "'target' is empty; write 'native' for this machine")
+        known = self.registry.names("targets")
         if name is None and not known:
             return target, shown, None
         if name is None and len(known) > 1:
-            self._stages.say(
+            self.say(
                 node.mark,
                 f"several plugins read targets; write {{resolver: {known[0]}, text: ...}} to choose"
                 f" among {', '.join(known)}",
             )
             return target, shown, None
         chosen = name or Node(value=known[0], mark=attrs.evolve(node.mark, author=CORE))
-        resolver = self._stages.spec("targets", chosen, lambda _: Node(value={}, mark=chosen.mark))
+        resolver = self.spec("targets", chosen, lambda _: Node(value={}, mark=chosen.mark))
         return target, shown, resolver
 
     def _target_and_resolver(self, node: Node) -> tuple[Node, Node | None]:
@@ -300,46 +289,44 @@ class Assembler:
             for key, item in node.items():
                 if key not in known:
                     guess = did_you_mean(key, known)
-                    self._stages.say(item.key_mark, f"unknown option '{key}' for the target{guess}")
+                    self.say(item.key_mark, f"unknown option '{key}' for the target{guess}")
             text, name = node.get("text") or Node(value=None, mark=node.mark), node.get("resolver")
         if text.is_mapping and text.get("kind") is None:
             guess = next(iter(filter(None, (did_you_mean(key, known) for key in text.value))), "")
             example = "{kind: llvm, mcpu: znver4, num-cores: 2}"
-            self._stages.say(
-                text.mark, f"'target' has no 'kind'{guess}; a mapping is such as {example}"
-            )
+            self.say(text.mark, f"'target' has no 'kind'{guess}; a mapping is such as {example}")
         return text, name
 
     def _sections(self, model: Any, *, measured: bool = False) -> dict[str, Any]:
         """The sections of plugins that say something; on demand what measurements depend on."""
         sections: dict[str, Any] = {}
-        for name, record in self._registry.sections.items():
+        for name, record in self.registry.sections.items():
             node = self._root.get(name)
             if node is None or node.value is None or (measured and not record.measured):
                 continue
-            with Collecting(self._problems):
+            with self.collecting():
                 node = first_field(node, record.options)
-                section = self._stages.structurer.make(node, record.options, f"'{name}'")
-                section = self._stages.completed(section, node.mark, CORE)
+                section = self.structurer.make(node, record.options, f"'{name}'")
+                section = self.completed(section, node.mark, CORE)
                 if model is not None:
-                    self._problems += section.problems(node, model)
+                    self.problems += section.problems(node, model)
                 if self._written(section) is not None:
                     sections[name] = section
         return sections
 
     def _written(self, section: Any) -> Any:
-        return to_json(section, classes=self._registry.classes)
+        return to_json(section, classes=self.registry.classes)
 
     def _stage(self, key: str, kind: str) -> Any:
         item = self._root.value.get(key)
         if item is None:
-            names = ", ".join(self._registry.names(kind))
-            self._stages.say(
+            names = ", ".join(self.registry.names(kind))
+            self.say(
                 self._root.mark,
                 f"missing '{key}', and no preset gives one; installed: {names or 'none'}",
             )
             return None
-        return self._stages.chosen(f"'{key}'", kind, item.node)
+        return self.chosen(f"'{key}'", kind, item.node)
 
     def _warm_start(self) -> tuple[Path, ...]:
         node = self._root.get("warm_start")
@@ -347,10 +334,10 @@ class Assembler:
             return ()
         folders: list[Path] = []
         for entry in node.value if node.is_sequence else (node,):
-            with Collecting(self._problems):
-                folder = Path(self._stages.structurer.make(absolute(entry), str, "'warm_start'"))
+            with self.collecting():
+                folder = Path(self.structurer.make(absolute(entry), str, "'warm_start'"))
                 if not folder.is_dir():
-                    self._stages.say(entry.mark, f"there is no run folder {folder} to start from")
+                    self.say(entry.mark, f"there is no run folder {folder} to start from")
                 folders.append(folder)
         return tuple(folders)
 
@@ -359,16 +346,16 @@ class Assembler:
         if node is None:
             return []
         entries = node.value if node.is_sequence else (node,)
-        specs = [self._stages.chosen("a baseline", "baselines", entry) for entry in entries]
+        specs = [self.chosen("a baseline", "baselines", entry) for entry in entries]
         names: set[str] = set()
         for entry, spec in zip(entries, specs, strict=True):
             if spec is not None and spec.name in names:
-                self._stages.say(entry.mark, f"baseline '{spec.name}' is there twice; remove one")
+                self.say(entry.mark, f"baseline '{spec.name}' is there twice; remove one")
             names |= {spec.name} if spec is not None else set()
         return specs
 
     def _requirement(self, baselines: list[Any]) -> Requirement | None:
-        require: Requirement | None = self._stages.value(self._root, "require", Requirement | None)
+        require: Requirement | None = self.value(self._root, "require", Requirement | None)
         names = [spec.name for spec in baselines if spec is not None]
         if require is not None and require.against not in names:
             # Listed in full, for another distribution has a baseline of that name.
@@ -377,7 +364,7 @@ class Assembler:
         if require is not None and require.against and require.against not in names:
             node = self._root.get("require")
             mark = ((node and node.get("against")) or self._root).mark
-            self._stages.say(
+            self.say(
                 mark,
                 f"'require' is against '{require.against}', which 'baselines' does not list"
                 f"{did_you_mean(require.against, names)}",
@@ -385,18 +372,16 @@ class Assembler:
         return require
 
     def _seed(self) -> int:
-        seed: int = self._stages.value(self._root, "seed", int, 0)
+        seed: int = self.value(self._root, "seed", int, 0)
         if seed < 0:
-            self._stages.say(
-                self._root.value["seed"].node.mark, f"'seed' must be at least 0, not {seed}"
-            )
+            self.say(self._root.value["seed"].node.mark, f"'seed' must be at least 0, not {seed}")
         return seed
 
     def _output(self, source: Path | None) -> Path:
         # Results belong to where the command is given, inputs to where the pipeline is.
         default = f"runs/{source.stem if source is not None else 'pipeline'}"
-        text: str = self._stages.value(self._root, "output", str, default)
+        text: str = self.value(self._root, "output", str, default)
         if not text.strip():
             mark = self._root.value["output"].node.mark
-            self._stages.say(mark, "'output' is empty; name a folder for the run")
+            self.say(mark, "'output' is empty; name a folder for the run")
         return Path(os.path.normpath(Path.cwd() / Path(text).expanduser()))

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from chameleon_core.pipeline.assemble import Assembler
-from chameleon_core.pipeline.nodes import Collecting, Item, Mark, Node, PipelineError, Problem
+from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem
 from chameleon_core.pipeline.resolve import apply_overrides
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.pipeline.yaml import read_yaml
 from chameleon_core.plugins.registry import Registry, default_registry
-from chameleon_core.words import did_you_mean
 
 
-class DocumentReader:
+class DocumentReader(StageReader):
     """Reads a file of parts of pipelines, and collects what is wrong with them.
 
     Args:
@@ -26,9 +25,6 @@ class DocumentReader:
 
     Attributes:
         root: the file with the overrides.
-        registry: where names are looked up.
-        problems: what is wrong so far.
-        stages: reads sections of the file.
 
     Raises:
         PipelineError: it is no mapping.
@@ -48,31 +44,10 @@ class DocumentReader:
         if not root.is_mapping:
             message = f"{wanted}, not {root.in_words()}"
             raise PipelineError([Problem(mark=root.mark, message=message)])
-        self.root, self.problems = apply_overrides(root, overrides)
-        self.registry = registry or default_registry()
-        self.stages = StageReader(self.registry, self.problems)
-        for key, item in self.root.items():
-            if key not in keys:
-                self.say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, keys)}")
-
-    def say(self, mark: Mark, message: str) -> None:
-        """Add what is wrong at a place."""
-        self.problems.append(Problem(mark=mark, message=message))
+        self.root, problems = apply_overrides(root, overrides)
+        super().__init__(registry or default_registry(), problems)
+        self.expect_keys(self.root, keys)
 
     def assembler(self, sections: Mapping[str, Item], mark: Mark) -> Assembler:
         """Assemble a pipeline from parts of the file."""
         return Assembler(Node(value=dict(sections), mark=mark), self.registry, [])
-
-    def collecting(self) -> Collecting:
-        """Remember what is wrong in a ``with`` block, so that the next part is read too."""
-        return Collecting(self.problems, self.stages.hints)
-
-    def check(self) -> None:
-        """Raise everything that was wrong.
-
-        Raises:
-            PipelineError: something was.
-        """
-        if self.problems:
-            hints = dict.fromkeys(filter(None, self.stages.hints))
-            raise PipelineError(self.problems, hint="\n".join(hints) or None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from chameleon_core.plugins.registry import (
     UnknownNameError,
     default_registry,
 )
-from chameleon_core.words import with_article
+from chameleon_core.words import did_you_mean, with_article
 
 
 def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
@@ -95,7 +95,7 @@ class StageReader:
         """The value of a key that names no stage; the default if it is missing, or wrong."""
         node = root.get(key)
         if node is not None:
-            with Collecting(self.problems):
+            with self.collecting():
                 return self.structurer.make(node, kind, f"'{key}'")
         return default
 
@@ -129,7 +129,7 @@ class StageReader:
             name: as written.
             section: gives what was written for an options class.
         """
-        with Collecting(self.problems):
+        with self.collecting():
             entry = self.find(kind, name)
             record = entry.record
             owner = f"{self.registry.kinds[kind].noun} '{name.value}'"
@@ -189,3 +189,23 @@ class StageReader:
     def say(self, mark: Mark, message: str) -> None:
         """Add a problem."""
         self.problems.append(Problem(mark=mark, message=message))
+
+    def expect_keys(self, node: Node, keys: Collection[str]) -> None:
+        """Add the problem of every key of a mapping that is none of these."""
+        for key, item in node.items():
+            if key not in keys:
+                self.say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, keys)}")
+
+    def collecting(self) -> Collecting:
+        """Remember what is wrong in a ``with`` block, so that the next part is read too."""
+        return Collecting(self.problems, self.hints)
+
+    def check(self) -> None:
+        """Raise everything that was wrong.
+
+        Raises:
+            PipelineError: something was.
+        """
+        if self.problems:
+            hints = dict.fromkeys(filter(None, self.hints))
+            raise PipelineError(self.problems, hint="\n".join(hints) or None)

@@ -69,10 +69,7 @@ def compiled(
         target: the resolved target.
     """
     resolved = tvm_target(target)
-    with (
-        resolved,
-        tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}),
-    ):
+    with resolved, tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}):
         module = fused(with_kernels(module, chains, kernels.of))
         needed = [permissions_of(function) for _, function in module.functions_items()]
         permissions = frozenset().union(*needed)

@@ -190,11 +190,7 @@ class Baselines:
         starting = [
             self._stack.enter_context(
                 framework_process(
-                    self._network,
-                    name,
-                    threads=self._delivery.threads,
-                    warm_up=inputs,
-                    wait=False,
+                    self._network, name, threads=self._delivery.threads, warm_up=inputs, wait=False
                 )
             )
             for name in self._network.frameworks[1:]

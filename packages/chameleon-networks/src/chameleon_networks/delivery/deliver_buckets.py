@@ -347,11 +347,7 @@ def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
 
 
 def _problem(
-    bucketed: BucketedNetwork,
-    whole: Path,
-    plain: Path,
-    built: Mapping[str, _Bucket],
-    threads: int,
+    bucketed: BucketedNetwork, whole: Path, plain: Path, built: Mapping[str, _Bucket], threads: int
 ) -> str | None:
     """The problem with the answers of the network in all buckets; None if they are right.
 

@@ -68,10 +68,7 @@ class _Stored:
 
 class _Finder:
     def __init__(
-        self,
-        bindings: Sequence[Any],
-        values: Mapping[Any, Any],
-        users: Mapping[Any, Sequence[Any]],
+        self, bindings: Sequence[Any], values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
     ) -> None:
         self._values = values
         self._users = users

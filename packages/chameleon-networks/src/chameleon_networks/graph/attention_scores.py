@@ -98,11 +98,7 @@ class SoftmaxInputFinder:
         name = _name(call)
         if name == "matmul":
             return SoftmaxInput(
-                product=tensor,
-                factor=1.0,
-                masks=(),
-                shape=shape_of(tensor),
-                members=(tensor,),
+                product=tensor, factor=1.0, masks=(), shape=shape_of(tensor), members=(tensor,)
             )
         scores = None
         if _is_neutral(call):

@@ -8,11 +8,7 @@ from typing import Any
 
 import attrs
 from chameleon_tvm.operators.layouts import channels_first, is_channels_last
-from chameleon_tvm.operators.specs import (
-    ConvolutionSpec,
-    FusedSpec,
-    GroupedSpec,
-)
+from chameleon_tvm.operators.specs import ConvolutionSpec, FusedSpec, GroupedSpec
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.attention_operators import attentions_of

@@ -210,8 +210,7 @@ _EVALUATED: dict[str, Evaluate] = {
         _of(1, _reduced),
     ),
     **dict.fromkeys(
-        (f"relax.nn.{name}_norm" for name in ("instance", "layer", "group")),
-        _of(None, _normalised),
+        (f"relax.nn.{name}_norm" for name in ("instance", "layer", "group")), _of(None, _normalised)
     ),
 }
 

@@ -8,12 +8,7 @@ import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.operators.convolution_specs import DEPTHWISE, GROUPED
-from chameleon_tvm.operators.layouts import (
-    SPATIAL,
-    channels_first,
-    channels_last,
-    is_channels_last,
-)
+from chameleon_tvm.operators.layouts import SPATIAL, channels_first, channels_last, is_channels_last
 from chameleon_tvm.operators.specs import ConvolutionSpec
 from numpy.typing import NDArray
 

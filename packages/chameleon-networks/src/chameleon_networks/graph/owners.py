@@ -12,12 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from typing import Any
 
-from chameleon_tvm.operators.specs import (
-    AttentionSpec,
-    BatchMatmulSpec,
-    ConvolutionSpec,
-    DenseSpec,
-)
+from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, ConvolutionSpec, DenseSpec
 
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.matching_convolutions import CONVOLUTION_RANKS

@@ -377,11 +377,7 @@ class _Rewriter(relax.PyExprMutator):
         return sources, shuffle
 
     def _convolution(
-        self,
-        conv: ConvolutionCall,
-        data: Any,
-        plans: Sequence[AxisPlan],
-        phases: Sequence[Phases],
+        self, conv: ConvolutionCall, data: Any, plans: Sequence[AxisPlan], phases: Sequence[Phases]
     ) -> Any:
         """The outputs of some phases."""
         rank, groups = conv.rank, int(conv.call.attrs.groups)

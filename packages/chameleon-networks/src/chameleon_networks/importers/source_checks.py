@@ -9,7 +9,7 @@ from pathlib import Path
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins.records import PresetRecord
-from chameleon_tvm.sources import named_object
+from chameleon_tvm.sources import named_function
 
 from chameleon_networks.importers.options import NetworkOptions, OnnxOptions, TorchOptions
 
@@ -96,9 +96,8 @@ def check_source(options: NetworkOptions) -> None:
 
 def _check_torch_source(source: str) -> None:
     if not source.endswith(_PROGRAM):
-        if not callable(named_object(source, "model")):
-            hint = "Name a function that returns the torch module and its example inputs."
-            raise ConfigError(f"model: {source} is no function", hint=hint)
+        hint = "Name a function that returns the torch module and its example inputs."
+        named_function(source, "model", hint)
     elif not Path(source).is_file():
         hint = "Name a program saved by torch.export, relative to the pipeline."
         raise ConfigError(f"there is no file {source}", hint=hint)

@@ -8,7 +8,7 @@ from typing import Any
 
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays
-from chameleon_tvm.sources import named_object
+from chameleon_tvm.sources import named_function
 from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
 
@@ -25,14 +25,8 @@ def metric_of(source: str) -> Metric:
     Raises:
         ConfigError: there is no such function.
     """
-    function = named_object(source, "metric")
-    if not callable(function):
-        raise ConfigError(
-            f"metric: {source} is a {type(function).__name__} and no function",
-            hint="Name a function that gets the network and returns a number.",
-        )
-    metric: Metric = function
-    return metric
+    hint = "Name a function that gets the network and returns a number."
+    return named_function(source, "metric", hint)
 
 
 def scored(metric: Metric, source: str, run: Callable[[Arrays], Arrays]) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
-from chameleon_tvm.sources import named_object
+from chameleon_tvm.sources import named_function
 from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
 
@@ -130,12 +130,7 @@ def user_samples(network: ImportedNetwork, source: str, key: str) -> Iterator[Sa
     Raises:
         ConfigError: there is no such function.
     """
-    function = named_object(source, key)
-    if not callable(function):
-        raise ConfigError(
-            f"{key}: {source} is a {type(function).__name__} and no function",
-            hint="Name a function that yields batches of inputs.",
-        )
+    function = named_function(source, key, "Name a function that yields batches of inputs.")
     return _batches_from(network, function, source, key)
 
 

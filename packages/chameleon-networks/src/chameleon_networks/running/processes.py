@@ -155,8 +155,7 @@ def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: f
         raise ConfigError(answer["problem"], hint=answer["hint"])
     if "error" in answer:
         raise ChameleonError(
-            f"{name} failed: {answer['error']}",
-            hint="Run it by hand to see all of its output.",
+            f"{name} failed: {answer['error']}", hint="Run it by hand to see all of its output."
         )
     return answer
 

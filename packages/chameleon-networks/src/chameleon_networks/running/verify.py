@@ -232,10 +232,7 @@ def agreement(
             f"{[array.shape for array in wanted]}",
         )
     scales = tuple(map(_magnitude, wanted)) if scales is None else scales
-    worst = max(
-        (_error(*three) for three in zip(got, wanted, scales, strict=True)),
-        default=0.0,
-    )
+    worst = max((_error(*three) for three in zip(got, wanted, scales, strict=True)), default=0.0)
     if worst <= tolerance:
         return OutputCheck(max_relative_error=worst)
     return OutputCheck(

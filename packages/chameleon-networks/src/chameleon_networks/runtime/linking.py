@@ -40,11 +40,7 @@ def needs_tvm(objects: Path) -> bool:
 
 
 def link_library(
-    objects: Path,
-    manifest: Mapping[str, Any],
-    library: Path,
-    name: str,
-    pool: Sequence[str] = (),
+    objects: Path, manifest: Mapping[str, Any], library: Path, name: str, pool: Sequence[str] = ()
 ) -> None:
     """Link a library, of which only the functions of ``header.h`` are visible.
 

@@ -135,14 +135,14 @@ class _PlanReader(DocumentReader):
     def _amounts(self) -> Amounts:
         items = {key: item for key, item in self.root.items() if key in _AMOUNTS}
         with self.collecting():
-            amounts: Amounts = self.stages.structurer.make(
+            amounts: Amounts = self.structurer.make(
                 Node(value=items, mark=self.root.mark), Amounts, "the plan"
             )
             return amounts
         return Amounts()
 
     def _output(self) -> Path:
-        text: str | None = self.stages.value(self.root, "output", str)
+        text: str | None = self.value(self.root, "output", str)
         if text is None or not text.strip():
             self.say(self.root.mark, "a plan needs 'output', the data set's folder")
         return Path.cwd() / Path(text or ".").expanduser()

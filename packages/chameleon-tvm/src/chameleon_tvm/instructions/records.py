@@ -89,10 +89,7 @@ INSTRUCTIONS = (
         *(_X86, "amx-tile", "amx-int8"),
     ),
     _record(
-        "sdot",
-        "groups of four signed bytes, sums of 32 bits",
-        "neon:Sdot",
-        *(_ARM, "dotprod"),
+        "sdot", "groups of four signed bytes, sums of 32 bits", "neon:Sdot", *(_ARM, "dotprod")
     ),
     _record(
         "usdot",

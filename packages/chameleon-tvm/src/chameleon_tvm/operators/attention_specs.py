@@ -74,8 +74,7 @@ class AttentionSpec(TypedSpec):
         metadata=helped("whether query, key and value are one array, heads after heads, in BSHD"),
     )
     dtype: str = attrs.field(
-        default=FLOAT32,
-        metadata=helped(f"dtype: float32, or {' or '.join(HALVES)} on CPUs"),
+        default=FLOAT32, metadata=helped(f"dtype: float32, or {' or '.join(HALVES)} on CPUs")
     )
 
     def __attrs_post_init__(self) -> None:

@@ -12,12 +12,7 @@ from numpy.typing import NDArray
 from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.late_tvm import te, tvm
 from chameleon_tvm.operators.epilogues import FusedOperator
-from chameleon_tvm.operators.layouts import (
-    SPATIAL,
-    channel_block,
-    is_channels_last,
-    physical_shape,
-)
+from chameleon_tvm.operators.layouts import SPATIAL, channel_block, is_channels_last, physical_shape
 from chameleon_tvm.operators.specs import convolution_of
 
 _TAPS = ("rz", "ry", "rx")

@@ -71,8 +71,7 @@ class ConvolutionSpec(FusedSpec):
         default=1, converter=_numbers, metadata=helped("distance between taps along each axis")
     )
     layout: str = attrs.field(
-        default="",
-        metadata=helped("input layout; NCHW, NCW or NCDHW if missing. " + LAYOUT_HINT),
+        default="", metadata=helped("input layout; NCHW, NCW or NCDHW if missing. " + LAYOUT_HINT)
     )
     output_layout: str = attrs.field(
         default="", metadata=helped("output layout; the input's if missing")

@@ -59,10 +59,7 @@ class Epilogue:
 
     def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
         """Deterministic logical data and weights of these shapes."""
-        return [
-            seeded_array(data, self.spec.dtype, 0),
-            seeded_array(weights, self.spec.dtype, 1),
-        ]
+        return [seeded_array(data, self.spec.dtype, 0), seeded_array(weights, self.spec.dtype, 1)]
 
     def stored(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
         """A logical input as buffers hold it, in the same order.

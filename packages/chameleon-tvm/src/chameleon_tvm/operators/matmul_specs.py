@@ -18,15 +18,7 @@ from chameleon_tvm.operators.spec import (
     positive,
     times,
 )
-from chameleon_tvm.types import (
-    FLOAT32,
-    HALVES,
-    INT7,
-    INT8,
-    LARGEST_DIFFERENCES,
-    VARYING,
-    WEIGHTED,
-)
+from chameleon_tvm.types import FLOAT32, HALVES, INT7, INT8, LARGEST_DIFFERENCES, VARYING, WEIGHTED
 
 
 @attrs.frozen(kw_only=True)

@@ -76,10 +76,7 @@ def example(reduced: int) -> QuantizedProduct:
     # The standard deviation of sums of products of independent, uniform numbers.
     typical = 256.0**2 / 12.0 * reduced**0.5
     return QuantizedProduct(
-        left_zero_point=113.0,
-        right_zero_point=131.0,
-        scale=40.0 / typical,
-        out_zero_point=119.0,
+        left_zero_point=113.0, right_zero_point=131.0, scale=40.0 / typical, out_zero_point=119.0
     )
 
 

@@ -339,8 +339,7 @@ def on_target(spec: OperatorSpec, dtype: str, target: str, output_dtype: str = "
         )
     if output_dtype not in ("", dtype):
         raise spec.fail(
-            f"operators of dtype {dtype!r} write nothing else on a GPU",
-            "Leave output_dtype out.",
+            f"operators of dtype {dtype!r} write nothing else on a GPU", "Leave output_dtype out."
         )
     arch = str(value.get("arch", ""))
     if dtype == BFLOAT16 and arch and capability(arch) < BFLOAT16_SINCE:

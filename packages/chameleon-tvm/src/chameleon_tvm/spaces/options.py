@@ -34,9 +34,7 @@ class AutoOptions(SketchOptions):
         metadata=_TEMPLATE.max_error.metadata,
     )
     templates: tuple[str, ...] = attrs.field(
-        default=_TEMPLATE.templates.default,
-        converter=tuple,
-        metadata=_TEMPLATE.templates.metadata,
+        default=_TEMPLATE.templates.default, converter=tuple, metadata=_TEMPLATE.templates.metadata
     )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -44,23 +45,15 @@ class LoopTiles(TileProduct):
 
     def zero(self, register: Register) -> Stmt:
         zero = tirx.const(0, self.element(register.holds))
-        return _loop(
-            register.rows * register.width, lambda at: tirx.BufferStore(register.buffer, zero, [at])
-        )
+        count = register.rows * register.width
+        return _loop(count, lambda at: tirx.BufferStore(register.buffer, zero, [at]))
 
     def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:
-        width = register.width
-        return _loop(
-            register.rows,
-            lambda row: _loop(
-                width,
-                lambda at: tirx.BufferStore(
-                    register.buffer,
-                    tirx.BufferLoad(source, [start + row * stride + at]),
-                    [row * width + at],
-                ),
-            ),
-        )
+        def element(row: Expr, at: Expr) -> Stmt:
+            value = tirx.BufferLoad(source, [start + row * stride + at])
+            return tirx.BufferStore(register.buffer, value, [row * register.width + at])
+
+        return _each(register, element)
 
     def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
         def add(row: Expr, column: Expr, group: Expr, k: int) -> Stmt:
@@ -84,23 +77,21 @@ class LoopTiles(TileProduct):
         )
 
     def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
-        width = register.width
-        return _loop(
-            register.rows,
-            lambda row: _loop(
-                width,
-                lambda at: tirx.BufferStore(
-                    target,
-                    tirx.BufferLoad(register.buffer, [row * width + at]),
-                    [start + row * stride + at],
-                ),
-            ),
-        )
+        def element(row: Expr, at: Expr) -> Stmt:
+            value = tirx.BufferLoad(register.buffer, [row * register.width + at])
+            return tirx.BufferStore(target, value, [start + row * stride + at])
+
+        return _each(register, element)
 
     def _widened(self, value: Expr, dtype: str) -> Expr:
         if dtype == BFLOAT16_BITS and np.dtype(self.sums).kind == "f":
             return widening(STORAGE[BFLOAT16], value)
         return tirx.Cast(self.sums, value)
+
+
+def _each(register: Register, element: Callable[[Expr, Expr], Stmt]) -> Stmt:
+    """What is done with each element of a register, by its row and its place in the row."""
+    return _loop(register.rows, lambda row: _loop(register.width, lambda at: element(row, at)))
 
 
 def _loop(extent: int, body: Any) -> Stmt:

@@ -304,9 +304,7 @@ def winner(comparison: StoredComparison, *, shared: bool = False) -> tuple[int, 
 
 
 def variants(
-    comparison: StoredComparison,
-    vendors: frozenset[str],
-    best: tuple[int, ...] | None,
+    comparison: StoredComparison, vendors: frozenset[str], best: tuple[int, ...] | None
 ) -> tuple[VariantResult, ...]:
     """The comparison as results: of the tuned configurations the winner alone.
 

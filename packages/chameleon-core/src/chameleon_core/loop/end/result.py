@@ -308,18 +308,14 @@ def _largest(network: NetworkResult, operators: Sequence[OperatorResult]) -> lis
     unmeasured = {task.name for task in network.unmeasured}
     large = [kernel for kernel in network.kernels if kernel.seconds >= _WORTH_NAMING * total]
     ordered = sorted(
-        large,
-        key=lambda kernel: (kernel.tuned and kernel.name not in unmeasured, -kernel.seconds),
+        large, key=lambda kernel: (kernel.tuned and kernel.name not in unmeasured, -kernel.seconds)
     )
     alone = {row.name: row.tuned_seconds or row.search_seconds for row in operators}
     return [_described(kernel, total, unmeasured, alone) for kernel in ordered[:_NAMED]]
 
 
 def _described(
-    kernel: KernelTime,
-    total: float,
-    unmeasured: Collection[str],
-    alone: Mapping[str, float | None],
+    kernel: KernelTime, total: float, unmeasured: Collection[str], alone: Mapping[str, float | None]
 ) -> str:
     name, seconds = kernel.name, kernel.seconds
     share = f"{in_seconds(seconds)} ({seconds / total:.0%})"

@@ -91,12 +91,7 @@ class SearchStages:
             device: what is known of the target's device.
         """
         stages = {}
-        specs = (
-            choice.explorer,
-            choice.cost_model,
-            choice.sampler,
-            choice.synthesizer,
-        )
+        specs = (choice.explorer, choice.cost_model, choice.sampler, choice.synthesizer)
         for spec in specs:
             context = StageContext(
                 space=space,

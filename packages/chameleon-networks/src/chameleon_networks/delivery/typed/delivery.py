@@ -175,10 +175,7 @@ the next their seconds among those of the first."""
 
 
 def in_types(
-    steps: DeliverySteps,
-    settled: PrecisionDecisions | None,
-    staged: Path,
-    result: NetworkResult,
+    steps: DeliverySteps, settled: PrecisionDecisions | None, staged: Path, result: NetworkResult
 ) -> tuple[Path, NetworkResult]:
     """Choose types for a network that is verified in float32.
 

@@ -89,16 +89,12 @@ class ConvolutionTemplate(NestTemplate):
         row, column = {"y": sh, "ry": dh}, {"x": sw, "rx": dw}
         if spec.layout == "NHWC":
             return Operand(
-                name="data",
-                dimensions=({}, row, column, channel),
-                vector_axis=next(iter(channel)),
+                name="data", dimensions=({}, row, column, channel), vector_axis=next(iter(channel))
             )
         # Rows are contiguous and start at a multiple of the vector only where nothing is added.
         plain = not any(spec.pads) and spec.kernel_size[1] == 1 and sw == 1
         return Operand(
-            name="data",
-            dimensions=({}, channel, row, column),
-            vector_axis="x" if plain else None,
+            name="data", dimensions=({}, channel, row, column), vector_axis="x" if plain else None
         )
 
     def _weights(self) -> Operand:

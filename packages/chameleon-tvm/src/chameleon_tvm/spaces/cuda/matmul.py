@@ -61,9 +61,7 @@ class DenseTemplate(NestTemplate):
     @property
     def blocks(self) -> Blocks:
         return Blocks(
-            anchor="dense",
-            loops=("m", "n", "k"),
-            epilogue=None if self.spec.plain else "out",
+            anchor="dense", loops=("m", "n", "k"), epilogue=None if self.spec.plain else "out"
         )
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:

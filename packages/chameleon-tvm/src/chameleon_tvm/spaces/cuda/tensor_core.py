@@ -22,11 +22,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.device.gpus import (
-    MAX_REGISTERS_PER_THREAD,
-    TENSOR_CORES_SINCE,
-    capability,
-)
+from chameleon_tvm.device.gpus import MAX_REGISTERS_PER_THREAD, TENSOR_CORES_SINCE, capability
 from chameleon_tvm.instructions.fragments import SIDE
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.quick_tvm import tirx

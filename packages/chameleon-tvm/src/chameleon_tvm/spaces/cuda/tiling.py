@@ -44,9 +44,7 @@ def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
     )
     bare = DesignSpace(knobs, constraints=constraints)
     guesses = first_guesses(
-        bare,
-        lambda values: guessed_cost(nest, info, values),
-        [axis.knob for axis in nest.outputs],
+        bare, lambda values: guessed_cost(nest, info, values), [axis.knob for axis in nest.outputs]
     )
     return DesignSpace(knobs, constraints=constraints, features=block, first_guesses=guesses)
 

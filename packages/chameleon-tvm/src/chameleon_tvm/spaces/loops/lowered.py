@@ -10,12 +10,7 @@ from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.loops.columns import with_columns
 from chameleon_tvm.spaces.loops.partial_sums import partial_vectors, reduced
-from chameleon_tvm.spaces.loops.trees import (
-    structural_map,
-    substituted,
-    uses,
-    walk,
-)
+from chameleon_tvm.spaces.loops.trees import structural_map, substituted, uses, walk
 from chameleon_tvm.spaces.loops.vectors import (
     COMPARISONS,
     LEAST_LANES,
@@ -265,8 +260,7 @@ def _with_whole_loads(function: Any) -> Any:
         wanted = range(0, step * lanes, step)
         numbers = [min(at // lanes, step - 1) for at in wanted]
         return tirx.Shuffle(
-            vectors,
-            [n * lanes + at - starts[n] for n, at in zip(numbers, wanted, strict=True)],
+            vectors, [n * lanes + at - starts[n] for n, at in zip(numbers, wanted, strict=True)]
         )
 
     return function.with_body(structural_map(function.body, [(tvm.ir.TensorLoad, mapped)]))

@@ -113,11 +113,7 @@ def _knob(name: str, sample: SamplingInstruction, max_choices: int) -> Knob | No
         if sample.extent == 1:
             return None
         return ThinnedFactorization(
-            name=name,
-            extent=sample.extent,
-            parts=parts,
-            max_innermost=innermost,
-            most=max_choices,
+            name=name, extent=sample.extent, parts=parts, max_innermost=innermost, most=max_choices
         )
     if sample.kind == "SampleCategorical":
         candidates = _candidates(sample)

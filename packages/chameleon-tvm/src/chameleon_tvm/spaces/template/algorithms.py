@@ -208,9 +208,7 @@ def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None
         )
 
     return FeatureBlock(
-        names=(*left.names, *right.names),
-        compute=compute,
-        groups=(*left.groups, *right.groups),
+        names=(*left.names, *right.names), compute=compute, groups=(*left.groups, *right.groups)
     )
 
 

@@ -25,14 +25,7 @@ from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES
 from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
-from chameleon_tvm.types import (
-    COMPUTE,
-    FLOATING_IN,
-    HALVES,
-    LARGEST_PRODUCT,
-    STORAGE,
-    StorageType,
-)
+from chameleon_tvm.types import COMPUTE, FLOATING_IN, HALVES, LARGEST_PRODUCT, STORAGE, StorageType
 
 EXACT_FLOAT = 2**24
 """Sums of whole numbers up to here are exact in float32."""

@@ -30,12 +30,7 @@ from chameleon_tvm.spaces.template.arithmetic import (
     stored_weights,
 )
 from chameleon_tvm.spaces.template.base import Template
-from chameleon_tvm.spaces.template.conv2d import (
-    channel_blocks,
-    filled,
-    pack_constants,
-    tile_of,
-)
+from chameleon_tvm.spaces.template.conv2d import channel_blocks, filled, pack_constants, tile_of
 from chameleon_tvm.spaces.template.direct import DirectConvolution
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile

@@ -217,11 +217,7 @@ class ConvolutionTemplate(Template):
             within = [d for d in divisors(g.ic) if size % d == 0 and d % depth == 0]
             blocks = tuple(within[-3:]) or blocks
         return ConvolutionTiling(
-            g,
-            self.info,
-            in_place=self._in_place,
-            channel_blocks=blocks,
-            arithmetic=self.arithmetic,
+            g, self.info, in_place=self._in_place, channel_blocks=blocks, arithmetic=self.arithmetic
         ).space()
 
     @property

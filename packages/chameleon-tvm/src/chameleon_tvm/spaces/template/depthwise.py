@@ -131,11 +131,7 @@ class DepthwiseTemplate(Template):
         vectors_fit = g.layout == "NHWC" or (size > 0 and size % g.lanes == 0)
         vectors_fit &= self.spec.multiplier == 1 and g.ic >= g.lanes
         vectors = DepthwiseTiling(
-            g,
-            self.info,
-            in_place=vectors_fit,
-            channel_blocks=(g.ic,),
-            arithmetic=self.arithmetic,
+            g, self.info, in_place=vectors_fit, channel_blocks=(g.ic,), arithmetic=self.arithmetic
         ).space()
         if self.planar is None:
             return vectors

@@ -131,14 +131,7 @@ class DirectConvolution:
 
         def at(valid: NDArray[np.bool_]) -> TilePosition:
             return TilePosition(
-                n=n,
-                outer=tuple(outer),
-                group=group,
-                block=block,
-                y=y,
-                x=x,
-                sums=sums,
-                valid=valid,
+                n=n, outer=tuple(outer), group=group, block=block, y=y, x=x, sums=sums, valid=valid
             )
 
         every = np.ones((tile.columns, g.kernel[1]), np.bool_)

@@ -255,8 +255,7 @@ class TileTiling(Tiling):
                 options=tuple(n for n in several if n * min(pixels) <= width)[:3],
             ),
             Choice(
-                name="product_rows",
-                options=tuple(n for n in several if n <= geometry.out[0])[:3],
+                name="product_rows", options=tuple(n for n in several if n <= geometry.out[0])[:3]
             ),
             Choice(name="product_vectors", options=tuple(n for n in several if n <= channels)[:3]),
             Choice(name="product_input", options=("copy", "in_place") if in_place else ("copy",)),
