@@ -12,20 +12,20 @@ __all__ = ["load"]
 def load(folder: str | Path, *, threads: int = 0, instances: int = 1) -> Callable[..., Any]:
     """Load a network that ``chameleon run`` or ``chameleon compile`` delivered.
 
-    Any number of threads may call the network. Its method ``close`` frees it.
+    Any number of threads may call the returned function. Its method ``close`` frees the network.
 
     Args:
-        folder: the folder ``network`` of the run.
-        threads: threads per inference. With 0, the number that the network was measured with, or
-            the cores that this process may use if they are fewer.
-        instances: number of inferences that may run at the same time.
+        folder: The folder ``network`` inside the run folder.
+        threads: Number of threads that compute one inference. 0 chooses the number that the network
+            was measured with, or the number of cores that this process may use if that is smaller.
+        instances: Number of inferences that may run at the same time.
 
     Returns:
-        A function that takes one array per input, and returns an array, or a list if there are
-        several outputs.
+        A function that takes one array per input of the network. It returns one array, or a list of
+        arrays if the network has several outputs.
 
     Raises:
-        RuntimeError: a file is missing, cut off or changed, or this CPU lacks features that the
+        RuntimeError: A file is missing, cut off or changed, or this CPU lacks features that the
             network needs.
 
     Example:

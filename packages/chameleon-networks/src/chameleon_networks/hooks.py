@@ -1,4 +1,4 @@
-"""Registers this package's plugins; imports no numerical library."""
+"""Registers the plugins of ``chameleon_networks``. Imports no numerical library, to stay fast."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ FRONTENDS = tuple(
 
 @hookimpl
 def chameleon_sections() -> Iterable[SectionRecord]:
-    """The section about types."""
+    """Register the section ``precision`` of pipeline files."""
     summary = "the dtypes that a network may be computed in"
     yield SectionRecord(name="precision", summary=summary, options=Precision)
 
 
 @hookimpl
 def chameleon_frontends() -> Iterable[PluginRecord]:
-    """The frontends of this package."""
+    """Register the frontends ``builtin``, ``torch`` and ``onnx``."""
     return FRONTENDS
 
 
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
-    """Commands about networks and about what runs deliver."""
+    """Register the commands about networks, such as ``chameleon compile``."""
     for name, summary in (
         ("compile", "Compile and verify the network of a run, without tuning."),
         ("verify", "Compare a delivered network with its framework, on inputs of yours."),

@@ -1,4 +1,4 @@
-"""Shapes that a pipeline asks a network's inputs to have, with several extents for some axes."""
+"""Input shapes of a network as a pipeline file gives them; an axis may have several extents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import cattrs
 from chameleon_core.errors import ConfigError
 
 MOST = 16
-"""Combinations of extents in one pipeline: each is a network that is compiled and verified."""
+"""Most combinations of extents in one pipeline. Each is a network to compile and verify."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -37,11 +37,11 @@ class Buckets:
     """The extents that one axis of an input may have.
 
     Attributes:
-        buckets: the extents, ascending.
-        pad: what an input is filled up with at its end to reach the next extent; None if it
-            must not be.
-        name: of the dimension; axes that have the same one vary together, as those without a name
-            do that have the same extents.
+        buckets: The extents, ascending.
+        pad: The value that is appended to a smaller input, up to the next extent. None if inputs
+            must have one of the extents exactly.
+        name: The name of the dimension, or None. Axes with the same name always have the same
+            extent. So do axes without a name that have the same ``buckets``.
     """
 
     buckets: tuple[int, ...] = attrs.field(converter=_sorted, validator=_extents)
@@ -57,9 +57,10 @@ class Axis:
     """An axis of an input.
 
     Attributes:
-        input: its name.
-        axis: number of the axis, from 0.
-        pad: what the input is filled up with along it, or None.
+        input: The name of the input.
+        axis: The number of the axis, from 0.
+        pad: The value that a smaller input is padded with along this axis. None if the input must
+            not be padded.
     """
 
     input: str
@@ -72,12 +73,12 @@ class Axis:
 
 @attrs.frozen(kw_only=True)
 class Dimension:
-    """Axes that vary together.
+    """Axes of inputs that always have the same extent, such as the batch axes of all inputs.
 
     Attributes:
-        name: that the pipeline gives it, or None.
-        buckets: its extents, ascending.
-        axes: where it occurs.
+        name: The name of the dimension in the pipeline file, or None.
+        buckets: The extents of the dimension, ascending.
+        axes: The axes that have this dimension.
     """
 
     name: str | None
@@ -86,7 +87,7 @@ class Dimension:
 
     @property
     def padded(self) -> bool:
-        """Whether inputs may be filled up to the next extent."""
+        """Whether inputs may be padded to the next extent of this dimension."""
         return self.axes[0].pad is not None
 
     def __str__(self) -> str:
@@ -94,14 +95,14 @@ class Dimension:
 
 
 def dimensions_of(shapes: Mapping[str, Shape]) -> tuple[Dimension, ...]:
-    """The dimensions that vary in the shapes asked for, in the order in which they occur.
+    """Find the dimensions that have several extents, in the order of their first axes.
 
     Args:
-        shapes: by input.
+        shapes: The shape of each input in the pipeline file, by the input's name.
 
     Raises:
-        ConfigError: one name has several lists of extents, not all of its axes are padded, or there
-            is but one extent to pad to.
+        ConfigError: Axes of one name have different extents, only some of them have a ``pad``, or
+            a dimension with a ``pad`` has a single extent.
     """
     groups: dict[Any, list[tuple[Buckets, Axis]]] = {}
     for name, shape in shapes.items():
@@ -142,10 +143,11 @@ def _dimension(together: Sequence[tuple[Buckets, Axis]]) -> Dimension:
 
 
 def check_shapes(shapes: Mapping[str, Shape]) -> None:
-    """See that the shapes asked for can be had.
+    """Check the input shapes of a pipeline file.
 
     Raises:
-        ConfigError: they contradict each other, or are too many.
+        ConfigError: An extent is below 1, axes of one dimension contradict each other, or there are
+            more than ``MOST`` combinations of extents.
     """
     for name, shape in shapes.items():
         if any(isinstance(extent, int) and extent < 1 for extent in shape):
@@ -164,12 +166,13 @@ def check_shapes(shapes: Mapping[str, Shape]) -> None:
 
 @attrs.frozen(kw_only=True)
 class Bucket:
-    """One combination of extents.
+    """One combination of extents, for which a network is compiled.
 
     Attributes:
-        name: such as ``64``, ``8-64`` or ``batch=8-length=64``; a file may be called so.
-        extents: one for each dimension.
-        shapes: of the inputs asked for, with this combination's extents.
+        name: The name of the combination, such as ``64``, ``8-64`` or ``batch=8-length=64``. It can
+            serve as a file name.
+        extents: One extent for each dimension.
+        shapes: The shapes of the inputs with these extents, by input name.
     """
 
     name: str
@@ -178,7 +181,7 @@ class Bucket:
 
 
 def buckets_of(shapes: Mapping[str, Shape]) -> tuple[Bucket, ...]:
-    """All combinations of the extents in the shapes asked for, the smallest extents first."""
+    """All combinations of the extents in a pipeline file's shapes, the smallest extents first."""
     dimensions = dimensions_of(shapes)
     product = itertools.product(*(dimension.buckets for dimension in dimensions))
     return tuple(bucket_with(shapes, dimensions, extents) for extents in product)
@@ -187,12 +190,12 @@ def buckets_of(shapes: Mapping[str, Shape]) -> tuple[Bucket, ...]:
 def bucket_with(
     shapes: Mapping[str, Shape], dimensions: Sequence[Dimension], extents: Sequence[int]
 ) -> Bucket:
-    """One combination of extents, which need not be one of the pipeline's.
+    """Make one combination of extents, which need not be one that the pipeline file lists.
 
     Args:
-        shapes: asked for.
-        dimensions: what ``dimensions_of`` says of them.
-        extents: one for each dimension.
+        shapes: The shape of each input in the pipeline file, by the input's name.
+        dimensions: The result of ``dimensions_of`` for these shapes.
+        extents: One extent for each dimension.
     """
     chosen = {
         (axis.input, axis.axis): extent
@@ -214,7 +217,7 @@ def bucket_with(
 
 
 def converter() -> cattrs.Converter:
-    """A converter of JSON values to options that knows the union of extents."""
+    """A cattrs converter from JSON to options, in which an extent is an int or a ``Buckets``."""
     conv = cattrs.Converter()
     conv.register_structure_hook(
         int | Buckets,

@@ -1,4 +1,4 @@
-"""Sources of variables of an imported network, in its user's words."""
+"""The places in a user's model that operators of an imported network come from."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import attrs
 
 @attrs.frozen(kw_only=True, eq=False)
 class ImportedGraph:
-    """A network as Relax has it, with constant weights.
+    """A network in Relax, TVM's graph language, with its weights as constants.
 
     Attributes:
-        module: a Relax ``IRModule``.
-        locations: the place that each variable of it comes from, by its name.
-        is_quantized: whether it comes with steps of quantization in it.
-        is_rounded: whether it rounds what it computes, not its weights alone.
-        operators: how often each operator of its framework occurs.
+        module: A Relax ``IRModule``.
+        locations: The place in the user's model that each Relax variable comes from, by the
+            variable's name.
+        is_quantized: Whether the model that was imported contains quantization steps.
+        is_rounded: Whether the network rounds computed values to quantized numbers, not its weights
+            alone.
+        operators: How often each operator of the framework occurs in the model, by its name.
     """
 
     module: Any
@@ -29,13 +31,15 @@ class ImportedGraph:
 
 @attrs.frozen(kw_only=True)
 class SourceLocation:
-    """The place of an operator in a network.
+    """The place of an operator in a user's model.
 
     Attributes:
-        owner: the torch module (``layer4.0.conv1``) or the ONNX node that it is of; empty if
-            that has no name.
-        sentence: the operator, its owner, and for torch the line that calls it.
-        output: the name of the result in the framework's graph; empty if it has none there.
+        owner: The name of the torch module (such as ``layer4.0.conv1``) or of the ONNX node that
+            contains the operator. Empty if the module or node has no name.
+        sentence: A description for messages: the operator, its owner, and for torch the line of
+            code that calls the operator.
+        output: The name of the operator's result in the framework's graph. Empty if the result has
+            no name there.
     """
 
     owner: str
@@ -44,10 +48,10 @@ class SourceLocation:
 
 
 def location_of(node: Any) -> SourceLocation:
-    """The module of a program's node, and the line that calls it.
+    """Find the torch module of a node of an exported program, and the line of code that calls it.
 
     Args:
-        node: a node of a ``torch.export.ExportedProgram``.
+        node: A node of a ``torch.export.ExportedProgram``.
     """
     modules = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
     owner = modules[-1] if modules else ""

@@ -1,4 +1,4 @@
-"""How long the steps of something took, one after the other."""
+"""Measures the wall-clock seconds of the steps of some work."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 
 class StepSeconds:
-    """The seconds of each step of some work, and its step now.
+    """A stopwatch for work that consists of steps, which run one at a time.
 
     Args:
-        first: name of the step that it is in.
-        since: when that step began, by ``time.monotonic``, which processes of one machine share;
-            now if None.
+        first: The name of the step that the work is in now.
+        since: The time when that step began, as ``time.monotonic`` returns it. All processes of one
+            machine share this clock. None means now.
     """
 
     def __init__(self, first: str, since: float | None = None) -> None:
@@ -27,14 +27,14 @@ class StepSeconds:
         return self._step
 
     def begin(self, step: str) -> None:
-        """End the step before and begin another; one that comes again gets its seconds added."""
+        """End the current step and begin another. The times of steps with equal names are added."""
         now = time.monotonic()
         self._seconds[self._step] = self._seconds.get(self._step, 0.0) + now - self._since
         self._step, self._since = step, now
 
     @contextlib.contextmanager
     def during(self, step: str) -> Iterator[None]:
-        """A step in the middle of another, which goes on afterwards."""
+        """A context manager that runs another step, after which the current step continues."""
         before = self._step
         self.begin(step)
         try:
@@ -43,6 +43,9 @@ class StepSeconds:
             self.begin(before)
 
     def until_now(self) -> dict[str, float]:
-        """Wall-clock seconds of each step, in their order, the one that goes on included."""
+        """Wall-clock seconds of each step so far, by name, in the order in which the steps ended.
+
+        The seconds of the current step are included.
+        """
         self.begin(self._step)
         return dict(self._seconds)

@@ -12,18 +12,20 @@ __all__ = ["compile"]
 
 
 def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # noqa: A001 - as torch
-    """Compile a torch module for the shapes of an example, as ``torch.compile`` does.
+    """Compile a torch module for the shapes of an example, with ``torch.compile`` and Chameleon.
 
-    A call with other shapes compiles another network. torch computes calls that want gradients.
+    A call with other shapes compiles another network. torch itself computes calls that need
+    gradients.
 
     Args:
-        module: a module in evaluation mode.
-        example: the arguments of a call: a tensor, a tuple of positional arguments, or a mapping of
-            keyword arguments.
-        options: options of the backend, such as ``mode="tuned"`` and ``seconds=120``.
+        module: A module in evaluation mode.
+        example: The arguments of one call: a tensor, a tuple of positional arguments, or a mapping
+            of keyword arguments.
+        options: Options of Chameleon's backend, such as ``mode="tuned"`` and ``seconds=120``. See
+            ``torch_graphs.BackendOptions``.
 
     Returns:
-        A module that takes the same arguments and gives the same answers.
+        A module that takes the same arguments as ``module`` and returns the same outputs.
 
     Example:
         >>> import torch

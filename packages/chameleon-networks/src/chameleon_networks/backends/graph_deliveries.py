@@ -1,4 +1,4 @@
-"""Networks that Chameleon delivers for graphs of torch, in the user's cache folder."""
+"""Delivers networks for graphs of ``torch.compile`` into the user's cache folder."""
 
 from __future__ import annotations
 
@@ -34,18 +34,22 @@ _LOOK_SECONDS = 1e9
 
 
 class StaysError(Exception):
-    """Chameleon cannot compute a graph, so torch's own code does. The message names the reason."""
+    """Chameleon cannot compute a graph, so torch's own code computes it.
+
+    The message names the reason.
+    """
 
 
 class Delivery:
-    """The network of one graph, in the cache or still to be delivered.
+    """The compiled network of one torch graph, which is in the cache or can be delivered into it.
 
     Args:
-        graph: the graph, as torch traced it.
-        arguments: the arguments of a call.
-        weights: indices of the arguments that become constants.
-        seconds: wall-clock limit of tuning in seconds; None to measure nothing.
-        records: the record database, as in a pipeline; the user's own if None.
+        graph: The graph, as torch traced it.
+        arguments: The arguments of one call of the graph.
+        weights: Indices of the arguments that become constants of the network.
+        seconds: Wall-clock limit of tuning in seconds. With None, nothing is measured.
+        records: The record database, as the key ``records`` of a pipeline file names it. None means
+            the user's own database.
 
     Raises:
         StaysError: Chameleon cannot compute the graph.
@@ -82,10 +86,11 @@ class Delivery:
         return self._folder / "refused.txt"
 
     def prepare(self) -> None:
-        """Write the graph as a program of ``torch.export``, and a pipeline file, if missing.
+        """Write the graph as a file of ``torch.export``, and the pipeline file that compiles it.
 
         Raises:
-            StaysError: torch cannot export the graph, or the graph does more than return outputs.
+            StaysError: torch cannot export the graph, the graph does more than return tensors, or
+                an earlier attempt to compile the graph failed.
         """
         if self._refusal.exists():
             raise StaysError(self._refusal.read_text(encoding="utf-8"))
@@ -112,13 +117,15 @@ class Delivery:
         write_whole(self._folder / "pipeline.yaml", json.dumps(pipeline))
 
     def folder(self, *, nice: bool = False) -> Path:
-        """The folder of the network. Runs the pipeline if the cache does not have the network.
+        """Return the folder of the delivered network.
+
+        Runs the pipeline if the cache lacks the network.
 
         Args:
-            nice: whether the run has a low priority.
+            nice: Whether the pipeline runs at low priority.
 
         Raises:
-            StaysError: the network cannot be delivered.
+            StaysError: The network cannot be delivered.
         """
         if self.is_there():
             return self._network
@@ -151,10 +158,14 @@ class Delivery:
 
 
 def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]) -> str:
-    """A name for a graph on this machine: a digest of its code, weights, shapes, versions and CPU.
+    """A digest that names a graph on this machine, for the cache.
+
+    The digest covers the graph's code, weights and shapes, the versions of Chameleon, TVM and
+    torch, the CPU, and the numbers of cores and threads.
 
     Raises:
-        StaysError: the graph reads an object that is neither an argument nor one of its tensors.
+        StaysError: The graph calls a module, reads an object that is no tensor, or has a sparse
+            argument.
     """
     digest = hashlib.blake2b(digest_size=16)
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
@@ -211,10 +222,10 @@ class _Frozen(nn.Module):
 def _exported(
     graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]
 ) -> ExportedProgram:
-    """A graph as a program whose calls do nothing but give tensors.
+    """Export a graph as a torch program, and check that its calls do nothing but return tensors.
 
     Raises:
-        StaysError: they do more.
+        StaysError: torch cannot export the graph, or a call of it does something else.
     """
     inputs = tuple(value.detach() for i, value in enumerate(arguments) if i not in weights)
     if not inputs:
@@ -238,7 +249,10 @@ def _exported(
 
 
 def _is_random(node: fx.Node) -> bool:
-    """Whether a call draws random numbers; attention does so only if it drops some."""
+    """Whether a node draws random numbers.
+
+    Attention draws random numbers only if it has dropout.
+    """
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     schema = node.target._schema  # noqa: SLF001 - torch has no other name

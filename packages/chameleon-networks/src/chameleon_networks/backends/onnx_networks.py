@@ -1,6 +1,6 @@
-"""Chameleon as a backend of ONNX, which compiles networks without tuning.
+"""Chameleon as a backend of ONNX: runs ONNX models with networks that it compiles without tuning.
 
-``onnx.backend.test.BackendTest(backend, __name__)`` runs ONNX's own cases with this module.
+``onnx.backend.test.BackendTest(backend, __name__)`` runs ONNX's own test cases with this module.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from chameleon_networks.package.load import load
 from chameleon_networks.package.package import manifest_of, write_package
 
 _SMALL = 16
-"""Numbers of an input, at most, that a network may be compiled for the values of if they are none
-of integers: scales of ``Resize``, bounds of ``Range``."""
+"""Largest size of a floating-point input whose values may be compiled into a network, such as the
+scales of ``Resize`` or the bounds of ``Range``. Integer inputs may have any size."""
 
 
 def untuned(graph: Any, threads: int = 1) -> Any:
     """Compile a network without tuning for this machine, and return it as a function of arrays.
 
     Args:
-        graph: the Relax ``IRModule`` of an importer.
-        threads: that compute an inference.
+        graph: The Relax ``IRModule`` that an importer made.
+        threads: Number of threads that compute one inference.
 
     Raises:
-        ChameleonError: the network cannot be compiled or loaded.
+        ChameleonError: The network cannot be compiled or loaded.
     """
     target = TVMTargets(NoOptions()).resolve("native")
     module = prepared(graph, DEFAULT)
@@ -59,16 +59,17 @@ def untuned(graph: Any, threads: int = 1) -> Any:
 
 
 class ChameleonRep(BackendRep):
-    """A network that is compiled when it gets inputs, once for each combination of shapes.
+    """An ONNX model that is compiled at its first call with each combination of input shapes.
 
     Args:
-        model: an ``onnx.ModelProto``.
-        compiler: makes a function of arrays from a Relax ``IRModule``.
-        inputs: number of inputs that may vary between calls. The others become constants. None if
-            all inputs vary.
+        model: An ``onnx.ModelProto``.
+        compiler: A function that compiles a Relax ``IRModule`` and returns a function of arrays.
+        inputs: How many inputs, counted from the first, may have other values in each call. The
+            values of the remaining inputs are compiled into the network. With None, all inputs may
+            have other values.
 
     Attributes:
-        fixed: names of the inputs whose values the last call compiled into the network.
+        fixed: Names of the inputs whose values the last call compiled into the network.
     """
 
     def __init__(
@@ -83,10 +84,10 @@ class ChameleonRep(BackendRep):
         self.fixed: tuple[str, ...] = ()
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
-        """The outputs for inputs, given as a sequence or by name.
+        """Compute the outputs for some inputs, which are a sequence, or a mapping by input name.
 
         Raises:
-            ChameleonError: the network cannot be compiled.
+            ChameleonError: The network cannot be compiled.
         """
         if not isinstance(inputs, Mapping):
             values = inputs if isinstance(inputs, list | tuple) else [inputs]
@@ -114,7 +115,10 @@ class ChameleonRep(BackendRep):
         return tuple(from_interface(*pair) for pair in zip(result, kinds, strict=True))
 
     def _compiled(self, arrays: Mapping[str, Any]) -> Any:
-        """The network for inputs; ``fixed`` grows by those that operators need the values of."""
+        """Compile a network for some inputs.
+
+        If operators need the values of inputs, the names of these inputs are added to ``fixed``.
+        """
         shapes = {name: array.shape for name, array in arrays.items()}
         while True:
             values = {name: arrays[name] for name in self.fixed}
@@ -139,11 +143,11 @@ def _kind(output: Any) -> str:
 
 
 class ChameleonBackend(Backend):
-    """Runs models of ONNX on the CPU of this machine."""
+    """Runs ONNX models on the CPU of this machine, through ONNX's interface ``Backend``."""
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> ChameleonRep:
-        """Make a ``ChameleonRep`` of a model; ``options`` are arguments of that class."""
+        """Make a ``ChameleonRep`` of a model. The ``options`` are arguments of ``ChameleonRep``."""
         super().prepare(model, device)
         return ChameleonRep(model, **options)
 
@@ -156,7 +160,7 @@ class ChameleonBackend(Backend):
     def run_node(
         cls, node: Any, inputs: Any, device: str = "CPU", outputs_info: Any = None, **_: Any
     ) -> tuple[Any, ...]:
-        """The outputs of a single node, in the newest version of ONNX's operators."""
+        """Compute the outputs of a single node, in the newest version of ONNX's operator set."""
         super().run_node(node, inputs, device, outputs_info)
         arrays = [np.asarray(value) for value in inputs]
         kind = onnx.helper.np_dtype_to_tensor_dtype

@@ -1,8 +1,8 @@
 """The backend ``chameleon`` of ``torch.compile``.
 
 torch passes each graph that it traces to the backend. torch's own code answers the first call. A
-delivered network takes over if it gives the same answer in less time. Otherwise torch's code stays,
-and one line of the log says why.
+network that Chameleon delivers computes later calls if it returns the same outputs in less time.
+Otherwise torch's code continues, and one line of the log says why.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Graph = Callable[..., Any]
 
 PREDICTED, TUNED, BACKGROUND = "predicted", "tuned", "background"
 _ROUNDS = 7
-"""Calls of each side that are timed, in turns."""
+"""Number of timed calls of the network and of torch's code, in turns."""
 _TIMING_SECONDS = 1.0
-"""After these no further call is timed."""
+"""Seconds after which no further call is timed."""
 _CLEARLY = 0.8
-"""A network that takes this share of torch's time at most is not timed again in other processes: no
-disturbance of a few calls explains the difference."""
+"""A network that takes at most this share of torch's time is not timed again in other processes. No
+disturbance of a few calls explains such a difference."""
 
 
 @attrs.frozen(kw_only=True)
@@ -48,10 +48,11 @@ class BackendOptions:
     """The ``options`` of ``torch.compile(model, backend="chameleon", options={...})``.
 
     Attributes:
-        mode: ``predicted`` measures nothing. ``tuned`` tunes in the first call. ``background``
-            tunes in a process of low priority, while torch's own code answers.
-        seconds: wall-clock limit of tuning a graph in seconds, for ``tuned`` and ``background``.
-        records: the database of earlier measurements, as in a pipeline; the user's own if None.
+        mode: ``predicted`` compiles without measuring. ``tuned`` tunes during the first call.
+            ``background`` tunes in a process of low priority, while torch's own code answers calls.
+        seconds: Wall-clock limit of tuning one graph in seconds, for ``tuned`` and ``background``.
+        records: The record database of earlier measurements, as the key ``records`` of a pipeline
+            file names it. None means the user's own database.
     """
 
     mode: str = attrs.field(
@@ -70,19 +71,19 @@ def chameleon(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Graph:
-    """Compile a graph of torch, as ``torch.compile`` asks a backend to.
+    """Compile a graph for ``torch.compile(model, backend="chameleon")``.
 
     Args:
-        graph: a function of tensors, weights included, that returns a tuple of tensors.
-        example_inputs: the arguments with which torch traced the graph.
-        mode: the argument ``mode`` of ``torch.compile``. It replaces the option ``mode``.
-        options: options by name, as in ``BackendOptions``.
+        graph: A function of tensors, weights included, that returns a tuple of tensors.
+        example_inputs: The arguments with which torch traced the graph.
+        mode: The argument ``mode`` of ``torch.compile``, which overrides ``options["mode"]``.
+        options: The options by name, as in ``BackendOptions``.
 
     Returns:
-        A function of the same arguments.
+        A function that takes the same arguments as ``graph`` and returns the same outputs.
 
     Raises:
-        ConfigError: an option is unknown or has a wrong value.
+        ConfigError: An option is unknown or has a wrong value.
     """
     known = {field.name for field in attrs.fields(BackendOptions)}
     values = {**(options or {}), **({} if mode is None else {"mode": mode})}
@@ -117,7 +118,7 @@ def _reason_to_stay(example_inputs: Sequence[Any]) -> str | None:
 
 
 def _is_weight(value: Tensor) -> bool:
-    """Whether an argument is a parameter or buffer of a module, which torch marks as static."""
+    """Whether an argument is a parameter or buffer of a module; torch marks these as static."""
     return isinstance(value, nn.Parameter) or hasattr(value, "_dynamo_static_input_type")
 
 
@@ -132,19 +133,19 @@ def _log_stay(reason: str) -> None:
 
 
 def _seconds_file(folder: Path) -> Path:
-    """Seconds of a call of a network and of torch's own code, beside the network."""
+    """The file beside a network with the seconds of a call of the network and of torch's code."""
     return folder.with_name("torch_seconds.json")
 
 
 class CompiledGraph:
-    """A graph that torch computes until a delivered network takes over.
+    """A torch graph as a function, which torch computes until a delivered network can.
 
-    Any number of threads may call it.
+    Any number of threads may call the function.
 
     Args:
-        graph: the graph, as torch traced it.
-        weights: indices of the arguments that become constants.
-        options: options of the backend.
+        graph: The graph, as torch traced it.
+        weights: Indices of the arguments that become constants of the network.
+        options: Options of the backend.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class CompiledGraph:
         self._inputs: list[int] = []
 
     def __call__(self, *arguments: Tensor) -> Any:
-        """Its outputs, as a tuple."""
+        """Compute the outputs of the graph, as a tuple."""
         network = self._network
         if network is not None:
             if all(arguments[i] is value and _changes(value) == n for i, value, n in self._weights):
@@ -180,7 +181,7 @@ class CompiledGraph:
 
     @property
     def computes(self) -> bool:
-        """Whether a delivered network computes the graph already."""
+        """Whether calls are computed by a delivered network, and no longer by torch's own code."""
         return self._network is not None
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
@@ -188,7 +189,7 @@ class CompiledGraph:
         return tuple(torch.from_numpy(array) for array in network.outputs(arrays))
 
     def _answer_and_adopt(self, arguments: Sequence[Tensor]) -> Any:
-        """The answer of torch's own code; later ones may be those of a network."""
+        """Answer a call with torch's own code, and adopt the delivered network for later calls."""
         try:
             if not self._begun:
                 self._begun = True
@@ -204,7 +205,7 @@ class CompiledGraph:
         return answer
 
     def _begin(self, arguments: Sequence[Tensor]) -> None:
-        """Have a network delivered: now, or beside the calls that follow."""
+        """Have a network delivered: at once, or in the background while torch answers calls."""
         self._inputs = [i for i in range(len(arguments)) if i not in self._weight_indices]
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
@@ -229,10 +230,10 @@ class CompiledGraph:
             self._stay(str(error))
 
     def _adopt(self, folder: Path, arguments: Sequence[Tensor], answer: Any) -> None:
-        """Let a network compute from now on if it gives torch's answer, and sooner.
+        """Let a network compute all later calls if it returns torch's outputs in less time.
 
         Raises:
-            StaysError: it does not.
+            StaysError: The network is slower, its outputs differ, or it cannot be used.
         """
         own = {value.untyped_storage().data_ptr() for value in arguments}
         if any(value.untyped_storage().data_ptr() in own for value in answer):
@@ -259,7 +260,7 @@ class CompiledGraph:
 
     @staticmethod
     def _kept_seconds(folder: Path) -> tuple[float, float] | None:
-        """The times of an earlier process, in which the network was clearly faster."""
+        """Read the times that an earlier process stored because its network was clearly faster."""
         try:
             ours, torchs = json.loads(_seconds_file(folder).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -267,7 +268,7 @@ class CompiledGraph:
         return ours, torchs
 
     def _seconds(self, network: Any, arguments: Sequence[Tensor]) -> tuple[float, float]:
-        """The median seconds of a call of the network, and of torch's own code, in turns."""
+        """Median seconds of a call of the network, and of torch's own code, timed in turns."""
         sides: list[Graph] = [lambda *values: self._computed(network, values), self._graph]
         seconds: list[list[float]] = [[], []]
         while len(seconds[1]) < _ROUNDS and sum(map(sum, seconds)) < _TIMING_SECONDS:
@@ -278,7 +279,7 @@ class CompiledGraph:
         return median(seconds[0]), median(seconds[1])
 
     def _stay(self, reason: str) -> None:
-        """Leave the graph to torch from now on; safe to repeat."""
+        """Let torch's own code compute all later calls, and log the reason once."""
         if not self._stays:
             self._stays = True
             _log_stay(reason)

@@ -1,1 +1,1 @@
-"""Commands about networks and about what runs deliver."""
+"""Commands of ``chameleon`` about networks and about delivered folders."""

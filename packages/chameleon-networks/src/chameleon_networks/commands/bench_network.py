@@ -1,4 +1,4 @@
-"""``chameleon bench-network``: a delivered network against whatever else runs it here."""
+"""``chameleon bench-network``: times a delivered network against frameworks on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chameleon_tvm.types import INT8
 from chameleon_networks.frameworks import PRECISIONS
 
 MOST = 64
-"""The largest number of clients, and of neighbours."""
+"""The largest number of clients, and of busy processes."""
 
 
 @click.command(
@@ -23,41 +23,41 @@ MOST = 64
 @click.option(
     "--rounds",
     type=click.IntRange(min=2),
-    help="Turns of each contender: 15 of at least 0.15 s, or 5 of --seconds with --streams.",
+    help="Turns of each network: 15 of at least 0.15 s, or 5 of --seconds with --streams.",
 )
 @click.option(
-    "--rivals", help="Those to compare with, with commas; all that are installed if none."
+    "--rivals", help="The frameworks to compare with, with commas. [default: all installed ones]"
 )
 @click.option(
     "--precision",
     "precisions",
     multiple=True,
     type=click.Choice(PRECISIONS),
-    help="Compare with those in this precision, too, and show all errors; may be repeated.",
+    help="Compare with frameworks in this precision too, and show errors. May be repeated.",
 )
 @click.option(
     "--calibrate",
     metavar="FILE:FUNCTION",
-    help="A function that yields calibration inputs; the run's own, or random ones, if none.",
+    help="A function that yields calibration inputs. [default: the run's, or random ones]",
 )
 @click.option(
     "--streams",
     multiple=True,
     metavar="N",
-    help="Have so many clients call it at once, and count requests; may be 1,2,4 or repeated.",
+    help="Let N clients call a network at once, and count requests. May be 1,2,4 or repeated.",
 )
 @click.option(
     "--neighbours",
     type=click.IntRange(min=0, max=MOST),
     default=0,
-    help="Have so many busy processes run beside every contender, as with --streams 1.",
+    help="Number of busy processes beside every network. Implies --streams 1.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=2.0,
     show_default=True,
-    help="How long a turn is with --streams or --neighbours.",
+    help="Duration of a turn with --streams or --neighbours.",
 )
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
@@ -76,20 +76,22 @@ def command(
 ) -> None:
     """Time the delivered network of folder RUN against torch, onnxruntime and others.
 
-    Every contender has a process of its own, started as users start it; their turns are
-    interleaved. Shown are medians over the turns with 95 % bootstrap intervals. A network in
-    buckets of shapes is timed in each.
+    Every framework runs in its own process, started as users start it, and the turns of all
+    processes alternate. The output shows medians over the turns with 95 % bootstrap intervals. A
+    network for several shapes is timed in each bucket of shapes.
 
-    With --precision others run it in int8, bfloat16 or float16, too, or as they come. Each
-    quantizes it by its own means, calibrated with the same inputs. Every error is the largest
-    difference to the framework's answers in float32, over the largest of those, on other inputs.
+    With --precision, frameworks also run the network in int8, bfloat16, float16 or the precision
+    that they choose (as-it-comes). Each framework quantizes with its own tools and the same
+    calibration inputs. An error is the largest difference from the framework's float32 outputs over
+    the largest of these outputs, on inputs that were not used for calibration.
 
-    With --streams or --neighbours every turn is a fresh process, whose threads call one loaded
-    network at the same time. Shown are requests a second and quantiles of the latency, as medians
-    over the turns. OpenVINO and onnxruntime have the better of two ways to serve several clients.
+    With --streams or --neighbours, every turn is a new process whose threads call one loaded
+    network at the same time. The output shows requests a second and quantiles of the latency, as
+    medians over the turns. OpenVINO and onnxruntime count with the better of two ways to serve
+    several clients.
 
-    The delivered network is a program and is run. If the model or `calibrate` of the run is Python
-    of yours, --trust-source is needed.
+    The command runs the delivered network, which is a program. If the model or `calibrate` of the
+    run is your own Python code, --trust-source is needed.
     """
     from chameleon_networks.commands.network_times import Timing, show, timed  # noqa: PLC0415 - --help is quick
 
@@ -111,10 +113,10 @@ def command(
 
 
 def stream_numbers(options: Sequence[str]) -> tuple[int, ...]:
-    """Numbers of clients, of options that have one or several with commas each.
+    """Read the numbers of clients from the values of --streams, each with one or more numbers.
 
     Raises:
-        ConfigError: something else is among them.
+        ConfigError: A value is no number from 1 to ``MOST``.
     """
     words = [word.strip() for option in options for word in option.split(",")]
     wrong = [word for word in words if not word.isdecimal() or not 1 <= int(word) <= MOST]

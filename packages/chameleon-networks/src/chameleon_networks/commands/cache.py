@@ -1,4 +1,4 @@
-"""``chameleon cache``: the networks that ``torch.compile(backend="chameleon")`` keeps."""
+"""``chameleon cache``: shows the networks that ``torch.compile(backend="chameleon")`` stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MIB = 1 << 20
 
 @click.command("cache", epilog="Example: chameleon cache --older-than 720h")
 @click.option(
-    "--older-than", metavar="DURATION", help="Remove what was used last before that, as 720h."
+    "--older-than", metavar="DURATION", help="Remove networks that were not used for this long, such as 720h."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(older_than: str | None, *, as_json: bool) -> None:
@@ -48,7 +48,7 @@ def command(older_than: str | None, *, as_json: bool) -> None:
 
 @attrs.frozen(kw_only=True)
 class _Cached:
-    """A network in the cache; ``age`` is in seconds since it was used."""
+    """A network in the cache. Its ``age`` is in seconds since it was last used."""
 
     name: str
     bytes: int

@@ -1,4 +1,4 @@
-"""``chameleon compile``: the network of a run, from what is stored, without tuning."""
+"""``chameleon compile``: delivers the network of a run from stored measurements, without tuning."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from chameleon_cli.options import trust_option
 def command(
     folder: Path, *, output: Path | None, max_error: float | None, trust_source: bool, as_json: bool
 ) -> None:
-    """Compile, verify and time the network of folder RUN with the best it has measured.
+    """Compile, verify and time the network of folder RUN with its best measured kernels.
 
-    Nothing is tuned. Operators that were never measured get their first guess. If the model,
-    `calibrate` or `metric` of the run is Python of yours, --trust-source is needed.
+    Nothing is tuned. Operators that were never measured get the first guess of their design space.
+    If the model, `calibrate` or `metric` of the run is your own Python code, --trust-source is
+    needed.
     """
     from chameleon_networks.commands.compiling import compile_run, show  # noqa: PLC0415 - --help is quick
 

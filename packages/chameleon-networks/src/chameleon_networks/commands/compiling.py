@@ -1,4 +1,4 @@
-"""The work of ``chameleon compile``."""
+"""The implementation of ``chameleon compile``."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def compile_run(
     """Deliver the network of a run folder again, without tuning.
 
     Args:
-        folder: the run folder.
-        output: folder for the network; that of the run if None.
-        max_error: bound instead of the pipeline's, if not None.
-        trust_source: whether code that the pipeline names may be imported.
+        folder: The run folder.
+        output: The folder for the network. None means the folder ``network`` in the run folder.
+        max_error: The largest accepted error, instead of the pipeline's. None keeps the pipeline's.
+        trust_source: Whether code that the pipeline names may be imported.
     """
     with results_alone(), RunView(folder) as run:
         pipeline = runs.pipeline_of(run, trust_source=trust_source)
@@ -46,7 +46,7 @@ def compile_run(
 
 
 def show(folder: Path, result: NetworkResult, *, as_json: bool) -> None:
-    """Print what came of it; exits if nothing is delivered."""
+    """Print the result of a delivery. Exits with an error if no network was delivered."""
     if as_json:
         click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
     else:

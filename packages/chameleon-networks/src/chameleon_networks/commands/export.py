@@ -1,4 +1,4 @@
-"""``chameleon export``: a run's winners as files that are used without this package."""
+"""``chameleon export``: writes the winners of a run as files that work without Chameleon."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from chameleon_cli.options import trust_option
     help="The folder for the files.",
 )
 @click.option("--task", "only", multiple=True, help="Only this operator. May be given again.")
-@click.option("--name", help="The name of a bundle for C; its folder's by default.")
+@click.option("--name", help="The name of a bundle for C. [default: that of its folder]")
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
@@ -42,13 +42,14 @@ def command(
 ) -> None:
     """Write the best configurations of folder RUN for use without Chameleon.
 
-    A MetaSchedule database holds operators that were tuned in the `sketch` space. The functions of
-    any space can be written as TVMScript, or compiled. `library` writes an operator that Python
-    loads with NumPy alone, and `c` a bundle of the network or an operator, which needs no Python.
-    One operator lies in the output folder itself; several have a folder each in it.
+    With `metaschedule`, the file is a database of the operators that were tuned in the `sketch`
+    space. With `tvmscript`, the files are the scheduled functions of any space. With `library`,
+    Python loads each operator with NumPy alone. With `c`, a bundle of the network or of an operator
+    needs no Python. One operator is written into the output folder itself. Several operators get a
+    folder each.
 
-    --trust-source is needed for a MetaSchedule database if the model of the run is Python of yours.
-    Libraries of operators that are TensorIR functions need it too.
+    --trust-source is needed for a MetaSchedule database if the model of the run is your own Python
+    code. Libraries of operators that are TensorIR functions need it too.
     """
     from chameleon_networks.commands.exporting import export_run  # noqa: PLC0415 - --help is quick
 

@@ -1,4 +1,4 @@
-"""The work of ``chameleon export``."""
+"""The implementation of ``chameleon export``."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def export_run(
     *,
     trust_source: bool,
 ) -> Exported:
-    """Write a run's winners in another form.
+    """Write the winners of a run in another form.
 
     Args:
-        folder: the run folder.
-        form: one of the command's.
-        output: folder for the files.
-        only: names of the operators to write; all if there is none.
-        name: of a bundle for C; that of its folder if None.
-        trust_source: whether code that the pipeline names may be imported.
+        folder: The run folder.
+        form: The value of the option ``--to``.
+        output: The folder for the files.
+        only: Names of the operators to write. Empty means all.
+        name: The name of a bundle for C. None means the name of the output folder.
+        trust_source: Whether code that the pipeline names may be imported.
 
     Raises:
-        ChameleonError: it cannot be written.
+        ChameleonError: The files cannot be written.
     """
     with results_alone():
         with RunView(folder) as run:

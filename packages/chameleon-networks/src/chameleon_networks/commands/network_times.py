@@ -1,4 +1,4 @@
-"""The work of ``chameleon bench-network``: seconds of each network, or requests a second."""
+"""The implementation of ``chameleon bench-network``: latencies, or requests per second."""
 
 from __future__ import annotations
 
@@ -30,24 +30,23 @@ from chameleon_networks.serving.model_files import FRAMEWORKS
 from chameleon_networks.serving.streams import Served, served
 
 Summary = Mapping[str, Any]
-"""Results of one network, as JSON has them."""
+"""Results of one comparison, as JSON values."""
 
 _FAILED = "it does not run here; the log above says why"
 
 
 @attrs.frozen(kw_only=True)
 class Timing:
-    """How networks are timed; options of the command.
+    """How networks are timed: the options of ``chameleon bench-network``.
 
     Attributes:
-        rivals: names of those to compare with; all if None.
-        precisions: that others run the network in, too.
-        calibrate: the source of inputs to calibrate with; the run's own if None.
-        streams: numbers of concurrent clients, tried one after another; without any, single
-            inferences are timed.
-        neighbours: busy processes beside each network that is timed.
-        rounds: timings of each network; the usual number if None.
-        seconds: the duration of one timing with clients.
+        rivals: Names of the frameworks to compare with. None means all that are installed.
+        precisions: Reduced precisions in which frameworks run the network as well.
+        calibrate: The source of calibration inputs. None means that of the run.
+        streams: The numbers of concurrent clients to measure. Empty to time single inferences.
+        neighbours: Number of busy processes that run beside each timed network.
+        rounds: Number of turns of each network. None means the default.
+        seconds: Duration of one turn with clients, in seconds.
     """
 
     rivals: tuple[str, ...] | None
@@ -64,9 +63,10 @@ class Timed:
     """The times of a comparison.
 
     Attributes:
-        folder: of the run, absolute.
-        threads: that inferences are computed with.
-        buckets: results by the bucket of shapes; under an empty name of a network of one shape.
+        folder: The absolute path of the run folder.
+        threads: Number of threads that the networks computed with.
+        buckets: The results by the name of the bucket of shapes. A network for one shape has an
+            empty name.
     """
 
     folder: Path
@@ -78,7 +78,7 @@ def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
     """Time the delivered network of a run folder, in each bucket of shapes.
 
     Raises:
-        RunFolderError: there is none.
+        RunFolderError: The run folder has no delivered network.
     """
     with results_alone():
         with RunView(folder) as run:
@@ -100,7 +100,7 @@ def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
 
 
 def show(timing: Timing, times: Timed, *, as_json: bool) -> None:
-    """Print it, as tables or as one JSON object."""
+    """Print the times as tables, or as one JSON object."""
     if as_json:
         about = {"run": str(times.folder), "threads": times.threads}
         alone = times.buckets.get("")
@@ -165,14 +165,14 @@ def _compared(
 
 
 OURS = "network"
-"""What the delivered network is called."""
+"""The name of the delivered network in results."""
 
 
 def _check_names(names: tuple[str, ...], network: ImportedNetwork) -> None:
-    """See that frameworks with some names run a network here.
+    """Check that the named frameworks can run a network on this machine.
 
     Raises:
-        ConfigError: one does not.
+        ConfigError: A framework cannot.
     """
     unknown = [name for name in names if name not in network.frameworks]
     if unknown:
@@ -183,10 +183,10 @@ def _check_names(names: tuple[str, ...], network: ImportedNetwork) -> None:
 
 
 def _times(comparison: SideBySide) -> Summary:
-    """Medians and intervals in seconds, and how many times as fast as the best rival it is.
+    """The median seconds of each network with interval, and the speedup over the best rival.
 
-    With several precisions the rival is the best of those in the network's own, and ``ratios``
-    has one for each that was asked of them.
+    If rivals ran in several precisions, ``ratios`` has the speedup for each precision, and
+    ``ratio`` is that for the delivered network's own precision.
     """
     estimates = {name: estimate(seconds) for name, seconds in comparison.times.items() if seconds}
     medians = {name: interval.median for name, interval in estimates.items()}
@@ -208,17 +208,17 @@ def _times(comparison: SideBySide) -> Summary:
 
 
 def _facts(about: ComputedIn | None) -> Summary:
-    """Facts about its precision, with the types of our own."""
+    """Facts about the precision of a network, without empty ones."""
     return {} if about is None else {k: v for k, v in attrs.asdict(about).items() if v != ()}
 
 
 def _known(seconds: float) -> float | None:
-    """An end of an interval; None of one turn, which has none."""
+    """An end of an interval in seconds. None if there was one turn, which has no interval."""
     return None if math.isnan(seconds) else seconds
 
 
 def _like(ratios: Mapping[str, float], comparison: SideBySide) -> float | None:
-    """The ratio to those in the network's own precision; None if none of them is."""
+    """The ratio to rivals in the delivered network's own precision. None if no rival has it."""
     if not comparison.about:
         return next(iter(ratios.values()), None)
     own = comparison.about[OURS].precisions if OURS in comparison.about else ()
@@ -226,9 +226,9 @@ def _like(ratios: Mapping[str, float], comparison: SideBySide) -> float | None:
 
 
 def _ratios(medians: Mapping[str, float], about: Mapping[str, ComputedIn]) -> dict[str, float]:
-    """How many times as fast as the best rival the network is, by what was asked of the rivals.
+    """The speedup over the best rival, by the precision that the rivals were asked for.
 
-    Its own precision comes first, then those as they come.
+    The precision of the delivered network comes first, then ``as-it-comes``, then the others.
     """
     ours = medians.get(OURS)
     if ours is None:
@@ -243,7 +243,7 @@ def _ratios(medians: Mapping[str, float], about: Mapping[str, ComputedIn]) -> di
 
 
 def _show_times(summary: Summary) -> None:
-    """Print it."""
+    """Print the latencies of one bucket as a table, and the ratios."""
     ratios: Mapping[str, float] = summary.get("ratios", {})
     contenders = summary["contenders"].items()
     if ratios:
@@ -278,10 +278,10 @@ HEADER = ("network", "precision", "requests/s", "p50", "p90", "p99", "turns", "b
 
 
 def _served_rivals(network: ImportedNetwork, asked: Sequence[str] | None) -> tuple[str, ...]:
-    """Those that are called in float32 beside the delivered network.
+    """The frameworks that clients call in float32, beside the delivered network.
 
     Raises:
-        ConfigError: one that was named cannot be.
+        ConfigError: A named framework cannot be called by clients on this machine.
     """
     names = tuple(name for name in network.frameworks if name in FRAMEWORKS)
     unknown = [name for name in asked or () if name not in names]
@@ -294,11 +294,11 @@ def _served_rivals(network: ImportedNetwork, asked: Sequence[str] | None) -> tup
 
 
 def _served_times(asked: Served, *, all_rivals: bool) -> Summary:
-    """The figures, with the ratios of requests a second by the precision of the others.
+    """The figures of each network, with the ratios of requests a second by the rivals' precision.
 
     Args:
-        asked: who is called.
-        all_rivals: whether the user named none, so that what is not installed is left out.
+        asked: The comparison to run.
+        all_rivals: Whether the user named no rivals, so that missing frameworks are reported.
     """
     figures, left_out = served(asked)
     absent = dict(asked.network.left_out) if all_rivals else {}
@@ -321,7 +321,7 @@ def _request_ratios(ours: str, times: Mapping[str, Mapping[str, Any]]) -> dict[s
 
 
 def _show_streams(summary: Summary, neighbours: int) -> None:
-    """Print it."""
+    """Print the figures with clients as a table, and the ratios."""
     beside = f", {counted(neighbours, 'busy neighbour')}" if neighbours else ""
     for streams, figures in summary["streams"].items():
         click.echo(f"{counted(int(streams), 'client')}{beside}")

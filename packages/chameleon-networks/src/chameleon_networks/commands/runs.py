@@ -1,4 +1,4 @@
-"""Facts that the commands of this package read from a run folder."""
+"""Reads from a run folder what the commands about networks need."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from chameleon_networks.delivery.frontends import NetworksFrontend
 
 
 def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:
-    """Model and space of the pipeline that a run folder belongs to.
+    """Read the model and the design space of a run's pipeline.
 
-    Stages of the search need not be installed, since nothing is searched.
+    Plugins for the search (explorer, cost model and others) need not be installed, since nothing is
+    searched.
 
     Args:
-        run: the run folder.
-        trust_source: whether code that the pipeline names may be imported.
+        run: The run folder.
+        trust_source: Whether code that the pipeline names may be imported.
 
     Raises:
-        RunFolderError: the folder names no pipeline.
-        ConfigError: the pipeline names code, and the user does not trust it.
+        RunFolderError: The folder has no pipeline.
+        ConfigError: The pipeline names code, and ``trust_source`` is False.
     """
     document = run.document
     if not document:
@@ -47,10 +48,10 @@ def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:
 
 
 def with_max_error(pipeline: Subject, max_error: float) -> Subject:
-    """The same with another bound on the error of its network.
+    """Return a pipeline with another largest accepted error of its network.
 
     Raises:
-        ConfigError: nothing was measured in another type than float32.
+        ConfigError: The run measured operators in float32 only.
     """
     precision = pipeline.sections.get("precision")
     if precision is None:
@@ -63,10 +64,10 @@ def with_max_error(pipeline: Subject, max_error: float) -> Subject:
 
 
 def network_of(pipeline: Subject, run: RunView) -> NetworkWork:
-    """The network that a run is about, in the layout that was chosen for it.
+    """The network of a run, in the layout that the run chose.
 
     Raises:
-        ConfigError: its model is no network.
+        ConfigError: The model of the run is no network.
     """
     frontend = frontend_of(pipeline)
     if not isinstance(frontend, NetworksFrontend):
@@ -79,16 +80,16 @@ def network_of(pipeline: Subject, run: RunView) -> NetworkWork:
 
 
 def threads_of(run: RunView) -> int:
-    """Threads that the kernels of a run were measured with."""
+    """Number of threads that the kernels of a run were measured with."""
     return int(run.runner.get("threads") or 1)
 
 
 def guesses_for(run: RunView, pipeline: Subject) -> tuple[Winner, ...]:
-    """The best guess of every task that was never measured: the predictor's, or the space's.
+    """The best guess for each task that was never measured: the predictor's, or the design space's.
 
     Args:
-        run: the run folder.
-        pipeline: the run's.
+        run: The run folder.
+        pipeline: The pipeline of the run.
     """
     operators = () if run.result is None else run.result.operators
     predicted = {Task(**row.task).key: row.guesses for row in operators if row.predicted}
@@ -104,7 +105,11 @@ def guesses_for(run: RunView, pipeline: Subject) -> tuple[Winner, ...]:
 
 
 def winners_of(run: RunView) -> tuple[Winner, ...]:
-    """The best configuration of every task: the comparison's winner, else the fastest measured."""
+    """The best configuration of each measured task.
+
+    It is the winner of the final comparison if there was one, else the fastest measured
+    configuration.
+    """
     winners, store, shared = [], run.store, shares_records(run.store)
     for stored in store.tasks():
         records = TaskRecords(store, stored)

@@ -1,4 +1,4 @@
-"""``chameleon verify``: a delivered network against its framework, on the user's inputs."""
+"""``chameleon verify``: compares a delivered network with its framework on the user's inputs."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from chameleon_cli.options import trust_option
 @click.option(
     "--inputs",
     metavar="FILE:FUNCTION",
-    help="A function that yields batches of inputs; random ones if none.",
+    help="A function that yields batches of inputs. [default: random inputs]",
 )
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(folder: Path, *, inputs: str | None, trust_source: bool, as_json: bool) -> None:
     """Compare the delivered network of folder RUN with its framework, in this environment.
 
-    RUN may be the delivered folder RUN/network as well.
+    RUN may also be the delivered folder RUN/network.
 
-    Shown is the largest error of each output, over the largest number that the framework gives
-    there. If an error is larger than the run allows, Chameleon looks for the operator at which
-    errors begin. It compiles parts of the network, and compares what they give with the framework.
+    The output shows the largest error of each network output, over the largest number of that
+    output in the framework. If an error is larger than the run allows, Chameleon looks for the
+    operator at which errors begin. It compiles parts of the network, and compares their results
+    with the framework.
 
-    The function of --inputs yields an array, a list of one per input, or a mapping by the inputs'
-    names. If the model of the run is Python of yours, --trust-source is needed.
+    The function of --inputs yields an array, a list with an array for each input, or a mapping by
+    input name. If the model of the run is your own Python code, --trust-source is needed.
     """
     from chameleon_networks.commands.verifying import show, verified  # noqa: PLC0415 - --help is quick
 

@@ -1,4 +1,4 @@
-"""The work of ``chameleon verify``: errors by output, and the operator at which they begin."""
+"""The implementation of ``chameleon verify``: compares outputs, and finds where errors begin."""
 
 from __future__ import annotations
 
@@ -43,12 +43,13 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True)
 class OutputError:
-    """The error of an output.
+    """The error of one output of a network.
 
     Attributes:
-        shape: of the output.
-        max_relative_error: over all batches; None if shapes differ or numbers are missing.
-        right: whether it is allowed.
+        shape: The shape of the output.
+        max_relative_error: The largest error over all batches. None if shapes differ or numbers are
+            not finite.
+        right: Whether the error is within the tolerance.
     """
 
     shape: tuple[int, ...]
@@ -58,14 +59,14 @@ class OutputError:
 
 @attrs.frozen(kw_only=True)
 class Verification:
-    """A network compared with its framework.
+    """The result of comparing a network with its framework.
 
     Attributes:
-        reference: the framework.
-        batches: that were compared.
-        tolerance: the largest error that is allowed; None for any.
-        outputs: the error of each.
-        cause: where errors begin, as a sentence; empty if there are none.
+        reference: The name of the framework.
+        batches: Number of compared batches of inputs.
+        tolerance: The largest allowed error. None if any error is allowed.
+        outputs: The error of each output.
+        cause: A sentence that says where errors begin. Empty if all errors are allowed.
     """
 
     reference: str
@@ -76,16 +77,20 @@ class Verification:
 
 
 def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping[str, Verification]:
-    """Compare the delivered network of a run folder, in each bucket of shapes.
+    """Compare the delivered network of a run folder with its framework, in each bucket of shapes.
 
     Args:
-        folder: the run folder, or the delivered folder in it.
-        inputs: ``path.py:function`` that yields batches; None for random ones.
-        trust_source: whether code that the pipeline names may be imported.
+        folder: The run folder, or the delivered folder in it.
+        inputs: ``path.py:function`` of a function that yields batches of inputs. None for random
+            inputs.
+        trust_source: Whether code that the pipeline names may be imported.
+
+    Returns:
+        The result for each bucket, by name. A network for one shape has an empty name.
 
     Raises:
-        RunFolderError: no network was delivered there.
-        ConfigError: the inputs are not what the network takes.
+        RunFolderError: The run folder has no delivered network.
+        ConfigError: The inputs do not fit the network.
     """
     if folder.name == NETWORK and (folder / MANIFEST).exists():
         folder = folder.parent
@@ -117,7 +122,7 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
 
 
 def show(folder: Path, buckets: Mapping[str, Verification], *, as_json: bool) -> None:
-    """Print it; exits if something is wrong."""
+    """Print the results. Exits with an error if an output is wrong."""
     if as_json:
         results = {name: attrs.asdict(one) for name, one in buckets.items()}
         alone = results.get("")
@@ -150,7 +155,7 @@ def _show_bucket(name: str, one: Verification) -> None:
 
 
 def _folder_of(delivered: Path, bucket: str) -> Path:
-    """The folder of a bucket, or of a network of one shape."""
+    """The folder of a bucket. With an empty name, the delivered folder itself."""
     if not bucket:
         return delivered
     known = read_manifest(delivered)["buckets"]
@@ -158,10 +163,10 @@ def _folder_of(delivered: Path, bucket: str) -> Path:
 
 
 def _samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
-    """The batches to compare.
+    """The batches of inputs to compare: the user's, or random ones.
 
     Raises:
-        ConfigError: there are none.
+        ConfigError: The user's function yields no batch.
     """
     if source is None:
         rng = np.random.default_rng(0)
@@ -174,15 +179,15 @@ def _samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Comparison:
-    """Compares a delivered network, and parts of it that are compiled again.
+    """Compares a delivered network with its framework, and also parts of the network.
 
     Attributes:
-        network: as its framework has it.
-        folder: that is delivered.
-        manifest: of the network in it.
-        kernels: what it was compiled with.
-        target: the resolved target.
-        threads: that it computes with.
+        network: The imported network.
+        folder: The delivered folder.
+        manifest: The manifest of the network in the folder.
+        kernels: The tuned kernels that the network was compiled with.
+        target: The resolved target.
+        threads: Number of threads that the network computes with.
     """
 
     network: ImportedNetwork
@@ -193,7 +198,7 @@ class Comparison:
     threads: int
 
     def of(self, samples: Sequence[Sample]) -> Verification:
-        """The errors on some samples."""
+        """Compare the outputs of the delivered network with its framework's for some samples."""
         reference = self.network.frameworks[0]
         inputs = [sample.inputs for sample in samples]
         with framework_process(self.network, reference, threads=self.threads) as process:
@@ -235,7 +240,7 @@ class Comparison:
     def _tolerance(
         self, error: float, inputs: Sequence[Arrays], answers: Sequence[Arrays]
     ) -> float:
-        """The error that the delivery allowed, or more if the framework's own roundings are."""
+        """The error that the delivery allowed, or more if the framework rounds by more."""
         allowed = self.manifest["verification"]["tolerance"]
         allowed = math.inf if allowed is None else float(allowed)
         if error <= allowed or error > verify.ILL_CONDITIONED or self._is_reduced:
@@ -257,12 +262,12 @@ class Comparison:
         return "max_relative_error" in self.manifest.get("precision", {})
 
     def cause(self, inputs: Arrays, output: int, tolerance: float) -> str:
-        """The operator at which errors of an output begin, as a sentence.
+        """Find the operator at which the errors of an output begin. Returns a sentence about it.
 
         Args:
-            inputs: with which the delivered network fails.
-            output: its number.
-            tolerance: the largest error that is allowed.
+            inputs: Inputs for which the output of the delivered network is wrong.
+            output: The number of the output.
+            tolerance: The largest allowed error.
         """
         if self._is_reduced:
             return "errors are larger than allowed; in reduced precision each operator adds to them"
@@ -282,7 +287,7 @@ class Comparison:
             return problems[variable] is not None
 
         def begins(variable: Any) -> Any:
-            """The first failing place of one that fails, by bisection of all that it reads."""
+            """The first wrong variable that a wrong variable depends on, found by bisection."""
             before = graph.before(variable)
             first = bisect.bisect_left(before, True, key=fails)
             if first < len(before):
@@ -303,7 +308,7 @@ class Comparison:
         return f"{sentence}; it has the kernel of {new}" if new else sentence
 
     def _part(self, number: int, inputs: Arrays) -> tuple[frozenset[str], Arrays]:
-        """The tuned kernels of the network up to a binding, and what it gives."""
+        """Compile and run the network up to a binding: its tuned kernels, and its outputs."""
         module = prepared(_up_to(self.network.imported, number), self.network.layout)
         chains = chains_of(module)
         with warnings_once():
@@ -319,13 +324,13 @@ class Comparison:
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Places:
-    """The places of an imported network that an output follows from.
+    """The variables of an imported network that an output depends on.
 
     Attributes:
-        numbers: of the binding of each variable.
-        reads: the variables that each one reads.
-        locations: of the variables that the framework can tell the values of.
-        last: of these the one nearest to the output; None if there is none.
+        numbers: The number of the binding of each variable.
+        reads: The variables that each variable reads.
+        locations: The source locations of the variables whose values the framework can compute.
+        last: The variable of ``locations`` that is nearest to the output, or None.
     """
 
     numbers: Mapping[Any, int]
@@ -335,7 +340,7 @@ class _Places:
 
     @classmethod
     def of(cls, network: ImportedNetwork, output: int) -> _Places:
-        """Those of an output, by its number."""
+        """The variables that an output depends on, for the number of the output."""
         main, known = network.imported["main"], network.graph.locations
         bindings = {binding.var: binding.value for binding in bindings_of(main)}
         result = main.body.body
@@ -356,7 +361,7 @@ class _Places:
         return attrs.evolve(places, last=nearest[-1] if nearest else None)
 
     def parents(self, variable: Any) -> list[Any]:
-        """The nearest places that a variable reads, in their order."""
+        """The nearest variables of ``locations`` that a variable depends on, in graph order."""
         found: set[Any] = set()
         left = list(self.reads.get(variable, ()))
         while left:
@@ -368,7 +373,7 @@ class _Places:
         return sorted(found, key=self.numbers.__getitem__)
 
     def before(self, variable: Any) -> list[Any]:
-        """All places that a variable follows from, in their order."""
+        """All variables of ``locations`` that a variable depends on, in graph order."""
         found: set[Any] = set()
         left = self.parents(variable)
         while left:
@@ -380,7 +385,7 @@ class _Places:
 
 
 def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> list[list[float]]:
-    """The error of each output of each sample, relative to the output's largest number of all."""
+    """The error of each output of each sample, over the output's largest number in all samples."""
     return [
         [
             check.max_relative_error if check.max_relative_error is not None else math.inf
@@ -396,7 +401,7 @@ def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> list[list[floa
 
 
 def _up_to(module: Any, number: int) -> Any:
-    """A network that gives the value of one of its bindings."""
+    """A network whose only output is the value of one binding of another network."""
     main = module["main"]
     bindings = list(itertools.islice(bindings_of(main), number + 1))
     last = bindings[-1].var

@@ -1,12 +1,12 @@
-"""Other programs that run a network, and their precisions: torch, ONNX Runtime, OpenVINO."""
+"""Frameworks that run a network in some precision: torch, ONNX Runtime and OpenVINO."""
 
 from chameleon_tvm.types import BFLOAT16, FLOAT16, INT8
 
 AS_IT_COMES = "as-it-comes"
-"""What is asked of something that takes the type it likes."""
+"""Asks a framework for no precision, so that it computes in the one that it chooses."""
 
 PRECISIONS = (INT8, BFLOAT16, FLOAT16, AS_IT_COMES)
-"""What other frameworks can be asked for beside float32, to compare with.
+"""Precisions other than float32 that frameworks can be asked for, for comparisons.
 
-There is no row for ONNX Runtime and torch.compile as they come: they compute in float32 then.
+ONNX Runtime and torch.compile are not compared in ``AS_IT_COMES``: they then compute in float32.
 """

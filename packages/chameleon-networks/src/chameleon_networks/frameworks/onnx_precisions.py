@@ -1,4 +1,4 @@
-"""A network run by ONNX Runtime in another precision than float32."""
+"""Runs a network with ONNX Runtime in int8."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from chameleon_networks.frameworks.running import NetworkForms, onnx_session
 
 
 def quantized(asked: Reduction) -> ReducedNetwork:
-    """The network in int8 by ONNX Runtime's static quantization: QDQ, weights per channel.
+    """Quantize a network to int8 by ONNX Runtime's static quantization (QDQ), weights per channel.
 
-    Its documentation names the formats for the CPU: activations of uint8 with weights of int8, in
-    7 bits if sums saturate. On ARM both are int8. See ONNX Runtime, Quantize ONNX models, and the
-    docstring of ``quantize_static``. As they advise, the network is shaped and simplified first.
+    Follows ONNX Runtime's documentation (Quantize ONNX models, and ``quantize_static``) for CPUs.
+    Activations are uint8 and weights int8. Weights have 7 bits if sums saturate. On ARM,
+    activations are int8 too. As the documentation advises, the network's shapes are inferred and
+    its graph is simplified first.
 
     Raises:
-        Exception: ONNX Runtime cannot quantize or run it.
+        Exception: ONNX Runtime cannot quantize or run the network.
     """
     with tempfile.TemporaryDirectory(prefix="chameleon-onnx-quantized-") as folder:
         file = quantized_file(asked.forms, asked.calibration, Path(folder))
@@ -33,15 +34,18 @@ def quantized(asked: Reduction) -> ReducedNetwork:
 
 
 def quantized_file(forms: NetworkForms, calibration: Sequence[Arrays], folder: Path) -> str:
-    """A file of the network in int8; see ``quantized``.
+    """Write an ONNX file of a network in int8, quantized as ``quantized`` says.
 
     Args:
-        forms: the network.
-        calibration: inputs of as many inferences.
-        folder: for the file, and for those on the way to it.
+        forms: The network.
+        calibration: The inputs of several inferences.
+        folder: The folder for the file and for intermediate files.
+
+    Returns:
+        The path of the file.
 
     Raises:
-        Exception: ONNX Runtime cannot quantize it.
+        Exception: ONNX Runtime cannot quantize the network.
     """
     quantization: Any = importlib.import_module("onnxruntime.quantization")
     preprocess: Any = importlib.import_module("onnxruntime.quantization.shape_inference")

@@ -1,4 +1,4 @@
-"""A network run by OpenVINO in another precision than float32."""
+"""Runs a network with OpenVINO in int8, in half precision, or in OpenVINO's own choice."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from chameleon_networks.frameworks.running import (
 )
 
 NAMES = {"f32": FLOAT32, "bf16": BFLOAT16, "f16": FLOAT16}
-"""OpenVINO's names of types, and ours."""
+"""Names of dtypes by OpenVINO's names of them."""
 
 HINTS = {ours: theirs for theirs, ours in NAMES.items()}
-"""OpenVINO's names of types by ours."""
+"""OpenVINO's names of dtypes by the usual names."""
 
 
 def as_it_comes(asked: Reduction) -> ReducedNetwork:
-    """The network without a word about its precision.
+    """Open a network in OpenVINO without asking for a precision.
 
-    OpenVINO takes bfloat16 or float16 if the CPU has instructions for it (OpenVINO, CPU
+    OpenVINO then takes bfloat16 or float16 if the CPU has instructions for it (OpenVINO, CPU
     device, floating-point data types specifics).
     """
     return _opened(model_of(asked.forms), threads=asked.threads)
 
 
 def in_half(asked: Reduction) -> ReducedNetwork:
-    """The network with a hint to compute in bfloat16 or in float16.
+    """Open a network in OpenVINO with a hint to compute in bfloat16 or in float16.
 
     Raises:
-        ConfigError: it computes in another one all the same.
+        ConfigError: OpenVINO computes in another precision in spite of the hint.
     """
     precision = asked.precision
     network = _opened(model_of(asked.forms), threads=asked.threads, hint=HINTS[precision])
@@ -51,15 +51,15 @@ def in_half(asked: Reduction) -> ReducedNetwork:
 
 
 def quantized(asked: Reduction) -> ReducedNetwork:
-    """The network in int8 by NNCF's static quantization after training; nothing else is asked.
+    """Open a network in OpenVINO in int8, by NNCF's static quantization after training.
 
-    OpenVINO computes the floats that stay in the precision that it takes by itself. NNCF's defaults
-    hold, but for two options that its documentation advises. Networks with attention have
-    ``ModelType.TRANSFORMER``. The first layers' weights are in 7 bits if sums saturate, and else
-    none are (NNCF, ``OverflowFix``).
+    The remaining floating-point operators have the precision that OpenVINO chooses. All options are
+    NNCF's defaults, except two that its documentation advises. Networks with attention have
+    ``ModelType.TRANSFORMER``. The weights of the first layers have 7 bits if sums saturate, and no
+    weights otherwise (NNCF, ``OverflowFix``).
 
     Raises:
-        Exception: NNCF cannot quantize it.
+        Exception: NNCF cannot quantize the network.
     """
     network = _opened(quantized_model(asked.forms, asked.calibration), threads=asked.threads)
     rest = network.precision
@@ -68,10 +68,10 @@ def quantized(asked: Reduction) -> ReducedNetwork:
 
 
 def quantized_model(forms: NetworkForms, calibration: Sequence[Arrays]) -> Any:
-    """The network in int8 as OpenVINO's model; see ``quantized``.
+    """Quantize a network to int8, as an OpenVINO model; ``quantized`` describes how.
 
     Raises:
-        Exception: NNCF cannot quantize it.
+        Exception: NNCF cannot quantize the network.
     """
     nncf = importlib.import_module("nncf")
     model = model_of(forms)
@@ -88,7 +88,7 @@ def quantized_model(forms: NetworkForms, calibration: Sequence[Arrays]) -> Any:
 
 
 def model_of(forms: NetworkForms) -> Any:
-    """The network in float32 as OpenVINO's model."""
+    """The network in float32 as an OpenVINO model."""
     source = forms.program if forms.program is not None else forms.onnx
     return openvino_model(source(), forms.shapes)
 
@@ -100,7 +100,7 @@ def _opened(model: Any, *, threads: int, hint: str | None = None) -> ReducedNetw
 
 
 def _has_attention(model: Any) -> bool:
-    """Whether an OpenVINO model multiplies with what a softmax gives, or says so by name."""
+    """Whether an OpenVINO model has an attention operator or multiplies the result of a softmax."""
     for node in model.get_ops():
         kind = node.get_type_name()
         if kind == "ScaledDotProductAttention":

@@ -1,11 +1,11 @@
-"""Networks of torch in another precision than the one they were written in.
+"""Converts torch networks to another floating-point precision.
 
-Those in half precision are compiled in float32 on a CPU, and checked in both. No kernel here
-computes in half precision on a CPU. Every number of float16 and of bfloat16 is one of float32, so
-the weights stay exactly the same. The results can only be closer to the network's meaning than the
-framework's own rounding is.
+Networks in half precision are compiled in float32, since no kernel of Chameleon computes in half
+precision for them. They are checked in both precisions. Each number of float16 and bfloat16 is also
+a number of float32, so that the weights stay exactly the same. The results can only be closer to
+the exact ones than the framework's own.
 
-Those in float32 are run in float64 if it matters how much of a difference is rounding.
+Networks in float32 are run in float64 to find out how much of a difference is rounding.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from chameleon_tvm.types import BFLOAT16, FLOAT16, HALVES
 
 
 def half_type(program: Any) -> str | None:
-    """The type of a program's numbers if that is half precision, or None.
+    """The half-precision dtype of a program, ``bfloat16`` or ``float16``, or None.
 
     Args:
-        program: a ``torch.export.ExportedProgram``. The coarsest type counts if its numbers are of
-            several.
+        program: A ``torch.export.ExportedProgram``. If it has both dtypes, bfloat16 counts, the
+            coarser one.
     """
     tensors = [*program.state_dict.values(), *program.constants.values(), *_inputs(program)]
     kinds = {str(getattr(tensor, "dtype", "")).removeprefix("torch.") for tensor in tensors}
@@ -32,13 +32,13 @@ def half_type(program: Any) -> str | None:
 
 
 def in_float32(program: Any) -> Any:
-    """The same program with every number of half precision in float32, conversions included.
+    """Convert a program from half precision to float32: tensors and conversions inside it.
 
     Args:
-        program: a ``torch.export.ExportedProgram``.
+        program: A ``torch.export.ExportedProgram``.
 
     Raises:
-        ConfigError: torch cannot export it again.
+        ConfigError: torch cannot export the converted program.
     """
     torch = importlib.import_module("torch")
     try:
@@ -51,39 +51,39 @@ def in_float32(program: Any) -> Any:
 
 
 def in_float64(program: Any) -> Any:
-    """The same program with every number of float32 in float64, conversions included.
+    """Convert a program from float32 to float64: tensors and conversions inside it.
 
     Args:
-        program: a ``torch.export.ExportedProgram`` in float32.
+        program: A ``torch.export.ExportedProgram`` in float32.
 
     Raises:
-        Exception: torch cannot export it again; whatever it raises.
+        Exception: torch cannot export the converted program; any exception that torch raises.
     """
     torch = importlib.import_module("torch")
     return _converted(program, {torch.float32}, torch.float64)
 
 
 def in_half(program: Any, kind: str) -> Any:
-    """The same program with every number of float32 in half precision, conversions included.
+    """Convert a program from float32 to half precision: tensors and conversions inside it.
 
     Args:
-        program: a ``torch.export.ExportedProgram`` in float32.
-        kind: a floating type of two bytes.
+        program: A ``torch.export.ExportedProgram`` in float32.
+        kind: ``float16`` or ``bfloat16``.
 
     Raises:
-        Exception: torch cannot export it again; whatever it raises.
+        Exception: torch cannot export the converted program; any exception that torch raises.
     """
     torch = importlib.import_module("torch")
     return _converted(program, {torch.float32}, getattr(torch, kind))
 
 
 def _converted(program: Any, kinds: set[Any], kind: Any) -> Any:
-    """A program with every number of some types in another one.
+    """Convert all tensors of some dtypes in a program to another dtype, and export it again.
 
     Args:
-        program: a ``torch.export.ExportedProgram``.
-        kinds: types of torch to convert.
-        kind: the type of torch to have instead.
+        program: A ``torch.export.ExportedProgram``.
+        kinds: The torch dtypes to convert.
+        kind: The torch dtype to convert to.
     """
     torch = importlib.import_module("torch")
     fx = importlib.import_module("torch.fx")
@@ -116,11 +116,11 @@ def _converted(program: Any, kinds: set[Any], kind: Any) -> Any:
 
 
 def rounded(arrays: Iterable[Any], kind: str) -> list[Any]:
-    """Arrays of float32 with every number rounded to a type of half precision.
+    """Round float32 arrays to half precision. The result is float32 again.
 
     Args:
-        arrays: NumPy arrays; those of other types stay.
-        kind: a floating type of two bytes.
+        arrays: NumPy arrays. Those of other dtypes are returned unchanged.
+        kind: ``float16`` or ``bfloat16``.
     """
     torch = importlib.import_module("torch")
     return [

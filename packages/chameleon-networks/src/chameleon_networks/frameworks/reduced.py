@@ -1,4 +1,4 @@
-"""Other programs that run a network in reduced precision, or in one that they choose."""
+"""Frameworks that run a network in reduced precision, or in a precision that they choose."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from chameleon_networks.frameworks import AS_IT_COMES
 from chameleon_networks.frameworks.running import Network, NetworkForms, not_installed
 
 _VNNI = {"avx512_vnni", "avx_vnni"}
-"""Linux' names of instructions that add products of eight bits in 32 bits."""
+"""Linux's names of instructions that add 8-bit products in 32 bits."""
 
 
 def sums_saturate() -> bool:
-    """Whether int8 convolutions of frameworks add pairs of products in 16 bits, which saturate.
+    """Whether int8 kernels of frameworks add pairs of products in 16 bits, where sums may saturate.
 
-    On x86 before VNNI they use ``vpmaddubsw``, and advise weights of 7 bits. See ONNX Runtime,
-    Quantize ONNX models, "When and why do I need to try U8U8"
+    On x86 CPUs without VNNI, frameworks use ``vpmaddubsw`` and advise weights of 7 bits. See ONNX
+    Runtime, Quantize ONNX models, "When and why do I need to try U8U8"
     (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html). See OpenVINO,
     the saturation issue of 8-bit instructions (its post-training tools' SaturationIssue.md).
     """
@@ -34,11 +34,12 @@ def sums_saturate() -> bool:
 
 @attrs.frozen(kw_only=True)
 class ReducedNetwork:
-    """A network of some framework, opened.
+    """A network that a framework has opened in some precision.
 
     Attributes:
-        run: outputs for inputs, both of the types of the network in float32.
-        precision: what it computes in, as the framework says.
+        run: A function that computes outputs for inputs. Both have the dtypes of the network in
+            float32.
+        precision: The precision that the network computes in, as the framework reports it.
     """
 
     run: Network
@@ -50,13 +51,13 @@ class ReducedNetwork:
 
 @attrs.frozen(kw_only=True)
 class Reduction:
-    """A network to be run in another precision.
+    """A request to open a network in some precision.
 
     Attributes:
-        forms: the network.
-        calibration: inputs of as many inferences, from which ranges of numbers are read.
-        precision: one of ``frameworks.PRECISIONS``.
-        threads: that it computes with.
+        forms: The network.
+        calibration: The inputs of several inferences, which show the ranges of the tensors.
+        precision: One of ``frameworks.PRECISIONS``.
+        threads: Number of threads that the framework computes with.
     """
 
     forms: NetworkForms
@@ -67,16 +68,17 @@ class Reduction:
 
 @attrs.frozen(kw_only=True)
 class Reduced:
-    """A framework, and the precision that it is asked for.
+    """A framework together with a precision that it is asked for.
 
     Attributes:
-        framework: its name.
-        precision: one of ``frameworks.PRECISIONS``.
-        factory: ``module:function`` of a ``Reduction``, which gives a ``ReducedNetwork``.
-        needs: modules without which it does not run.
-        converts: modules that it needs as well if the network is one of torch.
-        of_torch: whether it runs networks of torch alone.
-        calibrated: whether it has to see inputs first.
+        framework: The name of the framework.
+        precision: One of ``frameworks.PRECISIONS``.
+        factory: ``module:function`` of a function that opens a network: it takes a ``Reduction``
+            and returns a ``ReducedNetwork``.
+        needs: Modules that must be installed.
+        converts: Modules that must be installed in addition if the network is a torch network.
+        of_torch: Whether the framework runs only torch networks.
+        calibrated: Whether the framework needs inputs to calibrate with.
     """
 
     framework: str
@@ -89,20 +91,20 @@ class Reduced:
 
     @property
     def name(self) -> str:
-        """Its name in results; the precision asked for is a part of it."""
+        """The name of the framework and the precision in results, such as "openvino int8"."""
         return f"{self.framework} {self.precision.replace('-', ' ')}"
 
     def needed(self, forms: NetworkForms) -> tuple[str, ...]:
-        """The modules that it needs for a network."""
+        """The modules that must be installed for a given network."""
         return self.needs + (self.converts if forms.program is not None else ())
 
     def opened(
         self, forms: NetworkForms, calibration: Sequence[Arrays], *, threads: int
     ) -> ReducedNetwork:
-        """The network opened by the framework; arguments are those of a ``Reduction``.
+        """Open a network in the framework. The arguments are those of a ``Reduction``.
 
         Raises:
-            Exception: the framework cannot run it so; whatever it raises.
+            Exception: The framework cannot run the network in this precision; any exception.
         """
         asked = Reduction(
             forms=forms, calibration=calibration, precision=self.precision, threads=threads
@@ -141,15 +143,17 @@ REDUCED_FRAMEWORKS = (
     *(_OF_OPENVINO(precision=kind, factory=f"{_OPENVINO}:in_half") for kind in HALVES),
     *(_OF_TORCH(precision=kind, factory=f"{_TORCH}:in_half") for kind in HALVES),
 )
-"""Everything there is."""
+"""All combinations of a framework and a precision."""
 
 
 def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
-    """Programs that run a network in some precisions if installed, in the order of those.
+    """The ``Reduced`` that can run a network in some precisions, in the order of the precisions.
+
+    They are included whether or not their modules are installed.
 
     Args:
-        forms: the network.
-        precisions: each one of ``frameworks.PRECISIONS``.
+        forms: The network.
+        precisions: Some of ``frameworks.PRECISIONS``.
     """
     return [
         reduced
@@ -160,10 +164,10 @@ def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
 
 
 def left_out_reduced(forms: NetworkForms, chosen: Sequence[Reduced]) -> dict[str, str]:
-    """Those that cannot run here, by name, with the reason."""
+    """The reason why each framework cannot run on this machine, by name, for those that cannot."""
     return not_installed({reduced.name: reduced.needed(forms) for reduced in chosen})
 
 
 def reduced_named(name: str) -> Reduced:
-    """The one of ``REDUCED_FRAMEWORKS`` with a name."""
+    """The item of ``REDUCED_FRAMEWORKS`` with a given name."""
     return next(reduced for reduced in REDUCED_FRAMEWORKS if reduced.name == name)

@@ -1,4 +1,4 @@
-"""A network run by what a user has already: torch, torch.compile, onnxruntime, OpenVINO."""
+"""Runs a network with a framework: torch, torch.compile, ONNX Runtime or OpenVINO."""
 
 from __future__ import annotations
 
@@ -15,32 +15,33 @@ from chameleon_system.thread_limit import usable_threads
 from chameleon_tvm.types import HALVES
 
 Network = Callable[[Arrays], Arrays]
-"""Outputs of a network for its inputs."""
+"""A function that computes the outputs of a network for its inputs."""
 
 TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO = "torch", "torch.compile", "onnxruntime", "openvino"
-"""What can run a network."""
+"""Names of frameworks that run networks."""
 
 TORCH_FLOAT32 = "torch float32"
-"""Torch, with a network of half precision in float32."""
+"""torch, which runs a network of half precision in float32."""
 
 TORCH_FLOAT64 = "torch float64"
-"""Torch, with a network of float32 in float64."""
+"""torch, which runs a network of float32 in float64."""
 
 ONNXRUNTIME_FLOAT32 = "onnxruntime float32"
-"""Onnxruntime, with what a quantized network computes between quantized tensors in float32."""
+"""ONNX Runtime, which computes in float32 between the quantized tensors of a network."""
 
 _NEEDS = {ONNXRUNTIME: ("onnxruntime", "onnxscript"), OPENVINO: ("openvino",)}
-"""Modules without which one cannot run a network of torch."""
+"""Modules that a framework needs to run a torch network, by its name."""
 
 
 @attrs.frozen(kw_only=True)
 class NetworkForms:
-    """A network of float32 in the forms that frameworks read, each made when it is asked for.
+    """A network in float32 in the forms that frameworks read. Each form is made when it is needed.
 
     Attributes:
-        program: gives the ``torch.export.ExportedProgram``; None of a network that torch has not.
-        onnx: gives an ONNX file, or its content.
-        shapes: of inputs that the file leaves open, by name.
+        program: A function that returns the ``torch.export.ExportedProgram``. None if the network
+            is not a torch network.
+        onnx: A function that returns the path of an ONNX file, or its content.
+        shapes: The shapes of inputs whose sizes the ONNX file leaves open, by name.
     """
 
     program: Callable[[], Any] | None
@@ -49,21 +50,21 @@ class NetworkForms:
 
 
 def installed(*names: str) -> tuple[str, ...]:
-    """The names of what can run a network of torch here; nothing is imported."""
+    """Select the frameworks that can run a torch network on this machine. Imports none of them."""
     absent = left_out(*names)
     return tuple(name for name in names if name not in absent)
 
 
 def left_out(*names: str) -> dict[str, str]:
-    """Programs that cannot run a network of torch here, by name, with the reason."""
+    """Frameworks that cannot run a torch network on this machine, by name, with the reason."""
     return not_installed({name: _NEEDS.get(name, ()) for name in names})
 
 
 def not_installed(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Those that lack a module, by name, with the modules.
+    """The names for which a module is not installed, each with a sentence about it.
 
     Args:
-        needs: for each name the modules that it needs.
+        needs: The modules that each name needs.
     """
     absent: dict[str, str] = {}
     for name, modules in needs.items():
@@ -75,20 +76,21 @@ def not_installed(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def asked_threads(threads: int) -> int | None:
-    """A number of threads to ask a framework for; None if it is all that there are.
+    """The number of threads to ask a framework for. None if all usable threads are wanted.
 
-    Users leave that to the framework, which may know better.
+    With None, the framework chooses the number itself, as it does for its users.
     """
     return threads if threads < usable_threads() else None
 
 
 def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
-    """An exported program run by torch; if it is in half precision, it gets and gives float32.
+    """Run an exported program with torch. Outputs in half precision are returned in float32.
 
     Args:
-        program: the ``torch.export.ExportedProgram``.
-        compiled: by torch.compile with frozen weights, rather than operator by operator.
-        threads: it computes with.
+        program: The ``torch.export.ExportedProgram``.
+        compiled: Whether ``torch.compile`` compiles the program, with frozen weights. If False,
+            torch runs it operator by operator.
+        threads: Number of threads that torch computes with.
     """
     limit_torch(threads)
     network = program.module()
@@ -96,14 +98,14 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
 
 
 def limit_torch(threads: int) -> None:
-    """Let torch compute with fewer threads than there are."""
+    """Limit the number of threads that torch computes with, unless all usable ones are wanted."""
     asked = asked_threads(threads)
     if asked is not None:
         importlib.import_module("torch").set_num_threads(asked)
 
 
 def compiled_by_torch(network: Any) -> Any:
-    """A module as torch.compile computes it, with frozen weights."""
+    """Compile a module with torch.compile, with frozen weights."""
     torch = importlib.import_module("torch")
     # Freezing is what lets it pack weights; it is off by default.
     inductor: Any = importlib.import_module("torch._inductor.config")
@@ -112,11 +114,11 @@ def compiled_by_torch(network: Any) -> Any:
 
 
 def torch_inference(network: Any, program: Any) -> Network:
-    """A module made from an exported program as a function of arrays.
+    """Wrap a module that was made from an exported program as a function of arrays.
 
     Args:
-        network: takes the program's arguments.
-        program: the ``torch.export.ExportedProgram``.
+        network: A callable that takes the program's arguments.
+        program: The ``torch.export.ExportedProgram``.
     """
     torch = importlib.import_module("torch")
     tree = importlib.import_module("torch.utils._pytree")
@@ -142,10 +144,10 @@ def torch_inference(network: Any, program: Any) -> Network:
 
 
 def onnx_bytes(program: Any) -> bytes:
-    """An exported program as an ONNX file's content.
+    """Convert an exported program to the content of an ONNX file.
 
     Args:
-        program: the ``torch.export.ExportedProgram``.
+        program: The ``torch.export.ExportedProgram``.
     """
     exporter = importlib.import_module("torch.onnx")
     content: bytes = exporter.export(
@@ -155,12 +157,13 @@ def onnx_bytes(program: Any) -> bytes:
 
 
 def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Network:
-    """An ONNX file run by onnxruntime on the CPU.
+    """Run an ONNX file with ONNX Runtime on the CPU.
 
     Args:
-        file: the file, or its content.
-        threads: it computes with.
-        fused: whether several nodes may become one kernel, rather than each be computed by itself.
+        file: The path of the file, or its content.
+        threads: Number of threads that ONNX Runtime computes with.
+        fused: Whether ONNX Runtime may optimize the graph and fuse nodes. If False, it computes
+            each node by itself.
     """
     runtime = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
@@ -180,12 +183,13 @@ def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Netw
 def openvino_network(
     model: Any, *, threads: int, shapes: Mapping[str, Sequence[int]] = MappingProxyType({})
 ) -> Network:
-    """A network run by OpenVINO on the CPU, in float32.
+    """Run a network with OpenVINO on the CPU, in float32.
 
     Args:
-        model: an ONNX file, or a ``torch.export.ExportedProgram``.
-        threads: it computes with.
-        shapes: of inputs that the model leaves open, by name; it is faster if it knows them.
+        model: The path of an ONNX file, or a ``torch.export.ExportedProgram``.
+        threads: Number of threads that OpenVINO computes with.
+        shapes: The shapes of inputs whose sizes the model leaves open, by name. Known shapes make
+            OpenVINO faster.
     """
     # Without the hint bfloat16 is used if the CPU has it.
     compiled = openvino_compiled(openvino_model(model, shapes), threads=threads, hint="f32")
@@ -193,7 +197,7 @@ def openvino_network(
 
 
 def openvino_model(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
-    """A network as OpenVINO has it; arguments as for ``openvino_network``."""
+    """Convert a network to an OpenVINO model. The arguments are those of ``openvino_network``."""
     openvino = importlib.import_module("openvino")
     converted = openvino.convert_model(model)
     if shapes:
@@ -202,12 +206,13 @@ def openvino_model(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
 
 
 def openvino_compiled(model: Any, *, threads: int, hint: str | None) -> Any:
-    """A model compiled by OpenVINO for the CPU.
+    """Compile an OpenVINO model for the CPU.
 
     Args:
-        model: its own.
-        threads: it computes with.
-        hint: the precision to compute in, by OpenVINO's name, or None.
+        model: The OpenVINO model.
+        threads: Number of threads that OpenVINO computes with.
+        hint: The precision to compute in, by OpenVINO's name (such as ``bf16``). With None,
+            OpenVINO chooses.
     """
     openvino = importlib.import_module("openvino")
     settings: dict[str, object] = {"PERFORMANCE_HINT": "LATENCY"}
@@ -220,7 +225,7 @@ def openvino_compiled(model: Any, *, threads: int, hint: str | None) -> Any:
 
 
 def openvino_inference(compiled: Any) -> Network:
-    """A model compiled by OpenVINO as a function of arrays."""
+    """Wrap a compiled OpenVINO model as a function of arrays."""
     request = compiled.create_infer_request()
 
     def run(inputs: Arrays) -> Arrays:

@@ -1,4 +1,4 @@
-"""A network run by torch.compile in another precision than float32."""
+"""Runs a network with torch.compile in int8 or in half precision."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _PT2E = "torchao.quantization.pt2e"
 
 
 def in_half(asked: Reduction) -> ReducedNetwork:
-    """The whole network in bfloat16 or float16, compiled with frozen weights.
+    """Convert a whole network to bfloat16 or float16, and compile it with frozen weights.
 
     Raises:
-        Exception: torch cannot export or compile it so.
+        Exception: torch cannot export or compile the converted network.
     """
     program = half_program(_program(asked.forms), asked.precision)
     run = torch_network(program, compiled=True, threads=asked.threads)
@@ -32,14 +32,14 @@ def in_half(asked: Reduction) -> ReducedNetwork:
 
 
 def quantized(asked: Reduction) -> ReducedNetwork:
-    """The network in int8 by pt2e's static quantization for inductor on x86.
+    """Quantize a network to int8 by torchao's static quantization (pt2e) for inductor on x86.
 
-    As in PyTorch's tutorial (PyTorch 2 Export Quantization with X86 Backend through Inductor):
-    activations of uint8, weights of int8 per channel, compiled with frozen weights. Activations
-    have 7 bits if sums saturate, as torchao advises before VNNI.
+    Follows PyTorch's tutorial (PyTorch 2 Export Quantization with X86 Backend through Inductor).
+    Activations are uint8 and weights int8 per channel, and the weights are frozen when the network
+    is compiled. Activations have 7 bits if sums saturate, as torchao advises for CPUs without VNNI.
 
     Raises:
-        Exception: torch cannot quantize or compile it.
+        Exception: torch cannot quantize or compile the network.
     """
     pt2e: Any = importlib.import_module(f"{_PT2E}.quantize_pt2e")
     x86: Any = importlib.import_module(f"{_PT2E}.quantizer.x86_inductor_quantizer")

@@ -1,1 +1,1 @@
-"""Frontends: what turns a model into tasks."""
+"""Importers: read a network from a builtin, PyTorch or ONNX source into TVM's graph language."""

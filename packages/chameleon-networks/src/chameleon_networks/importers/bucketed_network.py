@@ -1,4 +1,4 @@
-"""A network for several shapes of its inputs: one network for each bucket of shapes."""
+"""A network for several input shapes: one network for each combination (bucket) of shapes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from chameleon_networks.shapes import Bucket, bucket_with, buckets_of, dimension
 
 
 class BucketedNetwork:
-    """A network for several shapes of its inputs, each of which is compiled by itself.
+    """A network for several input shapes, which is compiled separately for each of them.
 
     Args:
-        make: the network for options with fixed shapes.
-        options: with buckets among the shapes.
+        make: A function that makes the network for options with fixed shapes.
+        options: The options of the network, in which an axis may have several extents.
 
     Attributes:
-        options: those.
-        dimensions: what varies in the shapes.
-        networks: each bucket with its network, the smallest extents first.
+        options: The argument ``options``.
+        dimensions: The dimensions of the inputs that have several extents.
+        networks: Each bucket with its network, the smallest extents first.
     """
 
     def __init__(self, make: Callable[[Any], ImportedNetwork], options: NetworkOptions) -> None:
@@ -36,7 +36,10 @@ class BucketedNetwork:
         ]
 
     def _with_shapes(self, bucket: Bucket) -> ImportedNetwork:
-        """The network of some extents, made once, of a source that is read once."""
+        """The network for the shapes of a bucket.
+
+        Each is made once, and the source is read once for all.
+        """
         if bucket.extents not in self._known:
             network = self._make(attrs.evolve(self.options, shapes=dict(bucket.shapes)))
             network.sibling = next(iter(self._known.values()), None)
@@ -44,15 +47,15 @@ class BucketedNetwork:
         return self._known[bucket.extents]
 
     def with_extents(self, extents: Sequence[int]) -> ImportedNetwork:
-        """The network for other extents of the dimensions than those of a bucket."""
+        """The network for other extents of the dimensions than those that a bucket has."""
         return self._with_shapes(bucket_with(self.options.shapes, self.dimensions, extents))
 
     def named(self, extents: Sequence[int]) -> str:
-        """Some extents of the dimensions, in words."""
+        """A phrase for messages that names the dimensions with some extents, such as "batch 8"."""
         pairs = zip(self.dimensions, extents, strict=True)
         return " and ".join(f"{dimension} {extent}" for dimension, extent in pairs)
 
     @cached_property
     def input_names(self) -> list[str]:
-        """Names of all inputs, in their order."""
+        """The names of all inputs, in order."""
         return self.networks[0][1].input_names()

@@ -1,4 +1,4 @@
-"""A network as its framework has it, and as TVM reads it."""
+"""A network that a framework can run and that TVM can compile."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from chameleon_networks.source_location import ImportedGraph
 
 @attrs.frozen(kw_only=True, eq=False)
 class BucketInputs:
-    """Tells which inputs of a user's belong to one of several buckets of shapes.
+    """Finds out which of a user's inputs belong to one bucket of shapes.
 
     Attributes:
-        name: of the bucket.
-        placed: the name of the bucket of some inputs, its own inputs, and the cuts of its
-            outputs. A cut is the number of the output and of its axis, and the extent.
+        name: The name of the bucket.
+        placed: A function of some inputs. It returns the name of their bucket, the inputs
+            padded to the shapes of that bucket, and the cuts of the outputs. A cut is the number of
+            an output, the number of its axis, and the extent to keep.
     """
 
     name: str
@@ -37,15 +38,20 @@ class BucketInputs:
 
 
 class ImportedNetwork(ABC):
-    """A network of some options, which frameworks run, too: its reference and its rivals.
+    """A network that was read from its source, for compilation and for comparison with frameworks.
+
+    The frameworks that run the network serve as its reference and its rivals.
 
     Attributes:
-        layout: of the whole graph, as it is tuned and compiled.
-        bucket: which inputs are its own as one of several buckets of shapes; None for all.
-        sibling: the network of the same source in other shapes, from which this one may take what
-            is the same for all.
-        programs: files that another process has kept of it, as ``kept_programs`` returned them.
-        preloads: modules that reading it needs, which a process imports until it is asked.
+        layout: The layout of the whole graph in which the network is tuned and compiled.
+        bucket: Finds out which inputs belong to this network, if it is one of several buckets of
+            shapes. Otherwise None.
+        sibling: The network of the same source in other shapes, or None. This network takes from
+            its sibling the data that do not depend on shapes.
+        programs: Files that another process wrote for this network, as ``kept_programs`` returned
+            them.
+        preloads: Modules that a process imports while it waits, because reading the network needs
+            them.
     """
 
     preloads: ClassVar[tuple[str, ...]] = ()
@@ -59,47 +65,49 @@ class ImportedNetwork(ABC):
 
     @abstractmethod
     def read_graph(self) -> ImportedGraph:
-        """The network as Relax has it.
+        """Read the network into Relax, TVM's graph language.
 
         Raises:
-            ConfigError: it cannot be read; says where.
+            ConfigError: The network cannot be read. The message says at which operator.
         """
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of inputs by name, if the pipeline asks for any.
+        """The input shapes that the pipeline file asks for, by input name.
+
+        Empty if it asks for none.
 
         Raises:
-            ValueError: some are in buckets, of which a ``BucketedNetwork`` makes networks.
+            ValueError: An axis has several extents. ``BucketedNetwork`` handles that case.
         """
         [bucket] = buckets_of(self.options.shapes)
         return dict(bucket.shapes)
 
     @property
     def half(self) -> str | None:
-        """Its own precision if that is half: ``float16`` or ``bfloat16``, or None.
+        """``float16`` or ``bfloat16`` if the network is in half precision, else None.
 
-        Such a network is compiled in float32 and has inputs and outputs in float32.
+        A network in half precision is compiled in float32, and has inputs and outputs in float32.
         """
         return None
 
     @property
     def quantized(self) -> bool:
-        """Whether it comes quantized."""
+        """Whether the model that was imported contains quantization steps."""
         return self.graph.is_quantized
 
     @property
     def has_quantized_activations(self) -> bool:
-        """Whether it rounds what it computes to quantized numbers: its answers are some of few."""
+        """Whether the network rounds computed values, not only weights, to quantized numbers."""
         return self.graph.is_rounded
 
     @abstractmethod
     def input_names(self) -> list[str]:
-        """Names of the inputs as their framework has them, in their order."""
+        """The names of the inputs in the framework, in order."""
 
     @abstractmethod
     def samples(self, rng: np.random.Generator) -> Arrays:
-        """Random inputs, one array each."""
+        """Random inputs for one inference, one array for each input."""
 
     @cached_property
     def graph(self) -> ImportedGraph:
@@ -108,10 +116,10 @@ class ImportedNetwork(ABC):
             return self.read_graph()
 
     def coverage(self) -> Sequence[OperatorCoverage]:
-        """The network's operators, and which of them cannot be compiled.
+        """The operators of the network, each with the reasons why it cannot be compiled, if any.
 
         Raises:
-            ConfigError: it cannot be read, for another reason.
+            ConfigError: The network cannot be read for a reason other than its operators.
         """
         try:
             survey = OperatorSurvey(operators=Counter(self.graph.operators))
@@ -120,58 +128,61 @@ class ImportedNetwork(ABC):
         return survey.coverage()
 
     def kept_programs(self) -> Mapping[str, str]:
-        """Files from which other processes have what takes long to read, by its name.
+        """Files from which other processes read parts of this network quickly, by attribute name.
 
-        They are there for as long as this object is.
+        The files exist as long as this object does.
         """
         return {}
 
     def read_ahead(self) -> None:  # noqa: B027 - optional hook
-        """Read what a compiler's crash cannot follow from, while another process waits for it."""
+        """Read parts of the network early, while another process waits.
+
+        Must not run TVM's compiler.
+        """
 
     @property
     def imported(self) -> Any:
-        """The network as its framework writes it, a Relax ``IRModule``."""
+        """The network as a Relax ``IRModule``, before any change of the graph."""
         return self.graph.module
 
     @property
     @abstractmethod
     def frameworks(self) -> tuple[str, ...]:
-        """Others that can run the network here; the first one is the reference."""
+        """Names of the frameworks that can run the network here. The first is the reference."""
 
     @property
     def exact(self) -> str | None:
-        """The one that ``framework`` can run the network with in float64, if there is any."""
+        """The name with which ``framework`` runs the network in float64. None if it cannot."""
         return None
 
     @property
     @abstractmethod
     def left_out(self) -> Mapping[str, str]:
-        """Others that could run the network, were they installed: what is missing, by name."""
+        """Frameworks that would run the network if installed, by name, with what is missing."""
 
     @abstractmethod
     def framework(self, name: str, threads: int) -> Network:
-        """The network run by something else.
+        """Open the network in a framework, as a function from inputs to outputs.
 
         Args:
-            name: one of ``frameworks``, or ``exact``.
-            threads: it computes with.
+            name: One of ``frameworks``, or ``exact``.
+            threads: Number of threads that the framework computes with.
         """
 
     @abstractmethod
     def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
-        """Values inside of the framework's graph.
+        """Compute intermediate values of the network with its framework.
 
         Args:
-            names: the ``output`` of some locations.
-            inputs: of an inference.
+            names: Names of values in the framework's graph, as ``SourceLocation.output`` has them.
+            inputs: The inputs of one inference.
         """
 
     def precision_of(self, name: str) -> str:  # noqa: ARG002 - others compute in float32
-        """The type that one of ``frameworks`` computes in."""
+        """The dtype that a framework computes in, for a name of ``frameworks``."""
         return FLOAT32
 
     @property
     @abstractmethod
     def forms(self) -> NetworkForms:
-        """The network in float32 for frameworks that reduce its precision themselves."""
+        """The network in float32, for frameworks that then reduce its precision themselves."""

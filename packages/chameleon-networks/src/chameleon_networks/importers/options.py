@@ -1,4 +1,4 @@
-"""Options of the frontends that read whole networks; cheap to import."""
+"""Options of the frontends that read whole networks. Imports no numerical library, to be fast."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.shapes import Buckets, check_shapes
 
 PRECISIONS = tuple(sorted({display_name(name) for name in types.REDUCED}))
-"""Types that networks may be computed in beside float32, if the target has them."""
+"""Dtypes other than float32 that a network may be computed in, if the target has them."""
 
 AUTO = "auto"
-"""The layout that is chosen by measurement."""
+"""The option to choose the layout by measurement."""
 
 DEFAULT = "NHWC"
-"""The layout if nothing is measured: channels last, of one and three spatial axes as well."""
+"""The layout if nothing is measured: channels last, also with one or three spatial axes."""
 
 
 @attrs.frozen(kw_only=True)
 class NetworkOptions:
-    """Options that all networks have."""
+    """Options that all frontends for networks have."""
 
     layout: str = option(
         AUTO,
@@ -33,11 +33,11 @@ class NetworkOptions:
         validators.in_((AUTO, DEFAULT, "NCHW")),
     )
     compare: bool = option(
-        True, "time the compiled network against what else can run it here", binds=False
+        True, "time the compiled network against the frameworks that can run it on this machine", binds=False
     )
     check: bool = option(
         True,
-        "before anything is tuned compile the network and compare its answers with the framework's",
+        "before tuning, compile the network and compare its outputs with its framework's",
     )
     in_place: bool = option(
         False,
@@ -47,9 +47,9 @@ class NetworkOptions:
     )
     shapes: dict[str, tuple[int | Buckets, ...]] = option(
         dict,
-        "shapes of inputs by name, instead of the example's or of those that the file "
-        "leaves open. An extent {buckets: [64, 128]} makes a network of each; `pad: 0` fills "
-        "up inputs between them",
+        "shapes of inputs by name, if the file leaves them open or to replace the example's. "
+        "An extent {buckets: [64, 128]} makes a network for each; with `pad: 0`, inputs "
+        "between them are padded with 0",
         lambda _, __, value: check_shapes(value),
     )
 
@@ -64,7 +64,7 @@ class BuiltinOptions(NetworkOptions):
     batch: int = option(1, "samples per inference", at_least=1)
     dtype: str = option(
         FLOAT32,
-        f"of weights and images: {FLOAT32}, {FLOAT16} or {BFLOAT16}",
+        f"dtype of weights and images: {FLOAT32}, {FLOAT16} or {BFLOAT16}",
         validators.in_((FLOAT32, FLOAT16, BFLOAT16)),
     )
 

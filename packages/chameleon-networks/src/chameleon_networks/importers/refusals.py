@@ -1,4 +1,4 @@
-"""Operators that a network has, and all that cannot be compiled among them, told at once."""
+"""Collects the operators of a network, and reports all that cannot be compiled in one message."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from chameleon_tvm.words import WAY_OUT
 
 @attrs.frozen(kw_only=True)
 class Refusal:
-    """A node that cannot be compiled.
+    """A node of a network that cannot be compiled.
 
     Attributes:
-        operator: its name.
-        sentence: the node, as messages call it.
-        reason: why, without the node.
-        hint: what would do.
-        inputs: the network's inputs whose values it needs beforehand.
+        operator: The name of the node's operator.
+        sentence: A phrase for messages that names the node.
+        reason: Why the node cannot be compiled, without the name of the node.
+        hint: A way to solve the problem.
+        inputs: The network's inputs whose values must be known for the node to be compiled.
     """
 
     operator: str
@@ -31,11 +31,11 @@ class Refusal:
 
 
 class OperatorsRefusedError(ConfigError):
-    """Operators of a network cannot be compiled; the message has all of them.
+    """Some operators of a network cannot be compiled. The message lists all of them.
 
     Attributes:
-        survey: of the whole network.
-        names: inputs of the network whose values operators need before it is compiled.
+        survey: All operators of the network.
+        names: The network's inputs whose values must be known for the operators to be compiled.
     """
 
     def __init__(self, survey: OperatorSurvey) -> None:
@@ -55,13 +55,13 @@ def _more(others: int) -> str:
 
 @attrs.define
 class OperatorSurvey:
-    """Notes the operators of a network while it is imported.
+    """Counts the operators of a network while it is imported.
 
     Attributes:
-        operators: how often each occurs.
-        assumed: how often each reads numbers of unknown shape, so that nothing but its name is
-            known to be supported.
-        refusals: nodes that cannot be compiled.
+        operators: How often each operator occurs, by name.
+        assumed: How often each operator reads tensors of unknown shape, by name. These occurrences
+            are assumed to be supported, because only the operator's name can be checked.
+        refusals: The nodes that cannot be compiled.
     """
 
     operators: Counter[str] = attrs.field(factory=Counter)
@@ -69,23 +69,23 @@ class OperatorSurvey:
     refusals: list[Refusal] = attrs.field(factory=list)
 
     def check(self) -> None:
-        """Refuse the network if it has operators that cannot be compiled.
+        """Raise an error if the network has operators that cannot be compiled.
 
         Raises:
-            OperatorsRefusedError: there are some.
+            OperatorsRefusedError: There is at least one such operator.
         """
         if self.refusals:
             raise OperatorsRefusedError(self)
 
     def alike(self) -> Iterator[Sequence[Refusal]]:
-        """The refusals of each operator for each reason."""
+        """The refusals in groups with the same operator and the same reason."""
         groups = defaultdict(list)
         for refusal in self.refusals:
             groups[refusal.operator, refusal.reason].append(refusal)
         yield from groups.values()
 
     def coverage(self) -> list[OperatorCoverage]:
-        """The operators, the most frequent ones first."""
+        """The operators with their refusals, the most frequent operators first."""
         return [
             OperatorCoverage(
                 name=name,

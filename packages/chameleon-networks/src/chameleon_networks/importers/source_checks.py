@@ -1,4 +1,4 @@
-"""Whether what a network is read from is there, found out without TVM, torch or onnx."""
+"""Checks that the source of a network exists, without importing TVM, torch or onnx."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _PAIR = 2
 
 
 def onnx_models(_: Path, file: str) -> Iterator[PresetRecord]:
-    """The model of an ONNX file, for ``chameleon init``."""
+    """Offer an ONNX file as a model for ``chameleon init``."""
     if file.endswith(".onnx"):
         yield _network("onnx", file)
 
 
 def torch_models(folder: Path, file: str) -> Iterator[PresetRecord]:
-    """The models of a saved program, or of a Python file, which is read and not run.
+    """Offer the models of a saved torch program or of a Python file for ``chameleon init``.
 
-    A function counts if the file imports torch, and the function needs no arguments and returns a
-    pair, as in ``return network, inputs``.
+    The Python file is parsed, not run, and must import torch. Each of its functions that needs no
+    arguments and returns a pair, as in ``return network, inputs``, is a model.
     """
     if file.endswith(_PROGRAM):
         yield _network("torch", file)
@@ -77,10 +77,10 @@ def _makes_a_pair(function: ast.FunctionDef) -> bool:
 
 
 def check_source(options: NetworkOptions) -> None:
-    """See that the library, the file and the function are there; nothing is read or called.
+    """Check that the library, the file and the function of a network exist, without reading them.
 
     Raises:
-        ConfigError: one of them is not.
+        ConfigError: One of them does not exist.
     """
     if isinstance(options, OnnxOptions):
         if importlib.util.find_spec("onnx") is None:
@@ -104,17 +104,17 @@ def _check_torch_source(source: str) -> None:
 
 
 def no_torch() -> ConfigError:
-    """The error of a network of torch if torch is missing."""
+    """The error for a torch network if torch is not installed."""
     return ConfigError("torch is not installed", hint="Install it: pip install torch.")
 
 
 def no_onnx() -> ConfigError:
-    """The error of a network in ONNX if its package is missing."""
+    """The error for an ONNX network if the package onnx is not installed."""
     hint = "Install it: pip install onnx."
     return ConfigError("the package onnx is not installed", hint=hint)
 
 
 def no_onnx_file(file: str) -> ConfigError:
-    """The error of a network whose file is missing."""
+    """The error for an ONNX network whose file is missing."""
     hint = "Name an ONNX file, relative to the pipeline."
     return ConfigError(f"there is no file {file}", hint=hint)

@@ -1,4 +1,4 @@
-"""Sources of networks: this package, PyTorch, or an ONNX file."""
+"""The networks that Chameleon reads: its builtin ones, PyTorch modules and ONNX files."""
 
 from __future__ import annotations
 
@@ -64,33 +64,36 @@ from chameleon_networks.source_location import ImportedGraph
 log = structlog.get_logger()
 
 _OF_TORCH = (TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
-"""What can run a network of torch."""
+"""The frameworks that can run a torch network."""
 
 
 class ProgramNetwork(ImportedNetwork):
-    """A network that torch has; its export is what TVM reads."""
+    """A torch network, which TVM reads as a program of ``torch.export``."""
 
     preloads = ("chameleon_networks.importers.torch.lowering.importing", "torch._dynamo")
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     @abstractmethod
     def read_example(self) -> ExampleProgram:
-        """The network exported for its example inputs.
+        """Export the network for its example inputs.
 
         Raises:
-            ConfigError: it cannot be.
+            ConfigError: torch cannot export the network.
         """
 
     @cached_property
     def example(self) -> ExampleProgram:
-        """The result of ``read_example``, read once for all shapes."""
+        """The result of ``read_example``, which is read once for all input shapes."""
         if isinstance(self.sibling, ProgramNetwork):
             return self.sibling.example
         return self.read_example()
 
     @cached_property
     def program(self) -> Any:
-        """The ``torch.export.ExportedProgram``; exported once for all processes."""
+        """The ``torch.export.ExportedProgram`` for the requested shapes.
+
+        Other processes read it from a file, so that the network is exported once.
+        """
         return self._recalled("program") or self.example.in_shapes(self.shapes)
 
     @cached_property
@@ -99,7 +102,7 @@ class ProgramNetwork(ImportedNetwork):
 
     @cached_property
     def float_program(self) -> Any:
-        """The program that is compiled: the very one, or the same in float32."""
+        """The program that is compiled: ``program``, converted to float32 if in half precision."""
         if self.half is None:
             return self.program
         program = self._recalled("float_program")
@@ -187,7 +190,7 @@ def _lowering() -> Any:
 
 
 class BuiltinNetwork(ProgramNetwork):
-    """A network written in this package, with random weights."""
+    """A network that is written in this package, with random weights."""
 
     options: BuiltinOptions
 
@@ -196,7 +199,7 @@ class BuiltinNetwork(ProgramNetwork):
 
 
 class TorchNetwork(ProgramNetwork):
-    """A network of the user's in PyTorch."""
+    """A user's network in PyTorch."""
 
     options: TorchOptions
 
@@ -277,21 +280,22 @@ _NETWORKS: Mapping[type[NetworkOptions], Callable[[Any], ImportedNetwork]] = {
 
 
 def network_of(options: NetworkOptions) -> ImportedNetwork:
-    """The network that options name."""
+    """Make the network that frontend options describe."""
     return _NETWORKS[type(options)](options)
 
 
 def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:
-    """Random numbers of a whole type, as quantized ones are."""
+    """Random integers over the whole range of an integer dtype, like quantized numbers."""
     limits = np.iinfo(kind)
     return rng.integers(limits.min, limits.max, shape, kind, endpoint=True)
 
 
 def _like(example: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-    """Random numbers as an example's: normal ones, or whole ones between the example's and 0.
+    """Random numbers with the shape and dtype of an example array.
 
-    An example of different numbers of which none is negative may be what logarithms or roots are
-    taken of, so that numbers are drawn between its own.
+    Integers lie between 0 and the example's extremes. Floats are normally distributed. If the
+    example has different numbers and none is negative, the network may take logarithms or roots.
+    Then floats are drawn uniformly between the example's extremes.
     """
     least, most = example.min(initial=0), example.max(initial=0)
     numbers: NDArray[Any]

@@ -1,1 +1,1 @@
-"""The folder that a network is delivered in, and what loads it."""
+"""The folder of a delivered network: writing it, and the code that loads it."""

@@ -1,4 +1,4 @@
-"""Chooses among networks compiled for several shapes; delivered with them, beside ``load.py``."""
+"""Runs a network that was compiled for several shapes; is delivered with it, beside ``load.py``."""
 
 import logging
 import math
@@ -12,17 +12,17 @@ import numpy as np
 Arrays = list[np.ndarray[Any, Any]]
 Shapes = list[list[int]]
 Manifest = dict[str, Any]
-"""What a manifest tells of all buckets, or of one, as JSON has it."""
-"""The shape of each input."""
+"""The manifest of a network, or its part about one bucket, as JSON values."""
 
 
 class Placed(NamedTuple):
-    """A call of a network for several shapes as its bucket gets it.
+    """A call of a network, prepared for the bucket of shapes that computes it.
 
     Attributes:
-        bucket: its name.
-        inputs: filled up if the bucket is larger.
-        cuts: number of an output and of its axis, and how much of that is kept.
+        bucket: The name of the bucket.
+        inputs: The inputs, padded if the bucket has larger shapes.
+        cuts: The parts of the outputs that belong to the unpadded inputs. Each item is the number
+            of an output, the number of its axis, and the extent to keep along that axis.
     """
 
     bucket: str
@@ -31,15 +31,17 @@ class Placed(NamedTuple):
 
 
 class Buckets:
-    """A network compiled for several shapes: each call goes to one of them.
+    """A network compiled for several shapes (buckets), as a function of arrays.
 
-    A bucket is loaded when it is called first. Inputs between the buckets are filled up at their
-    ends, and outputs cut, if the network was delivered for that. The logger ``chameleon.network``
-    says so once a shape at level INFO; ``plan`` says it without doing it.
+    Each call runs the bucket of the inputs' shapes, which is loaded at its first call. If the
+    network was delivered with padding, smaller inputs are padded at their ends to the next bucket,
+    and the outputs are cut. The logger ``chameleon.network`` reports the bucket of each new
+    combination of shapes at level INFO. The method ``plan`` returns the same sentence without
+    computing anything.
 
     Args:
-        manifest: what there is.
-        opened: the network in a folder of a bucket.
+        manifest: The manifest, which describes all buckets.
+        opened: A function that loads the network in a bucket's folder.
     """
 
     def __init__(self, manifest: Manifest, opened: Callable[[str], Callable[..., Any]]) -> None:
@@ -57,7 +59,11 @@ class Buckets:
         }
 
     def __call__(self, *inputs: Any) -> Any:
-        """Its outputs for one array per input; ``ValueError`` if no bucket takes them."""
+        """Compute the outputs for one array per input.
+
+        Raises:
+            ValueError: No bucket fits the shapes of the inputs.
+        """
         inputs = tuple(map(_array, inputs))
         shapes = self._shapes(inputs)
         bucket = self._chosen.get(str(shapes))
@@ -89,7 +95,10 @@ class Buckets:
             return network
 
     def close(self) -> None:
-        """End the threads and give back the memory, after calls that run; safe to repeat."""
+        """Stop the threads and free the memory after running calls have ended.
+
+        Safe to call twice.
+        """
         self._closed = True
         for network in list(self._loaded.values()):
             network.close()
@@ -101,7 +110,11 @@ class Buckets:
         self.close()
 
     def placed(self, *inputs: Any) -> Placed:
-        """The bucket of a call with these arrays; ``ValueError`` if no bucket takes them."""
+        """Prepare a call with some arrays: choose the bucket, and pad the arrays to its shapes.
+
+        Raises:
+            ValueError: No bucket fits the shapes of the arrays.
+        """
         shapes = self._shapes(inputs)
         bucket = self._bucket(shapes)
         if bucket["inputs"] == shapes:
@@ -109,7 +122,7 @@ class Buckets:
         return Placed(bucket["name"], self._filled(inputs, bucket["inputs"]), self._cuts(shapes))
 
     def plan(self, *inputs: Any) -> str:
-        """A sentence about what a call with these arrays does."""
+        """A sentence about the bucket and the padding that a call with these arrays would use."""
         shapes = self._shapes(inputs)
         return self._sentence(self._bucket(shapes), shapes)
 
@@ -120,7 +133,7 @@ class Buckets:
         return [list(np.shape(array)) for array in inputs]
 
     def _bucket(self, shapes: Shapes) -> Manifest:
-        """The bucket of exactly these shapes, or the smallest one that they can be filled up to."""
+        """The bucket with exactly these shapes, or the smallest that inputs can be padded to."""
         buckets = self._manifest["buckets"]
         exact = [bucket for bucket in buckets if bucket["inputs"] == shapes]
         together = all(
@@ -162,7 +175,7 @@ class Buckets:
         return filled
 
     def _cuts(self, shapes: Shapes) -> list[tuple[int, int, int]]:
-        """The parts of outputs that belong to inputs of these shapes; see ``Placed``."""
+        """The parts of the outputs that belong to inputs of these shapes; see ``Placed``."""
         return [
             (number, axis, factor * _extent(dimension, shapes))
             for dimension in self._manifest["dimensions"]
@@ -183,7 +196,7 @@ class Buckets:
 
 
 def _array(tensor: Any) -> Any:
-    """An input as an array of NumPy's."""
+    """An input as a NumPy array."""
     dlpack = hasattr(tensor, "__dlpack__") and not hasattr(tensor, "__array__")
     return np.asarray(np.from_dlpack(tensor) if dlpack else tensor)
 

@@ -1,4 +1,4 @@
-"""Runs a network with the functions of its library; delivered with it, beside ``load.py``."""
+"""Runs a network with the functions of its C library; is delivered with it, beside ``load.py``."""
 
 import _ctypes
 import contextlib
@@ -25,17 +25,18 @@ class Tensor(ctypes.Structure):
 
 
 class Handle:
-    """A network that a library has open, until nobody refers to it.
+    """A network that its C library has opened. It is closed when no Python object refers to it.
 
     Args:
-        file: the library.
-        weights: the file of weights.
-        manifest: of the library's folder.
-        threads: that compute; 0 for the library's own choice.
-        instances: inferences that may run at the same time.
+        file: The shared library.
+        weights: The file of weights.
+        manifest: The manifest of the library's folder.
+        threads: Number of threads that compute one inference. With 0, the library chooses.
+        instances: Number of inferences that may run at the same time.
 
     Raises:
-        RuntimeError: the library cannot be loaded, or refuses this machine or the weights.
+        RuntimeError: The library cannot be loaded, does not fit its manifest, or refuses this
+            machine or the weights.
     """
 
     def __init__(
@@ -98,11 +99,11 @@ TVM_NAMES = (
     *("FunctionGetGlobal", "FunctionCall", "HandleInitOnce"),
     *("ErrorMoveFromRaised", "ObjectDecRef"),
 )
-"""Functions of TVM's FFI, in the order of ``struct tvm_functions``."""
+"""Functions of TVM's C interface, in the order of ``struct tvm_functions``."""
 
 
 def connect_tvm(connect: Any) -> None:
-    """Tell a library where it finds functions of TVM's, such as sorting."""
+    """Pass the addresses of TVM's functions, such as sorting, to a library that calls them."""
     import tvm  # noqa: F401, PLC0415 - registers them
     from tvm_ffi.libinfo import load_lib_ctypes  # noqa: PLC0415
 
@@ -112,7 +113,7 @@ def connect_tvm(connect: Any) -> None:
 
 
 class Library:
-    """Runs a network with the functions of its library; see ``Handle``."""
+    """Runs a network with the functions of its C library. The arguments are those of ``Handle``."""
 
     def __init__(self, *arguments: Any) -> None:
         # A call refers to it as well, so that closing waits for nobody and takes it from nobody.
@@ -120,15 +121,15 @@ class Library:
         self.threads, self.kernels = self._handle.threads, self._handle.kernels
 
     def run(self, inputs: Arrays, kinds: list[Any], times: Any = None) -> Arrays:
-        """The outputs of an inference.
+        """Compute the outputs of one inference.
 
         Args:
-            inputs: arrays of the right shapes and types without gaps.
-            kinds: shape and type of each output.
-            times: an array of int64 for the nanoseconds of each kernel, if they are wanted.
+            inputs: Contiguous arrays with the shapes and dtypes of the network's inputs.
+            kinds: The shape and the dtype of each output.
+            times: An array of int64 that receives the nanoseconds of each kernel, or None.
 
         Raises:
-            RuntimeError: a kernel failed, or the network is closed.
+            RuntimeError: A kernel failed, or the network is closed.
         """
         handle = self._handle
         if handle is None:
@@ -144,7 +145,7 @@ class Library:
             del handle
 
     def close(self) -> None:
-        """Close the network; calls that run end first."""
+        """Close the network. Running calls end first."""
         self._handle = None
 
 

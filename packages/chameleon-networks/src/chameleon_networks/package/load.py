@@ -14,23 +14,23 @@ import numpy as np
 
 Arrays = list[np.ndarray[Any, Any]]
 Manifest = dict[str, Any]
-"""The manifest of a folder, or a part of it, as JSON has it."""
+"""The manifest of a folder, or a part of a manifest, as JSON values."""
 
 
 class Network:
-    """A network as a function of one array per input, which returns an array or several.
+    """A compiled network as a function of one array per input.
 
-    Any number of threads may call it. A call waits while all instances are in use. An input is
-    anything that NumPy converts: arrays, tensors of torch, objects with DLPack or the array
-    interface. An input is not copied if its dtype and layout are right. A child process of a fork
-    may go on calling the network.
+    Any number of threads may call the network. A call waits while all instances are in use. An
+    input may be anything that NumPy converts to an array: NumPy arrays, torch tensors, or objects
+    with DLPack or the array interface. An input with the right dtype and layout is not copied.
+    After a fork, the child process may call the network too.
 
     Args:
-        manifest: the manifest of the folder.
-        engine: runs the network.
+        manifest: The manifest of the network's folder.
+        engine: The object that runs the network: a ``Library`` or a ``Machine``.
 
     Attributes:
-        threads: number of threads that compute an inference.
+        threads: Number of threads that compute one inference.
     """
 
     def __init__(self, manifest: Manifest, engine: Any) -> None:
@@ -42,12 +42,20 @@ class Network:
         self._kinds = [(t["shape"], _dtype(t["dtype"])) for t in manifest["outputs"]]
 
     def __call__(self, *inputs: Any) -> Any:
-        """Its outputs; ``ValueError`` if inputs are missing or do not fit."""
+        """Compute the outputs: one array, or a list of arrays if the network has several outputs.
+
+        Raises:
+            ValueError: An input is missing, or its shape or dtype does not fit.
+        """
         outputs = self.outputs(self.arrays(inputs))
         return outputs[0] if len(outputs) == 1 else outputs
 
     def arrays(self, inputs: Any) -> Arrays:
-        """Inputs as arrays that kernels read; ``ValueError`` if they do not fit."""
+        """Convert inputs to arrays that the kernels can read.
+
+        Raises:
+            ValueError: An input is missing, or its shape or dtype does not fit.
+        """
         if len(inputs) != len(self._wanted):
             names = ", ".join(name for name, _, _ in self._wanted)
             raise ValueError(f"the network takes {names}, not {len(inputs)} arrays")
@@ -64,12 +72,20 @@ class Network:
         return arrays
 
     def outputs(self, arrays: Arrays, times: Any = None) -> Arrays:
-        """The outputs for what ``arrays`` returned; ``times`` is for ``Library.run``."""
+        """Compute the outputs for arrays that the method ``arrays`` returned.
+
+        Args:
+            arrays: The inputs.
+            times: An array of int64 that receives the nanoseconds of each kernel, or None.
+        """
         outputs: Arrays = self.engine.run(arrays, self._kinds, times)
         return outputs
 
     def close(self) -> None:
-        """End the threads and free the memory, once running calls are done; safe to repeat."""
+        """Stop the threads and free the memory after running calls have ended.
+
+        Safe to call twice.
+        """
         self.engine.close()
 
     def __enter__(self) -> Self:
@@ -80,7 +96,7 @@ class Network:
 
 
 def _becomes(own: Any, wanted: Any) -> bool:
-    """Whether numbers of a type may become another one's; fractions become no whole numbers."""
+    """Whether inputs of one dtype may be converted to another; floats never become integers."""
     kinds = ["f" if dtype.name == "bfloat16" else dtype.kind for dtype in (own, wanted)]
     return kinds[0] in "biu" or kinds == ["f", "f"]
 
@@ -109,7 +125,7 @@ BUCKETS = {
     "buckets": [{"name": str, "folder": str, "inputs": [[int]], "outputs": [[int]]}],
 }
 ROW = 3
-"""Numbers of a row of a dimension: a tensor's, its axis's, and what is done with that."""
+"""Length of a row of a dimension: number of a tensor, number of its axis, and padding or factor."""
 OPTIONAL = {"shared_weights": str, "constants": [int], "permissions": [str]}
 DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -117,7 +133,11 @@ DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
 
 
 def has_form(value: Any, form: Any) -> bool:
-    """Whether a JSON value has a form: a type, a list of a form, or a mapping with certain keys."""
+    """Whether a JSON value has a form.
+
+    A form is a type, a list with the form of all items, or a mapping with the forms of required
+    keys.
+    """
     if isinstance(form, list):
         return isinstance(value, list) and all(has_form(item, form[0]) for item in value)
     if not isinstance(form, dict):
@@ -129,10 +149,10 @@ def has_form(value: Any, form: Any) -> bool:
 
 
 def checked_manifest(folder: pathlib.Path) -> Manifest:
-    """Check the digests of a folder's files, and return its manifest.
+    """Read the manifest of a folder, and check that the folder's files are as the manifest says.
 
     Raises:
-        RuntimeError: a file is missing, cut off or changed.
+        RuntimeError: The manifest or a file is missing, cut off or changed.
     """
     file = folder / "manifest.json"
     try:
@@ -157,7 +177,7 @@ def checked_manifest(folder: pathlib.Path) -> Manifest:
 
 
 def digest_of(manifest: Manifest) -> str:
-    """The digest of what a manifest says."""
+    """The SHA-256 digest of a manifest's content."""
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -180,7 +200,11 @@ def _check_file(file: pathlib.Path, known: Manifest) -> None:
 
 
 def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
-    """A file that a manifest names; ``RuntimeError`` if it lies outside of the folder."""
+    """The path of a file that a manifest names.
+
+    Raises:
+        RuntimeError: The file would lie outside of the folder.
+    """
     parts = pathlib.PurePosixPath(name).parts
     if not parts or parts[0] == "/" or ".." in parts or "\0" in name:
         raise RuntimeError(f"{folder} names {name!r}, which is no file of its own")
@@ -188,7 +212,7 @@ def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def _code(folder: pathlib.Path, manifest: Manifest, name: str) -> pathlib.Path:
-    """A file to run, whose digest was right."""
+    """The path of a code file to run, whose digest ``checked_manifest`` has checked."""
     if "sha256" not in manifest["files"].get(name, ()):
         raise RuntimeError(f"the manifest of {folder} has no digest of {name}")
     return inside(folder, name)
@@ -200,23 +224,23 @@ def load(
     threads: int = 0,
     instances: int = 1,
 ) -> Callable[..., Any]:
-    """Load the network of a folder as a function (``Network``).
+    """Load the network of a folder as a function of arrays, a ``Network``.
 
-    A network that was compiled for several shapes is a ``Buckets`` of ``buckets.py``.
+    If the network was compiled for several shapes, the function is a ``Buckets`` of ``buckets.py``.
 
     Args:
-        folder: the folder that ``chameleon run`` or ``chameleon compile`` delivered.
-        threads: number of threads that compute an inference. With 0, it is the value of
-            ``NETWORK_NUM_THREADS`` (``KERNEL_NUM_THREADS`` for an operator), or else of
-            ``OMP_NUM_THREADS``. If neither is set, it is the number that the network was measured
-            with, but no more than this process may use.
-        instances: number of inferences that may run at the same time. They share weights and
-            threads, and each has its own memory.
+        folder: The folder that ``chameleon run`` or ``chameleon compile`` delivered.
+        threads: Number of threads that compute one inference. 0 takes the value of the environment
+            variable ``NETWORK_NUM_THREADS`` (``KERNEL_NUM_THREADS`` for a single operator), or else
+            of ``OMP_NUM_THREADS``. If neither is set, 0 takes the number that the network was
+            measured with, but not more than the cores that this process may use.
+        instances: Number of inferences that may run at the same time. All inferences share the
+            weights and the threads. Each has its own memory for intermediate results.
 
     Raises:
-        RuntimeError: a file is missing, cut off or changed, or this CPU lacks features that the
+        RuntimeError: A file is missing, cut off or changed, or this CPU lacks features that the
             network needs.
-        ValueError: the number of threads or instances is not possible.
+        ValueError: The number of threads or instances is out of range.
     """
     folder = pathlib.Path(folder).absolute()
     if not (0 <= threads < 1 << 31 and 0 < instances < 1 << 31):
@@ -240,7 +264,7 @@ def load(
 def _opened(
     folder: pathlib.Path, manifest: Manifest, threads: int, instances: int, top: pathlib.Path
 ) -> Network:
-    """The network of a folder, whose weights may lie in the folder above it."""
+    """Load the network of a folder. Its weights may lie in the folder ``top`` above it."""
     _check_form(folder, manifest, NETWORK)
     file = _code(folder, manifest, manifest["module"])
     if manifest["run_time"] == "virtual machine":
@@ -253,7 +277,7 @@ def _opened(
 
 
 def _has_axes(bucket: Manifest, dimensions: list[Manifest]) -> bool:
-    """Whether a bucket has the axes that dimensions name: in rows of ``ROW``."""
+    """Whether a bucket's tensors have all axes that the dimensions of the manifest name."""
     return all(
         has_form(row[:2], [int])
         and len(row) == ROW
@@ -266,7 +290,11 @@ def _has_axes(bucket: Manifest, dimensions: list[Manifest]) -> bool:
 
 
 def _check_form(folder: pathlib.Path, manifest: Manifest, form: Manifest) -> None:
-    """Compare a manifest with a form; ``RuntimeError`` if it has another one."""
+    """Check that a manifest has a form, and that its tensors are possible.
+
+    Raises:
+        RuntimeError: The manifest has another form.
+    """
     optional = {key: kind for key, kind in OPTIONAL.items() if key in manifest}
     if not has_form(manifest, {**form, **optional}) or not all(map(_possible, _tensors(manifest))):
         raise RuntimeError(f"the manifest of {folder} describes no network; deliver it again")
@@ -277,6 +305,6 @@ def _tensors(manifest: Manifest) -> list[Manifest]:
 
 
 def _possible(tensor: Manifest) -> bool:
-    """Whether there are arrays of such a type and shape."""
+    """Whether NumPy has arrays of a tensor's dtype and shape."""
     shape = tensor.get("shape", [])
     return tensor["dtype"] in DTYPES and all(0 <= extent < 1 << 31 for extent in shape)

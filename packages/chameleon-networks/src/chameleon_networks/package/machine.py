@@ -1,4 +1,4 @@
-"""Runs a network with TVM's virtual machine; delivered with such networks, beside ``load.py``."""
+"""Runs a network with TVM's virtual machine; is delivered with such networks."""
 
 import ctypes
 import os
@@ -20,16 +20,17 @@ FORKED = (
 
 
 class Machine:
-    """A network that TVM's virtual machine runs, for one caller at a time.
+    """Runs a network with TVM's virtual machine, one call at a time.
 
     Args:
-        file: the library.
-        manifest: of its folder.
-        threads: that compute; 0 for those that the network was measured with.
+        file: The compiled module, a shared library.
+        manifest: The manifest of the module's folder.
+        threads: Number of threads that compute. 0 chooses the number that the network was measured
+            with, or the number of cores that this process may use if that is smaller.
 
     Raises:
-        RuntimeError: the library cannot be loaded, or was built for another CPU, or TVM's threads
-            were started before this process was forked.
+        RuntimeError: The module cannot be loaded, was built for another CPU, or TVM's threads were
+            started before this process was forked.
     """
 
     def __init__(self, file: pathlib.Path, manifest: Mapping[str, Any], threads: int) -> None:
@@ -59,11 +60,11 @@ class Machine:
             raise RuntimeError(f"TVM cannot load {file}: {error}") from error
 
     def run(self, inputs: Arrays, *_: Any) -> Arrays:
-        """The outputs of an inference.
+        """Compute the outputs of one inference.
 
         Raises:
-            RuntimeError: the network is closed, or the process was forked since; TVM's threads are
-                gone then.
+            RuntimeError: The network is closed, or this process was forked after the network was
+                loaded. A forked process lacks TVM's threads.
         """
         if os.getpid() != self._process:
             raise RuntimeError(FORKED)
@@ -76,7 +77,7 @@ class Machine:
             return [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
 
     def _unbound(self, function: Any, *arguments: Any) -> Any:
-        """Call a function of TVM's, which binds its caller to a core, and take that back."""
+        """Call a TVM function that binds its caller to one core, then undo the binding."""
         if not hasattr(os, "sched_setaffinity"):
             return function(*arguments)
         before = os.sched_getaffinity(0)
@@ -87,7 +88,7 @@ class Machine:
                 os.sched_setaffinity(0, before)
 
     def close(self) -> None:
-        """Give back its memory, after calls that run."""
+        """Free the memory of the network after running calls have ended."""
         # In a child process of a fork, nobody would ever give the lock back.
         if os.getpid() != self._process:
             self.machine = None
@@ -106,10 +107,12 @@ CPUINFO = pathlib.Path("/proc/cpuinfo")
 
 
 def check_processor(manifest: Mapping[str, Any]) -> None:
-    """See that this process may run what a manifest describes; libraries look themselves.
+    """Check that this process may run the network of a manifest, for TVM's virtual machine.
+
+    C libraries check the CPU themselves.
 
     Raises:
-        RuntimeError: the CPU lacks a feature, or the system refuses AMX.
+        RuntimeError: The CPU lacks a feature, or the operating system refuses AMX.
     """
     text = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else ""
     lines = re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The folder a network is delivered in: module, manifest, loader."""
+"""Writes the folder of a delivered network: library, manifest and loader."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from chameleon_networks.runtime.pack import PACKING_FILES
 MANIFEST = "manifest.json"
 MODULE = "network.so"
 LIBRARY, VIRTUAL_MACHINE = "library", "virtual machine"
-"""What runs a network: functions of the library itself, or TVM's virtual machine."""
+"""The two ways to run a network: functions of its own library, or TVM's virtual machine."""
 
 _LOADERS = ("load.py", "library.py", "machine.py", "buckets.py")
 VERSIONED = (
     *("apache-tvm", "apache-tvm-ffi", "numpy"),
     *("chameleon-tuner-networks", "chameleon-tuner-tvm"),
 )
-"""Distributions whose versions a manifest names."""
+"""Distributions whose versions are part of a manifest."""
 
 _FORMAT = 2
 
 
 def check_compiler() -> None:
-    """Make sure that a shared library can be linked.
+    """Check that a C compiler is installed, which links the library of a network.
 
     Raises:
-        TargetError: there is no C compiler.
+        TargetError: There is no C compiler.
     """
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang", "g++", "clang++")):
         raise TargetError(
@@ -56,10 +56,10 @@ def check_compiler() -> None:
 
 
 def check_target(target: str) -> None:
-    """Make sure that a network for a target can be run, and so verified, on this machine.
+    """Check that this machine can run a network that is compiled for a target, to verify it.
 
     Raises:
-        TargetError: it is no CPU, or one with features that this one lacks.
+        TargetError: The target is no CPU, or it has features that the CPU of this machine lacks.
     """
     resolved = tvm_target(target)
     if resolved.kind.name != "llvm":
@@ -76,15 +76,16 @@ def check_target(target: str) -> None:
 
 
 def write_package(folder: Path, executable: Any, manifest: Manifest) -> None:
-    """Write the folder of a network.
+    """Write the folder of a compiled network.
 
     Args:
-        folder: made if it is missing.
-        executable: a ``relax.Executable`` or ``SequenceExecutable``; weights are part of it.
-        manifest: what ``manifest_of`` made, or another one that names the module.
+        folder: The folder, which is created if it is missing.
+        executable: A ``relax.Executable`` or a ``SequenceExecutable``, weights included.
+        manifest: The result of ``manifest_of``, or another mapping whose key ``module`` names the
+            library file.
 
     Raises:
-        ChameleonError: the library cannot be linked.
+        ChameleonError: The library cannot be linked.
     """
     folder.mkdir(parents=True, exist_ok=True)
     library, objects = folder / manifest["module"], folder / OBJECTS
@@ -102,21 +103,22 @@ def write_package(folder: Path, executable: Any, manifest: Manifest) -> None:
 
 
 def write_loader(folder: Path, engine: str) -> None:
-    """Put the loader into a folder.
+    """Copy ``load.py`` and one file that it needs into the folder of a network.
 
     Args:
-        folder: of a network.
-        engine: the file that the loader runs it with.
+        folder: The folder of the network.
+        engine: The name of the file with which ``load.py`` runs the network, such as
+            ``library.py``.
     """
     for name in ("load.py", engine):
         shutil.copyfile(Path(__file__).with_name(name), folder / name)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a folder, without what only loaders need.
+    """Read the manifest of a folder, without the key ``files``, which only loaders need.
 
     Raises:
-        RunFolderError: a file of the folder is missing, cut off or changed.
+        RunFolderError: A file of the folder is missing, cut off or changed.
     """
     try:
         manifest = checked_manifest(folder)
@@ -128,9 +130,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write or replace the manifest alone; whoever reads it sees the old one or the new one.
+    """Write the manifest of a folder in one step, so that no reader sees half of it.
 
-    It gets the sizes and digests of the folder's other files, and its own digest.
+    Adds the sizes and digests of the folder's other files, and the manifest's own digest.
     """
     files = {
         file.name: _known(file)
@@ -143,7 +145,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def _known(file: Path) -> Manifest:
-    """The size of a file and its digest; weights have checksums of their own."""
+    """The size of a file and its digest; weights have no digest, since they have checksums."""
     size = file.stat().st_size
     if file.name == WEIGHTS:
         return {"bytes": size}
@@ -159,14 +161,14 @@ def digest_of_file(file: Path) -> str:
 def manifest_of(
     module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str, threads: int
 ) -> Manifest:
-    """A description of the folder's content and its origin, as JSON values.
+    """Describe the content of a network's folder and how it was made, as JSON values.
 
     Args:
-        module: the prepared network.
-        chains: its chains.
-        kernels: those that are tuned.
-        target: the resolved target.
-        threads: that kernels were measured with.
+        module: The prepared network, a Relax ``IRModule``.
+        chains: The fused operators of the network.
+        kernels: The tuned kernels.
+        target: The resolved target.
+        threads: Number of threads that the kernels were measured with.
     """
     resolved = tvm_target(target)
     occurrences = Counter(kernels.task_of(chain).key for chain in chains)
@@ -204,20 +206,20 @@ def manifest_of(
 
 
 def cpu_of(target: Any) -> Manifest:
-    """The features that code for a target may use: LLVM's names, and the system's flags.
+    """The CPU features that code for a target may use: LLVM's names, and the system's flags.
 
     Args:
-        target: TVM's.
+        target: A ``tvm.target.Target``.
     """
     names = sorted(used_features(target))
     return {"cpu_features": names, "cpu_flags": {name: flag_of(name) for name in names}}
 
 
 def signature_of(module: Any) -> dict[str, list[Manifest]]:
-    """Shapes and types of a network's ``inputs`` and ``outputs``, as JSON values.
+    """Shapes and dtypes of a network's ``inputs`` and ``outputs``, as JSON values.
 
     Args:
-        module: the prepared network.
+        module: The prepared network, a Relax ``IRModule``.
     """
     return {
         "inputs": [{"name": str(v.name), **_described(v)} for v in module["main"].params],

@@ -1,1 +1,1 @@
-"""TVM's own tuner on whole networks, for comparisons."""
+"""Tunes whole networks with TVM's own tuner, MetaSchedule, for comparisons."""

@@ -1,4 +1,4 @@
-"""Starting TVM's own tuner on a network in a process of its own; imports no TVM."""
+"""Starts TVM's own tuner on a network in a separate process. Does not import TVM."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ def tune_network_with_metaschedule(
     as_shipped: bool = False,
     seed: int = 0,
 ) -> Message:
-    """Tune a network with TVM's ``tune_relax`` in a process of its own, and compile it.
+    """Tune and compile a network with TVM's ``tune_relax`` in a separate process.
 
     Args:
-        network: as its framework has it.
-        folder: where the compiled network goes, in the form of a delivered one.
-        target: the resolved target.
-        threads: that kernels run with and that it may build with.
-        wall_seconds: it stops after the batch in which this much has passed since its process
-            was started, imports included, and then compiles. The first of these moments comes
-            when a batch of every task is built.
-        batch_size: of each task at a time; 64 is MetaSchedule's own.
-        layout: of the whole graph, ``NCHW`` or ``NHWC``.
-        as_shipped: leave its avoidable import and its runner's core as they are.
-        seed: of its search.
+        network: The imported network.
+        folder: The folder for the compiled network, which has the form of a delivered one.
+        target: The resolved target.
+        threads: Number of threads that kernels run with, and of threads that may build kernels.
+        wall_seconds: Limit in seconds since the start of the process, imports included. Tuning
+            stops after the batch in which the limit passes, and at the earliest when each task has
+            built a batch. Compilation follows.
+        batch_size: Number of trials of one task per batch; 64 is MetaSchedule's default.
+        layout: The layout of the whole graph, ``NCHW`` or ``NHWC``.
+        as_shipped: Whether to run TVM unchanged. If False, an avoidable import is skipped and the
+            runner gets other cores.
+        seed: The seed of the search.
 
     Returns:
-        ``seconds`` (wall-clock it took, compiling included), ``trials``, ``failed``, ``tasks`` and
-        ``history``. A batch has the seconds since the start, its trials, and the best seconds of
-        all tasks together by its own clock, or None.
+        A mapping with ``seconds`` (wall-clock, compilation included), ``trials``, ``failed``,
+        ``tasks`` and ``history``. Each batch in ``history`` has three values: the seconds
+        since the start, its trials, and the best seconds of all tasks together. The last is
+        MetaSchedule's own timing, or None.
     """
     request = {
         **request_of(network),

@@ -1,4 +1,4 @@
-"""TVM's own tuner on a network: ``python -m chameleon_networks.rivals.metaschedule``."""
+"""Runs TVM's own tuner on a network: ``python -m chameleon_networks.rivals.metaschedule``."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ from chameleon_networks.running.requests import requested_network
 def tune(request: Message, scratch: str) -> Message:
     """Run ``tune_relax`` as a request says, compile the network and write its folder.
 
-    It gets the network as our own tuner does: batch normalisation folded, constants computed.
+    ``tune_relax`` gets the same prepared network as Chameleon's tuner: batch normalization is
+    folded into convolutions, and constants are computed.
 
     Args:
-        request: see ``launch.tune_network_with_metaschedule``.
-        scratch: its working directory.
+        request: The request that ``launch.tune_network_with_metaschedule`` makes.
+        scratch: The working directory of ``tune_relax``.
     """
     relax_integration = ms.relax_integration
     target, threads = tvm_target(request["target"]), int(request["threads"])
@@ -77,9 +78,9 @@ def tune(request: Message, scratch: str) -> Message:
 
 
 def _fused(module: Any, target: Any) -> Any:
-    """The network as functions of loops, by the very passes that ``compile_relax`` runs.
+    """The network as fused TensorIR functions, made by the same passes that ``compile_relax`` runs.
 
-    Records apply to functions that are equal to those they were made of.
+    Tuning records apply only to functions that equal those that were tuned.
     """
     passes = relax.transform
     with target, tvm.transform.PassContext(opt_level=3):
@@ -96,7 +97,7 @@ def _fused(module: Any, target: Any) -> Any:
 
 
 def main(asked: str, answered: str) -> None:
-    """Do what a request says and write the answer."""
+    """Tune as the request in one file says, and write the answer to another file."""
     request = json.loads(Path(asked).read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="chameleon-metaschedule-") as folder:
         answer = tune(request, folder)

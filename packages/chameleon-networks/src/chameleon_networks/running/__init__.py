@@ -1,1 +1,1 @@
-"""Networks run in processes of their own: verified, timed, profiled."""
+"""Runs networks in separate processes, to verify, time and profile them."""

@@ -1,4 +1,4 @@
-"""How long networks take, each in a process of its own, in turns."""
+"""Times networks in turns, each in a separate process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from chameleon_networks.running.processes import NetworkProcess
 log = structlog.get_logger()
 
 STARTS = 3
-"""Processes that are started; the median counts."""
+"""Number of processes that are started to take the median."""
 
 _SECONDS = 300.0
-"""A process may take so long."""
+"""Limit for one process."""
 
 _USER = """
 import json, re, sys, time
@@ -36,20 +36,22 @@ network(*[np.zeros(one["shape"], one["dtype"]) for one in inputs])
 print(time.time())
 print(re.search(r"^Pss:\\s+(\\d+)", open("/proc/self/smaps_rollup").read(), re.M)[1])
 """
-"""A user's program: zeros in, one answer out."""
+"""A program as a user would write it, which runs one inference with zeros as inputs."""
 
 
 def first_answer(folder: Path) -> Footprint:
-    """The seconds of a new process to its first answer with a delivered network.
+    """Measure how long a new Python process takes to its first answer with a delivered network.
 
-    The files are in memory already, as after a first start. The process has the variables of
-    whoever called Chameleon.
+    Takes the median of several processes. Files are in memory already if the network ran before.
+    The processes inherit the environment variables of this process.
 
     Args:
-        folder: the network's, of one shape.
+        folder: The folder of a network that was compiled for one shape.
 
     Returns:
-        Its memory has its share of what it has in common with others. Nothing is known if it fails.
+        The seconds to the first answer, the bytes of memory, and the bytes on disk. Memory that the
+        process shares with other processes counts in part (Linux's ``Pss``). Empty if the process
+        fails.
     """
     command = [sys.executable, "-c", _USER, str(folder)]
     seconds, memory = [], []
@@ -72,33 +74,33 @@ def first_answer(folder: Path) -> Footprint:
 
 
 def disk_bytes(folder: Path) -> int:
-    """Bytes of the files that loading a network needs."""
+    """The size in bytes of the files in a folder that loading its network needs."""
     files = (file for file in folder.rglob("*") if file.is_file() and file.suffix != ".tar")
     return sum(file.stat().st_size for file in files if "__pycache__" not in file.parts)
 
 
 ROUNDS = 15
-"""Every network has so many turns."""
+"""Number of turns of each network."""
 
 TURN_SECONDS = 0.15
-"""A turn is at least this long; a network slower than that runs once a turn."""
+"""Least duration of a turn. A network that takes longer runs once a turn."""
 
 RETAKES = 3
-"""Turns after which the cores turn out not to have been whole ones are repeated so often."""
+"""Most attempts at a turn, if other processes used the cores meanwhile."""
 
 FEW_ROUNDS, HOPELESS = 3, 8.0
-"""Networks this many times slower than the fastest have that few turns."""
+"""Networks that are ``HOPELESS`` times slower than the fastest get only ``FEW_ROUNDS`` turns."""
 
 DISTURBED = 4.0
-"""No disturbance of the machine makes a turn this many times longer. If a network that is compiled
-ahead would be hopeless even then, one turn is enough."""
+"""No disturbance of the machine makes a turn this many times longer. A delivered network that would
+be hopeless even without such a disturbance gets one turn only."""
 
 APART = 2.0
-"""Turns of one network that differ by more than this factor are not of the same thing: something
-was compiled, loaded or swapped in during one of them."""
+"""Turns of one network that differ by more than this factor did different work: in one of them,
+something was compiled, loaded or swapped in."""
 
 UNPLANNED = ComparisonPlan()
-"""Turns take as long as they take, and nobody wants to know how far they are."""
+"""A plan without a time limit and without reports of progress."""
 
 Rounds = Mapping[str, Sequence[float] | None]
 """The median seconds of each turn of a network, by its name; None for a network that fails."""
@@ -112,18 +114,21 @@ def turn_seconds(
     rounds: int = ROUNDS,
     plan: ComparisonPlan = UNPLANNED,
 ) -> Rounds:
-    """Seconds of one inference of each network in each of its turns.
+    """Time one inference of several networks in turns.
 
-    The turns are interleaved, so that all meet the same stretches of a disturbed machine, and
-    whoever has not the turn is stopped.
+    The turns of the networks alternate, so that a disturbance of the machine slows all networks
+    alike. While one network runs, the processes of the others are stopped.
 
     Args:
-        processes: the networks.
-        inputs: of one inference.
-        threads: that the networks compute with.
-        rounds: turns of each.
-        plan: what they should take at most, and whom to tell how far they are. If time is short
-            there are fewer rounds, and at least ``FEW_ROUNDS``.
+        processes: The processes of the networks.
+        inputs: The inputs of one inference.
+        threads: Number of threads that the networks compute with.
+        rounds: Number of turns of each network.
+        plan: The limit of all turns in seconds, and the function that receives the progress. If
+            time is short, there are fewer rounds, but at least ``FEW_ROUNDS``.
+
+    Returns:
+        The median seconds of each turn, by the network's name. None for a network that fails.
     """
     begun = last = time.perf_counter()
     longest = 0.0
@@ -152,7 +157,7 @@ def turn_seconds(
 def _add_turn(
     process: NetworkProcess, inputs: Arrays, watch: CoreWatch, times: dict[str, list[float] | None]
 ) -> None:
-    """One more turn of a network; it has none at all if it fails."""
+    """Time one more turn of a network. If the network fails, its times become None."""
     turns = times[process.name]
     if turns is None:
         return
@@ -172,10 +177,10 @@ def _mend(
     *,
     rounds: int,
 ) -> None:
-    """Measure a network again whose usual turn is far from its best one, and take the better times.
+    """Time a network again if its median turn is far from its best turn, and keep the better times.
 
-    One that was given up after a few slow turns, and that may have been compiling in them, has one
-    more now, when all others are done.
+    A network that stopped early because it was slow may have been compiling in its turns. It first
+    gets one more turn, after the turns of all other networks.
     """
     turns = times[process.name]
     if turns and len(turns) < rounds and not process.compiled_ahead:
@@ -197,12 +202,12 @@ def _mend(
 
 
 def _at_one(turns: Sequence[float]) -> bool:
-    """Whether a network's usual turn is one of what it can do."""
+    """Whether the median turn of a network is close to its best turn."""
     return statistics.median(turns) <= APART * min(turns)
 
 
 def _turn(process: NetworkProcess, inputs: Arrays, watch: CoreWatch) -> float:
-    """Median seconds of one turn, on whole cores as far as that can be had."""
+    """Median seconds of the inferences in one turn, repeated if other processes used its cores."""
     for _ in range(RETAKES):
         watch.wait()
         seconds = statistics.median(process.seconds(inputs, about=TURN_SECONDS))
@@ -213,7 +218,7 @@ def _turn(process: NetworkProcess, inputs: Arrays, watch: CoreWatch) -> float:
 
 
 def _hopeless(process: NetworkProcess, turns: Sequence[float], times: Rounds) -> bool:
-    """Whether a network is so slow, in all of its turns alike, that more tell nothing new."""
+    """Whether a network is so much slower than the fastest that more turns are useless."""
     fastest = min(min(others) for others in times.values() if others)
     if len(turns) < FEW_ROUNDS:
         return process.compiled_ahead and min(turns) > DISTURBED * HOPELESS * fastest
@@ -227,13 +232,13 @@ def median_seconds(
     threads: int,
     plan: ComparisonPlan = UNPLANNED,
 ) -> dict[str, float | None]:
-    """Median over the turns of each network, None for one that fails.
+    """The median seconds over the turns of each network, by name. None for a network that fails.
 
     Args:
-        processes: the networks.
-        inputs: of one inference.
-        threads: that the networks compute with.
-        plan: as for ``turn_seconds``.
+        processes: The processes of the networks.
+        inputs: The inputs of one inference.
+        threads: Number of threads that the networks compute with.
+        plan: The time limit and the progress function, as for ``turn_seconds``.
     """
     times = turn_seconds(processes, inputs, threads=threads, plan=plan)
     return {name: statistics.median(turns) if turns else None for name, turns in times.items()}

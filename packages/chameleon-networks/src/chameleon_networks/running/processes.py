@@ -1,4 +1,4 @@
-"""Processes that run networks: one each, with the same threads, killed when they hang."""
+"""Starts processes that run one network each, and ends those that hang."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from chameleon_networks.running.requests import read_arrays, request_of, write_a
 
 _MODULE = "chameleon_networks.running.serve"
 _START_SECONDS = 300.0
-"""A process may import and compile for so long: torch.compile takes minutes on a large network."""
+"""Limit for importing and compiling: torch.compile takes minutes on a large network."""
 
 _REDUCE_SECONDS = 900.0
-"""One that quantizes the network before it compiles it, with inputs to calibrate with, may take so
-long."""
+"""Limit for a process that calibrates and quantizes the network before compiling it."""
 
 RUN_SECONDS = 300.0
-"""An answer may take so long."""
+"""Limit for one answer."""
 
 DYING_SECONDS = 10.0
-"""A process that has closed its side may take so long to end: it gives gigabytes back first."""
+"""Limit for the end of a process that closed its pipes: freeing gigabytes takes seconds."""
 
 
 class AskedProcess:
-    """A process that has a network open and is asked about it.
+    """A child process that holds an open network and answers requests about it.
 
     Args:
-        name: what it is called in messages.
-        request: what to open.
-        module: that the process runs.
-        threads: that it computes with.
-        warm_up: inputs of an inference that belongs to opening it, or None.
-        wait: until it is open; otherwise ``opened`` has to be called before anything else.
-        start_seconds: that opening it may take.
+        name: The name of the process in messages.
+        request: The request that says which network to open.
+        module: The Python module that the process runs.
+        threads: Number of threads that the process computes with.
+        warm_up: Inputs of an inference to run while opening the network, or None.
+        wait: Whether to wait until the network is open. If False, call ``opened`` before any other
+            method.
+        start_seconds: Limit in seconds for opening the network.
 
     Attributes:
-        told: what it said when it was open.
+        answer: The reply of the process to the request that opened the network.
     """
 
     def __init__(
@@ -76,10 +76,11 @@ class AskedProcess:
             raise
 
     def opened(self) -> None:
-        """Wait until it is open.
+        """Wait until the network is open.
 
         Raises:
-            ChameleonError: it cannot be opened, died or hung; it is closed then.
+            ChameleonError: The network cannot be opened, or the process died or hung. The process
+                is closed then.
         """
         try:
             self.answer = self._answer(self._start_seconds)
@@ -88,11 +89,11 @@ class AskedProcess:
             raise
 
     def pause(self) -> None:
-        """Stop it until it is asked for something: idle pools of threads spin for a while."""
+        """Stop the process until its next request, since idle thread pools spin for a while."""
         self._child.signal(signal.SIGSTOP)
 
     def close(self) -> None:
-        """End the process and all it started; safe to call twice."""
+        """End the process and all processes that it started. Safe to call twice."""
         self._child.kill()
         self._folder.cleanup()
 
@@ -129,17 +130,17 @@ class AskedProcess:
 
 
 def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: float) -> Message:
-    """The next answer of a process.
+    """Wait for the next reply of a child process.
 
     Args:
-        name: what it is called in messages.
-        child: the process.
-        conversation: with it.
-        limit: seconds after which it is killed.
+        name: The name of the process in messages.
+        child: The process.
+        conversation: The channel to the process.
+        limit: Seconds after which the process is killed.
 
     Raises:
-        ConfigError: what it says of the network.
-        ChameleonError: it fails, died or hung.
+        ConfigError: The process reports a problem that the user can solve.
+        ChameleonError: The process reports a failure, died or hung.
     """
     try:
         answer = conversation.answer(limit)
@@ -161,7 +162,7 @@ def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: f
 
 
 def gone(name: str, child: ChildProcess) -> ChameleonError:
-    """The error of a process that has ended."""
+    """The error for a process that has ended unexpectedly."""
     status = child.reap(DYING_SECONDS)
     words = child.log.splitlines()
     return ChameleonError(
@@ -171,20 +172,21 @@ def gone(name: str, child: ChildProcess) -> ChameleonError:
 
 
 class NetworkProcess(AskedProcess):
-    """One network in a process of its own.
+    """A child process that runs one network.
 
     Args:
-        name: what it is called in messages.
-        request: what to open; see ``serve``.
-        options: others of ``AskedProcess``.
+        name: The name of the process in messages.
+        request: The request that says which network to open; see ``running.serve``.
+        options: Other arguments of ``AskedProcess``.
 
     Attributes:
-        compiled_ahead: whether its first run is like any other, with nothing left to compile.
+        compiled_ahead: Whether the network is a delivered one, with nothing to compile in its first
+            inference.
     """
 
     @property
     def precision(self) -> str | None:
-        """The precision that it reports; None if it does not."""
+        """The precision that the process reports for its network. None if it reports none."""
         return self.answer.get("precision")
 
     def __init__(self, name: str, request: Message, **options: Any) -> None:
@@ -192,38 +194,45 @@ class NetworkProcess(AskedProcess):
         super().__init__(name, request, module=_MODULE, **options)
 
     def outputs(self, inputs: Arrays) -> Arrays:
-        """Run the network once.
+        """Run the network once and return its outputs.
 
         Raises:
-            ChameleonError: it raised, died or hung.
+            ChameleonError: The network failed, or the process died or hung.
         """
         file = self._file("outputs")
         self._ask({"do": "outputs", "inputs": self._written(inputs), "outputs": str(file)})
         return read_arrays(file)
 
     def seconds(self, inputs: Arrays, *, about: float) -> list[float]:
-        """Seconds of single runs, repeated for about so many seconds.
+        """Time single inferences, repeated for about a number of seconds.
+
+        Args:
+            inputs: The inputs of each inference.
+            about: Seconds that all inferences together should take.
+
+        Returns:
+            The seconds of each inference.
 
         Raises:
-            ChameleonError: it raised, died or hung.
+            ChameleonError: The network failed, or the process died or hung.
         """
         request = {"do": "time", "inputs": self._written(inputs), "seconds": about}
         times: list[float] = self._ask(request)["seconds"]
         return times
 
     def about(self) -> Message:
-        """Facts about the process: ``memory_bytes``, ``variables`` and ``cores``.
+        """Facts about the process: ``memory_bytes``, ``cores`` and environment ``variables``.
 
         Raises:
-            ChameleonError: it died or hung.
+            ChameleonError: The process died or hung.
         """
         return self._ask({"do": "about"})
 
     def profile(self, folder: str, inputs: Arrays, *, quantile: float = 0.5) -> list[KernelTime]:
-        """Seconds of each kernel of a delivered network; see ``profile.kernel_seconds``.
+        """Measure the seconds of each kernel of a network; see ``profile.kernel_seconds``.
 
         Raises:
-            ChameleonError: it raised, died or hung.
+            ChameleonError: The network failed, or the process died or hung.
         """
         request = {"do": "profile", "inputs": self._written(inputs), "folder": folder}
         answer = self._ask({**request, "quantile": quantile})
@@ -231,35 +240,33 @@ class NetworkProcess(AskedProcess):
 
 
 def network_child(module: str, arguments: Sequence[str] = ()) -> ChildProcess:
-    """A child that a network is asked of, in lines of JSON.
-
-    Its variables are those of whoever called Chameleon: figures are what users get.
+    """Start a child process that answers requests about a network, in lines of JSON.
 
     Args:
-        module: that it runs.
-        arguments: of the module.
+        module: The Python module that the process runs.
+        arguments: Command-line arguments of the module.
     """
     return ChildProcess(module, arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProcess:
-    """A process with the compiled network of a folder.
+    """Start a process with the delivered network of a folder.
 
     Args:
-        name: what it is called in messages.
-        folder: the network's.
-        threads: that it computes with.
+        name: The name of the process in messages.
+        folder: The folder of the network.
+        threads: Number of threads that the process computes with.
     """
     return NetworkProcess(name, {"role": "delivered", "folder": str(folder)}, threads=threads)
 
 
 def framework_process(network: ImportedNetwork, name: str, **options: Any) -> NetworkProcess:
-    """A process in which something else runs a network.
+    """Start a process in which a framework runs a network.
 
     Args:
-        network: as its framework has it.
-        name: one of ``network.frameworks``.
-        options: of ``AskedProcess``: ``threads``, ``warm_up`` and ``wait``.
+        network: The imported network.
+        name: The name of the framework, one of ``network.frameworks``.
+        options: Arguments of ``AskedProcess``: ``threads``, ``warm_up`` and ``wait``.
     """
     request = {"role": "framework", "name": name, **request_of(network)}
     return NetworkProcess(name, request, **options)
@@ -268,14 +275,14 @@ def framework_process(network: ImportedNetwork, name: str, **options: Any) -> Ne
 def reduced_process(
     network: ImportedNetwork, name: str, calibration: tuple[Path, int], **options: Any
 ) -> NetworkProcess:
-    """A process in which something else runs a network in reduced precision.
+    """Start a process in which a framework runs a network in reduced precision.
 
     Args:
-        network: as its framework has it.
-        name: of a ``frameworks.reduced.Reduced``.
-        calibration: a file with the inputs of some inferences, one after the other, and their
-            number.
-        options: of ``AskedProcess``: ``threads`` and ``warm_up``.
+        network: The imported network.
+        name: The name of a ``frameworks.reduced.Reduced``, a framework with a precision.
+        calibration: A file with the inputs of several inferences, one inference after another, and
+            the number of inferences.
+        options: Arguments of ``AskedProcess``: ``threads`` and ``warm_up``.
     """
     file, batches = calibration
     request = {"name": name, "calibration": str(file), "batches": batches, **request_of(network)}

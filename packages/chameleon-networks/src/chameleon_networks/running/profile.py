@@ -1,4 +1,4 @@
-"""The time of a delivered network, kernel by kernel."""
+"""Measures the time of each kernel of a delivered network."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MEDIAN = 0.5
 _BUILTIN = "vm.builtin."
 
 AROUND = "around the kernels"
-"""What is no kernel: looking at arguments, binding them, and allocating outputs."""
+"""Name of the time outside of kernels: checking arguments, and allocating outputs."""
 
 Calls = list[tuple[str, float]]
-"""Kernels in the order in which they are called, with seconds."""
+"""The name and the seconds of each kernel call of an inference, in order."""
 
 
 def kernel_seconds(
@@ -37,20 +37,22 @@ def kernel_seconds(
     warm_up: int = WARM_UP,
     quantile: float = MEDIAN,
 ) -> list[KernelTime]:
-    """Seconds of each kernel of a delivered network in one inference, the slowest first.
+    """Measure the seconds of each kernel of a delivered network in one inference.
 
-    Timed in place, in the network's own order, with the caches as it leaves them. A kernel's time
-    includes calling it: nanoseconds in a call sequence, a microsecond in the virtual machine.
+    Each kernel is timed inside whole inferences, with the caches as the kernels before it leave
+    them. The time of a kernel includes the overhead of its call: nanoseconds in a C library, a
+    microsecond in TVM's virtual machine.
 
     Args:
-        folder: of the network.
-        inputs: of one inference.
-        runs: inferences that count.
-        warm_up: inferences before them.
-        quantile: of the seconds of a call in those inferences.
+        folder: The folder of the network.
+        inputs: The inputs of one inference.
+        runs: Number of timed inferences.
+        warm_up: Number of inferences before the timed ones.
+        quantile: The quantile, over the timed inferences, that counts as the time of a call.
 
     Returns:
-        For each kernel the seconds of all of its calls, each that quantile of some inferences.
+        The seconds of each kernel, summed over its calls in one inference, the slowest kernel
+        first.
     """
     profiler = Profiler(folder, inputs)
     for _ in range(warm_up):
@@ -59,14 +61,14 @@ def kernel_seconds(
 
 
 class Profiler:
-    """A delivered network that tells the seconds of its kernels.
+    """A delivered network that reports the seconds of its kernels.
 
     Args:
-        folder: of the network.
-        inputs: of its inferences.
+        folder: The folder of the network.
+        inputs: The inputs of each inference.
 
     Attributes:
-        outputs: of the last inference.
+        outputs: The outputs of the last inference.
     """
 
     def __init__(self, folder: str, inputs: Arrays) -> None:
@@ -78,12 +80,12 @@ class Profiler:
         self.outputs: Arrays = []
 
     def run(self) -> Calls:
-        """One inference."""
+        """Run one inference, and return the seconds of each kernel call."""
         calls, self.outputs = self._run()
         return calls
 
     def summed(self, runs: list[Calls], *, quantile: float = MEDIAN) -> list[KernelTime]:
-        """Some inferences as ``kernel_seconds`` returns them."""
+        """Combine results of ``run`` to seconds per kernel, as ``kernel_seconds`` does."""
         return summed(runs, self._tasks, quantile=quantile)
 
 
@@ -130,12 +132,12 @@ def _interpreted(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arra
 def summed(
     runs: list[Calls], tasks: Mapping[str, str], *, quantile: float = MEDIAN
 ) -> list[KernelTime]:
-    """Calls of some inferences by name, as ``kernel_seconds`` returns them.
+    """Combine the kernel calls of several inferences to seconds per kernel, the slowest first.
 
     Args:
-        runs: of each inference the calls in their order.
-        tasks: names of tasks by the names of their kernels' functions.
-        quantile: of the seconds of each call.
+        runs: The kernel calls of each inference, in their order.
+        tasks: Names of tasks, by the names of the kernels' functions.
+        quantile: The quantile, over the inferences, that counts as the time of a call.
     """
     count: dict[str, int] = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)

@@ -1,4 +1,4 @@
-"""Networks in other processes: requests, answers, and files of arrays."""
+"""Requests, replies and array files with which processes share a network."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from chameleon_networks.shapes import converter
 
 @attrs.frozen(kw_only=True)
 class NetworkRequest:
-    """A network as JSON values, from which another process makes it again.
+    """A network described by JSON values, from which another process makes the network again.
 
     Attributes:
-        type: of its options, as ``module:Class``.
-        options: values of those.
-        programs: files of what was exported of it, by the attribute that they are of.
+        type: The class of the network's options, as ``module:Class``.
+        options: The values of these options.
+        programs: Files of programs that were exported from the network, by the name of the
+            attribute that holds each program.
     """
 
     type: str
@@ -35,7 +36,7 @@ class NetworkRequest:
 
     @classmethod
     def of(cls, network: ImportedNetwork) -> NetworkRequest:
-        """The request for a network that this process has."""
+        """Describe a network of this process for another process."""
         # Another process has no run folder to recall a layout from.
         options = attrs.evolve(network.options, layout=network.layout)
         return cls(
@@ -45,7 +46,7 @@ class NetworkRequest:
         )
 
     def network(self) -> ImportedNetwork:
-        """The network, read from the files of its programs if there are any."""
+        """Make the network, from the files in ``programs`` if there are any."""
         kind: Any = load_factory(self.type)
         network = network_of(converter().structure(self.options, kind))
         network.programs = self.programs
@@ -53,17 +54,17 @@ class NetworkRequest:
 
 
 def request_of(network: ImportedNetwork) -> Message:
-    """The part of a request from which ``requested_network`` makes a network again."""
+    """Make the part of a request that describes a network, for ``requested_network``."""
     return {"network": attrs.asdict(NetworkRequest.of(network))}
 
 
 def requested_network(request: Message) -> ImportedNetwork:
-    """The network that ``request_of`` described."""
+    """Make the network that ``request_of`` described."""
     return NetworkRequest(**request["network"]).network()
 
 
 def serve(answer: Callable[[Message], Message]) -> None:
-    """Answer requests until standard input ends; with a sentence if an answer fails."""
+    """Answer requests until standard input ends. If an answer fails, the reply is a message."""
     answers = Answers()
     for request in requests():
         try:
@@ -92,7 +93,12 @@ def read_arrays(file: Path) -> Arrays:
 
 
 def batches_in(file: Path, count: int) -> list[Arrays]:
-    """The inputs of some inferences, one after the other in a file."""
+    """Read the inputs of several inferences from a file that holds them one after another.
+
+    Args:
+        file: A file that ``write_arrays`` wrote.
+        count: Number of inferences.
+    """
     inputs = read_arrays(file)
     each = len(inputs) // max(1, count)
     return [inputs[first : first + each] for first in range(0, len(inputs), each or 1)]

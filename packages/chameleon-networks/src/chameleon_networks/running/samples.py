@@ -1,4 +1,4 @@
-"""Inputs of a network, and the part of its outputs that belongs to them."""
+"""Inputs of a network, and the parts of its outputs that belong to unpadded inputs."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import attrs
 from chameleon_core.stages import Arrays
 
 Cut = tuple[int, int, int]
-"""Number of an output, number of one of its axes, and how much of that is kept."""
+"""Number of an output, number of one of its axes, and the extent to keep along that axis."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Sample:
-    """Inputs of one inference.
+    """The inputs of one inference.
 
     Attributes:
-        inputs: one array each, of the shapes that the network is compiled for.
-        cuts: the parts of outputs that belong to the inputs, if these were filled up to a bucket
-            of shapes. Other outputs are kept whole.
+        inputs: One array for each input, with the shapes that the network is compiled for.
+        cuts: If the inputs were padded, the parts of the outputs that belong to the unpadded
+            inputs. Outputs that no cut names are kept whole.
     """
 
     inputs: Arrays
     cuts: tuple[Cut, ...] = ()
 
     def cut(self, outputs: Arrays) -> Arrays:
-        """The part of the outputs that belongs to the inputs.
+        """Cut the outputs to the part that belongs to the unpadded inputs.
 
         Args:
-            outputs: of the network for the inputs.
+            outputs: The outputs of the network for ``inputs``.
         """
         parts = list(outputs)
         for number, axis, extent in self.cuts:

@@ -1,6 +1,6 @@
 """A process that runs one network on request: ``python -m chameleon_networks.running.serve``.
 
-Requests and replies are lines of JSON on standard input and output; arrays travel in files.
+Requests and replies are lines of JSON on standard input and output. Arrays are passed in files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SLOW = 5.0
 
 
 def delivered_network(request: Message) -> Network:
-    """The compiled network of a folder, loaded as users load it."""
+    """Load the compiled network of a folder, in the way that users load it."""
     folder = Path(request["folder"])
     if "apache-tvm" in checked_manifest(folder).get("needs", ()):
         # Without torch, which TVM imports otherwise: that takes longer than all the rest.
@@ -50,12 +50,12 @@ def delivered_network(request: Message) -> Network:
 
 
 def framework_network(request: Message) -> Network:
-    """A network run by something else."""
+    """Open a network in the framework that the request names."""
     return requested_network(request).framework(request["name"], request["threads"])
 
 
 def reduced_network(request: Message) -> ReducedNetwork:
-    """A network run by something else in the precision that its name says."""
+    """Open a network in the framework and the reduced precision that the request names."""
     chosen = reduced_named(request["name"])
     calibration: list[Arrays] = []
     if chosen.calibrated:
@@ -69,18 +69,18 @@ ROLES: dict[str, Callable[[Message], Network]] = {
     "framework": framework_network,
     "reduced": reduced_network,
 }
-"""What a process can be asked to run."""
+"""The kinds of networks that a process can be asked to run, by the name in the request."""
 
 
 class Server:
-    """Answers requests about one network, each by the method that it names under ``do``."""
+    """Answers requests about one network. The key ``do`` of a request names the method."""
 
     def __init__(self) -> None:
         self._network: Network | None = None
         self._ran = False
 
     def answer(self, request: Message) -> Message:
-        """The answer to a request."""
+        """Answer a request with the method that its key ``do`` names."""
         answer: Message = getattr(self, f"_{request['do']}")(request)
         return answer
 
@@ -111,14 +111,14 @@ class Server:
         return {"seconds": seconds_of(self._network, inputs, about=request["seconds"])}
 
     def _profile(self, request: Message) -> Message:
-        """The time of a delivered network by kernel; it is loaded once more."""
+        """Measure the seconds of each kernel of a delivered network, which is loaded once more."""
         profile = importlib.import_module("chameleon_networks.running.profile")
         inputs = read_arrays(Path(request["inputs"]))
         kernels = profile.kernel_seconds(request["folder"], inputs, quantile=request["quantile"])
         return {"kernels": [attrs.asdict(kernel) for kernel in kernels]}
 
     def _about(self, _: Message) -> Message:
-        """Its memory (its share of what it has in common with others), variables and cores."""
+        """The memory of this process (shared memory counts in part), variables and cores."""
         file = Path("/proc/self/smaps_rollup")
         text = file.read_text() if file.exists() else ""
         pss = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
@@ -130,15 +130,17 @@ class Server:
 
 
 def seconds_of(network: Network, inputs: Arrays, *, about: float) -> list[float]:
-    """Seconds of single runs for about so long, after two that do not count.
+    """Time single inferences, after two inferences that do not count.
 
-    If one run takes many times so long, the first counts: it needs no warming up. The very first
-    one of a process never does, since some networks are compiled as they run.
+    A first inference that takes much longer than ``about`` counts, to save time.
 
     Args:
-        network: one that has run before.
-        inputs: of each run.
-        about: seconds.
+        network: A network that has run before, so that nothing is left to compile.
+        inputs: The inputs of each inference.
+        about: Seconds that the timed inferences together should take.
+
+    Returns:
+        The seconds of each timed inference.
     """
     seconds: list[float] = []
     uncounted = 2
@@ -154,7 +156,7 @@ def seconds_of(network: Network, inputs: Arrays, *, about: float) -> list[float]
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Answer requests until standard input ends."""
     os.environ.pop(TOKEN, None)
     serve(Server().answer)
 

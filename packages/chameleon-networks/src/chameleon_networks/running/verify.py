@@ -1,4 +1,4 @@
-"""Whether a compiled network gives the framework's answers, and which kernel is to blame if not."""
+"""Compares a compiled network with its framework, and finds the kernel that causes a difference."""
 
 from __future__ import annotations
 
@@ -12,41 +12,42 @@ from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 TOLERANCE = 1e-3
-"""Largest accepted |difference| over the largest |expected|, in float32: a hundred times what
-rounding makes of the networks here, a hundredth of what a wrong kernel does."""
+"""Largest accepted |difference| over the largest |expected|, in float32. It is a hundred times the
+error that rounding causes in the built-in networks, and a hundredth of a wrong kernel's error."""
 
 ILL_CONDITIONED = 1e-1
-"""The same if the framework's own rounding is larger than ``TOLERANCE``. Above it a wrong kernel
-would go unnoticed."""
+"""The largest tolerance for a network whose framework rounds by more than ``TOLERANCE``. With a
+larger tolerance, a wrong kernel would go unnoticed."""
 
 _ROUNDINGS_APART = 2.0
-"""Two right answers may be on either side of the exact one, each off by its own rounding."""
+"""Two right answers may lie on either side of the exact answer, each off by its own rounding."""
 
 ROUNDINGS = 16
-"""A framework's own answers in half precision may be off by so many roundings of one number:
-several times what networks of fifty layers were seen to lose there."""
+"""A framework's own answers in half precision may be off by this many roundings of one number, which
+is several times the error that was seen in networks of fifty layers."""
 
 QUANTIZED_TOLERANCE = ROUNDINGS * 0.5 / 255
-"""The same of quantized networks, of uint8: what is nearly half-way between two numbers is rounded
-to one or the other with the order that sums of float32 are added up in, and differs by a step."""
+"""Largest accepted error of quantized networks, for uint8. A value nearly half-way between two
+quantized numbers may round to either, with the order in which float32 sums are added."""
 
 NUDGE = 2.0**-17
-"""What inputs of quantized networks are changed by, relative to each: as much as sums of a thousand
-products in float32 are off by, and enough to move some of an image's numbers to the next step."""
+"""Relative change of the inputs of quantized networks: about the rounding error of a sum of a
+thousand float32 products, and enough to move some of an image's numbers to the next step."""
 
 SAMPLES = 3
-"""Random inputs that are compared."""
+"""Number of random inputs for which outputs are compared."""
 
 Run = Callable[[Arrays], Arrays]
 
 
 @attrs.frozen(kw_only=True)
 class OutputCheck:
-    """Outcome of a comparison.
+    """The result of a comparison of a network's outputs with the expected outputs.
 
     Attributes:
-        max_relative_error: over all samples and outputs; None if nothing could be compared.
-        problem: a sentence if the network is not fit to be delivered.
+        max_relative_error: The largest error over all samples and outputs. None if nothing could be
+            compared.
+        problem: A sentence that says why the network must not be delivered. None if it may be.
     """
 
     max_relative_error: float | None
@@ -54,7 +55,7 @@ class OutputCheck:
 
     @property
     def may_be_rounding(self) -> bool:
-        """Whether a network that fails could do so for the framework's own rounding."""
+        """Whether a comparison failed so closely that the framework's rounding can be the cause."""
         error = self.max_relative_error
         return self.problem is not None and error is not None and error <= ILL_CONDITIONED
 
@@ -67,14 +68,14 @@ def compared(
     tolerance: float = TOLERANCE,
     scales: Sequence[float] | None = None,
 ) -> OutputCheck:
-    """Compare a network's outputs with the expected ones.
+    """Compare a network's outputs with the expected outputs.
 
     Args:
-        run: the network; what it raises is a verdict too.
-        samples: inputs.
-        expected: the reference's outputs for each.
-        tolerance: largest accepted |difference| over the largest |expected|.
-        scales: as for ``agreement``.
+        run: A function that runs the network. If it raises, the result has that problem.
+        samples: The inputs of several inferences.
+        expected: The reference's outputs for each of the ``samples``.
+        tolerance: Largest accepted |difference| over the largest |expected|.
+        scales: The magnitude of each output that differences are divided by, as for ``agreement``.
     """
     worst = 0.0
     for inputs, wanted in zip(samples, expected, strict=True):
@@ -91,17 +92,19 @@ def compared(
 
 @attrs.frozen(kw_only=True)
 class Conditioning:
-    """How far a framework's own answers in float32 are from those in float64.
+    """How much a network amplifies rounding, measured by its framework's answers.
 
-    Some networks amplify roundings. An attention whose scores are in the hundreds takes the largest
-    one alone, which may be another one after it. (Higham, Accuracy and Stability of Numerical
-    Algorithms, section 1.6: the error of a backward stable method is the problem's condition number
-    times the rounding.) In a quantized network a rounding may move a number to the next step. Then
-    the exact answers are those of the same network with its inputs changed by as little.
+    The measure is the difference of the framework's answers in float32 from those in float64. Some
+    networks amplify rounding. For example, an attention with scores in the hundreds takes only the
+    largest score, and rounding may make another score the largest. (Higham, Accuracy and Stability
+    of Numerical Algorithms, section 1.6: the error of a backward stable method is the problem's
+    condition number times the rounding.) In a quantized network, rounding may move a number to the
+    next step. There the measure is how the answers change if the inputs are nudged: changed by
+    about a rounding.
 
     Attributes:
-        own_error: the largest |difference| over the largest |exact| of all samples.
-        nudged: whether what it is compared with are answers for other inputs, those of ``nudged``.
+        own_error: The largest |difference| over the largest |exact| of all samples.
+        nudged: Whether the framework's answers were compared with its answers for nudged inputs.
     """
 
     own_error: float
@@ -111,12 +114,12 @@ class Conditioning:
     def of(
         cls, answers: Sequence[Arrays], exact: Sequence[Arrays], *, nudged: bool = False
     ) -> Conditioning:
-        """Compare a framework's answers with its exact ones.
+        """Compare a framework's answers with its exact answers.
 
         Args:
-            answers: in float32, for each sample.
-            exact: in float64, for the same samples; or for nudged ones.
-            nudged: which of both.
+            answers: The answers in float32, for each sample.
+            exact: The answers in float64 for the same samples, or the answers for nudged samples.
+            nudged: Whether ``exact`` holds the answers for nudged samples.
         """
         pairs = [
             pair
@@ -130,15 +133,15 @@ class Conditioning:
 
     @property
     def tolerance(self) -> float:
-        """The tolerance for ``compared``; never less than ``TOLERANCE``.
+        """The tolerance for ``compared``, at least ``TOLERANCE``.
 
-        A reference whose error is not a number gives no reason to accept more.
+        If the framework's error is not a finite number, the tolerance is ``TOLERANCE``.
         """
         apart = _ROUNDINGS_APART * self.own_error
         return max(TOLERANCE, min(apart, ILL_CONDITIONED)) if np.isfinite(apart) else TOLERANCE
 
     def sentence(self, reference: str) -> str:
-        """A sentence for the user if more than ``TOLERANCE`` is accepted."""
+        """A sentence for the user that explains why a tolerance above ``TOLERANCE`` is accepted."""
         apart = (
             f"the answers of {reference} change by {self.own_error:.1e} of the largest one with "
             f"inputs that change by {NUDGE:.0e}"
@@ -154,14 +157,14 @@ class Conditioning:
 
 @attrs.define(eq=False)
 class Expected:
-    """A framework's answers, and how far from them a network's may be.
+    """A framework's answers, and how far a network's outputs may be from them.
 
     Args:
-        samples: inputs.
-        answers: the framework's in float32, for each sample.
-        exact: the same in float64, or for nudged samples, asked for if it matters; None if
-            nothing can.
-        rounded: whether the network rounds to quantized numbers, so that samples are nudged.
+        samples: The inputs of several inferences.
+        answers: The framework's answers in float32, for each sample.
+        exact: A function that computes the framework's exact answers: in float64, or for nudged
+            samples. It returns None if they cannot be computed, and runs only if it is needed.
+        rounded: Whether the network rounds to quantized numbers, so that ``exact`` nudges samples.
     """
 
     _samples: Sequence[Arrays]
@@ -172,15 +175,18 @@ class Expected:
 
     @property
     def tolerance(self) -> float:
-        """The accepted error, as far as it is known by now."""
+        """The largest accepted error; it can grow after the framework's rounding was measured."""
         least = QUANTIZED_TOLERANCE if self._rounded else TOLERANCE
         return least if self.conditioning is None else max(least, self.conditioning.tolerance)
 
     def verdict(self, run: Run) -> OutputCheck:
-        """Compare a network's outputs; if they are off by little, with regard to rounding.
+        """Compare a network's outputs with the framework's answers.
+
+        If the outputs are off by little, the framework's own rounding is measured, and a network
+        that amplifies rounding gets a larger tolerance.
 
         Args:
-            run: the network; what it raises is a verdict too.
+            run: A function that runs the network. If it raises, the result has that problem.
         """
         check = compared(run, self._samples, self._answers, tolerance=self.tolerance)
         if not check.may_be_rounding or self.conditioning is not None:
@@ -193,18 +199,18 @@ class Expected:
 
 
 def nudged(inputs: Arrays) -> Arrays:
-    """Inputs of which those that are no integers are changed by ``NUDGE``."""
+    """Inputs with their floating-point numbers multiplied by 1 + ``NUDGE``."""
     return [(x * (1 + NUDGE)).astype(x.dtype) if x.dtype.kind == "f" else x for x in inputs]
 
 
 def magnitudes(answers: Sequence[Arrays]) -> tuple[float, ...]:
     """The largest finite magnitude of each output over all samples.
 
-    Errors of reduced precision are relative to these. Ranges are those of all inputs, and if a
-    network has few outputs, those of one sample may all be near zero.
+    Errors of reduced precision are divided by these magnitudes. The magnitudes of one sample would
+    not do: if a network has few outputs, all of them may be near zero for that sample.
 
     Args:
-        answers: outputs for each sample.
+        answers: The outputs for each sample.
     """
     return tuple(max(map(_magnitude, outputs)) for outputs in zip(*answers, strict=True))
 
@@ -216,14 +222,14 @@ def agreement(
     tolerance: float = TOLERANCE,
     scales: Sequence[float] | None = None,
 ) -> OutputCheck:
-    """Compare a network's outputs for one sample with the expected ones.
+    """Compare a network's outputs for one sample with the expected outputs.
 
     Args:
-        got: the network's.
-        wanted: the reference's.
-        tolerance: as for ``compared``.
-        scales: what differences of each output are relative to; None for its largest magnitude
-            in this sample.
+        got: The network's outputs.
+        wanted: The reference's outputs.
+        tolerance: Largest accepted error, as for ``compared``.
+        scales: The number that differences of each output are divided by. None means the largest
+            magnitude of the output in this sample.
     """
     if [array.shape for array in got] != [array.shape for array in wanted]:
         return OutputCheck(
@@ -248,9 +254,10 @@ def _magnitude(array: NDArray[Any]) -> float:
 
 
 def _error(got: NDArray[Any], wanted: NDArray[Any], scale: float) -> float:
-    """Largest difference over a scale, if that is not 0; infinite if numbers are missing.
+    """The largest difference of two arrays, divided by a scale if the scale is not 0.
 
-    Equal infinities, such as those of a mask, are no difference.
+    Infinite if one array is not finite where the other is. Equal infinities, such as those of a
+    mask, do not count as a difference.
     """
     apart = got != wanted
     ours, theirs = got[apart].astype(np.float64), wanted[apart].astype(np.float64)
@@ -261,14 +268,15 @@ def _error(got: NDArray[Any], wanted: NDArray[Any], scale: float) -> float:
 
 
 def guilty(keys: Sequence[str], fails: Callable[[frozenset[str]], bool]) -> list[str]:
-    """The tasks whose kernels make a network fail, found by bisection.
+    """Find the tasks whose tuned kernels make a network fail, by bisection.
 
     Args:
-        keys: tasks that have a tuned kernel, with which the network fails.
-        fails: whether the network fails with the tuned kernels of these tasks alone.
+        keys: The tasks that have a tuned kernel. The network fails with all of these kernels.
+        fails: A function that says whether the network fails if only some tasks have tuned kernels.
 
     Returns:
-        One task; several if they fail only together; none if it fails without any.
+        One task, or several tasks whose kernels fail only together. Empty if the network fails
+        without any tuned kernel.
     """
     if fails(frozenset()):
         return []

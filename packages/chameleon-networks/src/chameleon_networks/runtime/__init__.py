@@ -1,1 +1,1 @@
-"""The run time of delivered networks and operators: C that is linked into each library."""
+"""The runtime of delivered networks and operators: C code that is linked into each library."""

@@ -1,4 +1,4 @@
-"""Links compiled kernels and the run time into a library that needs the C library alone."""
+"""Links compiled kernels and the C runtime into a library that needs only the C library."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from chameleon_tvm.quick_tvm import tvm
 
 SOURCES = Path(__file__).parent
 OBJECTS = "objects.tar"
-"""Name of the file beside a library that holds the kernels and calls that it was linked of.
+"""Name of the archive beside a library, with the object files that the library was linked from.
 
-Whoever links these objects again, under another name for instance, gets the same machine code."""
+Linking these objects again, for instance under another name, gives the same machine code."""
 
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-fvisibility=hidden")
 _SHARED = ("pool.c", "kernels.c", "weights.c", "processor.c")
-"""What all libraries have alike."""
+"""C files that are the same in all libraries."""
 
 _TVM_CALLS = b"__TVMFFIFunctionCall\0"
-"""A symbol of kernels that call functions of TVM's, such as sorting."""
+"""The symbol of kernels that call functions of TVM, such as sorting."""
 
 
 def needs_tvm(objects: Path) -> bool:
-    """Whether kernels call functions that TVM's run time alone has.
+    """Whether compiled kernels call functions that only TVM's runtime has, such as sorting.
 
     Args:
-        objects: an ``OBJECTS`` file.
+        objects: The path of an ``objects.tar``, which holds the compiled kernels.
     """
     return _TVM_CALLS in objects.read_bytes()
 
@@ -42,17 +42,18 @@ def needs_tvm(objects: Path) -> bool:
 def link_library(
     objects: Path, manifest: Mapping[str, Any], library: Path, name: str, pool: Sequence[str] = ()
 ) -> None:
-    """Link a library, of which only the functions of ``header.h`` are visible.
+    """Link compiled kernels into a shared library that exports only the functions of ``header.h``.
 
     Args:
-        objects: an ``OBJECTS`` file.
-        manifest: of the delivered folder.
-        library: the file to write.
-        name: that its functions begin with.
-        pool: words for the linker about another pool of threads, if it is not that of ``pool.c``.
+        objects: The path of an ``objects.tar``, which holds the compiled kernels.
+        manifest: The manifest of the delivered folder.
+        library: The file to write.
+        name: The prefix of the exported functions.
+        pool: Linker arguments for another thread pool than that of ``pool.c``. Empty to use
+            ``pool.c``.
 
     Raises:
-        ChameleonError: the C compiler fails.
+        ChameleonError: The C compiler fails.
     """
     shared = [file for file in _shared_objects() if not pool or file.stem != "pool"]
     with tempfile.TemporaryDirectory(prefix="chameleon-library-") as folder:
@@ -75,12 +76,12 @@ def link_library(
 
 
 def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
-    """The text of a file of a bundle, in which the library's name is put.
+    """Fill the name of a library into a template of a C file.
 
     Args:
-        template: name of the file beside this module.
-        manifest: of the delivered folder.
-        name: of the library.
+        template: The name of the template, a file beside this module.
+        manifest: The manifest of the delivered folder.
+        name: The name of the library.
     """
     kind = (
         f"The tuned operator {manifest['task']['name']}"
@@ -99,20 +100,20 @@ def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
 
 
 def threads_variable(name: str) -> str:
-    """The environment variable that says how many threads a library's network has."""
+    """The environment variable that sets the number of threads of a library's network."""
     return f"{name.upper()}_NUM_THREADS"
 
 
 def compile_c(source: Path, target: Path, *folders: Path) -> None:
-    """Compile a C source of the run time.
+    """Compile a C source file of the runtime.
 
     Args:
-        source: the file.
-        target: the object file.
-        folders: with headers that are generated.
+        source: The source file.
+        target: The object file to write.
+        folders: Folders of generated headers.
 
     Raises:
-        ChameleonError: the C compiler fails.
+        ChameleonError: The C compiler fails.
     """
     from tvm_ffi.libinfo import include_paths  # noqa: PLC0415 - needed for linking alone
 
@@ -122,10 +123,10 @@ def compile_c(source: Path, target: Path, *folders: Path) -> None:
 
 
 def run_compiler(*words: str) -> None:
-    """Call the C compiler.
+    """Call the C compiler with some arguments.
 
     Raises:
-        ChameleonError: it fails.
+        ChameleonError: The C compiler fails.
     """
     from tvm.support.cc import get_cc  # noqa: PLC0415 - needed for linking alone
 
@@ -140,7 +141,7 @@ def run_compiler(*words: str) -> None:
 
 @functools.cache
 def _shared_objects() -> tuple[Path, ...]:
-    """The code that all libraries share, compiled once in this process."""
+    """Object files of the code that all libraries share, compiled once in this process."""
     folder = tempfile.TemporaryDirectory(prefix="chameleon-runtime-")
     _FOLDERS.append(folder)
     objects = []
@@ -155,7 +156,7 @@ _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def described_tensors(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Inputs, then outputs, each with a name."""
+    """The manifest's descriptions of the inputs, then of the outputs, each with a name."""
     outputs = [
         {"name": f"output{number}", **output} for number, output in enumerate(manifest["outputs"])
     ]
@@ -163,7 +164,7 @@ def described_tensors(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _names(manifest: Mapping[str, Any], name: str) -> str:
-    """The text of ``names.h``: what differs between libraries beside kernels and calls."""
+    """The text of ``names.h``: the names, shapes and constants that are special to one library."""
     tensors = described_tensors(manifest)
     features = [
         f"{{{json.dumps(feature)}, {json.dumps(flag_of(feature))}}}"

@@ -1,7 +1,7 @@
-"""Packs weights for the operator in this folder; needs NumPy and nothing else.
+"""Packs the weights of the operator in this folder; needs no library but NumPy.
 
-``python pack.py weights.npy [bias.npy ...]`` writes weights.bin, whose bytes ``pack_weights``
-returns.
+``python pack.py weights.npy [bias.npy ...]`` writes ``weights.bin``. ``pack_weights`` returns the
+same bytes as an array.
 """
 
 import hashlib
@@ -21,19 +21,20 @@ MAGIC = int.from_bytes(b"CHLEWHT2", "little")
 
 
 def pack_weights(*constants: Any, folder: Any = pathlib.Path(__file__).parent) -> Any:
-    """The bytes of a weights.bin that holds these constants as the kernel reads them.
+    """Return the content of a ``weights.bin`` with some constants in the kernel's layout.
 
     Args:
-        constants: an array for each of the ``inputs`` of packing.json: weights, then a bias and
-            others. The axes of weights are output channels, input channels, spatial ones.
-        folder: where the operator is.
+        constants: One array for each entry of ``inputs`` in ``packing.json``: the weights, then a
+            bias and other constants. The axes of the weights are output channels, input channels,
+            and the spatial axes.
+        folder: The folder of the operator.
 
     Returns:
-        An array of uint8, for its ``tofile("weights.bin")``.
+        An array of uint8. Its method ``tofile("weights.bin")`` writes the file.
 
     Raises:
-        ValueError: constants do not fit.
-        RuntimeError: a file is missing or was changed.
+        ValueError: The number, a shape or the values of the constants do not fit the operator.
+        RuntimeError: A file of the folder is missing or was changed.
     """
     _check_files(pathlib.Path(folder))
     packing = json.loads(pathlib.Path(folder, PACKING).read_text())
@@ -55,12 +56,12 @@ def _check_files(folder: Any) -> None:
 
 
 def replayed(packing: Mapping[str, Any], inputs: list[Any], constants: list[Any]) -> list[Any]:
-    """The results of the recorded operations.
+    """Repeat the recorded NumPy operations that pack constants, and return the packed arrays.
 
     Args:
-        packing: the content of packing.json.
-        inputs: an array for each of its ``inputs``.
-        constants: an array for each of its ``constants``.
+        packing: The content of ``packing.json``, which lists the operations.
+        inputs: An array for each entry of ``packing["inputs"]``.
+        constants: An array for each entry of ``packing["constants"]``.
     """
     for array, index in zip(inputs, packing["fixed"], strict=True):
         if index is not None and array.tobytes() != constants[index].tobytes():
@@ -86,7 +87,7 @@ def replayed(packing: Mapping[str, Any], inputs: list[Any], constants: list[Any]
 
 
 def joined(packed: list[Any], layout: int) -> Any:
-    """Arrays as the bytes of a file of weights: a table, then the arrays."""
+    """Join packed arrays to the content of a ``weights.bin``: a table, then the arrays."""
     offsets, table = weights_table(packed, layout)
     file = np.zeros(offsets[-1], np.uint8)
     file[: table.nbytes] = table.view(np.uint8)
@@ -96,14 +97,15 @@ def joined(packed: list[Any], layout: int) -> Any:
 
 
 def weights_table(constants: Sequence[Any], layout: int) -> tuple[list[int], Any]:
-    """The table at the start of a file of weights.
+    """Make the table at the start of a ``weights.bin``, which says where each constant lies.
 
     Args:
-        constants: arrays, in order.
-        layout: says which library's weights they are.
+        constants: The arrays, in the order in which the file holds them.
+        layout: A number that says which library the weights belong to.
 
     Returns:
-        The offset of each constant, then the file's size, and the table as an array of int64.
+        The offset of each constant in bytes followed by the size of the file, and the table as an
+        array of int64.
     """
     end = aligned(8 * (2 * len(constants) + 5))
     offsets, sums = [], []
@@ -118,13 +120,13 @@ def weights_table(constants: Sequence[Any], layout: int) -> tuple[list[int], Any
 
 
 def checksum(constant: Any, size: int) -> int:
-    """The CRC-32 of an array's bytes, filled up with zeros to a size."""
+    """The CRC-32 of an array's bytes, followed by zeros up to a size in bytes."""
     data = np.ascontiguousarray(constant).reshape(-1).view(np.uint8).data
     return zlib.crc32(bytes(size - data.nbytes), zlib.crc32(data))
 
 
 def aligned(size: int) -> int:
-    """A size rounded up to whole units of ``ALIGNMENT``."""
+    """A size in bytes, rounded up to a multiple of ``ALIGNMENT``."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
@@ -150,7 +152,7 @@ def _dtype(name: str) -> Any:
 
 
 def _value(argument: Any, arrays: list[Any], constants: list[Any]) -> Any:
-    """An argument as it was when the operation was recorded."""
+    """The value of a recorded argument, in which arrays and constants are references."""
     if not isinstance(argument, dict):
         return argument
     [(kind, value)] = argument.items()
@@ -167,7 +169,7 @@ def _value(argument: Any, arrays: list[Any], constants: list[Any]) -> Any:
 
 
 def main(words: list[str]) -> None:
-    """Write weights.bin beside this file."""
+    """Pack the arrays of some ``.npy`` files, and write ``weights.bin`` beside this file."""
     folder = pathlib.Path(__file__).parent
     pack_weights(*map(np.load, words)).tofile(folder / PACKED)
     sys.stdout.write(f"{folder / PACKED}\n")

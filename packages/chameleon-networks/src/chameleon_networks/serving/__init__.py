@@ -1,1 +1,1 @@
-"""How networks serve several clients at once, beside other frameworks and busy processes."""
+"""Measures how networks serve several clients at once, compared with other frameworks."""

@@ -1,7 +1,7 @@
-"""Client threads that call one network at the same time: ``python clients.py REQUEST``.
+"""Runs client threads that call one network at the same time: ``python clients.py REQUEST``.
 
-It is a program of its own that needs NumPy and the network's framework, nothing of Chameleon's. So
-it measures what a user's process would. The request and the answer are JSON.
+To measure what a user's process would, this program imports nothing of Chameleon: only NumPy and
+the framework of the network. The request and the answer are JSON.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ import numpy as np
 Arrays = list[np.ndarray[Any, Any]]
 Call = Callable[[Arrays], Arrays]
 Request = Mapping[str, Any]
-"""JSON values of a request, and of what is answered."""
+"""A request or an answer, as JSON values."""
 
 Calls = tuple[list[Call], str | None]
-"""A function for each client, and the type that is computed in, as its framework says."""
+"""A function for each client, and the dtype that the framework reports to compute in."""
 
 WARM_UP = 3
-"""Calls of each client that do not count."""
+"""Number of calls of each client that do not count."""
 
 
 def network_calls(request: Request) -> Calls:
-    """A delivered network, loaded once by the ``load.py`` of its folder."""
+    """Load a delivered network once, with the ``load.py`` of its folder, for all clients."""
     sys.dont_write_bytecode = True
     sys.path.insert(0, request["path"])
     load = importlib.import_module("load").load
@@ -49,7 +49,7 @@ def network_calls(request: Request) -> Calls:
 
 
 def openvino_calls(request: Request) -> Calls:
-    """A model compiled once by OpenVINO, with an inference request for each client."""
+    """Compile a model once with OpenVINO, and make an inference request for each client."""
     openvino: Any = importlib.import_module("openvino")
     settings = {"PERFORMANCE_HINT": request["mode"]}
     if request["mode"] == "THROUGHPUT":
@@ -70,7 +70,7 @@ def openvino_calls(request: Request) -> Calls:
 
 
 def onnxruntime_calls(request: Request) -> Calls:
-    """A file in one session of onnxruntime for all clients, or in one for each of them."""
+    """Open a file in one or more ONNX Runtime sessions, which the clients share."""
     runtime: Any = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = request["threads"]
@@ -93,7 +93,7 @@ CALLS: dict[str, Callable[[Request], Calls]] = {
     "openvino": openvino_calls,
     "onnxruntime": onnxruntime_calls,
 }
-"""What runs a network."""
+"""Functions that open a network for the clients, by name."""
 
 
 _BUSY = """
@@ -102,14 +102,18 @@ while os.getppid() == int(sys.argv[1]):
     for _ in range(10**6):
         pass
 """
-"""Computes as long as its parent lives."""
+"""A program that computes as long as its parent process lives."""
 
 
 @contextlib.contextmanager
 def busy(neighbours: int) -> Iterator[None]:
-    """So many processes that keep a core busy each.
+    """Run busy processes in the background, each of which keeps one core busy.
 
-    They are of the session of this process: Linux may share cores among sessions, not threads.
+    The processes belong to the session of this process, since Linux may share cores among sessions
+    instead of among threads.
+
+    Args:
+        neighbours: Number of busy processes.
     """
     command = [sys.executable, "-c", _BUSY, str(os.getpid())]
     with contextlib.ExitStack() as stack:
@@ -119,7 +123,7 @@ def busy(neighbours: int) -> Iterator[None]:
 
 
 def torch_step() -> Callable[[], Any]:
-    """An operation of torch on all of its threads, as programs prepare images with."""
+    """A torch operation on all threads of torch, like those with which programs prepare images."""
     torch: Any = importlib.import_module("torch")
     image = torch.rand(1, 3, 480, 640)
     return partial(
@@ -128,17 +132,19 @@ def torch_step() -> Callable[[], Any]:
 
 
 def answered(request: Request) -> Request:
-    """Call a network for some time.
+    """Let several clients call a network at the same time for some seconds.
 
     Args:
-        request: ``by`` (a key of ``CALLS``), what that reads, ``inputs`` (a file of ``np.savez``),
-            ``streams``, ``seconds`` and the number of busy ``neighbours``. ``torch`` says whether
-            torch is imported, and ``before`` whether it computes something before each call.
-            ``outputs`` is a file for what one call returns.
+        request: A mapping. ``by`` is a key of ``CALLS``, whose function reads further values.
+            ``inputs`` is a file of ``np.savez``, and ``streams`` the number of clients. ``seconds``
+            is the duration, and ``neighbours`` the number of busy processes. If ``torch`` is true,
+            torch is imported. If ``before`` is true too, torch computes something before each call.
+            If given, ``outputs`` is a file for the outputs of one call.
 
     Returns:
-        ``latencies`` of all calls, ``seconds`` that they took together, the ``precision``, the
-        ``memory`` of this process in bytes and the names of its ``variables``.
+        A mapping. ``latencies`` has the seconds of each call, and ``seconds`` the time from the
+        first call to the end of the last. ``precision`` is the framework's. ``memory`` is that of
+        this process in bytes, and ``variables`` the names of its environment variables.
     """
     step = torch_step() if request.get("torch") else None
     with np.load(request["inputs"]) as stored:
@@ -186,10 +192,10 @@ def answered(request: Request) -> Request:
 
 
 def memory(process: str) -> dict[str, int]:
-    """Resident memory of a process in bytes; ``pss`` counts shared pages in parts.
+    """The resident memory of a process in bytes: ``rss``, and ``pss``, which shares common pages.
 
     Args:
-        process: its number, or ``self``.
+        process: The process id, or ``self``.
     """
     file = Path("/proc", process, "smaps_rollup")
     if not file.exists():
@@ -200,7 +206,7 @@ def memory(process: str) -> dict[str, int]:
 
 
 def main() -> None:
-    """Answer the request of the command line."""
+    """Answer the request of the command line on standard output."""
     # The answer has the standard output to itself: libraries print what they like.
     stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -1,7 +1,7 @@
-"""Files of a network that OpenVINO and onnxruntime read.
+"""Writes files of a network that OpenVINO and ONNX Runtime read.
 
-``python -m chameleon_networks.serving.model_files REQUEST`` writes them: libraries that convert
-and quantize networks keep threads and memory, which nobody needs once the files are there.
+``python -m chameleon_networks.serving.model_files`` writes them in a separate process. The
+libraries that convert and quantize networks keep threads and memory, which end with the process.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ from chameleon_networks.running.processes import AskedProcess
 log = structlog.get_logger()
 
 FRAMEWORKS = (ONNXRUNTIME, OPENVINO)
-"""What reads a file alone, in a process without anything else of the network."""
+"""Frameworks that run a network from its file alone, in a separate process."""
 
 _MODULE = "chameleon_networks.serving.model_files"
 _SECONDS = 1800.0
-"""The files may take so long."""
+"""Limit for writing the files."""
 
 
 @attrs.frozen(kw_only=True)
 class ModelFile:
-    """A network in a file.
+    """A network in a file that a framework reads.
 
     Attributes:
-        framework: that reads it, one of ``FRAMEWORKS``.
-        precision: that the network has, or that the framework is asked for.
-        hint: the type that OpenVINO is told to compute in, by its name; None if it chooses.
-        path: of the file.
+        framework: The framework that reads the file, one of ``FRAMEWORKS``.
+        precision: The precision that the network in the file has, or that the framework is asked
+            for.
+        hint: The dtype that OpenVINO is told to compute in, by OpenVINO's name. None if OpenVINO
+            chooses.
+        path: The path of the file.
     """
 
     framework: str
@@ -61,20 +63,21 @@ def model_files(
     calibrate: str | None,
     folder: Path,
 ) -> tuple[dict[str, ModelFile], dict[str, str]]:
-    """Write a network for those that run it.
+    """Write the files of a network for each framework and precision that runs it.
 
     Args:
-        network: as its framework has it.
-        names: those of ``FRAMEWORKS`` that run it in float32.
-        precisions: in which all of them run it as well.
-        calibrate: where inputs to calibrate with are from, as for ``batches_of``.
-        folder: for the files, and for inputs to calibrate with.
+        network: The imported network.
+        names: The frameworks of ``FRAMEWORKS`` that run the network in float32.
+        precisions: Reduced precisions in which frameworks run the network as well.
+        calibrate: The source of calibration inputs, as for ``batches_of``.
+        folder: The folder for the files and for the calibration inputs.
 
     Returns:
-        The files by what their contenders are called, and why others have none, by name.
+        The files, by the name of the framework with its precision, and the reason why each other
+        framework has no file, by name.
 
     Raises:
-        ChameleonError: inputs to calibrate with cannot be had.
+        ChameleonError: The calibration inputs cannot be read.
     """
     chosen = asked_for(network.forms, precisions)
     left_out = left_out_reduced(network.forms, chosen)
@@ -116,7 +119,7 @@ def model_files(
 
 
 def _answer(request: Message) -> dict[tuple[str, bool], dict[str, str]]:
-    """For each kind the ``path`` of its file, or the ``problem``."""
+    """Have a process write the files. Returns the ``path`` or the ``problem`` of each file."""
     with AskedProcess(
         "what writes files for others", request, module=_MODULE, threads=0, start_seconds=_SECONDS
     ) as process:
@@ -126,7 +129,7 @@ def _answer(request: Message) -> dict[tuple[str, bool], dict[str, str]]:
 def _written(
     forms: NetworkForms, framework: str, batches: Sequence[Arrays] | None, at: Path
 ) -> str:
-    """The file of a network, in int8 if there are inputs to calibrate with."""
+    """Write the file of a network for one framework, in int8 if calibration inputs are given."""
     if framework == OPENVINO:
         openvino: Any = importlib.import_module("openvino")
         model = model_of(forms) if batches is None else quantized_model(forms, batches)
@@ -143,7 +146,7 @@ def _written(
 
 
 def written_files(request: Message) -> Message:
-    """Write the files that a request asks for."""
+    """Write the files that a request lists."""
     folder = Path(request["folder"])
     batches = requests.batches_in(folder / "calibration.npz", request["batches"])
     forms = requests.requested_network(request).forms

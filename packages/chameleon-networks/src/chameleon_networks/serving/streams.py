@@ -1,4 +1,4 @@
-"""How many requests a second networks answer, and how long a request takes meanwhile."""
+"""Measures how many requests per second networks answer, and the latency of each request."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from chameleon_networks.serving.model_files import ModelFile, model_files
 log = structlog.get_logger()
 
 Figures = Mapping[str, Any]
-"""What is known of a turn, of several, or is asked of one, as JSON values."""
+"""A request for one turn, or the results of one or several turns, as JSON values."""
 
 _OPENING = 600.0
-"""A process may take so long before its clients begin."""
+"""Limit for opening a network before the clients begin."""
 
 QUANTILES = (50, 90, 99)
 
@@ -44,18 +44,19 @@ class Served:
     """A comparison of networks that several clients call at the same time.
 
     Attributes:
-        network: as its framework has it.
-        ours: what the delivered network is called.
-        folder: of the delivered network.
-        bucket: of shapes, in which it is called; empty if there is one shape.
-        names: those of ``model_files.FRAMEWORKS`` that run it in float32 beside it.
-        precisions: in which they run it as well.
-        calibrate: where inputs to calibrate with are from; None for random ones.
-        streams: numbers of clients.
-        neighbours: busy processes beside everybody.
-        threads: that compute.
-        rounds: turns of each.
-        seconds: of a turn.
+        network: The imported network.
+        ours: The name of the delivered network in results.
+        folder: The folder of the delivered network.
+        bucket: The bucket of shapes in which the network is called; empty if there is one shape.
+        names: The frameworks of ``model_files.FRAMEWORKS`` that run the network in float32 beside
+            the delivered one.
+        precisions: Reduced precisions in which frameworks run the network as well.
+        calibrate: The source of calibration inputs; None for random ones.
+        streams: The numbers of clients to measure, one comparison for each number.
+        neighbours: Number of busy processes that run beside each network.
+        threads: Number of threads that the networks compute with.
+        rounds: Number of turns of each network.
+        seconds: Duration of one turn in seconds.
     """
 
     network: ImportedNetwork
@@ -74,7 +75,7 @@ class Served:
 
 @attrs.frozen(kw_only=True)
 class _Way:
-    """One way to run one of the contenders, with what its turns gave so far."""
+    """One way to run one of the compared networks, with the figures of its turns so far."""
 
     name: str
     words: str
@@ -84,18 +85,19 @@ class _Way:
 
 
 def served(asked: Served) -> tuple[dict[int, dict[str, Figures]], dict[str, str]]:
-    """Have networks called by clients, in turns, each turn in a fresh process.
+    """Let clients call several networks in turns, each turn in a new process.
 
     Args:
-        asked: which.
+        asked: The comparison to run.
 
     Returns:
-        For each number of clients the figures of each contender: ``requests_per_second``,
-        ``p50_seconds`` and so on are medians over the turns. A contender that can be run in
-        several ways has the figures of the best one, ``way``. Then why others have none, by name.
+        For each number of clients, the figures of each network by name: ``requests_per_second`` and
+        latencies such as ``p50_seconds``, each the median over the turns. If a network can run in
+        several ways, the figures are those of the best, which ``way`` names. A second mapping gives
+        the reason why each other network has no figures, by name.
 
     Raises:
-        ChameleonError: the delivered network fails.
+        ChameleonError: The delivered network fails.
     """
     with tempfile.TemporaryDirectory(prefix="chameleon-served-") as name:
         folder = Path(name)
@@ -114,14 +116,18 @@ def served(asked: Served) -> tuple[dict[int, dict[str, Figures]], dict[str, str]
 
 
 def openvino_ways(path: str, streams: int, threads: int, hint: str | None) -> dict[str, Figures]:
-    """How OpenVINO's users have several requests answered: by either of its performance hints."""
+    """The ways in which OpenVINO serves several clients: one for each of its performance hints."""
     request = {"by": "openvino", "path": path, "streams": streams, "threads": threads, "hint": hint}
     modes = ("THROUGHPUT", "LATENCY")
     return {f"{mode.lower()} hint": {**request, "mode": mode} for mode in modes}
 
 
 def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, Figures]:
-    """How those of onnxruntime do: in one session, or in one each with a part of the threads."""
+    """The ways in which ONNX Runtime serves several clients.
+
+    The clients share one session with all threads, or each has a session with a part of the
+    threads.
+    """
     request = {"by": "onnxruntime", "path": path, "streams": streams}
     ways: dict[str, Figures] = {"one session": {**request, "sessions": 1, "threads": threads}}
     if streams > 1:
@@ -131,13 +137,13 @@ def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, Figures
 
 
 def network_request(folder: Path, streams: int, threads: int) -> Figures:
-    """How a delivered network answers several requests: each has an instance."""
+    """The request to serve several clients with a delivered network, an instance for each."""
     request = {"by": "network", "path": str(folder), "streams": streams, "threads": threads}
     return {**request, "instances": streams}
 
 
 def figures_of(turn: Figures) -> dict[str, float]:
-    """Requests a second, and quantiles of the latency, of one answer of ``clients``."""
+    """Requests per second and quantiles of the latency, from an answer of ``clients.answered``."""
     latencies = turn["latencies"]
     quantiles = np.percentile(latencies, QUANTILES)
     return {
@@ -166,7 +172,7 @@ def _ways(asked: Served, files: Mapping[str, ModelFile], streams: int, inputs: P
 
 
 def _take_turns(ways: list[_Way], asked: Served) -> dict[str, str]:
-    """All turns, interleaved; says why ways that fail do, by the contender's name."""
+    """Run all turns, interleaved. Returns why ways fail, by the name of the network."""
     problems: dict[str, str] = {}
     for _ in range(asked.rounds):
         for way in list(ways):
@@ -187,14 +193,14 @@ def _take_turns(ways: list[_Way], asked: Served) -> dict[str, str]:
 
 
 def client_turn(name: str, request: Figures) -> Figures:
-    """The answer of ``clients`` to a request, in a fresh process.
+    """Run one turn: the answer of ``clients`` to a request, in a new process.
 
     Args:
-        name: what is called in messages.
-        request: see ``clients.answered``.
+        name: The name of the network in messages.
+        request: The request; see ``clients.answered``.
 
     Raises:
-        ChameleonError: it failed, died or hung.
+        ChameleonError: The process failed, died or hung.
     """
     words, pipe = [json.dumps(request)], subprocess.PIPE
     with ChildProcess("chameleon_networks.serving.clients", words, stdout=pipe) as child:
@@ -202,10 +208,10 @@ def client_turn(name: str, request: Figures) -> Figures:
 
 
 def _check(way: _Way, turn: Figures) -> None:
-    """See that a network computes in what it was asked for.
+    """Check that a network computes in the half precision that it was asked for.
 
     Raises:
-        ChameleonError: it does not.
+        ChameleonError: The network computes in another precision.
     """
     precision = NAMES.get(turn["precision"])
     if way.asked in (BFLOAT16, FLOAT16) and precision != way.asked:
@@ -213,7 +219,7 @@ def _check(way: _Way, turn: Figures) -> None:
 
 
 def _best(ways: Sequence[_Way]) -> dict[str, Figures]:
-    """The figures of each contender in its best way."""
+    """The figures of each network in the way with the most requests per second."""
     best: dict[str, Figures] = {}
     for way in ways:
         if not way.turns:

@@ -1,1 +1,1 @@
-"""Networks of our own, in plain torch with random weights: something to tune at once."""
+"""Builtin networks in plain torch with random weights, to tune without a model of your own."""

@@ -1,4 +1,4 @@
-"""BERT's encoder (Devlin et al. 2018)."""
+"""The encoder of BERT (Devlin et al. 2018)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Attention(nn.Module):
     """Self-attention with several heads.
 
     Args:
-        width: of the hidden states.
-        heads: that share it.
+        width: Number of features of the hidden states.
+        heads: Number of heads, which share the features.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -29,7 +29,7 @@ class Attention(nn.Module):
         return x.reshape(n, length, self.heads, width // self.heads).permute(0, 2, 1, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Attention over states of shape (n, length, width), before the residual."""
+        """Apply attention to states of shape (n, length, width). The residual is not added."""
         query, key, value = (self._split(part(x)) for part in (self.query, self.key, self.value))
         scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         mixed = torch.softmax(scores, dim=-1) @ value
@@ -38,7 +38,7 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """One encoder layer, normalised after each residual."""
+    """An encoder layer: attention and feed-forward, each with residual and layer normalization."""
 
     def __init__(self, width: int, heads: int, inner: int) -> None:
         super().__init__()
@@ -50,22 +50,22 @@ class Layer(nn.Module):
         self.output_norm = nn.LayerNorm(width, eps=1e-12)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The next hidden states, shape (n, length, width)."""
+        """Compute the next hidden states, of shape (n, length, width)."""
         x = self.attention_norm(x + self.attention(x))
         y: Tensor = self.output_norm(x + self.feed_forward(x))
         return y
 
 
 class Bert(nn.Module):
-    """Embeddings and encoder layers.
+    """BERT's embeddings and encoder layers.
 
     Args:
-        vocabulary: token ids.
-        positions: longest sequence.
-        width: of the hidden states.
-        heads: of the attention.
-        inner: width of the feed-forward layers.
-        layers: how many.
+        vocabulary: Number of token ids.
+        positions: Length of the longest sequence.
+        width: Number of features of the hidden states.
+        heads: Number of attention heads.
+        inner: Number of features inside the feed-forward layers.
+        layers: Number of encoder layers.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Bert(nn.Module):
         self.layers = nn.Sequential(*[Layer(width, heads, inner) for _ in range(layers)])
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Last hidden states, shape (n, length, width), of token ids of shape (n, length)."""
+        """Compute the last hidden states, (n, length, width), of token ids, (n, length)."""
         places = torch.arange(ids.shape[1], device=ids.device)
         states: Tensor = self.layers(self.norm(self.tokens(ids) + self.positions(places)))
         return states
@@ -90,5 +90,5 @@ def bert_base() -> nn.Module:
 
 
 def bert_small() -> nn.Module:
-    """Two layers of width 32."""
+    """A small BERT encoder: two layers of width 32."""
     return Bert(vocabulary=128, positions=32, width=32, heads=2, inner=64, layers=2)

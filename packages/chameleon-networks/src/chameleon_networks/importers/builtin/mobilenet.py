@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Unit(nn.Sequential):
-    """A convolution, its batch normalisation and, if asked for, ReLU6."""
+    """A convolution with batch normalization and, if ``activated``, ReLU6."""
 
     def __init__(
         self,
@@ -38,7 +38,10 @@ class Unit(nn.Sequential):
 
 
 class InvertedResidual(nn.Module):
-    """Expansion by 1x1, depthwise 3x3, projection by 1x1, and a shortcut if shapes allow."""
+    """The block of MobileNet-V2: 1x1 expansion, 3x3 depthwise convolution and 1x1 projection.
+
+    The input is added to the result if both have the same shape.
+    """
 
     def __init__(self, inputs: int, outputs: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -52,19 +55,20 @@ class InvertedResidual(nn.Module):
         self.shortcut = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        """The residual of x, with x added if shapes allow."""
+        """Apply the convolutions to x, and add x if the shapes allow."""
         y: Tensor = self.residual(x)
         return x + y if self.shortcut else y
 
 
 class MobileNetV2(nn.Module):
-    """A stem, inverted residuals, a 1x1 convolution and a dense layer.
+    """MobileNet-V2: a first convolution, inverted residuals, a 1x1 convolution and a dense layer.
 
     Args:
-        stem: channels of the first convolution.
-        stages: for every stage its expansion, channels, blocks and first stride.
-        last: channels of the last convolution.
-        classes: outputs.
+        stem: Number of channels of the first convolution.
+        stages: For each stage its expansion factor, number of channels, number of blocks, and the
+            stride of its first block.
+        last: Number of channels of the last convolution.
+        classes: Number of outputs.
     """
 
     def __init__(
@@ -84,7 +88,7 @@ class MobileNetV2(nn.Module):
         self.classifier = nn.Linear(last, classes)
 
     def forward(self, image: Tensor) -> Tensor:
-        """Class scores of images of shape (n, 3, height, width)."""
+        """Compute the class scores of images of shape (n, 3, height, width)."""
         features: Tensor = self.pool(self.features(image))
         scores: Tensor = self.classifier(features.flatten(1))
         return scores
@@ -105,5 +109,5 @@ def mobilenet_v2() -> nn.Module:
 
 
 def mobilenet_small() -> nn.Module:
-    """Three inverted residuals for images of 32 x 32."""
+    """A small MobileNet-V2 with three inverted residuals, for images of 32 x 32."""
     return MobileNetV2(16, ((1, 16, 1, 1), (6, 24, 2, 2)), last=64, classes=10)

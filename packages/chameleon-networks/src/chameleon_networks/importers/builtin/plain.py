@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 
 class Plain(nn.Module):
-    """Convolutions and pooling, and three dense layers.
+    """A network of convolutions and pooling layers, followed by three dense layers.
 
     Args:
-        features: the layers before the dense ones.
-        outputs: numbers that they give for an image.
-        hidden: width of the two hidden dense layers.
-        classes: outputs.
+        features: The layers before the dense ones.
+        outputs: Number of values that ``features`` computes for one image.
+        hidden: Number of features of the two hidden dense layers.
+        classes: Number of outputs.
     """
 
     def __init__(
@@ -31,14 +31,14 @@ class Plain(nn.Module):
         )
 
     def forward(self, image: Tensor) -> Tensor:
-        """Class scores of images of shape (n, 3, height, width)."""
+        """Compute the class scores of images of shape (n, 3, height, width)."""
         features: Tensor = self.features(image)
         scores: Tensor = self.classifier(features.flatten(1))
         return scores
 
 
 def _alexnet(widths: Sequence[int], hidden: int, grid: int, classes: int) -> nn.Module:
-    """AlexNet with some output channels of its convolutions and a last map of height ``grid``."""
+    """AlexNet whose convolutions have ``widths`` output channels, with a last map of size ``grid``."""
     first, second, third, fourth, fifth = widths
     features = [
         nn.Conv2d(3, first, 11, stride=4, padding=2),
@@ -59,7 +59,7 @@ def _alexnet(widths: Sequence[int], hidden: int, grid: int, classes: int) -> nn.
 
 
 def _vgg(blocks: Sequence[tuple[int, int]], hidden: int, grid: int, classes: int) -> nn.Module:
-    """VGG of blocks with some output channels and numbers of convolutions, each with pooling."""
+    """VGG with ``blocks`` (output channels, number of convolutions), each followed by pooling."""
     features: list[nn.Module] = []
     channels = 3
     for width, convolutions in blocks:

@@ -1,4 +1,4 @@
-"""The names of the built-in networks; cheap to import."""
+"""The names of the builtin networks. Imports no numerical library, to be fast."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class NetworkRecord:
-    """A built-in network.
+    """The description of a builtin network.
 
     Attributes:
-        factory: ``"module:function"`` that makes the torch module.
-        inputs: shape of one sample; what it means is the kind's.
-        kind: ``image`` (channels, height, width; floats) or ``tokens`` (sequence length; ids).
-        vocabulary: for tokens, how many ids there are.
+        factory: ``"module:function"`` of the function that makes the torch module.
+        inputs: The shape of one sample. It is (channels, height, width) for images, and (sequence
+            length,) for tokens.
+        kind: ``image`` for floating-point images, or ``tokens`` for token ids.
+        vocabulary: Number of token ids; 0 for images.
     """
 
     factory: str
@@ -45,4 +46,4 @@ NETWORKS = {
     "mobilenet_small": _network("mobilenet:mobilenet_small", 3, 32, 32),
     "bert_small": _network("bert:bert_small", 16, vocabulary=128),
 }
-"""The networks of the paper, three more that people deploy, and a small one of each kind."""
+"""The networks of the paper, three more common ones, and a small network of each kind."""

@@ -1,4 +1,4 @@
-"""Residual networks (He et al. 2015), version 1.5: the stride of a bottleneck is on its 3x3."""
+"""Residual networks (He et al. 2015), version 1.5: a bottleneck has its stride in the 3x3."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Unit(nn.Module):
-    """A convolution and its batch normalisation."""
+    """A convolution with batch normalization."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class Unit(nn.Module):
         self.normalisation = nn.BatchNorm2d(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The normalised convolution of x."""
+        """Apply the convolution and the normalization to x."""
         y: Tensor = self.normalisation(self.convolution(x))
         return y
 
@@ -27,11 +27,11 @@ class Block(nn.Module):
     """A residual block: two 3x3 convolutions, or a bottleneck of 1x1, 3x3 and 1x1.
 
     Args:
-        inputs: channels that come in.
-        width: channels of the inner convolutions.
-        stride: of the block.
-        expansion: 1 for two 3x3 convolutions; otherwise a bottleneck with so many times
-            ``width`` outputs.
+        inputs: Number of input channels.
+        width: Number of channels of the inner convolutions.
+        stride: The stride of the block.
+        expansion: 1 makes two 3x3 convolutions. A larger number makes a bottleneck with
+            ``expansion * width`` output channels.
     """
 
     def __init__(self, inputs: int, width: int, stride: int, expansion: int) -> None:
@@ -53,20 +53,21 @@ class Block(nn.Module):
         self.activation = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The activated sum of residual and shortcut."""
+        """Apply ReLU to the sum of the convolutions' result and the shortcut."""
         y: Tensor = self.activation(self.residual(x) + self.shortcut(x))
         return y
 
 
 class ResNet(nn.Module):
-    """A stem, stages of residual blocks, and a dense layer.
+    """A residual network: a first convolution, stages of residual blocks, and a dense layer.
 
     Args:
-        blocks: blocks of each stage; every stage but the first halves the map.
-        width: channels of the first stage; every stage doubles them.
-        expansion: of the blocks.
-        classes: outputs.
-        large: whether the stem is the 7x7 one for images of 224 x 224.
+        blocks: Number of blocks of each stage. Each stage but the first halves the height and
+            width.
+        width: Number of channels of the first stage. Each further stage doubles it.
+        expansion: The argument ``expansion`` of each ``Block``.
+        classes: Number of outputs.
+        large: Whether the first convolution is the 7x7 one for images of 224 x 224.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class ResNet(nn.Module):
         self.classifier = nn.Linear(channels, classes)
 
     def forward(self, image: Tensor) -> Tensor:
-        """Class scores of images of shape (n, 3, height, width)."""
+        """Compute the class scores of images of shape (n, 3, height, width)."""
         features: Tensor = self.pool(self.stages(self.stem(image)))
         scores: Tensor = self.classifier(features.flatten(1))
         return scores
@@ -111,5 +112,5 @@ def resnet_small() -> nn.Module:
 
 
 def resnet_bottleneck_small() -> nn.Module:
-    """Two bottleneck blocks for images of 32 x 32."""
+    """A residual network of two bottleneck blocks for images of 32 x 32."""
     return ResNet((1, 1), width=16, expansion=4, classes=10, large=False)
