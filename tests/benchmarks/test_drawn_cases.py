@@ -1,4 +1,4 @@
-"""Random graphs of ONNX and language models of transformers: a fraction of each suite."""
+"""Random graphs and operators of ONNX, language models of transformers: a part of each suite."""
 
 import case_suite
 import numpy as np
@@ -6,6 +6,7 @@ import pytest
 
 reference = pytest.importorskip("onnx.reference")
 
+import attribute_cases  # noqa: E402 - needs onnx
 import graph_cases  # noqa: E402 - needs onnx
 
 
@@ -18,10 +19,21 @@ def test_a_graph_has_the_outputs_of_its_nodes_each_time(seed):
     assert graph_cases.Graph(seed).model()[0] == model
 
 
+def test_an_operator_is_the_same_each_time():
+    cases = list(attribute_cases.AttributeCases("300").cases())
+    drawn = {case: attribute_cases.drawn_model(case) for case in cases[::10]}
+    for case, (model, inputs, _) in drawn.items():
+        assert [node.op_type for node in model.graph.node] == [case.partition("/")[0]]
+        again, feeds, _ = attribute_cases.drawn_model(case)
+        assert again == model
+        assert all(np.array_equal(feeds[name], value) for name, value in inputs.items())
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("suite", "option", "fraction", "library"),
     [
+        ("attribute_cases:AttributeCases", "3000", 0.02, "onnx"),
         ("graph_cases:GraphCases", "2000", 0.02, "onnx"),
         ("model_cases:of_library", "transformers", 0.06, "transformers"),
     ],

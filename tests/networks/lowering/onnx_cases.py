@@ -321,5 +321,18 @@ FOUND: dict[str, Callable[[], Model]] = {
         for mode in ("avg", "max")
         for way in ("half_pixel", "output_half_pixel")
     },
+    "scattered into more": lambda: one(
+        "ScatterElements", [_r(4, 5, 3), _i(4, 2, 3, 2), _r(2, 3, 2)], reduction="add"
+    ),
+    "recurrent in 64 bits": lambda: one(
+        "GRU",
+        [_r(2, 1, 3).astype("d")],
+        _r(1, 6, 3).astype("d"),
+        _r(1, 6, 2).astype("d"),
+        hidden_size=2,
+        outputs=2,
+    ),
+    "determinant in 64 bits": lambda: one("Det", [_r(2, 3, 3).astype("d")]),
+    "columns in 64 bits": lambda: one("Col2Im", [_r(1, 4, 4).astype("d")], [3, 3], [2, 2]),
 }
-"""Found by random graphs; onnxruntime does not compute all of them."""
+"""Found by random graphs and attributes; onnxruntime does not compute all of them."""

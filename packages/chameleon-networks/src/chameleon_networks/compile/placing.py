@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from chameleon_tvm.spaces.template.emit import with_shapes
 
 from chameleon_networks.compile.defaults import OURS, symbol_of
 from chameleon_networks.compile.kernels import OperatorKernel
 from chameleon_networks.compile.network_pipeline import PLAIN
-from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.constants import array_of, constant_of
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
@@ -72,7 +71,7 @@ class _Placer(relax.PyExprMutator):
                 computed = isinstance(argument, relax.Call)
                 arguments.append(self.builder_.emit(argument) if computed else argument)
             else:
-                arguments.append(relax.const(np.ascontiguousarray(constant)))
+                arguments.append(constant_of(constant))
         shape = shape_of(binding.var)
         if self._reshape:
             *inside, out = [[int(e) for e in buffer.shape] for buffer in kernel.function.params]

@@ -250,8 +250,7 @@ class _ConstantFolder(relax.PyExprMutator):
             return super().visit_dataflow_var_(variable)
         if variable not in self._constants:
             # Copied for what stays: most of what is folded is read by nothing but what is, too.
-            # Without a type it would make 32 bits of integers of 64.
-            self._constants[variable] = relax.const(value, str(value.dtype))
+            self._constants[variable] = constant_of(value)
         return self._constants[variable]
 
     def _evaluated(self, value: Any) -> Array | None:
@@ -315,6 +314,11 @@ def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Arra
         return np.full(channels, constant.reshape(()), constant.dtype)
     wanted = tuple(channels if position == axis else 1 for position in range(rank))
     return np.ascontiguousarray(constant.reshape(channels)) if shape == wanted else None
+
+
+def constant_of(array: Array) -> Any:
+    """An array as a constant of its own dtype; ``relax.const`` makes 32 bits of 64."""
+    return relax.const(np.array(array, order="C"), array.dtype.name)
 
 
 def array_of(constant: Any) -> Array:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from chameleon_tvm.types import INT8
 
-from chameleon_networks.graph.constants import array_of
-from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tvm
+from chameleon_networks.graph.constants import array_of, constant_of
+from chameleon_networks.graph.relaxed import extents_of, operator_name, relax, rewritten, tvm
 
 _MOST_FACTORS = 4
 """Largest whole power that is written as products."""
@@ -90,7 +90,7 @@ def _full(call: Any, emit: Any) -> Any:
     number = array_of(value).astype(str(call.ty.dtype))
     if np.isfinite(number).all():
         return None
-    return relax.op.broadcast_to(emit(relax.const(number)), call.ty.shape)
+    return relax.op.broadcast_to(emit(constant_of(number)), call.ty.shape)
 
 
 def _take(call: Any, _emit: Any) -> Any:
@@ -99,6 +99,25 @@ def _take(call: Any, _emit: Any) -> Any:
         return None
     axis = call.attrs.axis
     return relax.op.take(*call.args, None if axis is None else int(axis), mode="clip")
+
+
+def _scattered(call: Any, emit: Any) -> Any:
+    """TVM takes the other axes of the data to be as long as those of the indices."""
+    _, indices, updates = call.args
+    axis = int(call.attrs.axis) % len(indices.ty.shape)
+
+    def scattered(data: Any, later: int) -> Any:
+        shapes = enumerate(zip(extents_of(data.ty), extents_of(indices.ty), strict=True))
+        for other, (size, written) in shapes:
+            if other >= later and other != axis and written < size:
+                head, tail = (
+                    emit(relax.op.strided_slice(data, [other], [begin], [end]))
+                    for begin, end in ((0, written), (written, size))
+                )
+                return relax.op.concat([emit(scattered(head, other + 1)), tail], other)
+        return relax.op.scatter_elements(data, indices, updates, axis, call.attrs.reduction)
+
+    return scattered(call.args[0], 0)
 
 
 def _power(call: Any, emit: Any) -> Any:
@@ -155,6 +174,7 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.astype": _number,
     "relax.take": _take,
     "relax.power": _power,
+    "relax.scatter_elements": _scattered,
     **dict.fromkeys(("relax.argmax", "relax.argmin"), _place_of_extreme),
     **dict.fromkeys(("relax.sinh", "relax.cosh"), _hyperbolic),
     **{f"relax.{name}": _comparison for name in _COMPARISONS},

@@ -12,7 +12,7 @@ from chameleon_tvm.operators.layouts import SPATIAL, channels_first, channels_la
 from chameleon_tvm.operators.specs import ConvolutionSpec
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.constants import array_of, constant_of
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 
@@ -92,7 +92,7 @@ class ConvolutionCall:
         weights = self.weights * factors.reshape(*factors.shape, *axes)
         weights = weights.astype(self.weights.dtype)
         moved = np.moveaxis(weights, 1, -1) if is_channels_last(self.layout) else weights
-        constant, call = relax.const(np.ascontiguousarray(moved)), self.call
+        constant, call = constant_of(moved), self.call
         return relax.Call(call.op, [call.args[0], constant], call.attrs, call.ty_args)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from chameleon_tvm.operators.layouts import SPATIAL, is_channels_last
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.constants import array_of, per_channel
+from chameleon_networks.graph.constants import array_of, constant_of, per_channel
 from chameleon_networks.graph.matching_convolutions import (
     TRANSPOSED_RANKS,
     ConvolutionCall,
@@ -401,7 +401,7 @@ class _Rewriter(relax.PyExprMutator):
         letters = SPATIAL[-rank:]
         call = getattr(relax.op.nn, f"conv{rank}d")(
             data,
-            relax.const(np.ascontiguousarray(np.moveaxis(weights, 1, -1)) if last else weights),
+            constant_of(np.moveaxis(weights, 1, -1) if last else weights),
             padding=[
                 *(max(0, -begin) for begin, _ in reads),
                 *(max(0, end - size) for (_, end), size in zip(reads, sizes, strict=True)),
@@ -429,7 +429,7 @@ class _Rewriter(relax.PyExprMutator):
                     constant = shuffle.for_phases(array_of(argument), phases)
                     if constant is None:
                         return None
-                    arguments.append(relax.const(constant))
+                    arguments.append(constant_of(constant))
                 elif isinstance(argument, relax.Var):
                     return None
                 else:

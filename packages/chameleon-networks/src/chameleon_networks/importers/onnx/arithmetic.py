@@ -11,7 +11,7 @@ import numpy as np
 from chameleon_tvm.quick_tvm import te, tirx, tvm
 from chameleon_tvm.types import INT8, UINT8
 
-from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.constants import array_of, constant_of
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx.nodes import (
     Node,
@@ -118,7 +118,7 @@ def _extreme(node: Node) -> Any:
         nothing = -math.inf if largest else math.inf
     else:
         nothing = np.iinfo(kind).min if largest else np.iinfo(kind).max
-    return relax.const(np.full(left, nothing, kind))
+    return constant_of(np.full(left, nothing, kind))
 
 
 _OF_ONE: Mapping[str, Callable[[Any], Any]] = {
@@ -185,7 +185,7 @@ def _determinant(node: Node) -> Any:
     x = node[0]
     *batch, size, _ = shape_of(x)
     rows = node.emit(op.reshape(x, [math.prod(batch), size, size]))
-    product: Any = relax.const(np.ones([math.prod(batch)], dtype_of(x)))
+    product: Any = constant_of(np.ones([math.prod(batch)], dtype_of(x)))
     for step in range(size):
         rows, product = _eliminated(node, rows, product, size - step)
     return op.reshape(product, batch)

@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_networks.graph.constants import constant_of
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx.nodes import (
     Node,
@@ -85,7 +86,7 @@ def _columns_to_image(node: Node) -> Any:
     x = op.reshape(columns, [batch * channels, inside, *counts])
     taps = np.eye(inside, dtype=dtype_of(columns)).reshape(inside, 1, *block)
     convolve = getattr(op.nn, f"conv{rank}d_transpose")
-    whole = convolve(node.emit(x), relax.const(taps), strides, pads, rests, dilations)
+    whole = convolve(node.emit(x), constant_of(taps), strides, pads, rests, dilations)
     return op.reshape(node.emit(whole), [batch, channels, *image])
 
 

@@ -14,7 +14,7 @@ from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
-from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.constants import array_of, constant_of
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx.typed import TYPES, Typed, stand_in
 
@@ -182,7 +182,7 @@ def relax_constant(array: Any) -> Value:
         raise Unsupported("it has strings")
     if kind in TYPES:
         return Typed(relax_constant(array.astype(stand_in(kind))), kind)
-    return relax.const(np.array(array, order="C"), array.dtype.name)
+    return constant_of(array)
 
 
 _SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from chameleon_networks.graph.constants import constant_of
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx.nodes import Node, dtype_of, scalar, shape_of
 
@@ -179,7 +180,7 @@ def _recurrent(node: Node) -> list[Any]:
             return emit(op.reshape(op.strided_slice(tensor, [0], [place], [place + 1]), shape))
 
         if node[3] is None:
-            biases = [relax.const(np.zeros(gates * hidden, dtype_of(x)))] * 2
+            biases = [constant_of(np.zeros(gates * hidden, dtype_of(x)))] * 2
         else:
             biases = _parts(node, of_direction(node[3], [2 * gates * hidden]), 2, 0)
         peepholes = []
@@ -196,7 +197,7 @@ def _recurrent(node: Node) -> list[Any]:
             peepholes=peepholes,
         )
         state = [
-            relax.const(np.zeros([batch, hidden], dtype_of(x)))
+            constant_of(np.zeros([batch, hidden], dtype_of(x)))
             if start is None
             else of_direction(start, [batch, hidden])
             for start in first
